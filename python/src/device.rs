@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 use remap_ssd_crash::cut::Cutter;
 use remap_ssd_device as device;
 use remap_ssd_device::DeviceConfig;
-use remap_ssd_ftl::{Ftl, Refusal, Remap};
+use remap_ssd_ftl::{Ftl, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
 use serde_json::{Value, json};
@@ -253,8 +253,18 @@ impl Device {
         let powered = self.lock();
         let (ftl, config) = (powered.device.ftl(), powered.device.config());
         let counts = ftl.media().counts;
+
+        // The counters of every scheme are there, whatever the device's own has.
+        let mut firmware = json!(ftl.stats());
+        for name in SchemeKind::ALL
+            .iter()
+            .flat_map(|scheme| scheme.facts().counters)
+        {
+            firmware[*name] = json!(ftl.scheme_counter(name));
+        }
+
         json!({
-            "firmware": ftl.stats(),
+            "firmware": firmware,
             "media": {
                 "reads": counts.reads,
                 "programs": counts.programs,

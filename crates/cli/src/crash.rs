@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use remap_ssd_crash::{Code, Options, Report, mapping_of, replay, run, scheme_of};
+use remap_ssd_crash::{Code, Options, Report, mapping_of, replay, run};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
@@ -139,7 +139,7 @@ fn check(args: &Args) -> Result<(), Failure> {
 fn schemes(args: &Args) -> Vec<SchemeKind> {
     match (args.scheme.is_empty(), args.mutant) {
         (false, _) => args.scheme.clone(),
-        (true, Some(guard)) => vec![scheme_of(guard)],
+        (true, Some(guard)) => vec![SchemeKind::that_shows(guard)],
         (true, None) => {
             let works = |scheme: &SchemeKind| {
                 args.mapping == Granularity::Page || scheme.needs_pages().is_none()

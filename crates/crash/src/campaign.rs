@@ -1,21 +1,21 @@
 //! One script: a device is filled, worked on, cut, recovered, judged, and worked on again.
 //!
-//! The main line runs once; every few commands power is cut in several ways, each on a fork that shares the
-//! surviving media. A fork recovers (and may be cut again while it does), is judged, goes on working, and is cut
-//! again, for a few generations. Now and then a fork becomes the main line, so that damage adds up.
-//! Invariants: everything follows from the setup and the seed; the first failure ends the script.
-//! Absent: threads, time, and the choice of scripts (`run`).
+//! The main line runs once; every few commands power is cut in several ways, each on a fork that
+//! shares the surviving media. A fork recovers (and may be cut again while it does), is judged,
+//! goes on working, and is cut again, for a few generations. Now and then a fork becomes the main
+//! line, so that damage adds up. Invariants: everything follows from the setup and the seed; the
+//! first failure ends the script. Absent: threads, time, and the choice of scripts (`run`).
 
 use crate::cut::Cutter;
 use crate::damage::{self, Doubts};
+use crate::dut::{DeviceUnderTest, Failure};
 use crate::files::{self, FileModel};
-use crate::line::{Failure, Line};
+use crate::history::{Event, History};
 use crate::marks::Marks;
 use crate::oracle::{Content, LOST, Oracle};
 use crate::quiet;
 use crate::script::{Command, Generator};
 use crate::setup::Setup;
-use crate::trail::{Event, Trail};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_ftl::Ftl;
@@ -32,7 +32,8 @@ pub struct ScriptEnd {
     pub marks: Marks,
     /// The failure that ended it, explained.
     pub failure: Option<String>,
-    /// The media that the last cut left: recovering from it shows the failure, if a recovery failed.
+    /// The media that the last cut left: recovering from it shows the failure, if a recovery
+    /// failed.
     pub image: Option<Image>,
     /// What was damaged on it.
     pub faults: Faults,
@@ -54,7 +55,7 @@ pub struct Campaign<'a> {
     setup: &'a Setup,
     random: Xoshiro256PlusPlus,
     seed: u64,
-    trail: Trail,
+    history: History,
     end: ScriptEnd,
     /// Buffer for reads.
     read: Vec<Content>,
@@ -78,26 +79,28 @@ impl<'a> Campaign<'a> {
     /// Script `seed` on the setup's device.
     pub fn new(setup: &'a Setup, seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let depth = match setup.deep {
-            false => Depth {
-                commands: random.random_range(1..=8),
-                operations: 400,
-                ends: 40,
-                early: true,
-            },
-            true => Depth {
+        let depth = if setup.deep {
+            Depth {
                 commands: random.random_range(40..=300),
                 operations: 5000,
                 ends: 300,
                 early: false,
-            },
+            }
+        } else {
+            Depth {
+                commands: random.random_range(1..=8),
+                operations: 400,
+                ends: 40,
+                early: true,
+            }
         };
-        let trail = Trail::default();
+
+        let history = History::default();
         Self {
             setup,
             random,
             seed,
-            trail,
+            history,
             end: ScriptEnd::default(),
             read: Vec::new(),
             depth,
@@ -111,17 +114,19 @@ impl<'a> Campaign<'a> {
             Ok(Err(failure)) => Some(failure),
             Err(panic) => Some(Failure::new(format!("the firmware panicked: {panic}"))),
         };
+
         if let Some(failure) = failure {
             let explained = format!(
                 "{}\n  {}\n{}",
                 failure.text,
                 self.device(),
-                self.trail.explain(failure.lpn)
+                self.history.explain(failure.lpn)
             );
             self.end.failure = Some(explained);
         } else {
             self.end.image = None;
         }
+
         self.end
     }
 
@@ -153,40 +158,43 @@ impl<'a> Campaign<'a> {
     }
 
     fn script(&mut self) -> Result<(), Failure> {
-        let mut line = Line::format(self.setup, self.seed)?;
-        self.fill(&mut line)?;
+        let mut dut = DeviceUnderTest::format(self.setup, self.seed)?;
+        self.fill(&mut dut)?;
         for step in 0..self.setup.steps {
-            self.step(&mut line)?;
-            if line.read_only {
-                return self.end_of_life(line);
+            self.step(&mut dut)?;
+            if dut.read_only {
+                return self.end_of_life(dut);
             }
             if step % 16 == 0 {
-                line.verify_live(&mut self.read)?;
+                dut.verify_live(&mut self.read)?;
             }
             if self.chance(3) {
-                line = self.cut_here(line)?;
+                dut = self.cut_here(dut)?;
             }
         }
-        line.verify_live(&mut self.read)?;
-        self.end.marks.collect(&line.ftl);
+
+        dut.verify_live(&mut self.read)?;
+        self.end.marks.collect(&dut.ftl);
         Ok(())
     }
 
-    /// A device that is worn out still holds everything, and still does after its power has been cut.
-    fn end_of_life(&mut self, line: Line) -> Result<(), Failure> {
-        line.check_tables()?;
+    /// A device that is worn out still holds everything, and still does after its power has been
+    /// cut.
+    fn end_of_life(&mut self, dut: DeviceUnderTest) -> Result<(), Failure> {
+        dut.check_tables()?;
         self.end.marks.worn_out += 1;
-        let image = self.cut(&line.ftl);
-        self.end.marks.collect(&line.ftl);
-        let faults = line.ftl.media().faults().clone();
-        let Line {
+        let image = self.cut(&dut.ftl);
+        self.end.marks.collect(&dut.ftl);
+        let faults = dut.ftl.media().faults().clone();
+        let DeviceUnderTest {
             oracle,
             doubts,
             files,
             generator,
             faults_left,
             ..
-        } = line;
+        } = dut;
+
         match self.power_on(Survivor {
             image,
             faults,
@@ -196,86 +204,96 @@ impl<'a> Campaign<'a> {
             generator,
             faults_left,
         }) {
-            Ok(line) => self.end.marks.collect(&line.ftl),
+            Ok(dut) => self.end.marks.collect(&dut.ftl),
             Err(failure) if failure.is_refusal => {}
             Err(failure) => return Err(failure),
         }
+
         Ok(())
     }
 
-    /// Writes all of the device or, in some scripts, only a part: what was never written has paths of its own.
-    fn fill(&mut self, line: &mut Line) -> Result<(), Failure> {
+    /// Writes all of the device or, in some scripts, only a part: what was never written has paths
+    /// of its own.
+    fn fill(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
         let lpns = self.setup.config.lpns;
         let share = match self.random.random_range(0..8) {
             0 => 0,
             1 => self.random.random_range(0..lpns),
             _ => lpns,
         };
+
         for at in 0..share {
-            let Some(write) = line.generator.fill() else {
+            let Some(write) = dut.generator.fill() else {
                 break;
             };
-            line.submit(write, &mut self.trail)?;
-            if line.read_only {
+            dut.submit(write, &mut self.history)?;
+            if dut.read_only {
                 break;
             }
             if at % 16 == 15 {
-                self.catch_up(line);
+                self.catch_up(dut);
             }
         }
-        self.catch_up(line);
+
+        self.catch_up(dut);
         Ok(())
     }
 
     /// Everything ends and the host learns of it.
-    fn catch_up(&mut self, line: &mut Line) {
-        line.ftl.media_mut().settle_all();
-        for (id, _) in line.in_flight.drain(..) {
-            line.oracle.acknowledge(id);
-            line.doubts.acknowledge(id);
-            line.files.acknowledge(id);
+    fn catch_up(&mut self, dut: &mut DeviceUnderTest) {
+        dut.ftl.media_mut().settle_all();
+        for (id, _) in dut.in_flight.drain(..) {
+            dut.oracle.acknowledge(id);
+            dut.doubts.acknowledge(id);
+            dut.files.acknowledge(id);
         }
-        self.trail.push(Event::CaughtUp);
+        self.history.push(Event::CaughtUp);
     }
 
     /// One command, and some acknowledgements.
-    fn step(&mut self, line: &mut Line) -> Result<(), Failure> {
-        self.plant(line);
+    fn step(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
+        self.plant(dut);
         if self.chance(100) {
-            let refused = line.generator.refused();
-            line.submit_refused(refused)?;
+            let refused = dut.generator.refused();
+            dut.submit_refused(refused)?;
         }
-        let command = line.generator.command(line.oracle.live());
+
+        let command = dut.generator.command(dut.oracle.live());
         self.end.marks.commands += 1;
         match command {
             Command::Remap { relocate: true, .. } => self.end.marks.relocations += 1,
             Command::Deallocate { .. } => self.end.marks.trims += 1,
             _ => {}
         }
-        line.submit(command, &mut self.trail)?;
-        while line.in_flight.len() > self.depth.commands
-            || (!line.in_flight.is_empty() && self.depth.early && self.chance(3))
+
+        dut.submit(command, &mut self.history)?;
+        while dut.in_flight.len() > self.depth.commands
+            || (!dut.in_flight.is_empty() && self.depth.early && self.chance(3))
         {
-            let at = self.random.random_range(0..line.in_flight.len() as u32);
-            line.acknowledge(at as usize, &mut self.trail);
+            let at = self.random.random_range(0..dut.in_flight.len() as u32);
+            dut.acknowledge(at as usize, &mut self.history);
         }
-        if self.chance(self.depth.ends) || line.ftl.media().pending() > self.depth.operations {
+
+        if self.chance(self.depth.ends) || dut.ftl.media().pending() > self.depth.operations {
             if self.chance(2) {
-                self.catch_up(line)
+                self.catch_up(dut)
             } else {
-                line.settle_all(&mut self.trail)
+                dut.settle_all(&mut self.history)
             }
         }
+
         Ok(())
     }
 
-    /// Damage that appears between commands, on a device at rest: commands under way might still be undone.
-    fn damage(&mut self, line: &mut Line) {
+    /// Damage that appears between commands, on a device at rest: commands under way might still be
+    /// undone.
+    fn damage(&mut self, dut: &mut DeviceUnderTest) {
         if !self.setup.media_faults || !self.chance(30) {
             return;
         }
-        self.catch_up(line);
-        let media = line.ftl.media();
+
+        self.catch_up(dut);
+        let media = dut.ftl.media();
         let page = damage::page(media, &self.setup.config, &mut self.random);
         let word = self
             .random
@@ -285,10 +303,10 @@ impl<'a> Campaign<'a> {
         let held = page
             .filter(|_| self.setup.config.dedup)
             .and_then(|page| damage::held(media, page));
-        line.ftl
+        dut.ftl
             .media_mut()
             .plant(|faults| self.add_damage(faults, page, word));
-        line.doubts.damaged(held, word.is_some());
+        dut.doubts.damaged(held, word.is_some());
     }
 
     /// Damage that appears during a cut.
@@ -296,6 +314,7 @@ impl<'a> Campaign<'a> {
         if !self.setup.media_faults || !self.chance(2) {
             return;
         }
+
         let mut media = Media::from_image(&survivor.image);
         media.plant(|faults| *faults = survivor.faults.clone());
         let page = damage::page(&media, &self.setup.config, &mut self.random);
@@ -318,31 +337,31 @@ impl<'a> Campaign<'a> {
         };
         if let Some(page) = page.filter(is_apart) {
             self.end.marks.pages_damaged += 1;
-            self.trail.push(Event::PageDamaged(page.0));
+            self.history.push(Event::PageDamaged(page.0));
             faults.read.insert(page);
         }
         if let Some((word, bits)) = word {
             self.end.marks.words_damaged += 1;
-            self.trail.push(Event::WordDamaged(word as u32));
+            self.history.push(Event::WordDamaged(word as u32));
             faults.flips.retain(|_, bits| bits.count_ones() == 1);
             faults.flips.insert(word, bits);
         }
     }
 
     /// Faults that appear now.
-    fn plant(&mut self, line: &mut Line) {
-        self.damage(line);
+    fn plant(&mut self, dut: &mut DeviceUnderTest) {
+        self.damage(dut);
 
         let geometry = self.setup.geometry;
-        if line.faults_left > 0 && self.chance(30) {
-            line.faults_left -= 1;
+        if dut.faults_left > 0 && self.chance(30) {
+            dut.faults_left -= 1;
             self.end.marks.faults_planted += 1;
             let block = remap_ssd_media::BlockId(self.random.random_range(0..geometry.blocks()));
             let row = self.random.random_range(0..geometry.pages_per_block());
             let erase = self.random.random_ratio(1, 3);
-            self.trail
+            self.history
                 .push(Event::Planted(block.0, (!erase).then_some(row)));
-            line.ftl.media_mut().plant(|faults| {
+            dut.ftl.media_mut().plant(|faults| {
                 if erase {
                     faults.erase.insert(block);
                 } else {
@@ -351,37 +370,37 @@ impl<'a> Campaign<'a> {
             });
         }
 
-        let words = line.ftl.media().nvram_words() as u32;
+        let words = dut.ftl.media().nvram_words() as u32;
         if words > 0 && self.chance(50) {
             let word = self.random.random_range(0..words) as usize;
             let bit = self.random.random_range(0..64);
-            line.ftl.media_mut().plant(|faults| {
+            dut.ftl.media_mut().plant(|faults| {
                 faults.flips.insert(word, 1 << bit);
             });
         }
     }
 
     /// Several cuts of one instant; returns the line to go on with.
-    fn cut_here(&mut self, mut line: Line) -> Result<Line, Failure> {
+    fn cut_here(&mut self, mut dut: DeviceUnderTest) -> Result<DeviceUnderTest, Failure> {
         let mut seen = Vec::new();
         for _ in 0..self.random.random_range(1..=3) {
-            let mark = self.trail.mark();
-            let image = self.cut(&line.ftl);
+            let mark = self.history.mark();
+            let image = self.cut(&dut.ftl);
             let digest = self.end.digests.last().copied();
             if seen.contains(&digest) {
-                self.trail.rewind(mark);
+                self.history.rewind(mark);
                 continue;
             }
             seen.push(digest);
 
-            let fork = match self.fork(&line, image) {
+            let fork = match self.fork(&dut, image) {
                 Ok(fork) => fork,
                 Err(failure) if failure.is_refusal => {
-                    // That fork is lost. The damage is removed from the main line, or none of its later cuts could
-                    // recover.
+                    // That fork is lost. The damage is removed from the main line, or none of its
+                    // later cuts could recover.
                     self.end.marks.refusals += 1;
-                    self.trail.rewind(mark);
-                    line.ftl.media_mut().plant(|faults| {
+                    self.history.rewind(mark);
+                    dut.ftl.media_mut().plant(|faults| {
                         faults.read.clear();
                         faults.flips.clear();
                     });
@@ -392,14 +411,14 @@ impl<'a> Campaign<'a> {
 
             if self.chance(30) {
                 self.end.marks.forks_adopted += 1;
-                self.end.marks.collect(&line.ftl);
-                line = fork;
+                self.end.marks.collect(&dut.ftl);
+                dut = fork;
                 break;
             }
             self.end.marks.collect(&fork.ftl);
-            self.trail.rewind(mark);
+            self.history.rewind(mark);
         }
-        Ok(line)
+        Ok(dut)
     }
 
     /// Cuts the power of a device.
@@ -413,27 +432,29 @@ impl<'a> Campaign<'a> {
             torn += u32::from(matches!(outcome, Outcome::Torn(_)));
             outcome
         });
+
         self.end.marks.partial_cuts += u64::from((whole as usize) < pending);
         self.end.digests.push(image.digest());
-        self.trail.push(Event::Cut {
+        self.history.push(Event::Cut {
             pending: pending as u32,
             whole,
             torn,
         });
+
         image
     }
 
     /// Recovers what a cut left and goes on from there, for a few more cuts.
-    fn fork(&mut self, line: &Line, image: Image) -> Result<Line, Failure> {
-        let generator = line.generator.branch(self.random.random());
+    fn fork(&mut self, dut: &DeviceUnderTest, image: Image) -> Result<DeviceUnderTest, Failure> {
+        let generator = dut.generator.branch(self.random.random());
         let mut fork = self.power_on(Survivor {
             image,
-            faults: line.ftl.media().faults().clone(),
-            oracle: line.oracle.clone(),
-            doubts: line.doubts.clone(),
-            files: line.files.clone(),
+            faults: dut.ftl.media().faults().clone(),
+            oracle: dut.oracle.clone(),
+            doubts: dut.doubts.clone(),
+            files: dut.files.clone(),
             generator,
-            faults_left: line.faults_left,
+            faults_left: dut.faults_left,
         })?;
 
         for _ in 0..self.random.random_range(0..3) {
@@ -454,7 +475,7 @@ impl<'a> Campaign<'a> {
             let image = self.cut(&fork.ftl);
             self.end.marks.collect(&fork.ftl);
             let faults = fork.ftl.media().faults().clone();
-            let Line {
+            let DeviceUnderTest {
                 oracle,
                 doubts,
                 files,
@@ -476,7 +497,7 @@ impl<'a> Campaign<'a> {
     }
 
     /// Recovers, perhaps with cuts on the way, looks at everything, and lets the oracle judge.
-    fn power_on(&mut self, mut survivor: Survivor) -> Result<Line, Failure> {
+    fn power_on(&mut self, mut survivor: Survivor) -> Result<DeviceUnderTest, Failure> {
         self.damage_left(&mut survivor);
         let Survivor {
             mut image,
@@ -503,10 +524,11 @@ impl<'a> Campaign<'a> {
             ftl = self.recover(&image, faults.clone())?;
         }
 
-        // The host is served once recovery's own operations have ended: what it sees then is there to stay.
+        // The host is served once recovery's own operations have ended: what it sees then is there
+        // to stay.
         ftl.media_mut().settle_all();
         let in_flight = Vec::new();
-        let mut line = Line {
+        let mut dut = DeviceUnderTest {
             ftl,
             oracle,
             doubts,
@@ -516,36 +538,36 @@ impl<'a> Campaign<'a> {
             faults_left,
             read_only: false,
         };
-        line.check_tables()?;
-        line.observe(&mut self.read)?;
+        dut.check_tables()?;
+        dut.observe(&mut self.read)?;
 
-        let verdict = line
+        let verdict = dut
             .oracle
             .judge(&self.read)
             .map_err(|misread| Failure::of_lpn(format!("after a cut, {misread}"), misread.lpn))?;
-        let listed = files::observe(&mut line.ftl).map_err(Failure::new)?;
-        let of_files = line
+        let listed = files::observe(&mut dut.ftl).map_err(Failure::new)?;
+        let of_files = dut
             .files
-            .judge(&listed, &line.oracle, &self.read)
+            .judge(&listed, &dut.oracle, &self.read)
             .map_err(|text| Failure::new(format!("after a cut, {text}")))?;
         self.end.marks.file_pages_kept += of_files.kept;
         self.end.marks.file_pages_dropped += of_files.dropped;
         self.end.marks.file_resets_kept += of_files.resets_kept;
         self.end.marks.file_resets_dropped += of_files.resets_dropped;
-        line.files.adopt(&listed);
+        dut.files.adopt(&listed);
         self.end.marks.atomic_committed += verdict.committed;
         self.end.marks.atomic_aborted += verdict.aborted;
 
-        self.trail.push(Event::Seen);
+        self.history.push(Event::Seen);
         self.end.marks.lost_pages_read +=
             self.read.iter().filter(|read| **read == LOST).count() as u64;
-        line.oracle.adopt(&self.read);
-        line.doubts.adopt();
-        Ok(line)
+        dut.oracle.adopt(&self.read);
+        dut.doubts.adopt();
+        Ok(dut)
     }
 
     fn recover(&mut self, image: &Image, faults: Faults) -> Result<Ftl, Failure> {
-        self.trail.push(Event::Recovering);
+        self.history.push(Event::Recovering);
         self.end.image = Some(image.clone());
         self.end.faults = faults.clone();
         let mut media = Media::from_image(image);

@@ -1,10 +1,10 @@
 //! The short name of a script, from which it runs again exactly.
 //!
 //! `remap-ssd:3:9f2c41d0` is script 9f2c41d0 (hexadecimal) on setup 3 of scheme remap-ssd; with
-//! `:commit` after it, the firmware runs without its guard `commit`; `remap-ssd/cagc:3:9f2c41d0` has another
-//! policy of garbage collection than the setup's own; `shadow-oob+hybrid:3:9f2c41d0` has hybrid mapping.
-//! Invariant: `parse` of what `Display` writes gives the same code. Absent: a version; a code is good for
-//! the program that printed it.
+//! `:commit` after it, the firmware runs without its guard `commit`; `remap-ssd/cagc:3:9f2c41d0`
+//! has another policy of garbage collection than the setup's own; `shadow-oob+hybrid:3:9f2c41d0`
+//! has hybrid mapping. Invariant: `parse` of what `Display` writes gives the same code. Absent: a
+//! version; a code is good for the program that printed it.
 
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use std::fmt;
@@ -50,6 +50,7 @@ impl FromStr for Code {
                 "'{text}' is not a replay code: it looks like remap-ssd:3:9f2c41d0"
             ));
         };
+
         let (scheme, policy) = scheme
             .split_once('/')
             .map_or((scheme, None), |(scheme, policy)| (scheme, Some(policy)));
@@ -61,12 +62,14 @@ impl FromStr for Code {
             .parse()
             .map_err(|_| format!("'{text}': no scheme is named '{scheme}'"))?;
         let policy = policy.map(str::parse).transpose()?;
+
         let setup = setup
             .parse()
             .map_err(|_| format!("'{text}': the setup '{setup}' is not a number"))?;
         let seed = u32::from_str_radix(seed, 16).map_err(|_| {
             format!("'{text}': the seed '{seed}' is not a hexadecimal number of 32 bits")
         })?;
+
         let mutant = parts.next().map(str::parse).transpose()?;
         match parts.next() {
             Some(more) => Err(format!(

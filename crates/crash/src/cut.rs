@@ -1,8 +1,8 @@
 //! What a power cut leaves of the operations under way, in several characters.
 //!
-//! Independent coin flips almost never leave "all but one" or "the first k", and those are the cuts that
-//! find a missing wait. So each cut first draws a character and then the outcomes.
-//! Absent: the order among the operations; the rail keeps it, whatever is drawn here.
+//! Independent coin flips almost never leave "all but one" or "the first k", and those are the cuts
+//! that find a missing wait. So each cut first draws a character and then the outcomes. Absent: the
+//! order among the operations; the rail keeps it, whatever is drawn here.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -72,6 +72,7 @@ impl Cutter {
                 landing: random.random(),
             },
         };
+
         Self {
             random,
             character,

@@ -1,15 +1,18 @@
-//! Failing media: flash pages that become unreadable, and NVRAM words with more flipped bits than ECC corrects.
+//! Failing media: flash pages that become unreadable, and NVRAM words with more flipped bits than
+//! ECC corrects.
 //!
-//! Damaged data may be lost: reads return media errors, or recovery refuses with an error that names the damage. Reads
-//! never return older data, or another page's. After damage every LPN is in doubt until a later command that writes it,
-//! and takes nothing from LPNs in doubt, has been acknowledged: rewritten data is right. There are two exceptions. A
-//! device that deduplicates may map a write to a damaged page with the same content, as long as no read has found the
-//! damage. And a damaged word may hold the number of an entry; the next recovery cannot always tell which LPNs were
-//! written after it, and removes it.
+//! Damaged data may be lost: reads return media errors, or recovery refuses with an error that
+//! names the damage. Reads never return older data, or another page's. After damage every LPN is in
+//! doubt until a later command that writes it, and takes nothing from LPNs in doubt, has been
+//! acknowledged: rewritten data is right. There are two exceptions. A device that deduplicates may
+//! map a write to a damaged page with the same content, as long as no read has found the damage.
+//! And a damaged word may hold the number of an entry; the next recovery cannot always tell which
+//! LPNs were written after it, and removes it.
 //!
-//! Invariants: a page is damaged only where recovery can tell that it was programmed, which is in a superblock with a
-//! whole tail or in a full log superblock; and only one of several redundant records is damaged: one page of a
-//! superblock or one word of its life, and one word of NVRAM at a time. Absent: how the firmware handles it.
+//! Invariants: a page is damaged only where recovery can tell that it was programmed, which is in a
+//! superblock with a whole tail or in a full log superblock; and only one of several redundant
+//! records is damaged: one page of a superblock or one word of its life, and one word of NVRAM at a
+//! time. Absent: how the firmware handles it.
 
 use crate::oracle::{CommandId, Content};
 use crate::script::Command;
@@ -135,7 +138,8 @@ impl Doubts {
     }
 }
 
-/// Superblocks in which recovery knows every page: those with a whole tail, and full log superblocks.
+/// Superblocks in which recovery knows every page: those with a whole tail, and full log
+/// superblocks.
 fn told(media: &Media, config: &Config) -> Vec<SbId> {
     let geometry = media.geometry();
     let tail_pages = config.tail_pages(&geometry) as usize;
@@ -150,6 +154,7 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
         let Some(head) = oobs.iter().find(|oob| oob.lpn() == Oob::HEAD) else {
             return false;
         };
+
         let mine = |oob: &&Oob| oob.incarnation() == head.incarnation();
         let tails = oobs
             .iter()
@@ -163,6 +168,7 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
             .count();
         tails == tail_pages || (logs > 0 && logs + 1 == geometry.pages_per_superblock() as usize)
     };
+
     (0..geometry.superblocks())
         .map(SbId)
         .filter(is_told)
@@ -240,7 +246,8 @@ pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Fa
     left
 }
 
-/// May recovery refuse for this reason, given these faults? Errors that are not about damage are never allowed.
+/// May recovery refuse for this reason, given these faults? Errors that are not about damage are
+/// never allowed.
 pub fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
     let is_damaged = |word: &usize| {
         faults

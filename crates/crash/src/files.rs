@@ -1,10 +1,10 @@
 //! What the host may find in the file map: the model that `fs_write` and its reset are judged by.
 //!
-//! All commands on the map since it was last looked at, in order of submission. After a cut the lists are those that
-//! some reset began: none that is older than an acknowledged reset, or than one before an acknowledged page. What was
-//! acknowledged between it and the next one is listed, in order; what was not is listed or not; a page listed has its
-//! data.
-//! Invariant: `submit` sees every command on the map. Absent: what pages hold (the oracle's).
+//! All commands on the map since it was last looked at, in order of submission. After a cut the
+//! lists are those that some reset began: none that is older than an acknowledged reset, or than
+//! one before an acknowledged page. What was acknowledged between it and the next one is listed, in
+//! order; what was not is listed or not; a page listed has its data. Invariant: `submit` sees every
+//! command on the map. Absent: what pages hold (the oracle's).
 
 use crate::oracle::{CommandId, Oracle};
 use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl};
@@ -69,12 +69,14 @@ impl FileModel {
             FileStatus::BlocksFull => full || self.leaky,
             FileStatus::MapDamaged => false,
         };
+
         if !right {
             return Err(format!(
                 "{page:?} ends with {status:?}, with {} files and {blocks} pages listed",
                 live.len()
             ));
         }
+
         if status == FileStatus::Recorded {
             self.events.push(Event {
                 id,
@@ -82,6 +84,7 @@ impl FileModel {
                 acknowledged: false,
             });
         }
+
         Ok(())
     }
 
@@ -113,7 +116,8 @@ impl FileModel {
         listing(&self.events[start..])
     }
 
-    /// May a cut now, with a recovery after it, leave these lists, on a device that reads like `read`?
+    /// May a cut now, with a recovery after it, leave these lists, on a device that reads like
+    /// `read`?
     ///
     /// # Errors
     /// What cannot be.
@@ -128,10 +132,12 @@ impl FileModel {
                     .iter()
                     .any(|e| e.acknowledged && !is_reset(e))
         };
+
         let earliest = resets.iter().rfind(certain).map_or(0, |at| at + 1);
         let starts = std::iter::once(0)
             .chain(resets.iter().map(|at| at + 1))
             .filter(|start| *start >= earliest);
+
         let mut why = String::new();
         for start in starts {
             let end = resets
@@ -156,6 +162,7 @@ impl FileModel {
                 Err(text) => why = text,
             }
         }
+
         Err(why)
     }
 
@@ -215,12 +222,14 @@ fn listing(events: &[Event]) -> Listing {
 /// A page of a file that is listed though not acknowledged, and where its data is.
 type Kept = (CommandId, FilePage, u32);
 
-/// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how many are not?
+/// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how
+/// many are not?
 fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String> {
     let inodes: BTreeSet<u32> = listing(pages)
         .into_keys()
         .chain(found.keys().copied())
         .collect();
+
     let (mut kept, mut dropped) = (Vec::new(), 0);
     for inode in inodes {
         let mut listed = found
@@ -236,6 +245,7 @@ fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String>
             if page.inode != inode {
                 continue;
             }
+
             let is_next = listed.peek()
                 == Some(&FileBlock {
                     offset: page.offset,
@@ -244,6 +254,7 @@ fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String>
             if is_next {
                 listed.next();
             }
+
             match (is_next, event.acknowledged) {
                 (true, false) => kept.push((event.id, page, lpn)),
                 (false, true) => {
@@ -262,6 +273,7 @@ fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String>
             ));
         }
     }
+
     Ok((kept, dropped))
 }
 

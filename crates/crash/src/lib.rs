@@ -1,30 +1,31 @@
 //! Power cuts by the thousand: the campaign that the firmware's promise is held against.
 //!
-//! Whatever was acknowledged survives a power cut at any instant, and nothing that was deallocated or
-//! overwritten comes back. A campaign runs [`script`]s on tiny, nearly full devices ([`setup`]), cuts
-//! their power ([`cut`]), lets the firmware recover, and asks the [`oracle`] whether a host could have
-//! expected what it reads. Every failure has a [`Code`] that runs it again; with a
-//! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a failure is what must be found ([`hunt`]).
+//! Whatever was acknowledged survives a power cut at any instant, and nothing that was deallocated
+//! or overwritten comes back. A campaign runs [`script`]s on tiny, nearly full devices ([`setup`]),
+//! cuts their power ([`cut`]), lets the firmware recover, and asks the [`oracle`] whether a host
+//! could have expected what it reads. Every failure has a [`Code`] that runs it again; with a
+//! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a failure is what must be found
+//! ([`hunt`]).
 //!
-//! Failing media have setups of their own ([`damage`], [`Options::media_faults`]): damaged data may be lost, but older
-//! data is never read. They do not cover unreadable pages of superblocks without a tail, since recovery cannot tell
-//! these from pages torn while they were programmed.
+//! Failing media have setups of their own ([`damage`], [`Options::media_faults`]): damaged data may
+//! be lost, but older data is never read. They do not cover unreadable pages of superblocks without
+//! a tail, since recovery cannot tell these from pages torn while they were programmed.
 
 pub mod campaign;
 pub mod code;
 pub mod cut;
 pub mod damage;
+pub mod dut;
 pub mod files;
-pub mod line;
+pub mod history;
 pub mod marks;
 pub mod oracle;
 mod quiet;
 pub mod run;
 pub mod script;
 pub mod setup;
-pub mod trail;
 
 pub use code::Code;
 pub use marks::Marks;
 pub use run::{Budget, Failed, Options, Progress, Report, hunt, replay, replay_whole, run};
-pub use setup::{mapping_of, scheme_of};
+pub use setup::mapping_of;

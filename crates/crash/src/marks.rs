@@ -3,18 +3,21 @@
 //! Invariant: a mark that is zero is listed as zero, so that its absence can be seen.
 //! Absent: any judgement; tests name the marks they need.
 
-use remap_ssd_ftl::{Ftl, Stats};
+use remap_ssd_ftl::{Ftl, SchemeKind, Stats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 macro_rules! marks {
     (firmware { $($name:ident,)* } campaign { $($(#[$doc:meta])* $own:ident,)* }) => {
         /// How often things happened.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Marks {
             $(#[doc = concat!("The firmware's counter `", stringify!($name), "`.")] pub $name: u64,)*
             $($(#[$doc])* pub $own: u64,)*
+            /// Counters of the schemes' own, by name.
+            #[serde(flatten)]
+            pub of_schemes: SchemeMarks,
         }
         impl Marks {
             /// Adds what a firmware counted since it was powered on.
@@ -25,10 +28,16 @@ macro_rules! marks {
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
                 $(self.$own += other.$own;)*
+                let of_others = &other.of_schemes.0;
+                of_others.iter().for_each(|(name, times)| self.of_schemes.add(name, *times));
             }
             /// All of them by name.
-            pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
-                BTreeMap::from([$((stringify!($name), self.$name),)* $((stringify!($own), self.$own),)*])
+            pub fn by_name(&self) -> BTreeMap<&str, u64> {
+                let own = [$((stringify!($name), self.$name),)* $((stringify!($own), self.$own),)*];
+                let of_schemes = self.of_schemes.0.iter();
+                own.into_iter()
+                    .chain(of_schemes.map(|(name, times)| (name.as_str(), *times)))
+                    .collect()
             }
         }
     };
@@ -39,10 +48,8 @@ marks! {
     host_writes, host_deallocations, remaps, dedup_hits, verified, no_effect, demoted_counter_full, demoted_nvram_full,
     demoted_watermark, copies, gc_programs, gc_zoned, gc_copies, meta_programs, gc_runs, wear_runs, metadata_gc_runs,
     blocks_retired, blocks_worn, dealloc_flushes, program_failures, atomic_commands, lost_references,
-    demoted_degree_full, slots_reused, slot_clears,
-    extents, extensions, extents_split, extents_joined, demoted_unhinted,
+    demoted_degree_full, demoted_unhinted,
     fs_recorded, fs_files_full, fs_blocks_full, fs_resets,
-    destages, groups_rewritten, group_pages_moved, log_superblocks_erased, group_entries_found, group_pages_stale,
     merges_switch, merges_partial, merges_full, merge_programs, merge_pads, merge_unshared,
     }
     campaign {
@@ -87,10 +94,33 @@ marks! {
     }
 }
 
+/// Counters of the schemes' own, by name: those of all schemes, so that what never happened is
+/// listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SchemeMarks(BTreeMap<String, u64>);
+
+impl Default for SchemeMarks {
+    fn default() -> Self {
+        let names = SchemeKind::ALL
+            .iter()
+            .flat_map(|scheme| scheme.facts().counters);
+        Self(names.map(|name| ((*name).to_owned(), 0)).collect())
+    }
+}
+
+impl SchemeMarks {
+    fn add(&mut self, name: &str, times: u64) {
+        *self.0.entry(name.to_owned()).or_default() += times;
+    }
+}
+
 impl Marks {
     /// A firmware is about to be powered off.
     pub fn collect(&mut self, ftl: &Ftl) {
         self.add_stats(&ftl.stats());
+        ftl.scheme_counters()
+            .for_each(|(name, times)| self.of_schemes.add(name, times));
         self.flips_corrected += ftl.media().counts.nv_corrected;
     }
 }

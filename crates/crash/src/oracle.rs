@@ -1,12 +1,12 @@
 //! What the host may see: the model that the firmware is judged by.
 //!
-//! Per LPN the model knows the effect of the last acknowledged command that touched it (`base`) and the
-//! effects of later commands that nobody acknowledged yet. After a power cut exactly these may be read.
-//! Two rules tie LPNs together. An atomic command happened on all its LPNs or on none. A relocation
-//! that nobody acknowledged may deallocate a source only where its target shows the moved page or what a later
-//! command put there.
-//! Invariants: what was read after a recovery is the truth from then on (`adopt`); `live` is what reads return
-//! while power is on. Absent: anything about flash, NVRAM, or how a remap is made durable.
+//! Per LPN the model knows the effect of the last acknowledged command that touched it (`base`) and
+//! the effects of later commands that nobody acknowledged yet. After a power cut exactly these may
+//! be read. Two rules tie LPNs together. An atomic command happened on all its LPNs or on none. A
+//! relocation that nobody acknowledged may deallocate a source only where its target shows the
+//! moved page or what a later command put there. Invariants: what was read after a recovery is the
+//! truth from then on (`adopt`); `live` is what reads return while power is on. Absent: anything
+//! about flash, NVRAM, or how a remap is made durable.
 
 use crate::script::{Command, content_of_many};
 use std::collections::BTreeSet;
@@ -22,7 +22,8 @@ pub const ZEROES: Content = 0;
 /// What is read of a page that is lost: a media error.
 pub const LOST: Content = Content::MAX;
 
-/// Content numbers from here on are unknown ones, of lost pages; each stands for a list of candidates.
+/// Content numbers from here on are unknown ones, of lost pages; each stands for a list of
+/// candidates.
 const UNKNOWN: Content = 1 << 62;
 
 /// Is this a content that a host can write again?
@@ -106,6 +107,7 @@ impl Oracle {
             id,
             ..Effects::default()
         };
+
         match *command {
             Command::Write { lpn, content }
             | Command::WriteFor { lpn, content, .. }
@@ -139,6 +141,7 @@ impl Oracle {
                         .pages
                         .push((target + at, self.live[(source + at) as usize]));
                 }
+
                 for at in (0..len)
                     .filter(|at| relocate && !(target..target + len).contains(&(source + at)))
                 {
@@ -151,6 +154,7 @@ impl Oracle {
             | Command::FileReset
             | Command::Background { .. } => {}
         }
+
         for (lpn, content) in &effects.pages {
             self.live[*lpn as usize] = *content;
         }
@@ -181,7 +185,8 @@ impl Oracle {
             || self.pending.iter().any(|effects| shows(effects))
     }
 
-    /// Does a page with this content read like this? A lost page may become readable again, with its old content.
+    /// Does a page with this content read like this? A lost page may become readable again, with
+    /// its old content.
     pub fn reads(&self, held: Content, read: Content) -> bool {
         held == read
             || read == LOST
@@ -215,12 +220,14 @@ impl Oracle {
                 .map(|page| page.1)
                 .next_back()
         };
+
         let mut all: Vec<Content> = self.pending.iter().filter_map(of_lpn).collect();
         all.push(self.base[lpn as usize]);
         let known = |content: Content| match content.checked_sub(UNKNOWN) {
             None => vec![content],
             Some(at) => self.unknown[at as usize].to_vec(),
         };
+
         let mut all: Vec<Content> = all.into_iter().flat_map(known).collect();
         all.sort_unstable();
         all.dedup();
@@ -240,6 +247,7 @@ impl Oracle {
             let allowed = open.map_or(self.reads(self.base[lpn], *read), |choice| {
                 !choice.shown.is_empty()
             });
+
             if !allowed {
                 let values = open.map_or_else(
                     || vec![(self.base_id[lpn], self.base[lpn])],
@@ -253,6 +261,7 @@ impl Oracle {
                 });
             }
         }
+
         if !self
             .pending
             .iter()
@@ -260,6 +269,7 @@ impl Oracle {
         {
             return Ok(Verdict::default());
         }
+
         self.judge_rules(&choices, read)
     }
 
@@ -273,6 +283,7 @@ impl Oracle {
                 .filter(|(lpn, _)| self.base_id[*lpn as usize] < effects.id);
             touched.extend(open.map(|(lpn, content)| (*lpn, effects.id, *content)));
         }
+
         touched.sort_unstable_by_key(|(lpn, id, _)| (*lpn, *id));
         touched
             .chunk_by(|a, b| a.0 == b.0)
@@ -289,8 +300,9 @@ impl Oracle {
 
     /// Every LPN by itself is right; are they together?
     ///
-    /// A way to explain the reads names, per LPN, the command that it shows. Of the atomic commands that may
-    /// as well have happened as not, every combination is tried: few are under way at a time.
+    /// A way to explain the reads names, per LPN, the command that it shows. Of the atomic commands
+    /// that may as well have happened as not, every combination is tried: few are under way at a
+    /// time.
     fn judge_rules(&self, choices: &[Choices], read: &[Content]) -> Result<Verdict, Misread> {
         let atomics: Vec<&Effects> = self
             .pending
@@ -300,6 +312,7 @@ impl Oracle {
             .collect();
         let mut fixed: Vec<(CommandId, bool)> = Vec::new();
         let mut open: Vec<CommandId> = Vec::new();
+
         let mut verdict = Verdict::default();
         for atomic in atomics {
             let happened = explain(choices, &[(atomic.id, true)], &[]);
@@ -317,6 +330,7 @@ impl Oracle {
                 (false, false) => return Err(self.broken_atomic(atomic, choices, read)),
             }
         }
+
         let relocations: Vec<&Effects> = self.pending.iter().map(|effects| &**effects).collect();
         let combinations = 1u32 << open.len().min(12);
         let mut without_moves = false;
@@ -332,6 +346,7 @@ impl Oracle {
             }
             without_moves |= explain(choices, &ends, &[]);
         }
+
         Err(self.broken_together(without_moves, choices, read))
     }
 
@@ -354,6 +369,7 @@ impl Oracle {
                 );
             }
         }
+
         self.misread(first, rule, read)
     }
 
@@ -370,6 +386,7 @@ impl Oracle {
         } else {
             "no combination of the atomic commands under way explains all LPNs:".to_owned()
         };
+
         for effects in &self.pending {
             for (source, target) in &effects.moved {
                 let find = |lpn: u32| choices.iter().find(|choice| choice.lpn == lpn);
@@ -383,6 +400,7 @@ impl Oracle {
                 }
             }
         }
+
         self.misread(first.or(choices.first()), rule, read)
     }
 
@@ -398,8 +416,8 @@ impl Oracle {
     }
 }
 
-/// Is there one command to show for every LPN such that the atomic commands ended as `ends` says and, for
-/// each page that `relocations` moved away, the target shows the move or something later?
+/// Is there one command to show for every LPN such that the atomic commands ended as `ends` says
+/// and, for each page that `relocations` moved away, the target shows the move or something later?
 fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effects]) -> bool {
     let mut shown: Vec<Vec<CommandId>> = Vec::with_capacity(choices.len());
     for choice in choices {
@@ -415,8 +433,10 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
         }
         shown.push(left);
     }
-    // A source may show a relocation only while its target can show the same or later. Striking out the
-    // others until nothing changes is enough: the newest choice left is then right for every LPN at once.
+
+    // A source may show a relocation only while its target can show the same or later. Striking out
+    // the others until nothing changes is enough: the newest choice left is then right for every
+    // LPN at once.
     let find = |lpn: u32| choices.binary_search_by_key(&lpn, |choice| choice.lpn).ok();
     loop {
         let mut struck = BTreeSet::new();
@@ -439,9 +459,11 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
                 }
             }
         }
+
         if struck.is_empty() {
             return true;
         }
+
         for (lpn, id) in struck {
             shown[lpn].retain(|shows| *shows != id);
             if shown[lpn].is_empty() {
@@ -490,9 +512,11 @@ impl std::fmt::Display for Misread {
                 name(*content)
             )?;
         }
+
         if let Some(rule) = &self.rule {
             write!(f, "; {rule}")?;
         }
+
         Ok(())
     }
 }

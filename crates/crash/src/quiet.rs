@@ -1,8 +1,8 @@
 //! Panics of the firmware as values.
 //!
-//! A failed assertion in the firmware is a finding like any other: it is caught, with its place, and the
-//! campaign goes on. The panic hook stays in place for every other thread.
-//! Absent: aborts and endless loops; nothing here can end those.
+//! A failed assertion in the firmware is a finding like any other: it is caught, with its place,
+//! and the campaign goes on. The panic hook stays in place for every other thread. Absent: aborts
+//! and endless loops; nothing here can end those.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +26,7 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
             if !QUIET.get() {
                 return before(info);
             }
+
             let payload = info.payload();
             let text = payload
                 .downcast_ref::<&str>()
@@ -39,6 +40,7 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
             MESSAGE.set(format!("{text}{place}"));
         }));
     });
+
     let outer = QUIET.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     QUIET.set(outer);

@@ -1,8 +1,9 @@
 //! Many scripts: on all cores, until a time, a number of cuts, or too many failures.
 //!
-//! Scripts are numbered; number and seed decide setup and script. Threads run them in any order, and the
-//! results are taken in order, so that a run bounded by cuts reports the same on any machine.
-//! Invariant: a cut counts once, however often the same media came out. Absent: what a script does.
+//! Scripts are numbered; number and seed decide setup and script. Threads run them in any order,
+//! and the results are taken in order, so that a run bounded by cuts reports the same on any
+//! machine. Invariant: a cut counts once, however often the same media came out. Absent: what a
+//! script does.
 
 use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::Code;
@@ -124,11 +125,13 @@ impl Scripts {
                 .mutant
                 .is_none_or(|guard| Setup::new(options.scheme, None, *at, None).exercises(guard))
         };
+
         let setups = match options.setup {
             Some(setup) => vec![setup],
             None if options.media_faults => Setup::FAILING.collect(),
             None => (0..Setup::COUNT).filter(useful).collect(),
         };
+
         let mapping = mapping_of(options.mapping, options.mutant);
         let Options {
             scheme,
@@ -137,6 +140,7 @@ impl Scripts {
             mutant,
             ..
         } = *options;
+
         Self {
             scheme,
             mapping,
@@ -187,6 +191,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         threads => threads,
     };
+
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel();
     let scripts = Scripts::new(options);
@@ -206,6 +211,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
                 }
             });
         }
+
         drop(sender);
         let mut waiting = BTreeMap::new();
         let mut told = start;
@@ -225,6 +231,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
             }
         }
     });
+
     progress(&tally.progress(start));
     tally.report
 }
@@ -315,12 +322,14 @@ pub struct Budget {
     pub seconds: f64,
 }
 
-/// Looks for a script that fails once `guard` is off: the proof that the guard is needed and tested.
+/// Looks for a script that fails once `guard` is off: the proof that the guard is needed and
+/// tested.
 pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Option<Failed> {
     let options = Options {
         mutant: Some(guard),
         ..Options::new(scheme, seed)
     };
+
     let scripts = Scripts::new(&options);
     let start = Instant::now();
     for number in 0..budget.scripts {
@@ -335,5 +344,6 @@ pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Opti
             });
         }
     }
+
     None
 }

@@ -1,10 +1,10 @@
 //! Command scripts, drawn from a seed and biased towards what is hard.
 //!
-//! A uniform mix of commands keeps a firmware on its easy paths. The generator prefers few hot LPNs, contents
-//! that exist already, remaps that overlap themselves in both directions, many remaps of one source, and
-//! deallocations right before and after what they undo.
-//! Invariants: one seed, one script; no command reaches past the last LPN unless it is meant to be refused.
-//! Absent: what the commands do (the oracle's).
+//! A uniform mix of commands keeps a firmware on its easy paths. The generator prefers few hot
+//! LPNs, contents that exist already, remaps that overlap themselves in both directions, many
+//! remaps of one source, and deallocations right before and after what they undo. Invariants: one
+//! seed, one script; no command reaches past the last LPN unless it is meant to be refused. Absent:
+//! what the commands do (the oracle's).
 
 use crate::oracle::{Content, ZEROES, is_known};
 use rand::{Rng, SeedableRng};
@@ -174,8 +174,8 @@ pub struct Mix {
     pub flush: u32,
     /// Steps of background work.
     pub background: u32,
-    /// Streams of writes to LPNs in a row, new contents and then the same once more elsewhere. If there are any,
-    /// remaps are longer too.
+    /// Streams of writes to LPNs in a row, new contents and then the same once more elsewhere. If
+    /// there are any, remaps are longer too.
     pub run: u32,
     /// Pages of files; a reset for every 24 of them.
     pub files: u32,
@@ -326,8 +326,8 @@ struct Stream {
 const JOURNAL_PAGES: usize = 12;
 
 impl Generator {
-    /// A script for a device of `lpns` pages whose atomic remaps have at most `atomic_pages`; with `homes`, pages are
-    /// written for one and remapped to it.
+    /// A script for a device of `lpns` pages whose atomic remaps have at most `atomic_pages`; with
+    /// `homes`, pages are written for one and remapped to it.
     pub fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32, homes: bool) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let hot_len = (lpns / random.random_range(4..16)).max(2).min(lpns);
@@ -440,6 +440,7 @@ impl Generator {
             relocate,
             atomic,
         };
+
         match self.random.random_range(0..5) {
             0 => (
                 Command::Write {
@@ -490,6 +491,7 @@ impl Generator {
             source,
             left,
         } = self.stream;
+
         if left > 1 && self.random.random_ratio(1, 3) {
             let len = self.random.random_range(2..=left);
             let fresh = self.next_unique + 1;
@@ -499,6 +501,7 @@ impl Generator {
                 source: source.map(|source| source + len),
                 left: left - len,
             };
+
             return Command::WriteMany {
                 lpn,
                 len,
@@ -506,11 +509,13 @@ impl Generator {
                 fresh,
             };
         }
+
         self.stream = Stream {
             target: lpn + 1,
             source: source.map(|source| source + 1),
             left: left - 1,
         };
+
         let repeated = source.map_or(ZEROES, |source| live[source as usize]);
         if !is_known(repeated) {
             self.next_unique += 1;
@@ -519,6 +524,7 @@ impl Generator {
                 content: self.next_unique,
             };
         }
+
         Command::Write {
             lpn,
             content: repeated,
@@ -541,7 +547,8 @@ impl Generator {
         }
     }
 
-    /// The next page of a journal: often the neighbour of the last one with a neighbouring home, or one of before again.
+    /// The next page of a journal: often the neighbour of the last one with a neighbouring home, or
+    /// one of before again.
     fn write_for(&mut self) -> Command {
         let next = self.journal.back().map(|(lpn, home)| (lpn + 1, home + 1));
         let next = next.filter(|(lpn, home)| lpn.max(home) < &self.lpns);
@@ -549,6 +556,7 @@ impl Generator {
             Some(next) => next,
             None => (self.lpn(), self.lpn()),
         };
+
         if !self.journal.is_empty() && self.random.random_ratio(1, 5) {
             let (lpn, home) =
                 self.journal[self.random.random_range(0..self.journal.len() as u32) as usize];
@@ -558,10 +566,12 @@ impl Generator {
                 home,
             };
         }
+
         self.journal.push_back((lpn, home));
         if self.journal.len() > JOURNAL_PAGES {
             self.journal.pop_front();
         }
+
         Command::WriteFor {
             lpn,
             content: self.content(),
@@ -569,8 +579,8 @@ impl Generator {
         }
     }
 
-    /// Remaps homes to journal pages that follow each other, often with pages after them that have other homes: the
-    /// command is then part remap, part copy, and collects garbage on the way.
+    /// Remaps homes to journal pages that follow each other, often with pages after them that have
+    /// other homes: the command is then part remap, part copy, and collects garbage on the way.
     fn checkpoint(&mut self, relocate: bool, atomic: bool) -> Command {
         let at = self.random.random_range(0..self.journal.len() as u32) as usize;
         let (mut source, mut target) = self.journal[at];
@@ -593,9 +603,11 @@ impl Generator {
                 (source, target) = (source - down, target - down);
             }
         }
+
         if atomic {
             len = len.min(self.atomic_pages);
         }
+
         let len = len.min(self.lpns - source.max(target));
         Command::Remap {
             target,
@@ -657,11 +669,13 @@ impl Generator {
         if !self.journal.is_empty() && self.random.random_ratio(3, 4) {
             return self.checkpoint(relocate, atomic);
         }
+
         let len = if atomic {
             self.len().min(self.atomic_pages)
         } else {
             self.len()
         };
+
         let last = self.lpns - len;
         let start = self.lpn().min(last);
         let (target, source) = match self.random.random_range(0..16) {
@@ -684,6 +698,7 @@ impl Generator {
             9 => (start, start),
             _ => (start, self.lpn().min(last)),
         };
+
         Command::Remap {
             target,
             source,

@@ -1,14 +1,14 @@
 //! The devices a campaign runs on: as small as they can be and nearly full.
 //!
-//! A small device reaches every branch of garbage collection and recovery within a few hundred commands,
-//! and one cut of it costs a fraction of a millisecond. Each profile is tight in another place: counters,
-//! NVRAM, the watermark, the deallocation log, spare blocks.
-//! Invariant: the LPNs are as many as the firmware accepts, less room for the faults that will be planted.
-//! Absent: what happens on the device (the script's).
+//! A small device reaches every branch of garbage collection and recovery within a few hundred
+//! commands, and one cut of it costs a fraction of a millisecond. Each profile is tight in another
+//! place: counters, NVRAM, the watermark, the deallocation log, spare blocks. Invariant: the LPNs
+//! are as many as the firmware accepts, less room for the faults that will be planted. Absent: what
+//! happens on the device (the script's).
 
 use crate::script::Mix;
 use remap_ssd_ftl::{
-    Config, EntrySize, FingerprintKind, GcPolicy, Granularity, Guard, Guards, SchemeKind,
+    Config, EntrySize, FingerprintKind, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind,
 };
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
@@ -60,7 +60,8 @@ struct Profile {
     mix: Mix,
     steps: u32,
     policy: GcPolicy,
-    /// One superblock for what the host writes and what collection moves, and victims emptied at once.
+    /// One superblock for what the host writes and what collection moves, and victims emptied at
+    /// once.
     joins_host: bool,
     /// Files and pages that the file map has room for.
     files: (u32, u32),
@@ -360,7 +361,8 @@ const PROFILES: &[Profile] = &[
         spare_pages: 1,
         ..COMMON
     },
-    // A deep queue: superblocks are opened and collected long before anything is known to have ended.
+    // A deep queue: superblocks are opened and collected long before anything is known to have
+    // ended.
     Profile {
         deep: true,
         shape: (2, 18, 8),
@@ -459,13 +461,14 @@ const FAILING: &[Profile] = &[
 ];
 
 impl Setup {
-    /// Setups of each scheme on working media, with only failing blocks and flipped bits that ECC corrects.
+    /// Setups of each scheme on working media, with only failing blocks and flipped bits that ECC
+    /// corrects.
     pub const COUNT: u32 = PROFILES.len() as u32;
     /// The setups that follow, on failing media.
     pub const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
 
-    /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the one given, whole or
-    /// with a guard switched off.
+    /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the
+    /// one given, whole or with a guard switched off.
     pub fn new(
         scheme: SchemeKind,
         policy: Option<GcPolicy>,
@@ -566,10 +569,10 @@ impl Setup {
             }
             Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 8,
             // What an erased superblock's slots say is mostly older than what is known otherwise.
-            Guard::StaleSegments if self.config.scheme == SchemeKind::Pebble => {
+            Guard::StaleSegments if self.config.scheme.facts().medium == Medium::Tables => {
                 self.config.dealloc_slots <= 4
             }
-            guard if scheme_of(guard) == SchemeKind::RemapSsdX => self.mix == Mix::RUNS,
+            guard if SchemeKind::that_shows(guard).facts().names_runs => self.mix == Mix::RUNS,
             Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => {
                 self.mix != Mix::WRITES
             }
@@ -583,29 +586,8 @@ impl Setup {
     }
 }
 
-/// The scheme under which the absence of a guard shows.
-pub fn scheme_of(guard: Guard) -> SchemeKind {
-    match guard {
-        Guard::SlotReuse => SchemeKind::Pebble,
-        Guard::RunAfterPages
-        | Guard::ExtensionAfterPage
-        | Guard::ExtensionAfterEntry
-        | Guard::ExtensionInTime
-        | Guard::GatheredFirst => SchemeKind::RemapSsdX,
-        Guard::GroupPageAfterEntries | Guard::RewriteWaits | Guard::StaleGroupPages => {
-            SchemeKind::LocalFlash
-        }
-        Guard::CapacitorEnergy | Guard::ArmedLast => SchemeKind::ShadowOob,
-        // Of remaps that stay in force, some were made to pages that are older than what their LPNs had before.
-        Guard::UnsharedRenewed => SchemeKind::ShadowOob,
-        Guard::HomesRenewed | Guard::RecordBeforeReclaim | Guard::RecordNewest => {
-            SchemeKind::WalSsd
-        }
-        _ => SchemeKind::RemapSsd,
-    }
-}
-
-/// The mapping of a campaign: the one asked for, unless the absence of a guard shows under hybrid mapping alone.
+/// The mapping of a campaign: the one asked for, unless the absence of a guard shows under hybrid
+/// mapping alone.
 pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
     if mutant == Some(Guard::UnsharedRenewed) {
         Granularity::Hybrid
@@ -614,7 +596,8 @@ pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
     }
 }
 
-/// One record of a command is worth many entries of a page: a log that is to be full must be smaller.
+/// One record of a command is worth many entries of a page: a log that is to be full must be
+/// smaller.
 fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
     let bytes = u64::from(profile.segments * profile.segment_bytes);
     if scheme.uses_hints() {
@@ -624,7 +607,8 @@ fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
     }
 }
 
-/// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so few.
+/// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so
+/// few.
 fn enough(config: &mut Config, profile: &Profile) -> Geometry {
     let (dies, superblocks, pages_per_block) = profile.shape;
     for _ in 0..40 {
@@ -635,13 +619,16 @@ fn enough(config: &mut Config, profile: &Profile) -> Geometry {
                 superblocks: superblocks + more,
                 pages_per_block,
             };
+
             let mut geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
             if profile.superblock_dies > 0 && !config.scheme.keeps_entries_on_flash() {
                 geometry = geometry
                     .with_superblock_dies(profile.superblock_dies)
                     .expect("it divides the dies");
             }
-            // A device of one data superblock's LPNs leaves nothing to test, nor does one that is mostly log.
+
+            // A device of one data superblock's LPNs leaves nothing to test, nor does one that is
+            // mostly log.
             config.lpns =
                 config.data_pages(&geometry) * (superblocks * geometry.groups() / 3).max(2);
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
@@ -651,6 +638,7 @@ fn enough(config: &mut Config, profile: &Profile) -> Geometry {
         }
         config.log_bytes += config.log_bytes / 4;
     }
+
     panic!(
         "{} cannot work on any device near {dies} dies of {superblocks} x {pages_per_block} pages",
         config.scheme
@@ -676,6 +664,7 @@ fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
         .check(geometry)
         .is_ok()
     };
+
     let (mut low, mut high) = (config.lpns, geometry.pages());
     while high - low > 1 {
         let middle = low + (high - low) / 2;
@@ -685,5 +674,6 @@ fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
             high = middle;
         }
     }
+
     low
 }

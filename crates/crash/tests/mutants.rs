@@ -1,6 +1,6 @@
 //! The mutant list: without any one of its guards the firmware loses data, and the campaign notices.
 
-use remap_ssd_crash::{Budget, hunt, scheme_of};
+use remap_ssd_crash::{Budget, hunt};
 use remap_ssd_ftl::{Guard, SchemeKind};
 
 /// Far more than any guard needs, also on a busy machine.
@@ -32,7 +32,7 @@ fn each_guard_that_is_removed_is_missed() {
     let guards = Guard::LIST
         .iter()
         .filter(drawn)
-        .map(|guard| (scheme_of(*guard), *guard));
+        .map(|guard| (SchemeKind::that_shows(*guard), *guard));
     let survivors = survivors(guards);
     assert!(
         survivors.is_empty(),
@@ -45,7 +45,7 @@ fn each_guard_of_the_file_map_that_is_removed_is_missed() {
     let guards = Guard::LIST
         .iter()
         .filter(|guard| is_of_files(guard))
-        .map(|guard| (scheme_of(*guard), *guard));
+        .map(|guard| (SchemeKind::that_shows(*guard), *guard));
     let survivors = survivors(guards);
     assert!(
         survivors.is_empty(),

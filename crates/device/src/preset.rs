@@ -4,7 +4,7 @@
 //! Absent: workloads and aging, which belong to an experiment.
 
 use crate::config::{Background, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram};
-use remap_ssd_ftl::{Config, FingerprintKind, SchemeKind};
+use remap_ssd_ftl::{Config, FingerprintKind, Medium, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 
@@ -253,7 +253,7 @@ fn pebble() -> DeviceConfig {
         firmware: Config {
             lpns,
             log_bytes: 2 << 30,
-            scheme: SchemeKind::Pebble,
+            scheme: SchemeKind::on(Medium::Tables).expect("a scheme of mapping tables in NVRAM"),
             dedup: false,
             fs_files: 1 << 20,
             fs_blocks: 2 << 20,

@@ -1,17 +1,20 @@
 //! Command atomicity: a command that a cut interrupts leaves nothing behind.
 //!
-//! All witnesses of an atomic remap (entries, copied pages, deallocations) carry one sequence number. While the
-//! command is under way that number stands in an NVRAM slot; emptying the slot is the commit record. Counting entries
-//! instead, as in FAST'21 §4.3, fails once an overwrite, GC or a demotion has removed one.
+//! All witnesses of an atomic remap (entries, copied pages, deallocations) carry one sequence
+//! number. While the command is under way that number stands in an NVRAM slot; emptying the slot is
+//! the commit record. Counting entries instead, as in FAST'21 §4.3, fails once an overwrite, GC or
+//! a demotion has removed one.
 //!
-//! Invariants: recovery ignores every witness whose number is in the slot or in the aborted list; a number stays in
-//! the list while a witness with it exists anywhere, and whoever reclaims drops entries with it (`Core::is_in_force`).
+//! Invariants: recovery ignores every witness whose number is in the slot or in the aborted list; a
+//! number stays in the list while a witness with it exists anywhere, and whoever reclaims drops
+//! entries with it (`Core::is_in_force`).
 //!
-//! The list has 64 places, and repeated cuts leave no time for garbage collection to drop the witnesses. So recovery
-//! itself removes them. Words of NVRAM (entries, slots, deallocation records) are always zeroed. Pages (copies, log
-//! pages) are collected when more than half of the list is in use (`recovery`). Only witnesses for which there is no
-//! flash space stay: at worst the list is full and the slot is not released, and atomic commands are refused until a
-//! power-on finds space. Absent: which pages the command touches.
+//! The list has 64 places, and repeated cuts leave no time for garbage collection to drop the
+//! witnesses. So recovery itself removes them. Words of NVRAM (entries, slots, deallocation
+//! records) are always zeroed. Pages (copies, log pages) are collected when more than half of the
+//! list is in use (`recovery`). Only witnesses for which there is no flash space stay: at worst the
+//! list is full and the slot is not released, and atomic commands are refused until a power-on
+//! finds space. Absent: which pages the command touches.
 
 use crate::config::EntrySize;
 use crate::core::Core;
@@ -21,10 +24,10 @@ use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Purpose};
 use std::ops::Range;
 
-/// The slot.
 #[bitfield(u64)]
 struct SlotWord {
-    /// Number of the command under way; 0 if there is none. Of an idle slot: the sum of the numbers in the list.
+    /// Number of the command under way; 0 if there is none. Of an idle slot: the sum of the numbers
+    /// in the list.
     #[bits(42)]
     number: u64,
     #[bits(21)]
@@ -70,7 +73,8 @@ pub fn format(core: &mut Core) {
     }
 }
 
-/// The idle slot holds the XOR of the numbers in the list, so that one damaged word of the list can be rebuilt.
+/// The idle slot holds the XOR of the numbers in the list, so that one damaged word of the list can
+/// be rebuilt.
 fn idle_word(aborted: &[u64]) -> u64 {
     SlotWord::new()
         .with_is_idle(true)
@@ -78,9 +82,10 @@ fn idle_word(aborted: &[u64]) -> u64 {
         .into_bits()
 }
 
-/// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt. That is the slot, since a
-/// command may have been under way and nothing else identifies its witnesses; or a word of the list, if it is the
-/// second one or the slot does not hold the sum. Nothing is stored here where commands cannot be atomic.
+/// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt. That
+/// is the slot, since a command may have been under way and nothing else identifies its witnesses;
+/// or a word of the list, if it is the second one or the slot does not hold the sum. Nothing is
+/// stored here where commands cannot be atomic.
 pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
     let layout = core.layout;
     if core.config.entry != EntrySize::Bytes24 {
@@ -117,13 +122,15 @@ pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
     Ok(numbers)
 }
 
-/// After recovery: `seen` are the numbers that still have witnesses, `words` the places in NVRAM of some of these.
+/// After recovery: `seen` are the numbers that still have witnesses, `words` the places in NVRAM of
+/// some of these.
 pub fn resume(core: &mut Core, mut seen: Vec<u64>, words: &[Range<usize>]) {
     seen.sort_unstable();
     seen.dedup();
     core.aborted = seen;
     remember(core);
-    // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as little as before.
+    // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as little
+    // as before.
     for word in words.iter().cloned().flatten() {
         core.media.store(word, 0, Purpose::Meta, After::NOTHING);
     }
@@ -138,10 +145,11 @@ pub fn abort(core: &mut Core, wsn: u64) {
 
 /// Writes the list of aborted numbers, and empties the slot.
 fn remember(core: &mut Core) {
-    // 1. the list, in which numbers keep their places  2. the slot. Cut between: both hold the number. The sum in the
-    // slot is cleared before the list changes, since it would be wrong in between. There are more numbers than places
-    // only if none could be removed for long. Then the slot keeps its number and no other command may use it
-    // (`is_free`), so there is never one too many.
+    // 1. the list, in which numbers keep their places  2. the slot. Cut between: both hold the
+    // number. The sum in the slot is cleared before the list changes, since it would be wrong in
+    // between. There are more numbers than places only if none could be removed for long. Then the
+    // slot keeps its number and no other command may use it (`is_free`), so there is never one too
+    // many.
     if !is_free(core) {
         return;
     }
@@ -184,6 +192,7 @@ fn store_list(core: &mut Core) {
             None => places.push((word, number)),
         }
     }
+
     // The number that a damaged word had stays in that word, or a cut could leave it nowhere.
     places.sort_by_key(|(_, number)| number.is_ok());
     for (word, number) in places {

@@ -1,20 +1,33 @@
 //! Hybrid mapping (Copyless Copy §II): a table of blocks, each with a page-level extension.
 //!
-//! A logical block is `block_pages` LPNs. Its entry in the table says where its first page is; its other pages follow in the
-//! order in which a superblock's pages are handed out, past the head and the blocks that were bad when it was opened. A page
-//! that is elsewhere (written out of order, or remapped to what another LPN has) stands in the block's extension.
+//! A logical block is `block_pages` LPNs. Its entry in the table says where its first page is; its
+//! other pages follow in the order in which a superblock's pages are handed out, past the head and
+//! the blocks that were bad when it was opened. A page that is elsewhere (written out of order, or
+//! remapped to what another LPN has) stands in the block's extension.
 //!
-//! Invariants: a page is *in place* (its bit in `here`), or in its block's extension, or unmapped; a block has a base if and
-//! only if a page of it is in place. Internal LPNs, one for each 128 MiB, are mapped by page. Absent: when blocks are put in
-//! order (`hybrid`), and how many entries the extension may have (`Config::extension_entries`).
+//! Invariants: a page is *in place* (its bit in `here`), or in its block's extension, or unmapped;
+//! a block has a base if and only if a page of it is in place. Internal LPNs, one for each 128 MiB,
+//! are mapped by page. Absent: when blocks are put in order (`hybrid`), and how many entries the
+//! extension may have (`Config::extension_entries`).
 
 use crate::fullest::Fullest;
-use crate::map::Mapping;
+use crate::mapping::Mapping;
 use remap_ssd_media::{Geometry, Ppn, SbId};
+
+/// The block that the host writes in order.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockInOrder {
+    pub(crate) block: u32,
+    /// Where its first page is.
+    pub(crate) start: Ppn,
+    /// The page that comes next.
+    pub(crate) next: u32,
+}
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Which pages of a superblock are handed out in order: those past the head, in blocks that were good when it was opened.
+/// Which pages of a superblock are handed out in order: those past the head, in blocks that were
+/// good when it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// Dies that are left out.
@@ -143,7 +156,6 @@ impl BlockMap {
     pub fn entries_of(&self, block: u32) -> u32 {
         self.blocks[block as usize].extension.len() as u32
     }
-    /// Blocks.
     pub fn blocks(&self) -> u32 {
         self.blocks.len() as u32
     }
@@ -186,8 +198,8 @@ impl BlockMap {
         found.sort_unstable();
         found.into_iter().map(|(_, at)| at).collect()
     }
-    /// Pages that collecting a superblock programs, of whose pages so many have owners: its blocks are put in order
-    /// elsewhere, and what is in nobody's place moves alone.
+    /// Pages that collecting a superblock programs, of whose pages so many have owners: its blocks
+    /// are put in order elsewhere, and what is in nobody's place moves alone.
     pub fn cost(&self, sb: SbId, live: u32) -> u32 {
         let used = &self.superblocks[sb.0 as usize];
         used.based * self.block_pages + live.saturating_sub(used.here)
@@ -303,6 +315,7 @@ impl BlockMap {
             (Err(at), Some(ppn)) => extension.insert(at, Entry { index, ppn: ppn.0 }),
             (Err(_), None) => {}
         }
+
         let after = extension.len() as u32;
         if before != after {
             self.entries = self.entries + after - before;
@@ -323,8 +336,9 @@ impl BlockMap {
         self.blocks[block as usize].base = base.map_or(NOWHERE, |base| base.0);
     }
 
-    /// From now on the pages of a block are in place from `base` on; those that are not, are in the extension.
-    pub fn settle(&mut self, block: u32, base: Ppn) {
+    /// From now on the pages of a block are in place from `base` on; those that are not, are in the
+    /// extension.
+    pub fn set_in_order(&mut self, block: u32, base: Ppn) {
         let first = self.first_lpn(block);
         let mapped: Vec<(u32, Mapping)> = (first..first + self.pages_of(block))
             .filter_map(|lpn| Some((lpn, self.get(lpn)?)))
@@ -332,6 +346,7 @@ impl BlockMap {
         for (lpn, _) in &mapped {
             self.set(*lpn, None);
         }
+
         self.set_base(block, Some(base));
         for (lpn, mapping) in mapped {
             // The base stays though nothing is in place until the first page is.
@@ -344,6 +359,7 @@ impl BlockMap {
                 self.extend(block, (lpn - first) as u16, Some(mapping.ppn));
             }
         }
+
         if self.blocks[block as usize].in_place == 0 {
             self.set_base(block, None);
         }
@@ -366,28 +382,33 @@ impl BlockMap {
             let in_place = lpns.filter(|lpn| bit(&self.here, *lpn)).count() as u32;
             let listed = block.extension.len() as u32;
             entries += listed;
+
             if in_place != u32::from(block.in_place) || (in_place > 0) != (block.base != NOWHERE) {
                 return Err(format!(
                     "block {at} has {in_place} pages in place and counts {}",
                     block.in_place
                 ));
             }
+
             if !block.extension.is_sorted_by(|a, b| a.index < b.index)
                 || self.fullest.entries(at) != listed
             {
                 return Err(format!("the extension of block {at} is not in order"));
             }
+
             let both = |entry: &Entry| bit(&self.here, self.first_lpn(at) + u32::from(entry.index));
             if block.extension.iter().any(both) {
                 return Err(format!(
                     "a page of block {at} is in place and in the extension"
                 ));
             }
+
             if let Some(base) = self.base(at) {
                 let (based, here) = &mut counted[self.geometry.superblock(base).0 as usize];
                 (*based, *here) = (*based + 1, *here + in_place);
             }
         }
+
         let kept = self.superblocks.iter().map(|used| (used.based, used.here));
         if entries != self.entries || !kept.eq(counted) {
             return Err(format!(
@@ -395,6 +416,7 @@ impl BlockMap {
                 self.entries
             ));
         }
+
         Ok(())
     }
 }

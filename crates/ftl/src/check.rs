@@ -21,32 +21,38 @@ impl Ftl {
             let Some(mapping) = core.map.get(lpn) else {
                 continue;
             };
+
             if mapping.ppn.0 >= geometry.pages() {
                 return Err(format!(
                     "LPN {lpn} is mapped to {:?}, past the last page",
                     mapping.ppn
                 ));
             }
+
             counts[mapping.ppn.0 as usize] += 1;
             let sb = geometry.superblock(mapping.ppn);
             remapped[sb.0 as usize] += u32::from(mapping.remapped);
+
             if !core.media.is_programmed(mapping.ppn) {
                 return Err(format!(
                     "LPN {lpn} is mapped to {:?}, which is not programmed",
                     mapping.ppn
                 ));
             }
+
             if !matches!(core.blocks.get(sb).state, State::Open | State::Closed) {
                 return Err(format!(
                     "LPN {lpn} is mapped into {sb:?}, which is {:?}",
                     core.blocks.get(sb).state
                 ));
             }
+
             if core.blocks.get(sb).stream == Stream::Log {
                 return Err(format!(
                     "LPN {lpn} is mapped into {sb:?}, which is part of a log"
                 ));
             }
+
             let oob = core.media.oob(mapping.ppn);
             // Of unreadable pages too: garbage collection goes by it.
             if !mapping.remapped && oob.lpn() != lpn {
@@ -57,6 +63,7 @@ impl Ftl {
                 ));
             }
         }
+
         for (page, count) in counts.iter().enumerate() {
             let kept = core.counts.get(Ppn(page as u32));
             if kept != *count {
@@ -65,6 +72,7 @@ impl Ftl {
                 ));
             }
         }
+
         let mut total = 0;
         let mut free = 0;
         for (id, sb) in core.blocks.iter() {
@@ -78,6 +86,7 @@ impl Ftl {
                     kept.live
                 ));
             }
+
             if remapped[id.0 as usize] != kept.remapped {
                 let have = remapped[id.0 as usize];
                 return Err(format!(
@@ -85,9 +94,11 @@ impl Ftl {
                     kept.remapped
                 ));
             }
+
             total += u64::from(kept.remapped);
             free += u32::from(sb.state == State::Free);
         }
+
         if total != core.blocks.remapped_total() || free != core.blocks.free() {
             return Err(format!(
                 "{total} remapped LPNs and {free} free superblocks, counted {} and {}",
@@ -95,12 +106,14 @@ impl Ftl {
                 core.blocks.free()
             ));
         }
+
         if core.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
             return Err("the map has the wrong length".into());
         }
         if self.hybrid {
             core.map.blocks().check()?;
         }
+
         self.files.check(core)?;
         self.scheme.check(core)
     }

@@ -1,56 +1,25 @@
 //! The verbs, each on one screen: read, write, deallocate, flush, remap. The file to read first.
 //!
-//! A command takes effect here and now: its operations are issued to the media with what each must wait for, and the
-//! tables change. When it is *acknowledged* is the device's business.
+//! A command takes effect here and now: its operations are issued to the media with what each must
+//! wait for, and the tables change. When it is *acknowledged* is the device's business.
 //!
-//! Invariants: room is made, and so anything reclaimed, only while every change of the tables has its witness issued:
-//! at the start of a command, or of a piece of a long one. Absent: time, and which scheme makes remaps durable.
+//! Invariants: room is made, and so anything reclaimed, only while every change of the tables has
+//! its witness issued: at the start of a command, or of a piece of a long one. Absent: time, and
+//! which scheme makes remaps durable.
 
 use crate::atomic;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
+use crate::contract::Remapping;
 use crate::core::Core;
 use crate::dedup::{Fingerprint, Pages};
+use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
-use crate::map::Mapping;
+use crate::mapping::Mapping;
 use crate::program::Origin;
-use crate::scheme::Remapping;
 use crate::stats::Demotion;
 use remap_ssd_media::{After, Page, PageView, Payload, Ppn, Purpose};
 use std::ops::Range;
-
-/// Why a command was refused. Nothing has changed, but for the pages of a long command already served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The range passes the end of the device.
-    #[error("LBA out of range")]
-    OutOfRange,
-    /// The page could not be read.
-    #[error("unrecovered read error")]
-    MediaError,
-    /// No space can be gained any more: too many blocks have failed or are worn out. Everything can still be read.
-    #[error("the device is read-only: its blocks are worn out")]
-    ReadOnly,
-    /// All sequence numbers are handed out. Everything can still be read.
-    #[error("the device is read-only: its 2^42 sequence numbers are used up")]
-    NumbersUsedUp,
-    /// A write to the disk under the device has failed. What was written before it failed can still be read.
-    #[error("the disk under the device has failed")]
-    DiskFailed,
-    /// More pages than an atomic remap may have here.
-    #[error("atomic command too large")]
-    AtomicTooLarge,
-    /// Interrupted atomic commands have left as many numbers as the device can remember, and there was no flash space
-    /// at power-on to remove their witnesses.
-    #[error("no atomic command can be recorded before what interrupted ones left has been removed")]
-    AtomicUnavailable,
-    /// Neither files nor lists have room in this device's NVRAM.
-    #[error("this device keeps no file map: fs_files and fs_blocks are 0")]
-    NoFileMap,
-    /// The device's entries cannot record commands.
-    #[error("atomic commands need 24-byte entries")]
-    AtomicUnsupported,
-}
 
 /// `remap(target, source, length, flag)` (FAST'21 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,9 +95,11 @@ impl Ftl {
         if !self.unreadable.is_empty() && self.unreadable.contains(&lpn) {
             return Err(Refusal::MediaError);
         }
+
         let Some(mapping) = self.core.map.get(lpn) else {
             return Ok(None);
         };
+
         if self
             .core
             .media
@@ -138,6 +109,7 @@ impl Ftl {
             self.forget_content(mapping.ppn);
             return Err(Refusal::MediaError);
         }
+
         if self.core.media.is_meta(mapping.ppn) {
             Err(Refusal::MediaError)
         } else {
@@ -168,8 +140,9 @@ impl Ftl {
         written
     }
 
-    /// Writes a page of a command that goes on: its remap may be recorded together with those of the pages that follow, at
-    /// the next call of anything else or of `end_write`, and it must not be acknowledged before.
+    /// Writes a page of a command that goes on: its remap may be recorded together with those of
+    /// the pages that follow, at the next call of anything else or of `end_write`, and it must not
+    /// be acknowledged before.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
@@ -208,15 +181,16 @@ impl Ftl {
             }
             match self.remap_page(lpn, ppn, None, None, true) {
                 Ok(()) => {
-                    self.goes_on = true;
+                    self.write_goes_on = true;
                     self.core.stats.dedup_hits += 1;
                     return Ok(());
                 }
                 Err(cause) => self.core.stats.demote(cause),
             }
         }
-        // A program may reclaim: 1. what the scheme has gathered  2. whatever is reclaimed. Cut between with 2 first: what
-        // the remapped LPNs had before is gone, and nothing says what they have now.
+        // A program may reclaim: 1. what the scheme has gathered  2. whatever is reclaimed. Cut
+        // between with 2 first: what the remapped LPNs had before is gone, and nothing says what
+        // they have now.
         if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
             self.end_write();
         }
@@ -232,8 +206,8 @@ impl Ftl {
             counts: &self.core.counts,
         };
         let found = self.dedup.as_mut()?.find(fingerprint, pages)?;
-        // A store that was filled from what flash holds knows pages of LPNs that are kept apart, too. Their page is named by
-        // its OOB: it never has another owner.
+        // A store that was filled from what flash holds knows pages of LPNs that are kept apart,
+        // too. Their page is named by its OOB: it never has another owner.
         let is_shared = self.apart.is_empty() || !self.is_apart(self.core.media.oob(found).lpn());
         is_shared.then_some(found)
     }
@@ -244,15 +218,17 @@ impl Ftl {
             .is_some_and(|dedup| dedup.is_recalled(ppn))
     }
 
-    /// A write command of several pages has ended, or another command begins: what the scheme has gathered is stored.
+    /// A write command of several pages has ended, or another command begins: what the scheme has
+    /// gathered is stored.
     #[inline]
     pub fn end_write(&mut self) {
-        if std::mem::take(&mut self.goes_on) {
+        if std::mem::take(&mut self.write_goes_on) {
             self.scheme.issue(&mut self.core);
         }
     }
 
-    /// Reads the page nominated by an untrusted fingerprint, or by one from a file, and compares the contents.
+    /// Reads the page nominated by an untrusted fingerprint, or by one from a file, and compares
+    /// the contents.
     #[inline(never)]
     fn is_verified(&mut self, ppn: Ppn, payload: &Payload<'_>) -> bool {
         self.core.stats.verified += 1;
@@ -260,21 +236,24 @@ impl Ftl {
             self.forget_content(ppn);
             return false;
         }
+
         let is_same = match (self.core.media.view(ppn), payload) {
             (PageView::Identity(stored), Payload::Identity(wanted)) => stored == *wanted,
             (PageView::Bytes(stored), Payload::Bytes(wanted)) => stored == *wanted,
             _ => false,
         };
+
         match self.dedup.as_mut().filter(|dedup| dedup.is_recalled(ppn)) {
             Some(dedup) if is_same => dedup.confirm(ppn),
             Some(dedup) => dedup.forget(&self.core.media, ppn),
             None => self.core.stats.collisions += u64::from(!is_same),
         }
+
         is_same
     }
 
-    /// Writes a page that is meant to be remapped to `home` one day: a journal's or a log's. A scheme that has no use for
-    /// the hint treats it as a write.
+    /// Writes a page that is meant to be remapped to `home` one day: a journal's or a log's. A
+    /// scheme that has no use for the hint treats it as a write.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
@@ -322,7 +301,8 @@ impl Ftl {
     /// Remaps a range, as if all sources were read first. Unmapped sources unmap their targets.
     ///
     /// # Errors
-    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`, `AtomicTooLarge`, `AtomicUnsupported`, `AtomicUnavailable`.
+    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`, `AtomicTooLarge`, `AtomicUnsupported`,
+    /// `AtomicUnavailable`.
     pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
         let Remap {
             target,
@@ -353,7 +333,8 @@ impl Ftl {
         if command.atomic {
             return self.remap_atomic(command);
         }
-        // Like memmove: in the order in which no target is overwritten before it has been read as a source.
+        // Like memmove: in the order in which no target is overwritten before it has been read as a
+        // source.
         let ascending = target < source;
         let piece = self.piece();
         let mut done = 0;
@@ -388,8 +369,8 @@ impl Ftl {
         }
     }
 
-    /// One page of a remap. What loses its mapping is gathered: it is recorded after the witnesses of the pages that
-    /// gain one, so that no cut can lose both.
+    /// One page of a remap. What loses its mapping is gathered: it is recorded after the witnesses
+    /// of the pages that gain one, so that no cut can lose both.
     fn remap_one(
         &mut self,
         command: &Remap,
@@ -409,8 +390,10 @@ impl Ftl {
             }
             return Ok(());
         };
+
         let relocated = leaves.then_some(source);
-        // A page that leaves one that is kept apart has one owner before and after; others may find one that comes there.
+        // A page that leaves one that is kept apart has one owner before and after; others may find
+        // one that comes there.
         let may_share =
             !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
         if self
@@ -431,6 +414,7 @@ impl Ftl {
             }
             self.program(target, Origin::Copy(source), None, atomic)?;
         }
+
         losses.lpns.extend(relocated);
         Ok(())
     }
@@ -443,10 +427,11 @@ impl Ftl {
         relocated: Option<u32>,
         atomic: Option<u64>,
     ) -> bool {
-        if !self.scheme.remaps() {
+        if !self.remaps() {
             self.core.stats.copies += 1;
             return false;
         }
+
         let atomic = atomic.map(|wsn| (wsn, command.target, command.len));
         match self.remap_page(target, ppn, relocated, atomic, atomic.is_none()) {
             Ok(()) => true,
@@ -457,8 +442,9 @@ impl Ftl {
         }
     }
 
-    /// Ends a piece of a remap. 1. what the scheme has gathered  2. the losses. Cut between: the pages that moved are in
-    /// both places. A loss that came first might be all that is left of them.
+    /// Ends a piece of a remap. 1. what the scheme has gathered  2. the losses. Cut between: the
+    /// pages that moved are in both places. A loss that came first might be all that is left of
+    /// them.
     fn issue_and_lose(&mut self, losses: Losses, atomic: Option<u64>) {
         if self.core.config.guards.has(Guard::GatheredFirst) {
             self.scheme.issue(&mut self.core);
@@ -478,6 +464,7 @@ impl Ftl {
         } else {
             After::FENCE
         };
+
         for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
             let wsn = atomic.unwrap_or_else(|| self.core.tick());
             self.dealloc.append(
@@ -489,12 +476,14 @@ impl Ftl {
                 after,
             );
         }
+
         for lpn in losses.lpns {
             self.core.unlink(lpn);
         }
     }
 
-    /// Largest atomic remap: what two superblocks of the reserve can take if every page must be copied.
+    /// Largest atomic remap: what two superblocks of the reserve can take if every page must be
+    /// copied.
     pub fn atomic_pages_max(&self) -> u32 {
         let slots = self.core.layout.dealloc_slots as u32;
         let entries = if self.hybrid {
@@ -518,9 +507,10 @@ impl Ftl {
         self.scheme.prepare(&mut self.core, command.len);
 
         let wsn = self.core.tick();
-        // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit. Cut
-        // before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3. A failure comes
-        // before 3 too: the old page of each target is still there, and is mapped again.
+        // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is
+        // emptied: the commit. Cut before 3: recovery ignores every witness with that WSN. Nothing
+        // is reclaimed between 1 and 3. A failure comes before 3 too: the old page of each target
+        // is still there, and is mapped again.
         self.paused = true;
         atomic::begin(&mut self.core, wsn);
 
@@ -582,6 +572,7 @@ impl Ftl {
         {
             return Err(Demotion::CounterFull);
         }
+
         let command = atomic.map(|(_, start, len)| (start, len));
         let number = |core: &Core| atomic.map_or(core.wsn + 1, |(wsn, ..)| wsn);
         let next = Remapping {
@@ -591,26 +582,31 @@ impl Ftl {
             source,
             atomic: command,
         };
+
         self.scheme
             .admit_remap(&mut self.core, &next, may_reclaim)?;
         let remapping = Remapping {
             wsn: number(&self.core),
             ..next
         };
+
         if atomic.is_none() {
             self.core.tick();
         }
-        // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece. Acknowledged after 2. The
-        // tables are ahead of 2 until then; nothing is reclaimed in between.
+
+        // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece.
+        // Acknowledged after 2. The tables are ahead of 2 until then; nothing is reclaimed in
+        // between.
         self.scheme
             .persist(&mut self.core, &remapping, Purpose::Host);
-        self.note_remap(&remapping);
+        self.gc.note_remap(&self.core.geometry, &remapping);
         self.core.relink(lpn, ppn, true);
         self.core.stats.remaps += 1;
         Ok(())
     }
 
-    /// Nothing changes, but the command relies on what made it so: it must be durable before the acknowledgement.
+    /// Nothing changes, but the command relies on what made it so: it must be durable before the
+    /// acknowledgement.
     #[inline]
     fn no_effect(&mut self, ppn: Ppn) {
         self.core.stats.no_effect += 1;

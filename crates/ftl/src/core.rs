@@ -4,35 +4,18 @@
 //! Absent: policy. The verbs are in `command`, moving in `gc`, persistence of remaps in `scheme`.
 
 use crate::block_map::BlockMap;
+use crate::clock::{WSN_READ_ONLY, next_number};
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ended::Ended;
 use crate::guard::Guard;
 use crate::layout::Layout;
-use crate::map::{Map, Mapping};
+use crate::map::Map;
+use crate::mapping::Mapping;
 use crate::stats::Stats;
 use crate::superblock::Superblocks;
 use crate::survival::Survival;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
-
-/// Sequence numbers have 42 bits, as in FAST'21's Table 2: all are below this.
-pub const WSN_END: u64 = 1 << 42;
-
-/// From this number on the device is read-only. The rest is reserved for internal work: a command admitted just before,
-/// the garbage collection that it waits for, and one recovery. Each takes at most a few numbers per page that it moves;
-/// the reserve is 32 for each page of the largest possible device.
-pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
-
-/// The next sequence number.
-#[inline]
-pub fn next_number(wsn: &mut u64) -> u64 {
-    *wsn += 1;
-    assert!(
-        *wsn < WSN_END,
-        "nothing takes numbers once they are used up"
-    );
-    *wsn
-}
 
 /// Media and DRAM tables.
 pub struct Core {
@@ -54,42 +37,45 @@ pub struct Core {
     pub ended: Ended,
     /// Numbers of atomic commands that a cut interrupted, while entries with them exist.
     pub aborted: Vec<u64>,
-    /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were deallocated.
+    /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were
+    /// deallocated.
     pub doubtful: Vec<u32>,
     /// Last write/remap sequence number handed out: the device's virtual time (FAST'21 §4.3).
     pub wsn: u64,
     /// Counters.
     pub stats: Stats,
-    /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in DRAM.
+    /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in
+    /// DRAM.
     pub table_bytes: u32,
     /// How long pages live, if somebody asked.
     pub survival: Option<Box<Survival>>,
 }
 
 impl Core {
-    /// A core with empty tables.
-    pub fn new(config: Config, media: Media) -> Self {
+    /// A core with empty tables. `reserve`: superblocks that a cut must leave free.
+    pub fn new(config: Config, media: Media, reserve: u32) -> Self {
         let geometry = media.geometry();
         Self {
             geometry,
             layout: Layout::new(&config, &geometry),
-            map: match config.is_hybrid() {
-                false => Map::new(config.lpns + config.chunks()),
-                true => Map::hybrid(BlockMap::new(
+            map: if config.is_hybrid() {
+                Map::hybrid(BlockMap::new(
                     &geometry,
                     config.block_pages,
                     config.lpns,
                     config.chunks(),
-                )),
+                ))
+            } else {
+                Map::new(config.lpns + config.chunks())
             },
             counts: Counts::new(geometry.pages()),
-            blocks: Superblocks::new(geometry, &config),
+            blocks: Superblocks::new(geometry, &config, reserve),
             ended: Ended::new(&geometry),
             aborted: Vec::new(),
             doubtful: Vec::new(),
             wsn: 0,
             stats: Stats::default(),
-            table_bytes: 0,
+            table_bytes: config.scheme.facts().table_store_bytes,
             survival: None,
             config,
             media,
@@ -102,8 +88,8 @@ impl Core {
         next_number(&mut self.wsn)
     }
 
-    /// Are the sequence numbers used up, so that the device is read-only? Internal work that takes numbers must check
-    /// this first.
+    /// Are the sequence numbers used up, so that the device is read-only? Internal work that takes
+    /// numbers must check this first.
     #[inline(always)]
     pub fn is_used_up(&self) -> bool {
         self.wsn >= WSN_READ_ONLY
@@ -115,8 +101,8 @@ impl Core {
         !self.aborted.is_empty() && self.aborted.contains(&wsn)
     }
 
-    /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes. Cut between:
-    /// recovery finds the same doubt again, or the pages, which are newer.
+    /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes.
+    /// Cut between: recovery finds the same doubt again, or the pages, which are newer.
     pub fn after_doubts(&self) -> After {
         if self.config.guards.has(Guard::MendingWaits) {
             After::ALL
@@ -125,15 +111,16 @@ impl Core {
         }
     }
 
-    /// Is an entry with this number for this remap to be kept? One of an aborted command may say the same as an older one,
-    /// which it must not take the place of: recovery believes the older one alone.
+    /// Is an entry with this number for this remap to be kept? One of an aborted command may say
+    /// the same as an older one, which it must not take the place of: recovery believes the older
+    /// one alone.
     #[inline(always)]
     pub fn is_in_force(&self, lpn: u32, ppn: Ppn, wsn: u64) -> bool {
         self.map.is_remapped_at(lpn, ppn) & !self.is_aborted(wsn)
     }
 
-    /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what its entries must say, for
-    /// when one of them cannot be read. Looks through all of L2P.
+    /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what
+    /// its entries must say, for when one of them cannot be read. Looks through all of L2P.
     #[cold]
     pub fn remapped_in(&self, sb: SbId) -> Vec<(u32, u32)> {
         let remapped = (0..self.map.len())
@@ -194,10 +181,12 @@ impl Core {
                 survival.died(old.ppn, self.wsn);
             }
         }
+
         let count = self.counts.add(ppn);
         if let Some(survival) = &mut self.survival {
             survival.gained(ppn, count, self.wsn);
         }
+
         self.blocks
             .gain(self.geometry.superblock(ppn), count == 1, remapped);
     }
@@ -211,8 +200,8 @@ impl Core {
         }
     }
 
-    /// A page has been copied: all its references go with it, one of them (`lpn`) as written there. The others follow
-    /// one by one, by `move_reference` or `split_reference`.
+    /// A page has been copied: all its references go with it, one of them (`lpn`) as written there.
+    /// The others follow one by one, by `move_reference` or `split_reference`.
     #[inline(always)]
     pub fn move_page(
         &mut self,

@@ -1,12 +1,14 @@
 //! Deallocations: what makes a trimmed page stay trimmed.
 //!
-//! An older witness of a deallocated LPN may lie on flash for years, so the deallocation itself is persisted: as
-//! an extent in a small NVRAM log and, when a half of that log is full, in bitmaps of unmapped LPNs that are
-//! ordinary flash pages under internal LPNs behind the host's. GC moves them, recovery finds them, like data.
+//! An older witness of a deallocated LPN may lie on flash for years, so the deallocation itself is
+//! persisted: as an extent in a small NVRAM log and, when a half of that log is full, in bitmaps of
+//! unmapped LPNs that are ordinary flash pages under internal LPNs behind the host's. GC moves
+//! them, recovery finds them, like data.
 //!
-//! Invariants: an LPN without mapping has a record or bitmap newer than all its other witnesses; a deallocation is
-//! never refused. While recovery waits for flash to mark LPNs in doubt, the log says which they are (`record_doubts`).
-//! Absent: which pages become garbage (the core's tables say).
+//! Invariants: an LPN without mapping has a record or bitmap newer than all its other witnesses; a
+//! deallocation is never refused. While recovery waits for flash to mark LPNs in doubt, the log
+//! says which they are (`record_doubts`). Absent: which pages become garbage (the core's tables
+//! say).
 
 use crate::config::CHUNK_LPNS;
 use crate::core::Core;
@@ -26,7 +28,6 @@ pub struct DeallocWhen {
     pub doubt: bool,
     #[bits(20)]
     __: u32,
-    /// Sequence number.
     #[bits(42)]
     pub wsn: u64,
 }
@@ -69,7 +70,6 @@ pub struct Record {
     pub lpn: u32,
     /// Pages.
     pub len: u32,
-    /// Sequence number.
     pub wsn: u64,
     /// Its first word in NVRAM.
     pub at: usize,
@@ -80,11 +80,13 @@ pub struct Record {
 pub struct Records {
     /// Records that can be read.
     pub intact: Vec<Record>,
-    /// Records whose number cannot be read: first LPN, pages, and the numbers of the records before and after.
+    /// Records whose number cannot be read: first LPN, pages, and the numbers of the records before
+    /// and after.
     pub between: Vec<(u32, u32, u64, u64)>,
     /// Records whose LPNs cannot be read: the word, and the number.
     pub unknown: Vec<(usize, u64)>,
-    /// LPNs that an earlier recovery found in doubt, and could not mark before power failed: first, pages, number.
+    /// LPNs that an earlier recovery found in doubt, and could not mark before power failed: first,
+    /// pages, number.
     pub doubts: Vec<(u32, u32, u64)>,
 }
 
@@ -106,6 +108,7 @@ impl DeallocLog {
         if !core.config.guards.has(Guard::Deallocations) || len == 0 {
             return;
         }
+
         assert!(self.room(core) > 0, "a slot was secured");
         let at = Self::word(core, self.half, self.used);
         let after = after.and(After::clear(self.clears[self.half]));
@@ -117,6 +120,7 @@ impl DeallocLog {
         core.media
             .store_record(at, &[when.into(), what.into()], purpose, after);
         self.used += 1;
+
         self.touched
             .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
     }
@@ -229,7 +233,8 @@ impl DeallocLog {
             }
         }
 
-        // Both halves hold deallocations if a cut came during a flush: then the flush is done again.
+        // Both halves hold deallocations if a cut came during a flush: then the flush is done
+        // again.
         self.half = usize::from(used[1] > used[0]);
         self.used = taken[self.half];
         self.spare = taken[self.half ^ 1];
@@ -241,12 +246,13 @@ impl DeallocLog {
         found
     }
 
-    /// Recovery has no flash yet to mark these LPNs as lost: records say so until it has, in the half that takes no
-    /// deallocations meanwhile. Of how many LPNs, the first ones, there is one.
+    /// Recovery has no flash yet to mark these LPNs as lost: records say so until it has, in the
+    /// half that takes no deallocations meanwhile. Of how many LPNs, the first ones, there is one.
     pub fn record_doubts(&mut self, core: &mut Core, lpns: &[u32]) -> usize {
         if lpns.is_empty() {
             return 0;
         }
+
         let wsn = core.tick();
         let when = DeallocWhen::new()
             .with_torn(true)
@@ -267,10 +273,12 @@ impl DeallocLog {
                 Purpose::Meta,
                 After::NOTHING,
             );
+
             self.spare += 1;
             recorded += run.len();
             self.damaged.push(at);
         }
+
         // 1. these records  2. whatever takes the place of what left the LPNs in doubt.
         core.media.fence();
         recorded

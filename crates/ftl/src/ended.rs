@@ -1,12 +1,15 @@
-//! Which remaps into a superblock may have ended: a filter that spares reclaiming most of its L2P lookups.
+//! Which remaps into a superblock may have ended: a filter that spares reclaiming most of its L2P
+//! lookups.
 //!
-//! When a mapping made by a remap ends, a bit picked by its LPN is set in the filter of the superblock it pointed into.
-//! A scheme that goes through the entries it keeps for a superblock need ask the L2P table about those only whose bit
-//! is set: a clear bit says that nothing about this LPN has changed since `settle`. DRAM only; after power-on every
-//! superblock is unknown until its first `settle`.
+//! When a mapping made by a remap ends, a bit picked by its LPN is set in the filter of the
+//! superblock it pointed into. A scheme that goes through the entries it keeps for a superblock
+//! need ask the L2P table about those only whose bit is set: a clear bit says that nothing about
+//! this LPN has changed since `start_over`. DRAM only; after power-on every superblock is unknown
+//! until its first `start_over`.
 //!
-//! Invariant: if `may_have_ended(sb, lpn)` is false, then of the entries that were in force at the last `settle(sb)`,
-//! and of those added since, every one for this LPN is in force. Absent: which entries there are (the scheme's).
+//! Invariant: if `may_have_ended(sb, lpn)` is false, then of the entries that were in force at the
+//! last `start_over(sb)`, and of those added since, every one for this LPN is in force. Absent:
+//! which entries there are (the scheme's).
 
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, SbId};
@@ -27,8 +30,8 @@ pub struct EndedIn<'a> {
     bits: &'a [u64],
 }
 
-/// Of a filter of so many words, the word that has the bit of an LPN: the LPN's lowest bits say which, so that bits are
-/// found without multiplying, and neighbours never share one.
+/// Of a filter of so many words, the word that has the bit of an LPN: the LPN's lowest bits say
+/// which, so that bits are found without multiplying, and neighbours never share one.
 #[inline(always)]
 fn word_of(lpn: u32, words: usize) -> usize {
     (lpn / 64) as usize & (words - 1)
@@ -63,7 +66,7 @@ impl Ended {
     }
 
     /// The scheme keeps no entry for this superblock that is not in force.
-    pub fn settle(&mut self, sb: SbId) {
+    pub fn start_over(&mut self, sb: SbId) {
         let first = self.word(sb, 0);
         self.bits[first..first + self.words].fill(0);
         self.known[sb.0 as usize] = true;
@@ -81,13 +84,13 @@ impl Ended {
         }
     }
 
-    /// Has `settle` been called for it?
+    /// Has `start_over` been called for it?
     pub fn is_known(&self, sb: SbId) -> bool {
         self.known[sb.0 as usize]
     }
 
-    /// Is the bit of this LPN set? For a known superblock the same as `may_have_ended`, for those who go through the
-    /// entries of all superblocks together.
+    /// Is the bit of this LPN set? For a known superblock the same as `may_have_ended`, for those
+    /// who go through the entries of all superblocks together.
     #[inline(always)]
     pub fn is_noted(&self, sb: SbId, lpn: u32) -> bool {
         self.bits[self.word(sb, lpn)] >> (lpn % 64) & 1 == 1

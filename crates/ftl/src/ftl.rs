@@ -1,17 +1,20 @@
 //! The flash translation layer: media, tables, scheme and collection in one piece.
 //!
-//! Commands come in through `command`; everything that outlives power is in `core.media`; `recovery` rebuilds the
-//! rest from it. Absent: time, threads, files, randomness.
+//! Commands come in through `command`; everything that outlives power is in `core.media`;
+//! `recovery` rebuilds the rest from it. Absent: time, threads, files, randomness.
 
-use crate::config::{Config, ConfigError};
-use crate::core::{Core, WSN_READ_ONLY};
+use crate::block_map::BlockInOrder;
+use crate::clock::WSN_READ_ONLY;
+use crate::config::Config;
+use crate::contract::{GroupInfo, RemapScheme, Usage};
+use crate::core::Core;
 use crate::dealloc::DeallocLog;
-use crate::dedup::{Dedup, Fingerprint, Pages};
+use crate::dedup::Dedup;
+use crate::error::ConfigError;
 use crate::files::Files;
-use crate::gc::Gc;
-use crate::hybrid::Run;
+use crate::gc::job::Gc;
 use crate::life::{Life, LifeRecord};
-use crate::scheme::{GroupInfo, RemapScheme, Usage};
+use crate::scheme::catalogue::spec;
 use crate::stats::Stats;
 use crate::superblock::{Owners, State, Stream, Superblock};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
@@ -30,11 +33,11 @@ pub struct Ftl {
     /// Is the mapping table one of blocks?
     pub(crate) hybrid: bool,
     /// The block that the host writes in order.
-    pub(crate) run: Option<Run>,
+    pub(crate) run: Option<BlockInOrder>,
     /// No reclaiming now: an atomic command or recovery is under way.
     pub(crate) paused: bool,
     /// A write command goes on, and the scheme may have gathered remaps of it.
-    pub(crate) goes_on: bool,
+    pub(crate) write_goes_on: bool,
     /// LPNs whose pages nobody else is to have.
     pub(crate) apart: Vec<Range<u32>>,
     /// Free superblocks at which collection starts, and below which the host waits for it.
@@ -62,35 +65,33 @@ impl Ftl {
             )));
         }
 
-        let scheme = crate::scheme::build(&config, &geometry);
-        let dedup = (config.dedup && scheme.remaps() && !config.scheme.uses_hints())
+        let scheme = (spec(config.scheme).build)(&config, &geometry);
+        let facts = config.scheme.facts();
+        let dedup = (config.dedup && facts.remaps && !facts.hints)
             .then(|| {
-                let is_exact = config.scheme == crate::scheme::SchemeKind::Opt;
                 Dedup::new(
                     geometry.pages(),
                     media.mode(),
-                    is_exact,
+                    facts.exact_dedup,
                     config.count_max.into(),
                 )
             })
             .flatten();
 
+        let reserve = config.reserve(&geometry);
         Ok(Self {
             gc_start: config.gc_start(&geometry),
-            reserve: config.reserve(&geometry),
+            reserve,
             hybrid: config.is_hybrid(),
             run: None,
-            core: Core {
-                table_bytes: scheme.table_bytes(),
-                ..Core::new(config, media)
-            },
+            core: Core::new(config, media, reserve),
             scheme,
             dedup,
             dealloc: DeallocLog::default(),
             files: Files::default(),
             gc: Gc::default(),
             paused: false,
-            goes_on: false,
+            write_goes_on: false,
             apart: Vec::new(),
             read_only: false,
             unreadable: BTreeSet::new(),
@@ -159,8 +160,19 @@ impl Ftl {
             ..self.core.stats
         }
     }
-    /// Are the blocks so worn or bad that nothing can be written any more, or the sequence numbers used up? Everything can
-    /// still be read.
+    /// The scheme's own counters, by name.
+    pub fn scheme_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = self.core.config.scheme.facts().counters;
+        names.iter().copied().zip(self.core.stats.scheme.values())
+    }
+    /// One of them; 0 if the scheme has none of that name.
+    pub fn scheme_counter(&self, name: &str) -> u64 {
+        self.scheme_counters()
+            .find(|(known, _)| *known == name)
+            .map_or(0, |(_, times)| times)
+    }
+    /// Are the blocks so worn or bad that nothing can be written any more, or the sequence numbers
+    /// used up? Everything can still be read.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.core.is_used_up()
     }
@@ -209,11 +221,12 @@ impl Ftl {
     }
     /// Does the scheme remap?
     pub fn remaps(&self) -> bool {
-        self.scheme.remaps()
+        self.core.config.scheme.facts().remaps
     }
-    /// From now on these LPNs share no page with another LPN: a write is programmed though its content is on flash already,
-    /// and a remap copies. For hosts that keep data twice on purpose. What is shared already stays so, and nothing of this is
-    /// persisted: it is said at each power-on.
+    /// From now on these LPNs share no page with another LPN: a write is programmed though its
+    /// content is on flash already, and a remap copies. For hosts that keep data twice on purpose.
+    /// What is shared already stays so, and nothing of this is persisted: it is said at each
+    /// power-on.
     pub fn keep_apart(&mut self, lpns: Range<u32>) {
         self.apart.push(lpns);
     }
@@ -258,39 +271,5 @@ impl Ftl {
     /// Sequence numbers of aborted atomic commands that still have witnesses.
     pub fn aborted(&self) -> &[u64] {
         &self.core.aborted
-    }
-
-    /// A command on this LPN comes in some 16 commands: asks for the first cache lines it will touch.
-    #[inline]
-    pub fn look_ahead_far(&self, lpn: u32, identity: Option<u64>) {
-        if lpn < self.core.config.lpns {
-            self.core.map.prefetch(lpn);
-        }
-        if let (Some(dedup), Some(identity)) = (&self.dedup, identity) {
-            dedup.prefetch_line(&Fingerprint::Identity(identity));
-        }
-    }
-
-    /// It comes in some 8 commands: asks for the lines that the first ones name.
-    #[inline]
-    pub fn look_ahead_near(&self, lpn: u32, identity: Option<u64>) {
-        let core = &self.core;
-        if lpn < core.config.lpns
-            && let Some(old) = core.map.get(lpn)
-        {
-            core.counts.prefetch(old.ppn);
-            if old.remapped {
-                core.ended.prefetch(core.geometry.superblock(old.ppn), lpn);
-            }
-        }
-        let pages = Pages {
-            media: &core.media,
-            counts: &core.counts,
-        };
-        if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
-            && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), pages)
-        {
-            self.scheme.look_ahead(core, ppn);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Blocks by the number of their extension's entries: which has the most, in constant time.
 //!
-//! A list for each number, the block that has had it longest first. Invariant: a block with entries is in the list of its
-//! number, and one without is in none. Absent: the entries.
+//! A list for each number, the block that has had it longest first. Invariant: a block with entries
+//! is in the list of its number, and one without is in none. Absent: the entries.
 
 const NONE: u32 = u32::MAX;
 

@@ -4,8 +4,8 @@
 //! will be due. So a glimpse is taken at each, and most of them are never looked at.
 //! Invariant: what it says is what `Ftl::stats`, `Ftl::usage` and `Ftl::usable_pages` say. Absent: when it is taken.
 
+use crate::contract::Occupancy;
 use crate::ftl::Ftl;
-use crate::scheme::Usage;
 
 /// Counters at one moment. One cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Glimpse {
     /// Flash pages programmed since the medium was powered on.
     pub programs: u64,
     /// How full the scheme's room is.
-    pub room: Room,
+    pub room: Occupancy,
     /// `Ftl::usable_pages`.
     pub usable_pages: u32,
     /// `Ftl::free_superblocks`.
@@ -30,25 +30,6 @@ pub struct Glimpse {
 }
 
 const _: () = assert!(size_of::<Glimpse>() == 64);
-
-/// How full a scheme's room is: two fields of `Usage`. What is used of unlimited room may be left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Room {
-    /// Taken by entries, valid or not.
-    pub used_bytes: u64,
-    /// All of it; 0 if unlimited.
-    pub capacity_bytes: u64,
-}
-
-impl From<Usage> for Room {
-    fn from(usage: Usage) -> Self {
-        Self {
-            used_bytes: usage.used_bytes,
-            capacity_bytes: usage.capacity_bytes,
-        }
-    }
-}
 
 /// `Ftl::usable_pages`, kept as long as no superblock changes.
 #[derive(Clone, Copy, Default)]
@@ -74,7 +55,7 @@ impl Ftl {
             gc_runs: stats.gc_runs,
             demoted: stats.demoted(),
             programs: self.core.media.counts.programs,
-            room: self.scheme.room(&self.core),
+            room: self.scheme.occupancy(&self.core),
             usable_pages: usable.pages,
             free_superblocks: blocks.free(),
         }

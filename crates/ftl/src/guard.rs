@@ -1,8 +1,8 @@
 //! The mutant list: every guard that protects data, by name.
 //!
-//! Each guard can be switched off, and the power-cut campaign must then find a violation: a guard that can
-//! go without a test noticing protects nothing, or is not tested.
-//! All of them are consulted on cold paths only.
+//! Each guard can be switched off, and the power-cut campaign must then find a violation: a guard
+//! that can go without a test noticing protects nothing, or is not tested. All of them are
+//! consulted on cold paths only.
 
 use std::fmt;
 use std::str::FromStr;
@@ -86,7 +86,8 @@ guards! {
     FsGenerations = "fs-generations",
     /// An entry of the file map counts only if all of its words are there.
     FsWhole = "fs-whole",
-    /// A place of the file map in which part of an entry landed is not used again before the next reset.
+    /// A place of the file map in which part of an entry landed is not used again before the next
+    /// reset.
     FsTornPlaces = "fs-torn-places",
     /// A page that its home has by a commit record moves with a new number for both.
     HomesRenewed = "homes-renewed",

@@ -1,50 +1,46 @@
 //! Blocks in order, under hybrid mapping (Copyless Copy §II).
 //!
-//! The host's pages go to its own superblock, one after the other, and into the extension of their blocks; but a page that
-//! begins a block, and those that follow it, go to the superblock of blocks in order. A block comes in order there in one of
-//! three ways, as in the hybrid mappings that Copyless Copy cites:
+//! The host's pages go to its own superblock, one after the other, and into the extension of their
+//! blocks; but a page that begins a block, and those that follow it, go to the superblock of blocks
+//! in order. A block comes in order there in one of three ways, as in the hybrid mappings that
+//! Copyless Copy cites:
 //! - *switch*: the host wrote all of its pages in order. Nothing is copied.
-//! - *partial merge*: it wrote the first half or more, then began another block. The rest is copied behind it.
-//! - *full merge*: all pages are copied, because the extension is full and this block has most of it, or because the superblock
-//!   that the block is in is collected.
+//! - *partial merge*: it wrote the first half or more, then began another block. The rest is copied
+//!   behind it.
+//! - *full merge*: all pages are copied, because the extension is full and this block has most of
+//!   it, or because the superblock that the block is in is collected.
 //!
-//! Copyless Copy's destinations are entries of the extension that name the source's page. A merge gives every page of its
-//! block a place of its own: the place is there, filled or not, so that to share goes on would save nothing. What other
-//! LPNs share with the block's pages stays shared among them, and with the block too, where its superblock is collected.
+//! Copyless Copy's destinations are entries of the extension that name the source's page. A merge
+//! gives every page of its block a place of its own: the place is there, filled or not, so that to
+//! share goes on would save nothing. What other LPNs share with the block's pages stays shared
+//! among them, and with the block too, where its superblock is collected.
 //!
 //! Order: a merge moves pages as garbage collection does (`gc`), and takes no witness away.
-//! 1. the page at its new place, with a new number as if it were written (and after an atomic command's commit, as any copy)
+//! 1. the page at its new place, with a new number as if it were written (and after an atomic
+//!    command's commit, as any copy)
 //! 2. whatever erases the old one, or releases the entry that spoke for it.
 //!
-//! Cut before 1: what the LPN had speaks for it. After: the copy does, of the same content, whatever becomes of the other.
+//! Cut before 1: what the LPN had speaks for it. After: the copy does, of the same content,
+//! whatever becomes of the other.
 //!
-//! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and at most a block's pages
-//! besides: those of the block being written in order, and of one before it that was hardly begun. Absent: the table
-//! (`block_map`), which superblock is collected (`gc`).
+//! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and
+//! at most a block's pages besides: those of the block being written in order, and of one before it
+//! that was hardly begun. Absent: the table (`block_map`), which superblock is collected (`gc`).
 
-use crate::command::Refusal;
+use crate::block_map::BlockInOrder;
+use crate::contract::OwnerRef;
 use crate::dedup::Pages;
+use crate::error::Refusal;
 use crate::ftl::Ftl;
-use crate::gc::{Job, Live, NONE, ORDERED};
+use crate::gc::job::{Job, Live, NONE, ORDERED};
 use crate::guard::Guard;
-use crate::map::Mapping;
-use crate::scheme::OwnerRef;
-use crate::superblock::{Stream, Taken};
-use remap_ssd_media::{Oob, Ppn, Purpose, SbId, Second, Stored};
+use crate::mapping::Mapping;
+use crate::superblock::{AllocatedPage, Stream};
+use remap_ssd_media::{Oob, Ppn, Purpose, SbId, SecondOwner, Stored};
 use std::collections::BTreeMap;
 
 /// What a page holds that keeps the place of an unmapped one.
 const PAD: &[u8] = b"pad";
-
-/// The block that the host writes in order.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    block: u32,
-    /// Where its first page is.
-    start: Ppn,
-    /// The page that comes next.
-    next: u32,
-}
 
 /// The remapped owners of a victim's pages, by page.
 struct Shared {
@@ -74,8 +70,10 @@ impl Ftl {
             else {
                 break;
             };
+
             self.merge(block, None, true)?;
         }
+
         Ok(())
     }
 
@@ -88,8 +86,9 @@ impl Ftl {
         blocks.entries() - written
     }
 
-    /// The next page for the host: in order, where it begins a block or goes on with the one that was begun.
-    pub(crate) fn take_in_order(&mut self, lpn: u32) -> Result<Taken, Refusal> {
+    /// The next page for the host: in order, where it begins a block or goes on with the one that
+    /// was begun.
+    pub(crate) fn take_in_order(&mut self, lpn: u32) -> Result<AllocatedPage, Refusal> {
         if self.paused {
             return self.take_host_page();
         }
@@ -114,7 +113,7 @@ impl Ftl {
             self.end_run()?;
             let pages = self.core.map.blocks().pages_of(block);
             let start = self.room_in_order(pages, true)?;
-            self.run = Some(Run {
+            self.run = Some(BlockInOrder {
                 block,
                 start,
                 next: 0,
@@ -137,21 +136,24 @@ impl Ftl {
         if blocks.split(lpn) != (run.block, run.next) {
             return;
         }
+
         if blocks.place(run.start, run.next) != Some(ppn) {
             // A program failed: the pages are elsewhere.
             self.run = None;
             return;
         }
+
         run.next += 1;
-        let Run { block, start, next } = *run;
+        let BlockInOrder { block, start, next } = *run;
         if next == blocks.pages_of(block) {
             self.core.stats.merges_switch += 1;
-            self.settle(block, start);
+            self.put_in_order(block, start);
             self.run = None;
         }
     }
 
-    /// The block that is being written in order ends: it is completed, or if most of it is missing, its pages stay elsewhere.
+    /// The block that is being written in order ends: it is completed, or if most of it is missing,
+    /// its pages stay elsewhere.
     fn end_run(&mut self) -> Result<(), Refusal> {
         let Some(run) = self.run else { return Ok(()) };
         if 2 * run.next < self.core.map.blocks().pages_of(run.block) {
@@ -161,15 +163,16 @@ impl Ftl {
         self.complete_run(None).map(drop)
     }
 
-    /// Copies the rest of the block that is being written in order; `false` if a program failed meanwhile.
+    /// Copies the rest of the block that is being written in order; `false` if a program failed
+    /// meanwhile.
     fn complete_run(&mut self, shared: Option<&Shared>) -> Result<bool, Refusal> {
-        let Some(Run { block, start, next }) = self.run.take() else {
+        let Some(BlockInOrder { block, start, next }) = self.run.take() else {
             return Ok(false);
         };
         let pages = self.core.map.blocks().mapped_len(block);
         let whole = self.fill(block, start, next, pages, shared)?;
         self.core.stats.merges_partial += 1;
-        self.settle(block, start);
+        self.put_in_order(block, start);
         Ok(whole)
     }
 
@@ -183,22 +186,24 @@ impl Ftl {
         if self.run.is_some_and(|run| run.block == block) && self.complete_run(shared)? {
             return Ok(());
         }
+
         self.end_run()?;
         let pages = self.core.map.blocks().mapped_len(block);
         for _ in 0..self.core.geometry.dies() {
             let start = self.room_in_order(pages, may_collect)?;
             let whole = self.fill(block, start, 0, pages, shared)?;
-            self.settle(block, start);
+            self.put_in_order(block, start);
             if whole {
                 break;
             }
         }
+
         self.core.stats.merges_full += 1;
         Ok(())
     }
 
-    fn settle(&mut self, block: u32, start: Ppn) {
-        self.core.map.blocks_mut().settle(block, start);
+    fn put_in_order(&mut self, block: u32, start: Ppn) {
+        self.core.map.blocks_mut().set_in_order(block, start);
     }
 
     /// Moves pages of a block to where they are in order; `false` if a program failed meanwhile.
@@ -219,6 +224,7 @@ impl Ftl {
             if self.core.blocks.next_page(Stream::Gc) != place {
                 return Ok(false);
             }
+
             self.core.stats.merge_programs += 1;
             let programmed = match self.core.map.get(lpn) {
                 // What recovery has not marked yet keeps its number.
@@ -228,6 +234,7 @@ impl Ftl {
                 }
                 _ => self.pad(),
             };
+
             if programmed != place {
                 return Ok(false);
             }
@@ -249,7 +256,8 @@ impl Ftl {
         );
         let alone = self.core.counts.get(from) == 1;
         let oob = self.core.media.oob(from);
-        // All references go with it if somebody knows them, and it keeps its number, so that their entries stay newer.
+        // All references go with it if somebody knows them, and it keeps its number, so that their
+        // entries stay newer.
         let shared = shared.filter(|shared| shared.sb == sb && !alone && !mapping.remapped);
         if let Some(shared) = shared {
             let page = Live {
@@ -267,28 +275,31 @@ impl Ftl {
             return self.move_page(sb, &page, &chain, chain.len() as u32 - 1, ORDERED);
         }
 
-        // A new number. What had another LPN's page needs it: the page's own is older than the remap, and than what the LPN
-        // had before it. The others get one so that recovery finds the block in order, and not what its pages were before.
-        let wsn = match mapping.remapped && !self.core.config.guards.has(Guard::UnsharedRenewed) {
-            false => self.core.tick(),
-            true => oob.wsn(),
+        // A new number. What had another LPN's page needs it: the page's own is older than the
+        // remap, and than what the LPN had before it. The others get one so that recovery finds the
+        // block in order, and not what its pages were before.
+        let wsn = if mapping.remapped && !self.core.config.guards.has(Guard::UnsharedRenewed) {
+            oob.wsn()
+        } else {
+            self.core.tick()
         };
         self.core.stats.merge_unshared += u64::from(!alone);
         let to = self
-            .copy_moved((lpn, wsn, Second::NONE), from, ORDERED)?
+            .copy_moved((lpn, wsn, SecondOwner::NONE), from, ORDERED)?
             .ppn();
         self.core.relink(lpn, to, false);
         if let Some(dedup) = &mut self.dedup {
-            match alone {
-                true => dedup.moved(&self.core.media, from, to),
-                false => dedup.copied(
+            if alone {
+                dedup.moved(&self.core.media, from, to)
+            } else {
+                dedup.copied(
                     from,
                     to,
                     Pages {
                         media: &self.core.media,
                         counts: &self.core.counts,
                     },
-                ),
+                )
             }
         }
         Ok(())
@@ -365,6 +376,7 @@ impl Ftl {
         if std::mem::replace(&mut job.merged, true) {
             return Ok(());
         }
+
         let shared = self.shared_in(job);
         for block in self.core.map.blocks().based_in(job.sb) {
             let is_there = self
@@ -378,6 +390,7 @@ impl Ftl {
                 return Err(refusal);
             }
         }
+
         self.scheme.issue(&mut self.core);
         Ok(())
     }
@@ -385,7 +398,8 @@ impl Ftl {
     /// The remapped owners of the victim's pages that are still owners, each once.
     fn shared_in(&mut self, job: &Job) -> Shared {
         let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
-        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
+        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does
+        // not count twice.
         for owner in job.refs.iter().flatten().chain(&job.late).rev() {
             if core.is_in_force(
                 owner.lpn,
@@ -396,6 +410,7 @@ impl Ftl {
                 owners.entry(owner.offset).or_default().push(*owner);
             }
         }
+
         owners
             .values()
             .flatten()
@@ -403,8 +418,8 @@ impl Ftl {
         Shared { sb: job.sb, owners }
     }
 
-    /// Recovery: the base of each block is where most of its pages are in order. Where a block is in order its first place
-    /// has its first page, or a pad.
+    /// Recovery: the base of each block is where most of its pages are in order. Where a block is
+    /// in order its first place has its first page, or a pad.
     pub(crate) fn find_blocks(&mut self) {
         let core = &mut self.core;
         let ordered = core.blocks.iter().filter(|(_, sb)| sb.stream == Stream::Gc);
@@ -440,7 +455,7 @@ impl Ftl {
                 .filter(|(base, _)| begins(base))
                 .max_by_key(|(_, votes)| *votes);
             if let Some((base, _)) = found {
-                core.map.blocks_mut().settle(block, Ppn(base));
+                core.map.blocks_mut().set_in_order(block, Ppn(base));
             }
         }
     }

@@ -20,6 +20,19 @@ pub const ABORTED_SLOTS: usize = 64;
 /// Words of a deallocation record.
 pub const DEALLOC_WORDS: usize = 2;
 
+/// Words of a slot of the file map's table.
+pub const FILE_SLOT_WORDS: usize = 2;
+/// Words of an entry of the file map.
+pub const FILE_ENTRY_WORDS: usize = 4;
+
+/// Words of a file map with so many slots and entries.
+pub fn file_map_words(slots: u32, entries: u32) -> usize {
+    match slots {
+        0 => 0,
+        slots => 1 + slots as usize * FILE_SLOT_WORDS + entries as usize * FILE_ENTRY_WORDS,
+    }
+}
+
 /// Word addresses of the regions.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
@@ -33,10 +46,8 @@ pub struct Layout {
     pub dealloc_slots: usize,
     /// The file map.
     pub files: usize,
-    /// The scheme's region.
+    /// The scheme's region, to the end.
     pub scheme: usize,
-    /// All words.
-    pub words: usize,
 }
 
 impl Layout {
@@ -46,10 +57,11 @@ impl Layout {
         let aborted = atomic + 1;
         let dealloc = aborted + ABORTED_SLOTS;
         let dealloc_slots = config.dealloc_slots as usize;
+
         // The scheme's region starts at a multiple of 64 bytes, as its segments do.
         let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
-        let scheme = (files + crate::files::nvram_words(config)).next_multiple_of(8);
-        let words = scheme + crate::scheme::nvram_words(config, geometry);
+        let file_map = file_map_words(2 * config.fs_files, config.fs_blocks);
+        let scheme = (files + file_map).next_multiple_of(8);
         Self {
             atomic,
             aborted,
@@ -57,19 +69,6 @@ impl Layout {
             dealloc_slots,
             files,
             scheme,
-            words,
         }
-    }
-}
-
-impl Config {
-    /// Words of NVRAM that the media must have.
-    pub fn nvram_words(&self, geometry: &Geometry) -> usize {
-        Layout::new(self, geometry).words
-    }
-
-    /// Bytes of mapping tables that the scheme keeps in NVRAM; `log_bytes` must be as large.
-    pub fn tables_bytes(&self, geometry: &Geometry) -> u64 {
-        crate::scheme::tables_bytes(self, geometry)
     }
 }

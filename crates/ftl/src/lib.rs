@@ -1,17 +1,22 @@
-//! The firmware core: mapping, reference counts, superblocks, garbage collection, deduplication, recovery.
+//! The firmware core: mapping, reference counts, superblocks, garbage collection, deduplication,
+//! recovery.
 //!
 //! Read `command` first: each verb on one screen. Then one scheme in `scheme/`, then `recovery`.
 
 mod atomic;
 mod block_map;
 mod check;
+mod clock;
 pub mod command;
 pub mod config;
+mod contract;
 mod core;
 mod counts;
 mod dealloc;
 mod dedup;
 mod ended;
+mod error;
+mod file_verbs;
 mod files;
 mod ftl;
 mod fullest;
@@ -20,29 +25,37 @@ mod glimpse;
 mod granularity;
 pub mod guard;
 mod hybrid;
+mod kind;
 mod layout;
 mod life;
+mod limits;
+mod look_ahead;
 mod map;
+mod mapping;
 mod murmur3;
 pub mod policy;
 mod program;
 pub mod recovery;
 pub mod scheme;
+mod sizes;
 mod stats;
 mod superblock;
 mod survival;
+mod witnesses;
 
-pub use command::{Refusal, Remap};
-pub use config::{Config, ConfigError, EntrySize};
+pub use command::Remap;
+pub use config::{Config, EntrySize};
+pub use contract::{GroupInfo, Occupancy, Usage};
 pub use dedup::{FingerprintKind, UnknownPage};
+pub use error::{ConfigError, RecoveryError, Refusal};
 pub use files::{FileBlock, FilePage, FileStatus};
 pub use ftl::Ftl;
-pub use glimpse::{Glimpse, Room, UsablePages};
+pub use glimpse::{Glimpse, UsablePages};
 pub use granularity::Granularity;
 pub use guard::{Guard, Guards};
+pub use kind::{Hue, Medium, SchemeFacts, SchemeKind};
 pub use policy::GcPolicy;
-pub use recovery::{RecoveryError, RecoveryReport};
-pub use scheme::{GroupInfo, SchemeKind, Usage};
-pub use stats::{Demotion, Stats};
+pub use stats::{Demotion, SchemeCounters, Stats};
 pub use superblock::{Head, Owners, State, Stream, Superblock};
 pub use survival::{Survival, SurvivalClass};
+pub use witnesses::RecoveryReport;

@@ -1,12 +1,13 @@
-//! The life of a superblock, kept in NVRAM: which incarnation counts, and which of its blocks are good.
+//! The life of a superblock, kept in NVRAM: which incarnation counts, and which of its blocks are
+//! good.
 //!
-//! Erasing a superblock is many erases, and a cut may leave some of them undone. So that half an old
-//! superblock is never taken for a witness, its record says *before* the first erase that everything opened
-//! until now is dead.
+//! Erasing a superblock is many erases, and a cut may leave some of them undone. So that half an
+//! old superblock is never taken for a witness, its record says *before* the first erase that
+//! everything opened until now is dead.
 //!
-//! Invariants: a head counts only if its WSN is larger than `dead_before`; `clean` only if every good block
-//! is erased. Blocks in `bad` are never used again; blocks in `failing` failed while the superblock was
-//! open, keep what they hold until it is erased, and join `bad` then.
+//! Invariants: a head counts only if its WSN is larger than `dead_before`; `clean` only if every
+//! good block is erased. Blocks in `bad` are never used again; blocks in `failing` failed while the
+//! superblock was open, keep what they hold until it is erased, and join `bad` then.
 
 use crate::layout::LIFE_WORDS;
 use bitfield_struct::bitfield;

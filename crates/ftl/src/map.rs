@@ -6,20 +6,12 @@
 //! Absent: reference counts and owners' lists.
 
 use crate::block_map::BlockMap;
+use crate::mapping::Mapping;
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
 
 const REMAPPED: u32 = 1 << 31;
 const NOWHERE: u32 = REMAPPED - 1;
-
-/// Where a logical page is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// The flash page.
-    pub ppn: Ppn,
-    /// Was it remapped there (true) or written there?
-    pub remapped: bool,
-}
 
 /// The L2P table with the LR-bitmap in its spare bit.
 pub struct Map {
@@ -67,19 +59,9 @@ impl Map {
             .expect("an LPN of the device, or hybrid mapping")
     }
 
-    /// Is the device mapped by blocks?
-    pub fn is_hybrid(&self) -> bool {
-        self.blocks.is_some()
-    }
-
     /// Number of logical pages, internal ones included.
     pub fn len(&self) -> u32 {
         self.len
-    }
-
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Where is it?

@@ -1,7 +1,9 @@
-//! MurmurHash3, the 128-bit variant for 64-bit machines (Appleby, public domain), as Coldmap fingerprints its pages.
+//! MurmurHash3, the 128-bit variant for 64-bit machines (Appleby, public domain), as Coldmap
+//! fingerprints its pages.
 //!
-//! It spreads well and anyone can make two pages that collide (a test does), so a hit by it is verified by reading.
-//! Checked against the value of its own test suite, SMHasher. Absent: incremental hashing.
+//! It spreads well and anyone can make two pages that collide (a test does), so a hit by it is
+//! verified by reading. Checked against the value of its own test suite, SMHasher. Absent:
+//! incremental hashing.
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -23,12 +25,14 @@ pub fn murmur3(bytes: &[u8], seed: u32) -> [u64; 2] {
             .wrapping_mul(5)
             .wrapping_add(0x3849_5ab5);
     }
+
     if !tail.is_empty() {
         let mut block = [0; 16];
         block[..tail.len()].copy_from_slice(tail);
         let [k1, k2] = halves(&block);
         (h1, h2) = (h1 ^ mix1(k1), h2 ^ mix2(k2));
     }
+
     h1 ^= bytes.len() as u64;
     h2 ^= bytes.len() as u64;
     h1 = h1.wrapping_add(h2);
@@ -70,7 +74,8 @@ mod tests {
         bytes
     }
 
-    /// The check of SMHasher, the hash's own test program: keys of 0 to 255 bytes, each with another seed.
+    /// The check of SMHasher, the hash's own test program: keys of 0 to 255 bytes, each with
+    /// another seed.
     #[test]
     fn it_is_the_published_function() {
         let key: Vec<u8> = (0..=255).collect();

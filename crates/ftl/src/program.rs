@@ -1,14 +1,14 @@
-//! Pages that commands program: which one comes next, what its program waits for, and the bitmaps of deallocations.
+//! Pages that commands program: which one comes next, what its program waits for, and the bitmaps
+//! of deallocations.
 //!
-//! Invariant: room is made before a page is taken, never between a page's program and its mapping. Absent: the commands
-//! (`command`), pages that move (`gc`), and blocks in order (`hybrid`).
+//! Invariant: room is made before a page is taken, never between a page's program and its mapping.
+//! Absent: the commands (`command`), pages that move (`gc`), and blocks in order (`hybrid`).
 
-use crate::command::Refusal;
 use crate::dedup::{Fingerprint, Pages};
+use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
-use crate::gc::LOST;
-use crate::superblock::{Stream, Taken};
-use remap_ssd_media::{After, Payload, Ppn, Purpose, Second, Stored};
+use crate::superblock::{AllocatedPage, Stream};
+use remap_ssd_media::{After, Payload, Ppn, Purpose, SecondOwner, Stored};
 
 /// Where a page to be written comes from.
 pub(crate) enum Origin<'a> {
@@ -30,16 +30,19 @@ impl Ftl {
         atomic: Option<u64>,
     ) -> Result<Ppn, Refusal> {
         loop {
-            let taken = match self.hybrid {
-                false => self.take_host_page()?,
-                true => self.take_in_order(lpn)?,
+            let taken = if self.hybrid {
+                self.take_in_order(lpn)?
+            } else {
+                self.take_host_page()?
             };
+
             let ppn = taken.ppn();
             // Pages of an atomic command must not land before the slot says that it is under way.
             let (wsn, after) = match atomic {
                 Some(wsn) => (wsn, taken.after.and(After::FENCE)),
                 None => (self.core.tick(), taken.after),
             };
+
             let oob = taken.oob(lpn, wsn);
             self.core.stats.host_programs += 1;
             let media = &mut self.core.media;
@@ -49,7 +52,7 @@ impl Ftl {
                     media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
                 }
                 Origin::For(payload, home) => {
-                    let oob = oob.with_second(Second::of(*home, false));
+                    let oob = oob.with_second(SecondOwner::of(*home, false));
                     media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
                 }
                 Origin::Copy(source) => {
@@ -63,15 +66,18 @@ impl Ftl {
                     media.copy(from, taken.slot, oob, LOST, Purpose::Host, after)
                 }
             };
+
             if programmed.is_err() {
                 self.core.fail_block_of(ppn);
                 continue;
             }
+
             self.core.programmed(ppn, Purpose::Host);
             self.core.relink(lpn, ppn, false);
             if self.hybrid {
                 self.written_in_order(lpn, ppn);
             }
+
             if let Some(dedup) = &mut self.dedup {
                 let pages = Pages {
                     media: &self.core.media,
@@ -83,13 +89,14 @@ impl Ftl {
                     (None, None) => {}
                 }
             }
+
             return Ok(ppn);
         }
     }
 
     /// The next page of the host's superblock, collecting garbage where it is time to.
     #[inline(always)]
-    pub(crate) fn take_host_page(&mut self) -> Result<Taken, Refusal> {
+    pub(crate) fn take_host_page(&mut self) -> Result<AllocatedPage, Refusal> {
         if !self.paused {
             self.pace()?;
         }
@@ -97,10 +104,12 @@ impl Ftl {
             if let Some(taken) = self.core.blocks.take(Stream::Host) {
                 return Ok(taken);
             }
+
             self.close(Stream::Host);
             if !self.paused {
                 self.collect_now()?;
             }
+
             // Collecting may have opened the next one, where it moves pages to the host's.
             let blocks = &mut self.core.blocks;
             if blocks.open(Stream::Host).is_none()
@@ -111,7 +120,8 @@ impl Ftl {
         }
     }
 
-    /// Restores the reserve of free superblocks, which takes a piece of a remap or an atomic one without reclaiming.
+    /// Restores the reserve of free superblocks, which takes a piece of a remap or an atomic one
+    /// without reclaiming.
     pub(crate) fn make_page_room(&mut self) -> Result<(), Refusal> {
         if self.core.blocks.free() <= self.reserve {
             self.collect_now()?;
@@ -154,8 +164,10 @@ impl Ftl {
             let wsn = self.core.tick();
             let oob = taken.oob(lpn, wsn);
             self.core.stats.meta_programs += 1;
+
             let stored = Stored::Meta(bitmap.into());
-            // A bitmap that landed before the writes it knows of would take the place of the deallocations before them.
+            // A bitmap that landed before the writes it knows of would take the place of the
+            // deallocations before them.
             if self
                 .core
                 .media
@@ -165,6 +177,7 @@ impl Ftl {
                 self.core.fail_block_of(ppn);
                 continue;
             }
+
             self.core.programmed(ppn, Purpose::Meta);
             self.core.relink(lpn, ppn, false);
             return Ok(());

@@ -18,15 +18,77 @@ pub enum Demotion {
     Unhinted,
 }
 
+/// Counters that a scheme may have of its own.
+const SCHEME_COUNTERS: usize = 8;
+
+/// One of a scheme's own counters, by its place in the list of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter(usize);
+
+impl Counter {
+    /// The counter of this name. Meant for constants: a name that is not listed does not compile.
+    pub const fn named(name: &str, list: &[&str]) -> Self {
+        assert!(list.len() <= SCHEME_COUNTERS, "too many counters");
+        let mut at = 0;
+        while !is_equal(list[at].as_bytes(), name.as_bytes()) {
+            at += 1;
+        }
+        Self(at)
+    }
+}
+
+const fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len()
+}
+
+/// A scheme's own counters. Their names are in its facts, in the same order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchemeCounters([u64; SCHEME_COUNTERS]);
+
+impl SchemeCounters {
+    /// Counts.
+    #[inline]
+    pub fn add(&mut self, counter: Counter, times: u64) {
+        self.0[counter.0] += times;
+    }
+
+    /// In the order of the names.
+    pub fn values(&self) -> impl Iterator<Item = u64> {
+        self.0.into_iter()
+    }
+}
+
+impl Sub for SchemeCounters {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] - earlier.0[at]))
+    }
+}
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters, in pages unless said otherwise.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// The scheme's own, which `Ftl::scheme_counters` names.
+            #[serde(skip)]
+            pub scheme: SchemeCounters,
+        }
         impl Sub for Stats {
             type Output = Self;
             fn sub(self, earlier: Self) -> Self {
-                Self { $($name: self.$name - earlier.$name,)* }
+                Self {
+                    $($name: self.$name - earlier.$name,)*
+                    scheme: self.scheme - earlier.scheme,
+                }
             }
         }
     };
@@ -43,7 +105,8 @@ counters! {
     remaps,
     /// Writes whose content was on flash already.
     dedup_hits,
-    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint store had no room.
+    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint
+    /// store had no room.
     dedup_missed,
     /// Hits verified by a read: of an untrusted fingerprint, or of one loaded from a file.
     verified,
@@ -89,30 +152,6 @@ counters! {
     fs_blocks_full,
     /// Resets of the file map.
     fs_resets,
-    /// Slots whose superseded entry was overwritten.
-    slots_reused,
-    /// Rooms of slots cleared when their superblock was erased.
-    slot_clears,
-    /// Entries written that name several pages.
-    extents,
-    /// Entries made longer where they stand.
-    extensions,
-    /// Further entries that an extent became when what was valid of it was rewritten.
-    extents_split,
-    /// Extents that were rewritten as part of the one before.
-    extents_joined,
-    /// Times that cached entries or a segment group went to flash pages of their superblock's.
-    destages,
-    /// Groups of such pages rewritten because of their garbage.
-    groups_rewritten,
-    /// Such pages moved, so that superblocks of their log can be erased.
-    group_pages_moved,
-    /// Superblocks of a log of such pages erased.
-    log_superblocks_erased,
-    /// Entries that recovery found in such pages.
-    group_entries_found,
-    /// Such pages that recovery found and whose superblock had been erased since.
-    group_pages_stale,
     /// Blocks retired because they failed.
     blocks_retired,
     /// Blocks filled for the last time: they keep what they hold and are worn out.

@@ -1,10 +1,11 @@
 //! How long pages live, by how many LPNs shared them at most (Coldmap, section III).
 //!
-//! A page is born when it is programmed with a host's data and dies with its last reference; a copy that garbage
-//! collection makes is the same page. Time is the device's own: sequence numbers. Kept only when asked for.
+//! A page is born when it is programmed with a host's data and dies with its last reference; a copy
+//! that garbage collection makes is the same page. Time is the device's own: sequence numbers. Kept
+//! only when asked for.
 //!
-//! Invariant: a record belongs to the content of its page and moves with it. Absent: pages older than the watching,
-//! and pages still alive, which are counted apart.
+//! Invariant: a record belongs to the content of its page and moves with it. Absent: pages older
+//! than the watching, and pages still alive, which are counted apart.
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::Slab;

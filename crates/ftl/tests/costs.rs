@@ -140,7 +140,7 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
         (
             bytes(&ops, OpKind::NvWrite),
             count(&ops, OpKind::Program),
-            ftl.stats().slots_reused
+            ftl.scheme_counter("slots_reused")
         ),
         (16, 0, 1)
     );

@@ -175,7 +175,7 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
             let groups: Vec<GroupInfo> = (0..geometry.superblocks())
                 .map(|sb| ftl.group(SbId(sb)).unwrap_or_default())
                 .collect();
-            let metadata = (ftl.stats().destages, ftl.stats().metadata_gc_runs);
+            let metadata = (ftl.scheme_counter("destages"), ftl.stats().metadata_gc_runs);
             let ops = ops_of(&mut ftl, |ftl| ftl.write(lpn, &content(identity)).unwrap());
             let Some(begin) = ops.iter().position(|op| op.kind == OpKind::LookupBegin) else {
                 continue;
@@ -188,9 +188,9 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
                 .iter()
                 .find(|op| op.kind == OpKind::Read && op.purpose == Purpose::Gc);
             // Without a page to move, or with groups changed meanwhile, which superblock it was cannot be told here.
-            let Some(read) =
-                moved.filter(|_| metadata == (ftl.stats().destages, ftl.stats().metadata_gc_runs))
-            else {
+            let Some(read) = moved.filter(|_| {
+                metadata == (ftl.scheme_counter("destages"), ftl.stats().metadata_gc_runs)
+            }) else {
                 continue;
             };
             let group = &groups[geometry.superblock(read.page).0 as usize];

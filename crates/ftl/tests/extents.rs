@@ -104,7 +104,7 @@ fn a_copied_run_of_64_pages_costs_one_entry() {
             .unwrap())),
         (1, 16)
     );
-    assert_eq!(ftl.stats().extents, 1);
+    assert_eq!(ftl.scheme_counter("extents"), 1);
     // In the other direction, overlapping its source.
     assert_eq!(
         stores(&ops_of(&mut ftl, |ftl| ftl
@@ -168,7 +168,10 @@ fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
         }
     });
     assert_eq!(stores(&ops), (64, 16 + 63 * 8));
-    assert_eq!((entries(&ftl) - used, ftl.stats().extensions), (1, 63));
+    assert_eq!(
+        (entries(&ftl) - used, ftl.scheme_counter("extensions")),
+        (1, 63)
+    );
     // Anything between ends it: its number is not the next one any more.
     ftl.write(1064, &content(75)).unwrap();
     ftl.write(1999, &content(500_000)).unwrap();

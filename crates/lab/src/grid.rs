@@ -8,7 +8,7 @@ use crate::LabError;
 use crate::config::{Experiment, Extent, Fill, Form, Grid, Kind, Paper, Setup};
 use crate::{perform, recordings};
 use remap_ssd_device::{DeviceConfig, parse_scale};
-use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Medium, SchemeKind};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use serde::{Deserialize, Serialize};
 
@@ -308,10 +308,8 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
     }
     // Aging remaps a share of what the metadata has room for. A scheme without limit is aged like one that has it, so that
     // each size is compared from the same mappings.
-    let alike = !grid.log_mib.is_empty()
-        && setup.nvram_used > 0.0
-        && kind != SchemeKind::None
-        && tables == 0;
+    let alike =
+        !grid.log_mib.is_empty() && setup.nvram_used > 0.0 && kind.facts().remaps && tables == 0;
     let sized = limited || alike;
     if sized {
         device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
@@ -402,8 +400,5 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
 
 /// Does it keep remapping metadata at all?
 fn is_limited(scheme: SchemeKind) -> bool {
-    !matches!(
-        scheme,
-        SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe
-    )
+    scheme.facts().medium != Medium::Nowhere
 }

@@ -6,6 +6,7 @@
 //! Absent: what is shown (`analysis`).
 
 use maud::{Markup, html};
+use remap_ssd_ftl::{Hue, SchemeKind};
 use remap_ssd_sim::report::format::number;
 
 /// A figure.
@@ -110,13 +111,15 @@ impl Plot {
 }
 
 fn color(name: &str, names: &[String]) -> &'static str {
-    let scheme = |name: &str| match name {
-        "none" => Some("#30343a"),
-        "opt" => Some("#009e73"),
-        "remap-ssd" => Some("#0072b2"),
-        "flog" => Some("#e69f00"),
-        "nlog" => Some("#cc79a7"),
-        _ => None,
+    let scheme = |name: &str| {
+        let hue = name.parse::<SchemeKind>().ok()?.facts().hue?;
+        Some(match hue {
+            Hue::Black => "#30343a",
+            Hue::Green => "#009e73",
+            Hue::Blue => "#0072b2",
+            Hue::Orange => "#e69f00",
+            Hue::Purple => "#cc79a7",
+        })
     };
     scheme(name).unwrap_or_else(|| {
         let others = names.iter().filter(|name| scheme(name).is_none());

@@ -8,7 +8,7 @@
 
 use crate::grid::Run;
 use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::SchemeKind;
+use remap_ssd_ftl::Medium;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -45,13 +45,13 @@ pub fn model(device: &DeviceConfig) -> Reads {
     // Two superblocks are open, one for the host and one for collection, each half full on average.
     let open = f64::from(geometry.pages_per_superblock());
     let log = firmware.log_bytes as f64;
-    let (log_pages, nvram_bytes) = match firmware.scheme {
+    let (log_pages, nvram_bytes) = match firmware.scheme.facts().medium {
         // Pages of entries, full as far as the model knows.
-        SchemeKind::FLog | SchemeKind::LocalFlash | SchemeKind::ShadowOob => (log / 4096.0, 0.0),
-        SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => (0.0, 0.0),
+        Medium::Flash => (log / 4096.0, 0.0),
+        Medium::Nowhere => (0.0, 0.0),
         // P2L; L2P is not read.
-        SchemeKind::Pebble => (0.0, firmware.nvram_words(geometry) as f64 * 8.0),
-        _ => (0.0, log),
+        Medium::Tables => (0.0, firmware.nvram_words(geometry) as f64 * 8.0),
+        Medium::Nvram => (0.0, log),
     };
     Reads {
         flash_pages: superblocks + tails + open + log_pages,

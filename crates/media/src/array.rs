@@ -9,7 +9,7 @@ use crate::content::{ContentMode, Page, PageBytes, PageView};
 use crate::folder::MappedPages;
 use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn, SbId, Slot};
 use crate::identities::Identities;
-use crate::oob::{OOB_BYTES, Oob, Second};
+use crate::oob::{OOB_BYTES, Oob, SecondOwner};
 use crate::slab::{Slab, prefetch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl NandArray {
         *next = row + 1;
         let at = ppn.0 as usize;
         self.oob[at] = oob.to_bytes();
-        if oob.second() != Second::NONE {
+        if oob.second() != SecondOwner::NONE {
             self.put_second(at, oob.second());
         }
         prefetch(&self.oob, at + PAGES_AHEAD);
@@ -199,7 +199,7 @@ impl NandArray {
         *next = row + 1;
         let at = ppn.0 as usize;
         self.oob[at] = oob.to_bytes();
-        if oob.second() != Second::NONE {
+        if oob.second() != SecondOwner::NONE {
             self.put_second(at, oob.second());
         }
         match (stored, &mut self.contents) {
@@ -221,7 +221,7 @@ impl NandArray {
 
     /// Extends the OOB of a page; erasing its block takes the extension away.
     #[cold]
-    pub(crate) fn put_second(&mut self, at: usize, second: Second) {
+    pub(crate) fn put_second(&mut self, at: usize, second: SecondOwner) {
         if self.seconds.is_empty() {
             self.seconds = Slab::zeroed(self.oob.len());
         }
@@ -301,7 +301,7 @@ impl NandArray {
         let oob = Oob::from_bytes(self.oob[ppn.0 as usize]);
         match self.seconds.get(ppn.0 as usize) {
             None => oob,
-            Some(second) => oob.with_second(Second::from_bits(*second)),
+            Some(second) => oob.with_second(SecondOwner::from_bits(*second)),
         }
     }
 

@@ -108,6 +108,7 @@ impl Geometry {
         if shape.dies == 0 || shape.dies > DIES_MAX {
             return fail(format!("dies = {} must be 1 to {DIES_MAX}", shape.dies));
         }
+
         let dies = u64::from(shape.dies) * u64::from(groups);
         if groups == 0 || dies > u64::from(DIES_MAX) || !shape.superblocks.is_multiple_of(groups) {
             return fail(format!(
@@ -115,29 +116,34 @@ impl Geometry {
                 shape.dies
             ));
         }
+
         if shape.channels == 0 || u64::from(shape.channels) > dies {
             return fail(format!(
                 "channels = {} must be 1 to dies = {dies}",
                 shape.channels
             ));
         }
+
         if shape.superblocks == 0 || shape.superblocks >= 1 << 21 {
             return fail(format!(
                 "superblocks = {} must be 1 to 2097151",
                 shape.superblocks
             ));
         }
+
         let per_superblock = u64::from(shape.dies) * u64::from(shape.pages_per_block);
         if !(4..=1 << 21).contains(&per_superblock) {
             return fail(format!(
                 "dies x pages_per_block = {per_superblock} must be 4 to 2097152 (a remapping entry has 21 bits for it)"
             ));
         }
+
         if per_superblock * u64::from(shape.superblocks) >= 1 << 31 {
             return fail(
                 "more than 2^31 - 1 flash pages: use fewer superblocks or pages per block".into(),
             );
         }
+
         let shift = |n: u32| {
             if n.is_power_of_two() {
                 n.trailing_zeros() as u8
@@ -145,6 +151,7 @@ impl Geometry {
                 NOT_POWER
             }
         };
+
         let pages_per_superblock = per_superblock as u32;
         Ok(Self {
             shape,
@@ -344,6 +351,7 @@ impl TryFrom<Described> for Geometry {
             superblocks,
             pages_per_block,
         })?;
+
         if superblock_dies == 0 {
             Ok(whole)
         } else {

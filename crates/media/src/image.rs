@@ -7,7 +7,7 @@
 use crate::array::{NandArray, Stored};
 use crate::content::ContentMode;
 use crate::geometry::{BlockId, Geometry, Ppn, SbId, Shape};
-use crate::oob::{Oob, Second};
+use crate::oob::{Oob, SecondOwner};
 use std::sync::Arc;
 
 /// NVRAM words that are shared as one piece.
@@ -141,7 +141,9 @@ impl Image {
                 .iter()
                 .enumerate()
                 .filter(|(_, second)| **second != 0);
-            seconds.for_each(|(at, second)| flat.put_second(page + at, Second::from_bits(*second)));
+            seconds.for_each(|(at, second)| {
+                flat.put_second(page + at, SecondOwner::from_bits(*second))
+            });
             match (&mut flat.contents, &sb.contents) {
                 (Contents::Identity(to), Contents::Identity(from)) => {
                     to.copy_from(page, from, 0..pages)
@@ -208,7 +210,7 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
         .enumerate();
     seconds
         .filter(|(_, second)| **second != 0)
-        .for_each(|(at, second)| one.put_second(at, Second::from_bits(*second)));
+        .for_each(|(at, second)| one.put_second(at, SecondOwner::from_bits(*second)));
     match (&mut one.contents, &flat.contents) {
         (Contents::Identity(to), Contents::Identity(from)) => to.copy_from(0, from, page_range),
         (Contents::Bytes(to), Contents::Bytes(from)) => to.clone_from_slice(&from[page_range]),

@@ -11,7 +11,7 @@ use crate::array::{Contents, NandArray};
 use crate::content::ContentMode;
 use crate::geometry::{Geometry, PAGE_BYTES, Ppn, Shape};
 use crate::image::{Image, LINE_WORDS, single};
-use crate::oob::{OOB_BYTES, Second};
+use crate::oob::{OOB_BYTES, SecondOwner};
 use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -149,11 +149,13 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
         pages_per_block: shape.pages_per_block,
         nvram_words: image.nvram_words as u64,
     };
+
     sink.write_all(header.as_bytes())?;
     let mut body = Hashed {
         inner: zstd::Encoder::new(sink, LEVEL)?,
         hash: blake3::Hasher::new(),
     };
+
     body.hash.update(header.as_bytes());
     body.write_all(&(config.len() as u32).to_le_bytes())?;
     body.write_all(config)?;
@@ -163,6 +165,7 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
     for line in &image.nvram {
         body.write_all(line[..].as_bytes())?;
     }
+
     let hash = body.hash.finalize();
     let mut encoder = body.inner;
     encoder.write_all(hash.as_bytes())?;
@@ -175,6 +178,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
         let spoiled = u32::from(sb.spoiled.contains(&(block as u32)));
         body.write_all([sb.next_row[block], sb.erase_counts[block], spoiled].as_bytes())?;
     }
+
     for page in (0..sb.geometry.pages()).filter(|page| sb.is_programmed(Ppn(*page))) {
         let at = page as usize;
         let meta = sb.meta.get(&page);
@@ -184,6 +188,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
             | u8::from(second.is_some()) << 2;
         body.write_all(&[kind])?;
         body.write_all(&sb.oob[at])?;
+
         if let Some(second) = second {
             body.write_all(&second.to_le_bytes())?;
         }
@@ -191,6 +196,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
             body.write_all(&(bytes.len() as u32).to_le_bytes())?;
             body.write_all(bytes)?;
         }
+
         match &sb.contents {
             Contents::None => {}
             Contents::Identity(cells) => body.write_all(&cells.get(at).to_le_bytes())?,
@@ -204,6 +210,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
             Contents::Mapped(_) => unreachable!("an image is a copy in memory"),
         }
     }
+
     Ok(())
 }
 
@@ -228,15 +235,18 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     if header.magic != MAGIC {
         return Err(ImageError::NotAnImage);
     }
+
     if header.version != VERSION {
         return Err(ImageError::Version(header.version));
     }
+
     let mode = match header.mode {
         0 => ContentMode::None,
         1 => ContentMode::Identity,
         2 => ContentMode::Bytes,
         other => return Err(damaged(format!("content mode {other}"))),
     };
+
     let Header {
         channels,
         dies,
@@ -248,6 +258,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
         (channels >> GROUPS_SHIFT) + 1,
         channels & ((1 << GROUPS_SHIFT) - 1),
     );
+
     let geometry = Geometry::grouped(
         Shape {
             channels,
@@ -258,12 +269,14 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
         groups,
     )
     .map_err(|error| damaged(error.to_string()))?;
+
     // OOB and identity of every page, whatever the body says.
     if u64::from(geometry.pages()) * (OOB_BYTES as u64 + 8) > limit
         || header.nvram_words.saturating_mul(8) > limit
     {
         return Err(ImageError::TooLarge(limit));
     }
+
     let decoder = zstd::Decoder::new(source).map_err(|error| damaged(error.to_string()))?;
     let mut body = Body {
         inner: Hashed {
@@ -273,23 +286,27 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
         left: limit,
         limit,
     };
+
     body.inner.hash.update(header.as_bytes());
     let config_bytes = body.u32()?;
     if config_bytes > CONFIG_BYTES_MAX {
         return Err(damaged(format!("a configuration of {config_bytes} bytes")));
     }
+
     let config = body.bytes(config_bytes as usize)?;
     let mut image = Image::blank(geometry, mode, 0);
     image.nvram.clear();
     for index in 0..superblocks as usize {
         image.superblocks[index] = Arc::new(read_superblock(&mut body, geometry, mode)?);
     }
+
     let words = usize::try_from(header.nvram_words).map_err(|_| damaged("NVRAM size"))?;
     for _ in 0..words.div_ceil(LINE_WORDS) {
         let mut line = [0u64; LINE_WORDS];
         body.exact(line.as_mut_bytes())?;
         image.nvram.push(Arc::new(line));
     }
+
     image.nvram_words = words;
     let expected = body.inner.hash.finalize();
     let mut found = [0; 32];
@@ -300,6 +317,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     if found != *expected.as_bytes() {
         return Err(damaged("its hash does not match"));
     }
+
     Ok((image, config))
 }
 
@@ -319,6 +337,7 @@ fn read_superblock<R: Read>(
         }
         rows.push((next_row, erases, spoiled));
     }
+
     let mut sb = NandArray::new(geometry, mode);
     for (block, (next_row, erases, spoiled)) in rows.into_iter().enumerate() {
         sb.next_row[block] = next_row;
@@ -327,24 +346,28 @@ fn read_superblock<R: Read>(
             sb.spoiled.insert(block as u32);
         }
     }
+
     for page in 0..geometry.pages() {
         if !sb.is_programmed(Ppn(page)) {
             continue;
         }
+
         let at = page as usize;
         let kind = body.byte()?;
         if kind > 7 {
             return Err(damaged(format!("page kind {kind}")));
         }
+
         let mut oob = [0; OOB_BYTES];
         body.exact(&mut oob)?;
         sb.oob[at] = oob;
         if kind & 4 != 0 {
-            sb.put_second(at, Second::from_bits(body.u32()?));
+            sb.put_second(at, SecondOwner::from_bits(body.u32()?));
         }
         if kind & 1 != 0 {
             sb.torn.insert(page);
         }
+
         if kind & 2 != 0 {
             let len = body.u32()? as usize;
             if len > PAGE_BYTES {
@@ -352,6 +375,7 @@ fn read_superblock<R: Read>(
             }
             sb.adopt_meta(page, body.bytes(len)?.into());
         }
+
         match &mut sb.contents {
             Contents::None => {}
             Contents::Mapped(_) => unreachable!("an image is a copy in memory"),
@@ -369,6 +393,7 @@ fn read_superblock<R: Read>(
             }
         }
     }
+
     Ok(sb)
 }
 

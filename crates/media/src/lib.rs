@@ -27,6 +27,6 @@ pub use fault::{Faults, MediaError};
 pub use geometry::{BlockId, Geometry, Ppn, SbId, Slot};
 pub use image::Image;
 pub use media::Media;
-pub use oob::{Oob, Second};
+pub use oob::{Oob, SecondOwner};
 pub use op::{After, ClearId, Op, OpKind, Purpose};
 pub use rail::{AckSet, Outcome};

@@ -14,7 +14,7 @@ pub const SECOND_BYTES: usize = 4;
 /// The extension: an LPN that may share the page, or does.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
-pub struct Second {
+pub struct SecondOwner {
     /// The LPN plus one; 0 is none.
     #[bits(31)]
     lpn_plus_one: u32,
@@ -22,7 +22,7 @@ pub struct Second {
     pub owns: bool,
 }
 
-impl Second {
+impl SecondOwner {
     /// Nobody.
     pub const NONE: Self = Self::new();
 
@@ -71,7 +71,7 @@ struct High {
 pub struct Oob {
     low: Low,
     high: High,
-    second: Second,
+    second: SecondOwner,
 }
 
 const _: () = assert!(size_of::<Oob>() == 16);
@@ -97,7 +97,7 @@ impl Oob {
             high: High::new()
                 .with_wsn_high((wsn >> 32) as u16 & 0x3ff)
                 .with_incarnation((incarnation & 63) as u8),
-            second: Second::NONE,
+            second: SecondOwner::NONE,
         }
     }
 
@@ -112,13 +112,13 @@ impl Oob {
 
     /// The same record with this extension.
     #[inline(always)]
-    pub fn with_second(self, second: Second) -> Self {
+    pub fn with_second(self, second: SecondOwner) -> Self {
         Self { second, ..self }
     }
 
     /// The extension.
     #[inline(always)]
-    pub fn second(self) -> Second {
+    pub fn second(self) -> SecondOwner {
         self.second
     }
 
@@ -156,7 +156,7 @@ impl Oob {
         Self {
             low: Low::from_bits(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
             high: High::from_bits(u16::from_le_bytes([i, j])),
-            second: Second::NONE,
+            second: SecondOwner::NONE,
         }
     }
 }

@@ -206,6 +206,7 @@ impl Rail {
         if matches!(what, What::Store { .. }) {
             stores_below = stores_below.max(self.fence);
         }
+
         let pending = Pending {
             token,
             block,
@@ -214,6 +215,7 @@ impl Rail {
             named: tokens,
             what,
         };
+
         match &pending.what {
             What::Program { ppn, .. } => {
                 self.programs.insert(ppn.0, token);
@@ -223,9 +225,11 @@ impl Rail {
             }
             _ => {}
         }
+
         if critical {
             self.ack.push(token);
         }
+
         self.pending.push_back(pending);
     }
 
@@ -242,6 +246,7 @@ impl Rail {
                 What::Clear { start, len } => words.range(start..start + len).next().is_some(),
                 _ => false,
             };
+
             let needed = all
                 || tokens.contains(&op.token)
                 || (op.is_store() && op.token < stores_below)
@@ -250,11 +255,13 @@ impl Rail {
             if !needed {
                 continue;
             }
+
             chosen[index] = true;
             all |= op.all;
             stores_below = stores_below.max(op.stores_below);
             blocks.extend(op.block);
             tokens.extend(op.named.iter().copied());
+
             match op.what {
                 What::Store { word, .. } => {
                     words.insert(word);
@@ -263,6 +270,7 @@ impl Rail {
                 _ => {}
             }
         }
+
         let mut kept = VecDeque::with_capacity(self.pending.len());
         for (op, chosen) in self.pending.drain(..).zip(chosen) {
             if chosen {
@@ -277,6 +285,7 @@ impl Rail {
                 kept.push_back(op);
             }
         }
+
         if !self.clears.is_empty() {
             let alive: BTreeSet<u64> = kept.iter().map(|op| op.token).collect();
             self.clears.retain(|_, tokens| {
@@ -284,6 +293,7 @@ impl Rail {
                 !tokens.is_empty()
             });
         }
+
         self.pending = kept;
     }
 
@@ -310,11 +320,13 @@ impl Rail {
             } else {
                 Outcome::Absent
             };
+
             let outcome = match (outcome, &op.what) {
                 // A store is atomic.
                 (Outcome::Torn(_), What::Store { .. }) => Outcome::Absent,
                 (outcome, _) => outcome,
             };
+
             land(&mut image, &op.what, outcome);
             if outcome != Outcome::Whole {
                 all_landed = false;
@@ -325,6 +337,7 @@ impl Rail {
                 broken_blocks.extend(op.block);
             }
         }
+
         image
     }
 }

@@ -47,9 +47,10 @@ const RECORDS: &[(&str, &[&str])] = &[
         "crates/ftl/src/life.rs",
         &["struct Life", "struct LifeRecord"],
     ),
+    ("crates/ftl/src/config.rs", &["const CHUNK_LPNS"]),
     (
-        "crates/ftl/src/config.rs",
-        &["fn tail_records", "const CHUNK_LPNS", "fn tail_pages"],
+        "crates/ftl/src/sizes.rs",
+        &["fn tail_records", "fn tail_pages"],
     ),
     (
         "crates/ftl/src/superblock/mod.rs",
@@ -69,7 +70,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/ftl/src/files/record.rs", &[]),
-    ("crates/ftl/src/gc.rs", &["const LOST"]),
+    ("crates/ftl/src/error.rs", &["const LOST"]),
     ("crates/ftl/src/hybrid.rs", &["const PAD"]),
     ("crates/ftl/src/scheme/entry.rs", &[]),
     (

@@ -31,7 +31,7 @@ const LASTS: Duration = Duration::from_secs(6);
 
 /// A device in a folder, so that forced writes reach a disk.
 fn rig(dir: &tempfile::TempDir, lba_shift: u8) -> Rig {
-    let config = DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
+    let config = DeviceConfig::for_service(BYTES, SchemeKind::default(), false).expect("possible");
     let device =
         Device::create_in_folder(&dir.path().join("device"), config, None).expect("there is room");
     Rig::with(

@@ -210,7 +210,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
 fn device(preset: &str, scale: f64) -> Result<DeviceConfig, Failure> {
     let mut config = DeviceConfig::preset(preset).map_err(Failure::usage)?;
-    config.firmware.scheme = SchemeKind::RemapSsd;
+    config.firmware.scheme = SchemeKind::default();
     config.firmware.dedup = true;
     config.content = remap_ssd_media::ContentMode::Identity;
     config.scale(scale).map_err(Failure::usage)

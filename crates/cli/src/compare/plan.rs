@@ -288,7 +288,7 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
             image.display(),
             format_args!(
                 "no such file, nor one of a scheme such as {}",
-                of_scheme(image, SchemeKind::RemapSsd.name()).display()
+                of_scheme(image, SchemeKind::default().name()).display()
             ),
         )),
     }

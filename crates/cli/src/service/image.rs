@@ -156,10 +156,7 @@ impl Shape {
     /// # Errors
     /// It cannot be.
     pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
-        let (scheme, dedup) = (
-            self.scheme.unwrap_or(SchemeKind::RemapSsd),
-            self.dedup.unwrap_or(false),
-        );
+        let (scheme, dedup) = (self.scheme.unwrap_or_default(), self.dedup.unwrap_or(false));
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
         if namespaces + snapshots > NAMESPACES_MAX {
             return Err(Failure::usage(format_args!(

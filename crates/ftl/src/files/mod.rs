@@ -1,25 +1,26 @@
-//! The file map: which pages of which files were written since the host's last checkpoint (MEMSYS'17 §4.2.2).
+//! The file map: which pages of which files were written since the host's last checkpoint
+//! (MEMSYS'17 §4.2.2).
 //!
-//! `fs_write` writes a page and notes in NVRAM which page of which file it is. A log-structured file system then need
-//! not write its index blocks before its next checkpoint, resets the map after it, and reads the map back to recover.
-//! A hash table leads from an inode to the list of its pages; lists only grow; a reset is one atomic store, because
-//! every word tells its generation.
+//! `fs_write` writes a page and notes in NVRAM which page of which file it is. A log-structured
+//! file system then need not write its index blocks before its next checkpoint, resets the map
+//! after it, and reads the map back to recover. A hash table leads from an inode to the list of its
+//! pages; lists only grow; a reset is one atomic store, because every word tells its generation.
 //!
-//! Invariants: what is acknowledged since the last reset is listed, in order; what is listed has its data. The entries
-//! say everything: table and links are there for walking, and recovery repairs them (`recover`).
-//! Absent: what the host makes of it. A page listed may have been overwritten or deallocated since.
+//! Invariants: what is acknowledged since the last reset is listed, in order; what is listed has
+//! its data. The entries say everything: table and links are there for walking, and recovery
+//! repairs them (`recover`). Absent: what the host makes of it. A page listed may have been
+//! overwritten or deallocated since.
 
 mod record;
 mod recover;
 
-use crate::command::Refusal;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::core::Core;
-use crate::ftl::Ftl;
+use crate::error::ConfigError;
 use crate::guard::Guard;
 use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
 pub use recover::Found;
-use remap_ssd_media::{After, ClearId, MediaError, OpKind, Payload, Purpose};
+use remap_ssd_media::{After, ClearId, MediaError, OpKind, Purpose};
 
 /// A page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub struct Files {
     used: u32,
     /// Files that have a list.
     files: u32,
-    damaged: bool,
+    pub(crate) damaged: bool,
     /// The zeroing that new entries wait for.
     clear: ClearId,
 }
@@ -78,82 +79,6 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Words of NVRAM.
-pub(crate) fn nvram_words(config: &Config) -> usize {
-    Region::new(0, config).words()
-}
-
-impl Ftl {
-    /// Writes a page of a file and notes which one it is.
-    ///
-    /// # Errors
-    /// `NoFileMap`, and those of `write`: nothing is noted then.
-    pub fn fs_write(
-        &mut self,
-        lpn: u32,
-        payload: &Payload<'_>,
-        page: FilePage,
-    ) -> Result<FileStatus, Refusal> {
-        self.has_file_map()?;
-        self.write(lpn, payload)?;
-        let status = self
-            .files
-            .append(&mut self.core, lpn, page)
-            .unwrap_or_else(|_| {
-                self.files.damaged = true;
-                FileStatus::MapDamaged
-            });
-        match status {
-            FileStatus::Recorded => self.core.stats.fs_recorded += 1,
-            FileStatus::FilesFull => self.core.stats.fs_files_full += 1,
-            FileStatus::BlocksFull => self.core.stats.fs_blocks_full += 1,
-            FileStatus::MapDamaged => {}
-        }
-        Ok(status)
-    }
-
-    /// Pages of a file written since the last reset, in order.
-    ///
-    /// # Errors
-    /// `NoFileMap`; `MediaError` if the map is damaged.
-    pub fn fs_map(&mut self, inode: u32) -> Result<Vec<FileBlock>, Refusal> {
-        self.has_file_map()?;
-        self.files
-            .list(&mut self.core, inode)
-            .map_err(|_| Refusal::MediaError)
-    }
-
-    /// Files written since the last reset, in order of their numbers.
-    ///
-    /// # Errors
-    /// `NoFileMap`; `MediaError` if the map is damaged.
-    pub fn fs_files(&mut self) -> Result<Vec<u32>, Refusal> {
-        self.has_file_map()?;
-        self.files
-            .inodes(&mut self.core)
-            .map_err(|_| Refusal::MediaError)
-    }
-
-    /// Forgets all files.
-    ///
-    /// # Errors
-    /// `NoFileMap`.
-    pub fn fs_reset(&mut self) -> Result<(), Refusal> {
-        self.has_file_map()?;
-        self.files.reset(&mut self.core);
-        self.core.stats.fs_resets += 1;
-        Ok(())
-    }
-
-    fn has_file_map(&self) -> Result<(), Refusal> {
-        if self.core.config.fs_files > 0 {
-            Ok(())
-        } else {
-            Err(Refusal::NoFileMap)
-        }
-    }
-}
-
 impl Files {
     /// Formats the region.
     pub(crate) fn format(&mut self, core: &mut Core) {
@@ -165,7 +90,7 @@ impl Files {
     }
 
     /// Notes a page that has just been written to `lpn`.
-    fn append(
+    pub(crate) fn append(
         &mut self,
         core: &mut Core,
         lpn: u32,
@@ -175,29 +100,35 @@ impl Files {
         if self.damaged {
             return Ok(FileStatus::MapDamaged);
         }
+
         let slot = self.find(core, page.inode, Purpose::Host)?;
         if self.used == region.blocks {
             return Ok(FileStatus::BlocksFull);
         }
+
         let Some((slot, ends)) = slot else {
             return Ok(FileStatus::FilesFull);
         };
         if ends.is_none() && self.files == core.config.fs_files {
             return Ok(FileStatus::FilesFull);
         }
-        // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's words, in any order.
-        // Cut before 2, or inside: some word is of another generation and the page is not listed.
+
+        // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's
+        // words, in any order. Cut before 2, or inside: some word is of another generation and the
+        // page is not listed.
         let mapping = core.map.get(lpn).expect("it has just been written");
         let data = After::page(mapping.ppn).and(if mapping.remapped {
             After::FENCE
         } else {
             After::NOTHING
         });
+
         let after = if core.config.guards.has(Guard::FsAfterData) {
             data
         } else {
             After::NOTHING
         };
+
         let index = self.used;
         let words =
             [lpn, page.offset, page.inode, NONE].map(|value| Tagged::of(self.generation, value));
@@ -207,6 +138,7 @@ impl Files {
             Purpose::Host,
             after.and(After::clear(self.clear)),
         );
+
         self.used += 1;
         // Links, which nothing relies on after a cut: from the entry before, and to the last one.
         let ends = match ends {
@@ -227,6 +159,7 @@ impl Files {
                 }
             }
         };
+
         core.media.store(
             region.slot(slot) + 1,
             ends.into(),
@@ -236,7 +169,8 @@ impl Files {
         Ok(FileStatus::Recorded)
     }
 
-    /// The slot of a file with the ends of its list, or the one it would get; `None` if the table is full.
+    /// The slot of a file with the ends of its list, or the one it would get; `None` if the table
+    /// is full.
     fn find(
         &self,
         core: &mut Core,
@@ -260,6 +194,7 @@ impl Files {
                 break;
             }
         }
+
         core.media.charge(
             OpKind::NvRead,
             probes * SLOT_WORDS as u32 * 8,
@@ -269,10 +204,11 @@ impl Files {
         Ok(found)
     }
 
-    fn list(&self, core: &mut Core, inode: u32) -> Result<Vec<FileBlock>, MediaError> {
+    pub(crate) fn list(&self, core: &mut Core, inode: u32) -> Result<Vec<FileBlock>, MediaError> {
         if self.damaged {
             return Err(MediaError::Uncorrectable);
         }
+
         let region = Region::of(core);
         let Some((_, Some(ends))) = self.find(core, inode, Purpose::Host)? else {
             return Ok(Vec::new());
@@ -291,6 +227,7 @@ impl Files {
             });
             next = if next == ends.tail { NONE } else { value(3)? };
         }
+
         core.media.charge(
             OpKind::NvRead,
             (blocks.len() * ENTRY_WORDS * 8) as u32,
@@ -300,10 +237,11 @@ impl Files {
         Ok(blocks)
     }
 
-    fn inodes(&self, core: &mut Core) -> Result<Vec<u32>, MediaError> {
+    pub(crate) fn inodes(&self, core: &mut Core) -> Result<Vec<u32>, MediaError> {
         if self.damaged {
             return Err(MediaError::Uncorrectable);
         }
+
         let region = Region::of(core);
         core.media.charge(
             OpKind::NvRead,
@@ -311,6 +249,7 @@ impl Files {
             Purpose::Host,
             After::NOTHING,
         );
+
         let mut inodes = Vec::new();
         for slot in 0..region.slots {
             let name = Tagged::from_bits(core.media.load(region.slot(slot))?);
@@ -318,19 +257,21 @@ impl Files {
                 inodes.push(name.value());
             }
         }
+
         inodes.sort_unstable();
         Ok(inodes)
     }
 
-    fn reset(&mut self, core: &mut Core) {
+    pub(crate) fn reset(&mut self, core: &mut Core) {
         let region = Region::of(core);
         let damaged = std::mem::take(&mut self.damaged);
         (self.used, self.files) = (0, 0);
         if self.generation == u32::MAX {
             return self.start_over(core);
         }
-        // One store. Entries of the generations before never count again; one of the new generation that lands before
-        // this store proves by itself that the reset happened.
+
+        // One store. Entries of the generations before never count again; one of the new generation
+        // that lands before this store proves by itself that the reset happened.
         self.generation += 1;
         core.media.store(
             region.base,
@@ -338,6 +279,7 @@ impl Files {
             Purpose::Host,
             After::clear(self.clear),
         );
+
         if damaged {
             self.clear = core
                 .media
@@ -347,8 +289,8 @@ impl Files {
 
     /// All generations have been used.
     fn start_over(&mut self, core: &mut Core) {
-        // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut before 1: as if not
-        // reset. After 1: reset, and recovery goes on with 2.
+        // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut
+        // before 1: as if not reset. After 1: reset, and recovery goes on with 2.
         let region = Region::of(core);
         core.media
             .store(region.base, 0, Purpose::Host, After::NOTHING);
@@ -366,6 +308,7 @@ impl Files {
         if core.config.fs_files == 0 || self.damaged {
             return Ok(());
         }
+
         let region = Region::of(core);
         let word = |at: usize| Tagged::from_bits(core.media.peek(at));
         let (mut listed, mut files) = (0, 0);
@@ -374,6 +317,7 @@ impl Files {
             if name.generation() != self.generation {
                 continue;
             }
+
             files += 1;
             let Ends { head, tail } = Ends::from(core.media.peek(region.slot(slot) + 1));
             let (mut at, mut last) = (head, None);
@@ -392,6 +336,7 @@ impl Files {
                 last = Some(at);
                 at = entry(3).value();
             }
+
             if last != Some(tail) {
                 return Err(format!(
                     "the list of file {} ends at {last:?} and not at {tail}",
@@ -399,6 +344,7 @@ impl Files {
                 ));
             }
         }
+
         let whole = |index: &u32| {
             (0..4).all(|at| word(region.entry(*index) + at).generation() == self.generation)
         };
@@ -409,6 +355,7 @@ impl Files {
                 self.files
             ));
         }
+
         Ok(())
     }
 }

@@ -9,12 +9,10 @@
 
 use crate::config::Config;
 use crate::core::Core;
+use crate::layout::file_map_words;
+pub(super) use crate::layout::{FILE_ENTRY_WORDS as ENTRY_WORDS, FILE_SLOT_WORDS as SLOT_WORDS};
 use bitfield_struct::bitfield;
 
-/// Words of a slot of the table.
-pub(super) const SLOT_WORDS: usize = 2;
-/// Words of an entry.
-pub(super) const ENTRY_WORDS: usize = 4;
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -82,10 +80,7 @@ impl Region {
     }
 
     pub fn words(&self) -> usize {
-        match self.slots {
-            0 => 0,
-            slots => 1 + slots as usize * SLOT_WORDS + self.blocks as usize * ENTRY_WORDS,
-        }
+        file_map_words(self.slots, self.blocks)
     }
 
     /// First word of a slot.

@@ -1,8 +1,10 @@
-//! The file map after a power cut: the entries tell which generation is in force and which pages are listed.
+//! The file map after a power cut: the entries tell which generation is in force and which pages
+//! are listed.
 //!
-//! Invariants: reading writes nothing; what is written after it (generation, table, links) says only what the entries
-//! say, so that a cut in between changes nothing. A place in which part of an entry landed is not used again before the
-//! next reset: its words could make up an entry together with those of another one.
+//! Invariants: reading writes nothing; what is written after it (generation, table, links) says
+//! only what the entries say, so that a cut in between changes nothing. A place in which part of an
+//! entry landed is not used again before the next reset: its words could make up an entry together
+//! with those of another one.
 
 use super::Files;
 use super::record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
@@ -26,17 +28,20 @@ impl Files {
         if region.slots == 0 {
             return found;
         }
+
         core.media.charge(
             OpKind::NvRead,
             (region.words() * 8) as u32,
             Purpose::Meta,
             After::NOTHING,
         );
+
         let word = core.media.load(region.base);
         if word == Ok(0) {
             found.starts_over = true;
             return found;
         }
+
         let words: Vec<[Tagged; ENTRY_WORDS]> = (0..region.blocks)
             .map(|index| self.read_entry(core, index))
             .collect();
@@ -45,6 +50,7 @@ impl Files {
         let newest = generations.max().unwrap_or(0);
         self.damaged |= word.is_err();
         self.generation = newest.max(word.unwrap_or(0) as u32).max(1);
+
         let guards = core.config.guards;
         for (index, entry) in (0..).zip(&words) {
             let mut mine = entry
@@ -56,6 +62,7 @@ impl Files {
             } else {
                 mine.next() == Some(true)
             };
+
             let stale = !guards.has(Guard::FsGenerations) && entry[0].generation() != 0 && !some;
             if some && guards.has(Guard::FsTornPlaces) || whole {
                 self.used = index + 1;
@@ -64,6 +71,7 @@ impl Files {
                 found.entries.push((index, entry[2].value()));
             }
         }
+
         found
     }
 
@@ -87,6 +95,7 @@ impl Files {
         if found.starts_over {
             return self.start_over(core);
         }
+
         let mut table = vec![[0u64; SLOT_WORDS]; region.slots as usize];
         let mut links = vec![NONE; found.entries.len()];
         let mut place = std::collections::BTreeMap::new();
@@ -97,6 +106,7 @@ impl Files {
                 self.damaged = true; // More files than there can be.
                 continue;
             };
+
             let slot = &mut table[slot as usize];
             self.files += u32::from(slot[0] == 0);
             slot[1] = match (slot[0], Ends::from(slot[1])) {
@@ -107,21 +117,25 @@ impl Files {
                 (_, Ends { head, .. }) => Ends { head, tail: index },
             }
             .into();
+
             slot[0] = name;
             if let Some(before) = place.insert(inode, at) {
                 links[before] = index;
             }
         }
+
         let correct = |core: &mut Core, at: usize, value: u64| {
             if core.media.load(at) != Ok(value) {
                 core.media.store(at, value, Purpose::Meta, After::NOTHING);
             }
         };
+
         correct(core, region.base, self.generation.into());
         for (slot, wanted) in (0..).zip(&table) {
             let at = region.slot(slot);
-            // A slot of an earlier generation is as good as an empty one. One of a later generation is all that a cut left of
-            // a reset and a file after it: it must not come alive with the next reset.
+            // A slot of an earlier generation is as good as an empty one. One of a later generation
+            // is all that a cut left of a reset and a file after it: it must not come alive with
+            // the next reset.
             let stale = core
                 .media
                 .load(at)
@@ -131,6 +145,7 @@ impl Files {
                 correct(core, at + 1, wanted[1]);
             }
         }
+
         for (&(index, _), link) in found.entries.iter().zip(links) {
             correct(
                 core,

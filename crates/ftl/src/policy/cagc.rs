@@ -1,5 +1,6 @@
-//! CAGC's placement: pages are kept apart by reference count, since the more LPNs share a page, the longer it lives.
-//! Greedy victims. Absent: deduplication during collection, which finds nothing where writes are deduplicated.
+//! CAGC's placement: pages are kept apart by reference count, since the more LPNs share a page, the
+//! longer it lives. Greedy victims. Absent: deduplication during collection, which finds nothing
+//! where writes are deduplicated.
 
 /// One reference, two, more.
 pub const ZONES: usize = 3;

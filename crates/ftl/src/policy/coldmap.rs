@@ -1,10 +1,12 @@
-//! Coldmap (Seo): a page that several LPNs share dies only when the last of them is overwritten, so it lives longer.
-//! Such pages go to a cold zone, whose superblocks are chosen among the most worn: they rest there. Greedy victims.
+//! Coldmap (Seo): a page that several LPNs share dies only when the last of them is overwritten, so
+//! it lives longer. Such pages go to a cold zone, whose superblocks are chosen among the most worn:
+//! they rest there. Greedy victims.
 //!
-//! Static wear levelling does not work against this. It collects the *least* worn superblock once that is far below
-//! the mean; a superblock of the cold zone is among the most worn when it is opened, so it becomes a candidate only
-//! after the others have overtaken it, when its rest has served its purpose. And the shared pages that levelling finds
-//! in a young superblock go where this policy wants them: onto a worn one.
+//! Static wear levelling does not work against this. It collects the *least* worn superblock once
+//! that is far below the mean; a superblock of the cold zone is among the most worn when it is
+//! opened, so it becomes a candidate only after the others have overtaken it, when its rest has
+//! served its purpose. And the shared pages that levelling finds in a young superblock go where
+//! this policy wants them: onto a worn one.
 
 use super::Wear;
 

@@ -1,7 +1,9 @@
-//! Cost-benefit, as log-structured file systems choose (Rosenblum and Ousterhout 1992; Kawaguchi 1995 for flash): the
-//! most garbage for each page that must be read and programmed again, weighed by age. One zone.
+//! Cost-benefit, as log-structured file systems choose (Rosenblum and Ousterhout 1992; Kawaguchi
+//! 1995 for flash): the most garbage for each page that must be read and programmed again, weighed
+//! by age. One zone.
 //!
-//! Age is how many sequence numbers ago the superblock was opened: the device's own time, kept for every superblock.
+//! Age is how many sequence numbers ago the superblock was opened: the device's own time, kept for
+//! every superblock.
 
 use super::Candidate;
 use std::cmp::Reverse;

@@ -1,5 +1,5 @@
-//! What garbage collection decides: which superblock to collect, where each page of it goes, how worn a superblock
-//! to open for that.
+//! What garbage collection decides: which superblock to collect, where each page of it goes, how
+//! worn a superblock to open for that.
 //!
 //! A policy is three pure functions, and any policy works with any scheme:
 //!
@@ -9,9 +9,10 @@
 //! zone             -> wear       open the least or the most worn free superblock
 //! ```
 //!
-//! Invariants: a victim has garbage, so that collecting it gains space; a page with one reference goes to the first
-//! zone under every policy. When the host waits for space, and to level wear, the choice is not the policy's.
-//! Absent: moving pages (`gc`), and what a zone's superblocks are called on flash (`superblock::Stream`).
+//! Invariants: a victim has garbage, so that collecting it gains space; a page with one reference
+//! goes to the first zone under every policy. When the host waits for space, and to level wear, the
+//! choice is not the policy's. Absent: moving pages (`gc`), and what a zone's superblocks are
+//! called on flash (`superblock::Stream`).
 
 mod cagc;
 mod coldmap;
@@ -106,8 +107,8 @@ impl GcPolicy {
         }
     }
 
-    /// The superblock to collect when the host waits for space: whatever gains most, since a policy that prefers old
-    /// superblocks with little garbage could go on for ever without freeing one.
+    /// The superblock to collect when the host waits for space: whatever gains most, since a policy
+    /// that prefers old superblocks with little garbage could go on for ever without freeing one.
     pub fn victim_in_need(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
         greedy::victim(candidates)
     }

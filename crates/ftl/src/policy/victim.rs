@@ -1,4 +1,5 @@
-//! What a policy may know of a superblock, and the one choice that all policies share: levelling wear.
+//! What a policy may know of a superblock, and the one choice that all policies share: levelling
+//! wear.
 
 use remap_ssd_media::SbId;
 
@@ -24,8 +25,8 @@ impl Candidate {
     }
 }
 
-/// Static wear levelling: the least worn superblock, if it is `gap` erases or more below the mean; its cold data
-/// moves away and it takes part in the wear again.
+/// Static wear levelling: the least worn superblock, if it is `gap` erases or more below the mean;
+/// its cold data moves away and it takes part in the wear again.
 pub fn least_worn(
     candidates: impl Iterator<Item = Candidate>,
     mean_erases: f64,

@@ -1,15 +1,16 @@
 //! Steps 1 and 2 of recovery: lives, heads, tails and OOB areas; and where the streams go on.
 //!
-//! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete tail, nothing else.
+//! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete
+//! tail, nothing else.
 
-use super::witnesses::{Witnesses, holds_data};
-use super::{AHEAD, RecoveryError};
-use crate::command::Refusal;
+use super::AHEAD;
 use crate::core::Core;
+use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord, LoadedLife};
 use crate::superblock::{Head, Open, State, Stream, Superblock};
+use crate::witnesses::{Witnesses, holds_data};
 use remap_ssd_media::{After, ClearId, Oob, Purpose, SbId, Stored};
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;
@@ -24,8 +25,8 @@ fn is_alive(head: &Head, life: Life) -> bool {
     head.magic == Head::MAGIC && head.wsn > life.dead_before() && head.incarnation < 1 << 21
 }
 
-/// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut may have torn them before
-/// the superblock was filled further.
+/// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut
+/// may have torn them before the superblock was filled further.
 fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Option<Oob> {
     let geometry = core.geometry;
     let mut passed = core.blocks.get(sb).bad;
@@ -43,10 +44,12 @@ fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Opti
             Ok(Some(_)) | Err(_) => {}
         }
     }
+
     None
 }
 
-/// Has an erase taken away blocks of a superblock that had a tail? Before a tail, all pages in good blocks are programmed.
+/// Has an erase taken away blocks of a superblock that had a tail? Before a tail, all pages in good
+/// blocks are programmed.
 fn is_half_erased(core: &mut Core, sb: SbId, skipped: u64, incarnation: u32) -> bool {
     let geometry = core.geometry;
     let tail = core.blocks.tail_offsets(skipped);
@@ -77,13 +80,16 @@ impl Ftl {
             if !loaded.is_whole() {
                 witnesses.damaged_lives.insert(sb, loaded);
             }
+
             let record = LifeRecord {
                 life: loaded.life.unwrap_or_default(),
                 bad: loaded.bad.unwrap_or_default(),
                 failing: loaded.failing.unwrap_or_default(),
             };
+
             blank &= loaded.life == Ok(Life::new());
             witnesses.saw(record.life.dead_before());
+
             // Failing blocks are not used either, before the next erase or after it.
             let capacity = core.blocks.capacity(record.bad | record.failing);
             let found = Superblock {
@@ -101,13 +107,16 @@ impl Ftl {
                 head: 0,
                 erased: ClearId::default(),
             };
+
             core.blocks.set(sb, found);
         }
+
         if blank {
             return Err(RecoveryError::Foreign(
                 "the media has never been formatted".into(),
             ));
         }
+
         Ok(())
     }
 
@@ -129,7 +138,9 @@ impl Ftl {
                     None
                 };
             }
-            // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
+
+            // A head that does not count: torn, or of a superblock whose erase was cut. Erased
+            // before it is used.
             found.life.set_clean(false);
             if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
                 // The head cannot say that the superblock was dead; what is missing can.
@@ -137,6 +148,7 @@ impl Ftl {
                 head = head
                     .filter(|head| !is_half_erased(&mut self.core, sb, skipped, head.incarnation));
             }
+
             if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
                 if head.superblock != index {
                     return Err(RecoveryError::Foreign(format!(
@@ -144,6 +156,7 @@ impl Ftl {
                         head.superblock
                     )));
                 }
+
                 witnesses.saw(head.wsn);
                 witnesses.set_live(sb);
                 witnesses.report.superblocks += 1;
@@ -153,9 +166,11 @@ impl Ftl {
                 if !is_known {
                     found.life.set_dead_before(head.wsn - 1);
                 }
+
                 found.state = State::Closed;
                 found.capacity = self.core.blocks.capacity(found.bad | found.failing);
             }
+
             self.core.blocks.set(sb, found);
         }
         Ok(())
@@ -173,7 +188,8 @@ impl Ftl {
         let order = (0..dies)
             .map(|step| (sb.0 + step) % dies)
             .filter(|die| bad >> die & 1 == 0);
-        // Which blocks are good is not known: the head that counts may be behind what a bad one has kept.
+        // Which blocks are good is not known: the head that counts may be behind what a bad one has
+        // kept.
         let is_anywhere = witnesses
             .damaged_lives
             .get(&sb)
@@ -196,7 +212,8 @@ impl Ftl {
                         return (head, unreadable);
                     }
                     if head.is_some_and(|head| is_alive(&head, found.life)) {
-                        // What the head is not in is left out from now on, so that the next power-on finds it.
+                        // What the head is not in is left out from now on, so that the next
+                        // power-on finds it.
                         found.bad |= passed;
                         found.head = die;
                         return (head, unreadable);
@@ -209,8 +226,8 @@ impl Ftl {
         (None, unreadable)
     }
 
-    /// A head that cannot be read: pages of the same incarnation prove that it was there. Its number is then as old as
-    /// it can be, which only matters among copies that say the same.
+    /// A head that cannot be read: pages of the same incarnation prove that it was there. Its
+    /// number is then as old as it can be, which only matters among copies that say the same.
     fn head_from_pages(&mut self, sb: SbId) -> Option<Head> {
         let life = self.core.blocks.get(sb).life;
         let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
@@ -236,6 +253,7 @@ impl Ftl {
             .filter(|(_, sb)| holds_data(sb.state));
         let mut order: Vec<(u64, SbId)> = live.map(|(id, sb)| (sb.opened, id)).collect();
         order.sort_unstable();
+
         let mut open = Vec::new();
         for (_, sb) in order {
             if self.core.blocks.get(sb).stream == Stream::Log {
@@ -245,6 +263,7 @@ impl Ftl {
                 open.push(sb);
             }
         }
+
         open
     }
 
@@ -279,7 +298,8 @@ impl Ftl {
                 core.media.oob(page),
                 core.blocks.get(sb).life.incarnation() & 63,
             );
-            // A block whose erase is not durable yet may still hold the tail of the incarnation before.
+            // A block whose erase is not durable yet may still hold the tail of the incarnation
+            // before.
             let is_present =
                 tail.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
             if tail.wsn() != index as u64 + 1 || !is_present {
@@ -292,13 +312,14 @@ impl Ftl {
             if let Some(ahead) = records.get(offset + AHEAD) {
                 witnesses.prefetch(&self.core, ahead.lpn());
             }
-            self.tell_page(witnesses, sb, offset as u32, *oob);
+            self.add_written_page(witnesses, sb, offset as u32, *oob);
         }
         true
     }
 
-    /// Which blocks were left out: those behind the tail's first page that have none of it, and those with a page before it
-    /// that was never programmed. A later recovery must not take these for blocks that an erase has emptied.
+    /// Which blocks were left out: those behind the tail's first page that have none of it, and
+    /// those with a page before it that was never programmed. A later recovery must not take these
+    /// for blocks that an erase has emptied.
     fn find_left_out(&mut self, sb: SbId) {
         let core = &mut self.core;
         let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
@@ -310,10 +331,10 @@ impl Ftl {
                 .read_oob(geometry.page(sb, offset), Purpose::Meta)
                 .ok()
                 .flatten();
-            match oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation)
-            {
-                true => found += 1,
-                false => left_out |= 1 << geometry.die_of_offset(offset),
+            if oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation) {
+                found += 1
+            } else {
+                left_out |= 1 << geometry.die_of_offset(offset)
             }
             if found == wanted {
                 let erased = (0..offset)
@@ -338,8 +359,8 @@ impl Ftl {
         for (&sb, loaded) in damaged {
             let mut found = *core.blocks.get(sb);
             if loaded.life.is_err() && !holds_data(found.state) {
-                // Nothing in it counts. Its next incarnation must be told from what an erase that was cut has left there,
-                // and from those that logs may still name.
+                // Nothing in it counts. Its next incarnation must be told from what an erase that
+                // was cut has left there, and from those that logs may still name.
                 let left = find_oob(core, sb, |_| true).map_or(0, |oob| oob.incarnation());
                 let next = ((most + INCARNATIONS_AHEAD) & !63 | left) + 1;
                 let limit = core
@@ -352,11 +373,13 @@ impl Ftl {
                     .with_dead_before(core.wsn)
                     .with_incarnation(next.min(limit));
             }
+
             LifeRecord::store_life(&mut core.media, sb, found.life, After::NOTHING);
             LifeRecord::store_bad(&mut core.media, sb, found.bad);
             LifeRecord::store_failing(&mut core.media, sb, found.failing);
             core.blocks.set(sb, found);
         }
+
         if !damaged.is_empty() {
             core.media.fence();
         }
@@ -374,7 +397,7 @@ impl Ftl {
                     .media
                     .read_oob(geometry.page(sb, offset), Purpose::Meta)
                 {
-                    Ok(Some(oob)) => self.tell_page(witnesses, sb, offset, oob),
+                    Ok(Some(oob)) => self.add_written_page(witnesses, sb, offset, oob),
                     Ok(None) => break, // Erased: so is the rest of the block.
                     Err(_) => {}       // Torn, or a program that failed.
                 }
@@ -383,10 +406,11 @@ impl Ftl {
     }
 
     #[inline]
-    fn tell_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
+    fn add_written_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
         let core = &mut self.core;
         let incarnation = core.blocks.get(sb).life.incarnation() & 63;
-        // A page of the incarnation before is in a block whose erase was cut, under a head that was not.
+        // A page of the incarnation before is in a block whose erase was cut, under a head that was
+        // not.
         let is_present =
             oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
         if oob.wsn() == 0 || oob.lpn() >= core.map.len() || !is_present {
@@ -397,8 +421,8 @@ impl Ftl {
         witnesses.second(core, ppn, oob);
     }
 
-    /// The youngest superblock of each stream that has room goes on being filled, holes first. One of a zone that the
-    /// policy does not have (it was another policy's) counts as closed.
+    /// The youngest superblock of each stream that has room goes on being filled, holes first. One
+    /// of a zone that the policy does not have (it was another policy's) counts as closed.
     pub(super) fn resume_streams(&mut self, open: &[SbId]) {
         let core = &mut self.core;
         let used: Vec<Stream> = core.config.gc_streams();
@@ -411,6 +435,7 @@ impl Ftl {
             if core.blocks.is_open_beside(entry.stream, sb) || unused.contains(&entry.stream) {
                 continue;
             }
+
             let skipped = entry.bad | entry.failing;
             let head = entry.head;
             let Some(&end) = core.blocks.tail_offsets(skipped).first() else {
@@ -419,6 +444,7 @@ impl Ftl {
             let good = |offset: &u32| {
                 *offset != head && skipped >> core.geometry.die_of_offset(*offset) & 1 == 0
             };
+
             let is_programmed =
                 |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
             let next = (0..core.geometry.pages_per_superblock())
@@ -431,6 +457,7 @@ impl Ftl {
             if holes.is_empty() && next >= end {
                 continue;
             }
+
             let next = next.min(end);
             let (row, die) = (
                 core.geometry.row_of_offset(next),
@@ -468,10 +495,12 @@ impl Ftl {
         early: bool,
     ) -> Result<(), Refusal> {
         loop {
-            // At the end of a device's life nothing can be gained, and this is what the reserve is for.
+            // At the end of a device's life nothing can be gained, and this is what the reserve is
+            // for.
             if !early && self.core.blocks.free() <= self.reserve && !self.read_only {
                 let _ = self.collect_now();
             }
+
             let Some(taken) = self.core.blocks.take(Stream::Host) else {
                 self.core.blocks.close(&mut self.core.media, Stream::Host);
                 if !self.core.blocks.open_next(
@@ -483,6 +512,7 @@ impl Ftl {
                 }
                 continue;
             };
+
             let wsn = self.core.tick();
             let (ppn, oob) = (taken.ppn(), taken.oob(lpn, wsn));
             if self
@@ -494,6 +524,7 @@ impl Ftl {
                 self.core.fail_block_of(ppn);
                 continue;
             }
+
             self.core.unlink(lpn);
             self.core.link(lpn, ppn, false);
             return Ok(());

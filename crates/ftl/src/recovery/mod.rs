@@ -10,100 +10,30 @@
 //! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable: first the pages of LPNs in
 //!    doubt, then whatever takes the place of what is damaged. Or `open_as_it_is`, when the sequence numbers are used up.
 //!
-//! A witness that cannot be read leaves an LPN in doubt if everything else known of the LPN is older; reads of it
-//! return a media error. For every LPN the newest witness wins; of two with one number, the one in the younger
-//! superblock. What this returns for a command that was never acknowledged becomes the truth. Invariant: nothing is
-//! written between steps 0 and 5, and step 5 says nothing that steps 1 to 4 would not find again.
+//! A witness that cannot be read leaves an LPN in doubt if everything else known of the LPN is
+//! older; reads of it return a media error. For every LPN the newest witness wins; of two with one
+//! number, the one in the younger superblock. What this returns for a command that was never
+//! acknowledged becomes the truth. Invariant: nothing is written between steps 0 and 5, and step 5
+//! says nothing that steps 1 to 4 would not find again.
 
 mod flash;
-mod witnesses;
 
 use crate::atomic;
-use crate::config::{Config, ConfigError};
-use crate::core::WSN_END;
+use crate::clock::WSN_END;
+use crate::config::Config;
 use crate::dealloc::Record;
+use crate::error::{LOST, RecoveryError};
 use crate::files::Found;
 use crate::ftl::Ftl;
-use crate::gc::LOST;
 use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
 use crate::superblock::State;
+use crate::witnesses::{RecoveryReport, Witnesses};
 use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId, Stored};
-use serde::Serialize;
 use std::collections::BTreeSet;
-pub use witnesses::{Hinted, Witnesses};
 
 /// How many records before its turn what a record will touch is prefetched.
 const AHEAD: usize = 16;
-
-/// What recovery read and found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RecoveryReport {
-    /// Head pages read.
-    pub head_pages: u64,
-    /// Tail pages read.
-    pub tail_pages: u64,
-    /// OOB areas read in superblocks without tail.
-    pub oob_pages: u64,
-    /// Pages of deallocation bitmaps read.
-    pub bitmap_pages: u64,
-    /// Pages of a remapping log on flash read.
-    pub log_pages: u64,
-    /// Bytes of NVRAM read.
-    pub nvram_bytes: u64,
-    /// Records considered: pages, entries, deallocations.
-    pub records: u64,
-    /// Superblocks with data.
-    pub superblocks: u64,
-    /// LPNs mapped.
-    pub mapped: u64,
-    /// LPNs whose newest witness could not be read: they are media errors now.
-    pub lost: u64,
-    /// Atomic commands that a cut interrupted.
-    pub aborted: u64,
-    /// Flash pages that a capacitor's energy programmed when power failed.
-    pub saved_pages: u64,
-}
-
-/// Why a device cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecoveryError {
-    /// The configuration does not fit the media.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// A word that says whose mappings follow, or which LPN an entry names, cannot be read: any page might be stale.
-    #[error("NVRAM word {word} is damaged beyond correction and nothing else tells what it said")]
-    NvramDamaged {
-        /// Its address.
-        word: usize,
-    },
-    /// A bitmap of deallocations cannot be read: pages that were deallocated might come back.
-    #[error("the deallocation bitmap in flash page {page} cannot be read")]
-    BitmapDamaged {
-        /// Its page.
-        page: u32,
-    },
-    /// A page that a capacitor saved cannot be read: any page might be stale.
-    #[error("flash page {page}, which was saved when power failed, cannot be read")]
-    SavedDamaged {
-        /// Its page.
-        page: u32,
-    },
-    /// Pages of a log cannot be read, more than its parity page can rebuild.
-    #[error(
-        "flash page {page}, which held remaps, cannot be read, and nothing else tells what it said"
-    )]
-    LogDamaged {
-        /// Its page.
-        page: u32,
-    },
-    /// The media does not hold a device that this configuration describes.
-    #[error("not a device of this configuration: {0}")]
-    Foreign(String),
-    /// Recovery needs flash space and there is none left.
-    #[error("no flash space left to finish recovery")]
-    NoSpace,
-}
 
 /// A bitmap of deallocations that cannot be read.
 struct LostBitmap {
@@ -133,8 +63,9 @@ impl Ftl {
         let unknown = ftl.read_deallocations(&mut witnesses);
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
 
-        // All witnesses are known now, so the LPNs that damaged records may concern can be determined.
-        witnesses.settle_doubts(&mut ftl.core);
+        // All witnesses are known now, so the LPNs that damaged records may concern can be
+        // determined.
+        witnesses.resolve_doubts(&mut ftl.core);
         if let Some(lost) = bitmaps_lost
             .iter()
             .find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn))
@@ -158,8 +89,8 @@ impl Ftl {
         ftl.resume(witnesses, open, &found)
     }
 
-    /// Reads the bitmaps: each set bit is a deallocated LPN, as of the bitmap's own number. Returns the bitmaps that
-    /// cannot be read.
+    /// Reads the bitmaps: each set bit is a deallocated LPN, as of the bitmap's own number. Returns
+    /// the bitmaps that cannot be read.
     fn read_bitmaps(&mut self, witnesses: &mut Witnesses) -> Vec<LostBitmap> {
         let core = &mut self.core;
         let mut lost = Vec::new();
@@ -198,7 +129,8 @@ impl Ftl {
         lost
     }
 
-    /// Reads the deallocation records. Returns the words and numbers of those whose LPNs cannot be read.
+    /// Reads the deallocation records. Returns the words and numbers of those whose LPNs cannot be
+    /// read.
     fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Vec<(usize, u64)> {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
@@ -218,21 +150,24 @@ impl Ftl {
                 witnesses.deallocation(core, lpn, wsn);
             }
         }
+
         for (first, len, from, to) in records.between {
             witnesses.doubt_deallocation(first, len, from, to);
         }
+
         for (first, len, wsn) in records.doubts {
             (first..first + len).for_each(|lpn| witnesses.doubt(lpn, wsn));
             // Without its first word its number is unknown.
             witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
         }
+
         records.unknown
     }
 
     /// Step 4: everything that follows from L2P.
     fn count(&mut self, witnesses: &mut Witnesses) {
         let core = &mut self.core;
-        witnesses.settle_relocated(core);
+        witnesses.resolve_relocated(core);
         for lpn in 0..core.map.len() {
             let ahead = (lpn + AHEAD as u32).min(core.map.len() - 1);
             if let Some(ahead) = core.map.get(ahead) {
@@ -290,9 +225,10 @@ impl Ftl {
         // A record made now would be newer than the page that marks the LPN as lost.
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
 
-        // 1. pages that say which LPNs are in doubt, or records, where collection must come first  2. whatever takes the
-        // damaged words' place, after everything. Cut between: the words are still damaged, and recovery finds the same
-        // doubt, or the page or the record, which is newer.
+        // 1. pages that say which LPNs are in doubt, or records, where collection must come first
+        // 2. whatever takes the damaged words' place, after everything. Cut between: the words are
+        // still damaged, and recovery finds the same doubt, or the page or the record, which is
+        // newer.
         let rest = self
             .mark_lost(&lost, true)
             .map_err(|_| RecoveryError::NoSpace)?;
@@ -325,8 +261,8 @@ impl Ftl {
         Ok((self, report))
     }
 
-    /// Step 5 when the sequence numbers are used up: the device is read-only, and recovery takes no number. So it can
-    /// be opened any number of times, with the same result.
+    /// Step 5 when the sequence numbers are used up: the device is read-only, and recovery takes no
+    /// number. So it can be opened any number of times, with the same result.
     fn open_as_it_is(
         mut self,
         witnesses: Witnesses,
@@ -335,6 +271,7 @@ impl Ftl {
         if self.hybrid {
             self.find_blocks();
         }
+
         let Witnesses {
             mut report,
             lost,
@@ -343,10 +280,12 @@ impl Ftl {
             ..
         } = witnesses;
         let lpns = self.core.config.lpns;
+
         self.unreadable
             .extend(lost.into_iter().filter(|lpn| *lpn < lpns));
         report.lost = self.unreadable.len() as u64;
         self.files.repair(&mut self.core, files);
+
         // Damaged words stay: no page can be programmed that would record the doubt.
         if self.unreadable.is_empty() {
             atomic::resume(&mut self.core, aborted_seen, &aborted_words);
@@ -356,27 +295,31 @@ impl Ftl {
         } else {
             self.core.aborted = aborted_seen;
         }
+
         report.aborted = self.core.aborted.len() as u64;
         Ok((self, report))
     }
 
-    /// Sources of relocations whose only witness is the entry's flag: recorded, since the entry will be recycled one
-    /// day. Until then nothing may be reclaimed. The halves of the log whose place bitmaps take.
+    /// Sources of relocations whose only witness is the entry's flag: recorded, since the entry
+    /// will be recycled one day. Until then nothing may be reclaimed. The halves of the log whose
+    /// place bitmaps take.
     fn keep_relocated(
         &mut self,
         relocated: Vec<(u32, u64)>,
-    ) -> Result<Vec<usize>, crate::command::Refusal> {
+    ) -> Result<Vec<usize>, crate::error::Refusal> {
         let mut sources: Vec<u32> = relocated.iter().map(|(lpn, _)| *lpn).collect();
         sources.sort_unstable();
         sources.dedup();
         let keeps = self.core.config.guards.has(Guard::RelocatedSources);
-        let runs: Vec<(u32, u32)> = match keeps {
-            true => sources
+        let runs: Vec<(u32, u32)> = if keeps {
+            sources
                 .chunk_by(|a, b| a + 1 == *b)
                 .map(|run| (run[0], run.len() as u32))
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
+
         if self.dealloc.is_interrupted() || self.dealloc.room(&self.core) < runs.len() {
             // The bitmaps take them all.
             let interrupted = self.dealloc.is_interrupted();
@@ -386,16 +329,18 @@ impl Ftl {
             let full = self.program_bitmaps()?;
             return Ok(if interrupted { vec![0, 1] } else { vec![full] });
         }
+
         for (lpn, len) in runs {
             let wsn = self.core.tick();
             self.dealloc
                 .append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
         }
+
         Ok(Vec::new())
     }
 
-    /// LPNs in doubt that get their pages only when something has been collected. What they had before must not be moved
-    /// where a record says so: some schemes give what moves a new number.
+    /// LPNs in doubt that get their pages only when something has been collected. What they had
+    /// before must not be moved where a record says so: some schemes give what moves a new number.
     fn set_aside(&mut self, lost: &[u32]) {
         let recorded = self.dealloc.record_doubts(&mut self.core, lost);
         for &lpn in &lost[..recorded] {
@@ -404,9 +349,10 @@ impl Ftl {
         self.core.doubtful = lost.to_vec();
     }
 
-    /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many were marked. `early`
-    /// is before the scheme is ready for garbage collection: then only as many as there is room for.
-    fn mark_lost(&mut self, lost: &[u32], early: bool) -> Result<usize, crate::command::Refusal> {
+    /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many
+    /// were marked. `early` is before the scheme is ready for garbage collection: then only as many
+    /// as there is room for.
+    fn mark_lost(&mut self, lost: &[u32], early: bool) -> Result<usize, crate::error::Refusal> {
         for (done, &lpn) in lost.iter().enumerate() {
             if early && !self.has_room_uncollected() {
                 return Ok(done);
@@ -416,7 +362,8 @@ impl Ftl {
         Ok(lost.len())
     }
 
-    /// Marks the data of an LPN as lost: it gets a page that reads as a media error until the LPN is written again.
+    /// Marks the data of an LPN as lost: it gets a page that reads as a media error until the LPN
+    /// is written again.
     ///
     /// # Errors
     /// `ReadOnly`, `DiskFailed`.
@@ -426,17 +373,18 @@ impl Ftl {
         self.program_lost(lpn, Stored::Meta(LOST.into()), false)
     }
 
-    /// The list of aborted commands is crowded: collects the pages that carry their numbers, so that the next power-on
-    /// can drop the numbers. Words of NVRAM have been zeroed before.
+    /// The list of aborted commands is crowded: collects the pages that carry their numbers, so
+    /// that the next power-on can drop the numbers. Words of NVRAM have been zeroed before.
     ///
-    /// Superblocks are collected as by garbage collection, or reclaimed as by their log, with the same crash arguments.
-    /// A later atomic command enters the slot only after the last "dead" (every store before the slot's fence), so that
-    /// a cut leaves its number and those that could not be dropped: no number is added before the old witnesses are
-    /// gone.
+    /// Superblocks are collected as by garbage collection, or reclaimed as by their log, with the
+    /// same crash arguments. A later atomic command enters the slot only after the last "dead"
+    /// (every store before the slot's fence), so that a cut leaves its number and those that could
+    /// not be dropped: no number is added before the old witnesses are gone.
     fn drop_aborted(&mut self, pages: BTreeSet<SbId>) {
         self.scheme.drop_aborted(&mut self.core);
-        // Superblocks that moving a victim's pages may open. Fewer are free only near the end of the device's life, and
-        // those are reserved for recovery: then the numbers stay, and `atomic` ensures that there are never too many.
+        // Superblocks that moving a victim's pages may open. Fewer are free only near the end of
+        // the device's life, and those are reserved for recovery: then the numbers stay, and
+        // `atomic` ensures that there are never too many.
         let kept_free = self.core.geometry.groups() * self.core.config.gc_opens() as u32;
         for sb in pages {
             let blocks = &mut self.core.blocks;
@@ -449,11 +397,13 @@ impl Ftl {
             } else {
                 live
             };
-            let needed = moved + self.scheme.unplaceable(&self.core, sb);
+
+            let needed = moved + self.scheme.references_without_room(&self.core, sb);
             let blocks = &mut self.core.blocks;
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
                 continue;
             }
+
             // A superblock that was being filled gets no tail.
             blocks.abandon(sb);
             self.begin_job_on(sb, 1);

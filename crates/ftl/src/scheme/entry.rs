@@ -1,15 +1,15 @@
 //! The remapping metadata entry, bit by bit (FAST'21 Table 2).
 //!
-//! Invariant: an entry counts only if the torn bit of each of its words is 1; a segment is zeroed before use.
-//! Absent: where entries are kept.
+//! Invariant: an entry counts only if the torn bit of each of its words is 1; a segment is zeroed
+//! before use. Absent: where entries are kept.
 
-use crate::scheme::Remapping;
+use crate::contract::{OwnerRef, Remapping};
 use bitfield_struct::bitfield;
 
 /// First 8 bytes, bits 0-63 of Table 2.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub struct First {
+pub struct EntryPlace {
     /// Bit 0: torn bit.
     pub torn: bool,
     /// Bits 1-21: flash page offset in the superblock.
@@ -23,7 +23,7 @@ pub struct First {
 /// Second 8 bytes, bits 64-127 of Table 2.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub struct Second {
+pub struct EntryOwners {
     /// Bit 64: torn bit.
     pub torn: bool,
     /// Bits 65-95: target LPN.
@@ -40,9 +40,9 @@ pub struct Second {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmmEntry {
     /// First store.
-    pub first: First,
+    pub first: EntryPlace,
     /// Second store.
-    pub second: Second,
+    pub second: EntryOwners,
 }
 
 /// Third word of the 24-byte form: the command the entry is part of.
@@ -67,9 +67,9 @@ impl RmmEntry {
     /// The entry of a remapping to a page offset.
     #[inline]
     pub fn of(remapping: &Remapping, offset: u32) -> Self {
-        let second = Second::from_bits(Self::second_of(remapping.lpn, remapping.source));
+        let second = EntryOwners::from_bits(Self::second_of(remapping.lpn, remapping.source));
         Self {
-            first: First::new()
+            first: EntryPlace::new()
                 .with_torn(true)
                 .with_offset(offset)
                 .with_wsn(remapping.wsn),
@@ -80,7 +80,7 @@ impl RmmEntry {
     /// The second word of a remap of this LPN.
     #[inline]
     pub fn second_of(target: u32, source: Option<u32>) -> u64 {
-        let second = Second::new().with_torn(true).with_target(target);
+        let second = EntryOwners::new().with_torn(true).with_target(target);
         second
             .with_flag(source.is_some())
             .with_source(source.unwrap_or(0))
@@ -97,8 +97,8 @@ impl RmmEntry {
     #[inline]
     pub fn from_words(first: u64, second: u64) -> Self {
         Self {
-            first: First::from_bits(first),
-            second: Second::from_bits(second),
+            first: EntryPlace::from_bits(first),
+            second: EntryOwners::from_bits(second),
         }
     }
 
@@ -147,5 +147,18 @@ impl CommandWord {
             .with_start(start)
             .with_pages(len)
             .with_atomic(remapping.atomic.is_some())
+    }
+}
+
+impl OwnerRef {
+    /// What an entry of a superblock says.
+    pub fn of(entry: &RmmEntry) -> Self {
+        let (offset, lpn, wsn) = (entry.offset(), entry.target(), entry.wsn());
+        Self {
+            offset,
+            lpn,
+            wsn,
+            source: entry.relocated_source(),
+        }
     }
 }

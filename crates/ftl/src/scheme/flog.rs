@@ -1,28 +1,52 @@
 //! FLog: one device-wide log of remaps on flash, the common solution before Remap-SSD.
 //!
-//! Entries gather in DRAM that a capacitor protects and are programmed a page at a time, striped over the dies of
-//! superblocks of their own. The log is capped. Finding the owners of a victim's pages means reading all of it, and
-//! so does reclaiming it: read all, rewrite what is valid, erase (FAST'21 §3.3, §5.1).
+//! Entries gather in DRAM that a capacitor protects and are programmed a page at a time, striped
+//! over the dies of superblocks of their own. The log is capped. Finding the owners of a victim's
+//! pages means reading all of it, and so does reclaiming it: read all, rewrite what is valid, erase
+//! (FAST'21 §3.3, §5.1).
 //!
-//! Invariants: an entry is in one of the two buffers or in a durable log page; a buffer is reused only after its page
-//! is durable. Absent: per-superblock structure on the medium (`index` is the simulator's, its cost is the scan's).
+//! Invariants: an entry is in one of the two buffers or in a durable log page; a buffer is reused
+//! only after its page is durable. Absent: per-superblock structure on the medium (`index` is the
+//! simulator's, its cost is the scan's).
 
 use super::index::OwnerIndex;
 use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use super::log_pages;
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    FlashNeed, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
+    Usage,
+};
 use crate::core::Core;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
+use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use crate::superblock::{Open, State, Stream};
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{
     After, ClearId, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
 };
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    check,
+    flash_need,
+    nvram_words: |_, _| BUFFER_WORDS,
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "flog",
+            spans_all_dies: true,
+            medium: Medium::Flash,
+            hue: Some(Hue::Orange),
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(FLog::new(config, geometry)),
+    )
+};
 
 const PAGE_BYTES: u64 = remap_ssd_media::geometry::PAGE_BYTES as u64;
 /// Pages of the smallest log; a smaller cap fills its pages partly.
@@ -53,7 +77,7 @@ pub(super) struct FLog {
     aborted: BTreeSet<SbId>,
     index: OwnerIndex,
     fullest: u32,
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
 }
 
 fn shape(config: &Config) -> (usize, usize) {
@@ -63,9 +87,9 @@ fn shape(config: &Config) -> (usize, usize) {
 }
 
 /// Superblocks of a full log; as many again are needed while it is rewritten.
-pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> super::FlashNeed {
+pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
     let held = superblocks_needed(config, geometry);
-    super::FlashNeed { held, spare: held }
+    FlashNeed { held, spare: held }
 }
 
 fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
@@ -103,7 +127,7 @@ impl FLog {
             aborted: BTreeSet::new(),
             index: OwnerIndex::new(geometry),
             fullest: 0,
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
         }
     }
 
@@ -116,8 +140,8 @@ impl FLog {
     fn word(&self, buffer: usize, slot: usize) -> usize {
         self.base + (buffer * ENTRIES_PER_PAGE + slot) * 2
     }
-    /// All pages are read, and all entries gone through. Both published platforms (FAST'21's emulator and simulator)
-    /// charge the second like the scan of a log in NVRAM.
+    /// All pages are read, and all entries gone through. Both published platforms (FAST'21's
+    /// emulator and simulator) charge the second like the scan of a log in NVRAM.
     fn charge_scan(&self, core: &mut Core) {
         core.media.charge(
             OpKind::ScanFlash,
@@ -177,9 +201,9 @@ impl FLog {
         self.buffered = 0;
     }
 
-    /// Rebuilds buffered entries with unreadable words from the tables; zeroes stay where an entry is no longer in force.
-    /// Several may fit what can be read, since those of an atomic command have one number: the one that is nowhere else in
-    /// the log is meant.
+    /// Rebuilds buffered entries with unreadable words from the tables; zeroes stay where an entry
+    /// is no longer in force. Several may fit what can be read, since those of an atomic command
+    /// have one number: the one that is nowhere else in the log is meant.
     #[cold]
     fn make_up_for(
         &self,
@@ -241,6 +265,7 @@ impl FLog {
                     .push(core.blocks.open(Stream::Log).expect("just opened").sb);
                 continue;
             };
+
             core.stats.meta_programs += 1;
             core.stats.log_programs += 1;
             let (page, oob) = (
@@ -262,6 +287,7 @@ impl FLog {
                 self.pages.push(page);
                 return page;
             }
+
             let (sb, offset) = (core.geometry.superblock(page), core.geometry.offset(page));
             core.blocks
                 .fail_block(&mut core.media, sb, core.geometry.die_of_offset(offset));
@@ -276,45 +302,52 @@ impl FLog {
     #[cold]
     fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
         let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-        if invalid < self.hopeless_below {
+        if invalid < self.reclaim_pays_from {
             return false;
         }
+
         self.fullest = core.blocks.remapped_max() + 1;
         if self.has_room(core, 1) {
             return true;
         }
+
         let pays = invalid * INVALID_SHARE > self.entries()
             && core.blocks.free() > self.superblocks_of_valid(core);
         if may_reclaim && pays {
             self.reclaim(core, false);
         }
+
         if self.has_room(core, 1) {
             return true;
         }
         if may_reclaim {
             let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-            self.hopeless_below = invalid + self.slots as u64;
+            self.reclaim_pays_from = invalid + self.slots as u64;
         }
+
         false
     }
 
-    /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut, a superblock that has
-    /// just been begun is gone on with: rewriting that is cut again and again must not begin one each time. None that has
-    /// entries of aborted commands is: they are what rewriting gets rid of.
-    fn reclaim(&mut self, core: &mut Core, go_on: bool) {
+    /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut,
+    /// a superblock that has just been begun is gone on with: rewriting that is cut again and again
+    /// must not begin one each time. None that has entries of aborted commands is: they are what
+    /// rewriting gets rid of.
+    fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
-        self.index.settle(core);
-        let goes_on =
-            |open: &&Open| go_on && open.next * 2 < open.end && !self.aborted.contains(&open.sb);
+        self.index.drop_ended(core);
+        let is_continued = |open: &&Open| {
+            continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
+        };
         let begun = core
             .blocks
             .open(Stream::Log)
-            .filter(goes_on)
+            .filter(is_continued)
             .map(|open| open.sb);
         if begun.is_none() {
             core.blocks.close_log();
         }
+
         let old: Vec<SbId> = self
             .superblocks
             .extract_if(.., |sb| Some(*sb) != begun)
@@ -322,7 +355,9 @@ impl FLog {
         self.pages
             .retain(|page| Some(core.geometry.superblock(*page)) == begun);
         self.program_index(core);
-        // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of the old log.
+
+        // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of
+        // the old log.
         for buffer in if self.stuck {
             vec![0, 1]
         } else {
@@ -333,6 +368,7 @@ impl FLog {
                 .media
                 .clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
         }
+
         self.stuck = false;
         self.buffer ^= 1;
         self.buffered = 0;
@@ -359,14 +395,16 @@ impl FLog {
                 }
             }
         }
+
         if !words.is_empty() {
             self.program(core, &words);
         }
+
         self.index = index;
     }
 
     /// `false` for an entry of an aborted command.
-    fn tell(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
+    fn add_witness(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
         let entry = LogEntry::from_words(words);
         if entry.is_intact() && entry.is_current(core) {
             let ppn = Ppn(entry.ppn());
@@ -382,6 +420,7 @@ impl FLog {
             };
             self.index.push_unchecked(core, &remapping);
         }
+
         true
     }
 
@@ -392,7 +431,7 @@ impl FLog {
     }
 }
 
-impl RemapScheme for FLog {
+impl Persist for FLog {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
             return Err(Demotion::Watermark);
@@ -400,6 +439,7 @@ impl RemapScheme for FLog {
         if self.stuck {
             return Err(Demotion::NvramFull);
         }
+
         self.fullest = self
             .fullest
             .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
@@ -434,7 +474,9 @@ impl RemapScheme for FLog {
         self.reclaim(core, true);
         self.superblocks.len() < before
     }
+}
 
+impl Ownership for FLog {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.charge_scan(core);
         self.index.owners(sb, out);
@@ -442,10 +484,12 @@ impl RemapScheme for FLog {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.index.forget(sb);
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
+}
 
+impl Recover for FLog {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let mut logs: Vec<(u64, SbId)> = core
             .blocks
@@ -468,7 +512,7 @@ impl RemapScheme for FLog {
                 for entry in at.bytes.chunks_exact(16) {
                     let first = u64::read_from_bytes(&entry[..8]).expect("8 bytes");
                     let second = u64::read_from_bytes(&entry[8..]).expect("8 bytes");
-                    if !self.tell(core, witnesses, [first, second]) {
+                    if !self.add_witness(core, witnesses, [first, second]) {
                         self.aborted.insert(sb);
                     }
                 }
@@ -488,7 +532,7 @@ impl RemapScheme for FLog {
             }
         }
 
-        saved.retain(|words| self.tell(core, witnesses, *words));
+        saved.retain(|words| self.add_witness(core, witnesses, *words));
         self.saved = saved.concat();
         Ok(())
     }
@@ -496,12 +540,15 @@ impl RemapScheme for FLog {
     fn resume(&mut self, core: &mut Core) -> bool {
         self.fullest = core.blocks.remapped_max();
         self.index.sort();
-        // What the capacitor saved goes to flash; its page may have been programmed before: twice says the same.
+
+        // What the capacitor saved goes to flash; its page may have been programmed before: twice
+        // says the same.
         let saved = std::mem::take(&mut self.saved);
         if core.is_used_up() || !self.page_is_secured(core) {
             self.stuck = !saved.is_empty();
             return true;
         }
+
         let crowded =
             self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
         if crowded || self.pages.len() + 2 > self.pages_max {
@@ -511,10 +558,12 @@ impl RemapScheme for FLog {
                 self.program(core, words);
             }
         }
+
         self.clears = [0, 1].map(|buffer| {
             core.media
                 .clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
         });
+
         true
     }
 
@@ -524,14 +573,17 @@ impl RemapScheme for FLog {
             self.reclaim(core, true);
         }
     }
+}
 
+impl Inspect for FLog {
     fn usage(&self, core: &Core) -> Usage {
         Usage {
             capacity_bytes: self.capacity() * 16,
             used_bytes: self.entries() * 16,
             valid_bytes: core.blocks.remapped_total() * 16,
             entry_room_bytes: self.capacity() * 16,
-            // What `admit` leaves: the fullest superblock's entries, and a page that is being gathered.
+            // What `admit` leaves: the fullest superblock's entries, and a page that is being
+            // gathered.
             gc_reserve_bytes: (u64::from(self.fullest) + self.slots as u64) * 16,
             ..Usage::default()
         }
@@ -539,6 +591,8 @@ impl RemapScheme for FLog {
 
     fn check(&self, core: &Core) -> Result<(), String> {
         self.index.check(core)?;
-        self.index.check_settled(core)
+        self.index.check_ended_noticed(core)
     }
 }
+
+impl LookAhead for FLog {}

@@ -1,11 +1,12 @@
-//! Owners by superblock, in DRAM: what the simulator uses where the modelled firmware scans its whole log.
+//! Owners by superblock, in DRAM: what the simulator uses where the modelled firmware scans its
+//! whole log.
 //!
 //! The scan's cost is charged by the scheme; the index only spares the host computer from doing it.
-//! Invariants: of several entries with the same LPN and offset the last is the newest; stale ones are dropped
-//! when they outnumber the valid ones. Absent: durability.
+//! Invariants: of several entries with the same LPN and offset the last is the newest; stale ones
+//! are dropped when they outnumber the valid ones. Absent: durability.
 
 use super::sift::{find_doubtful, keep_gone, take_out};
-use super::{OwnerRef, Remapping};
+use crate::contract::{OwnerRef, Remapping};
 use crate::core::Core;
 use remap_ssd_media::{Geometry, Ppn, SbId};
 
@@ -74,12 +75,12 @@ impl OwnerIndex {
         }
     }
 
-    /// The same for a scheme that has no entries but these and settles a superblock that it forgets: those are looked up
-    /// whose remap may have ended.
-    pub fn settle(&mut self, core: &mut Core) {
+    /// The same for a scheme that has no entries but these and starts over with a superblock that
+    /// it forgets: those are looked up whose remap may have ended.
+    pub fn drop_ended(&mut self, core: &mut Core) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
             self.scratch.compact(core, sb, list, true);
-            core.ended.settle(sb);
+            core.ended.start_over(sb);
         }
     }
 
@@ -105,8 +106,8 @@ impl OwnerIndex {
         (0..).map(SbId).zip(self.lists.iter().map(Vec::as_slice))
     }
 
-    /// Is every entry in force that `settle` would not look up?
-    pub fn check_settled(&self, core: &Core) -> Result<(), String> {
+    /// Is every entry in force that `drop_ended` would not look up?
+    pub fn check_ended_noticed(&self, core: &Core) -> Result<(), String> {
         for (sb, list) in self.lists() {
             let ended = core.ended.of(sb);
             for entry in list {
@@ -133,6 +134,7 @@ impl OwnerIndex {
                 core.geometry.superblock(mapping.ppn),
                 core.geometry.offset(mapping.ppn),
             );
+
             if !self.lists[sb.0 as usize]
                 .iter()
                 .any(|entry| entry.lpn == lpn && entry.offset == offset)
@@ -148,8 +150,8 @@ impl OwnerIndex {
 }
 
 impl Scratch {
-    /// Drops the entries that are not in force, and all but the newest of one mapping; looks up all of them, or those
-    /// whose remap may have ended.
+    /// Drops the entries that are not in force, and all but the newest of one mapping; looks up all
+    /// of them, or those whose remap may have ended.
     fn compact(&mut self, core: &mut Core, sb: SbId, list: &mut Vec<OwnerRef>, only_ended: bool) {
         let Self { doubtful, hidden } = self;
         doubtful.clear();
@@ -165,10 +167,12 @@ impl Scratch {
         } else {
             doubtful.extend(0..list.len() as u32);
         }
+
         keep_gone(core, doubtful, hidden, |core, at| {
             let entry = &list[at as usize];
             (!core.is_aborted(entry.wsn)).then(|| (entry.lpn, core.geometry.page(sb, entry.offset)))
         });
+
         take_out(list, doubtful);
     }
 }

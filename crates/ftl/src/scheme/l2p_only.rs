@@ -1,19 +1,38 @@
-//! L2P only (JFTL, ANViL): a remap changes the mapping table and nothing else. The second negative control.
+//! L2P only (JFTL, ANViL): a remap changes the mapping table and nothing else. The second negative
+//! control.
 //!
-//! Each page still names one owner in its OOB, that of its last program. When a page moves, only that owner can be
-//! found; the other LPNs would go on pointing to a page that is about to be erased, and return whatever is written
-//! there next. The core unmaps them at that moment and counts them (`Stats::lost_references`): it knows them from an
-//! index that the modelled device does not have. A power cut loses every remap.
+//! Each page still names one owner in its OOB, that of its last program. When a page moves, only
+//! that owner can be found; the other LPNs would go on pointing to a page that is about to be
+//! erased, and return whatever is written there next. The core unmaps them at that moment and
+//! counts them (`Stats::lost_references`): it knows them from an index that the modelled device
+//! does not have. A power cut loses every remap.
 //!
 //! Invariant: `index` names every remapped owner, so that the core's own tables stay sound.
 //! Absent: anything durable, and any limit.
 
 use super::index::OwnerIndex;
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
+use crate::contract::{
+    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::error::RecoveryError;
+use crate::kind::{Medium, SchemeFacts};
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Ppn, Purpose, SbId};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "unsafe",
+        durable: false,
+        owners_move: false,
+        needs_pages: Some("does not know who owns a page that moves"),
+        medium: Medium::Nowhere,
+        ..SchemeFacts::DURABLE
+    },
+    |_, geometry| Box::new(L2pOnly::new(geometry)),
+);
 
 pub(super) struct L2pOnly {
     index: OwnerIndex,
@@ -27,35 +46,48 @@ impl L2pOnly {
     }
 }
 
-impl RemapScheme for L2pOnly {
-    fn owners_move(&self) -> bool {
-        false
-    }
+impl Persist for L2pOnly {
     fn admit(&mut self, _: &mut Core, _: Ppn, _: bool) -> Result<(), Demotion> {
         Ok(())
     }
+
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, _: Purpose) {
         self.index.push(core, remapping);
     }
+
     fn persist_moved(&mut self, _: &mut Core, _: &Remapping) -> bool {
         unreachable!("references of a moved page are lost before they could be moved");
     }
+}
+
+impl Ownership for L2pOnly {
     fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.index.owners(sb, out);
     }
+
     fn forget(&mut self, _: &mut Core, sb: SbId) {
         self.index.forget(sb);
     }
+}
+
+impl Recover for L2pOnly {
     fn replay(&mut self, _: &mut Core, _: &mut Witnesses) -> Result<(), RecoveryError> {
         Ok(())
     }
+
     fn resume(&mut self, _: &mut Core) -> bool {
         true
     }
+}
+
+impl Inspect for L2pOnly {
     fn usage(&self, _: &Core) -> Usage {
         Usage::default()
     }
+
     fn check(&self, core: &Core) -> Result<(), String> {
         self.index.check(core)
     }
 }
+
+impl LookAhead for L2pOnly {}

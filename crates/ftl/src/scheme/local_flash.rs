@@ -1,28 +1,63 @@
 //! Local logs on flash without NVRAM: what FAST'21 §4.6 considers and rejects.
 //!
-//! Entries gather by superblock in DRAM that a capacitor protects. A superblock with a page of them has them programmed
-//! to a page of its own (`group_log`); when the cache is full, so has the one with the most, however few they are. With
-//! many superblocks and a small capacitor the pages are mostly empty: that is the write amplification of the paper's
-//! argument, and the room on flash is used up by pages, not by entries.
+//! Entries gather by superblock in DRAM that a capacitor protects. A superblock with a page of them
+//! has them programmed to a page of its own (`group_log`); when the cache is full, so has the one
+//! with the most, however few they are. With many superblocks and a small capacitor the pages are
+//! mostly empty: that is the write amplification of the paper's argument, and the room on flash is
+//! used up by pages, not by entries.
 //!
-//! The DRAM is words of the NVRAM image without NVRAM's costs, as FLog's buffers are: the capacitor is taken to work.
+//! The DRAM is words of the NVRAM image without NVRAM's costs, as FLog's buffers are: the capacitor
+//! is taken to work.
 //!
-//! Invariants: an entry is in the cache or in a page of its superblock's group that came after it; a slot of the cache is
-//! used again only after it has been zeroed. Absent: pages on flash (`group_log`).
+//! Invariants: an entry is in the cache or in a page of its superblock's group that came after it;
+//! a slot of the cache is used again only after it has been zeroed. Absent: pages on flash
+//! (`group_log`).
 
-use super::group_log::{GroupLog, Shape, keep_valid};
+use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
 use super::log_entry::LogEntry;
 use super::remap_ssd::append_in_force;
-use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
+    SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
+use crate::kind::{HostBytes, Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::scheme::entry::RmmEntry;
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{After, ClearId, Geometry, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    check: |config, _| check(config),
+    flash_need,
+    nvram_words: |config, _| cache_words(config),
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "local-flash",
+            spans_all_dies: true,
+            medium: Medium::Flash,
+            guards: &[
+                Guard::GroupPageAfterEntries,
+                Guard::RewriteWaits,
+                Guard::StaleGroupPages,
+            ],
+            counters: group_log::COUNTERS,
+            host_bytes_per_page: HostBytes {
+                dedup: 30,
+                plain: 3,
+            },
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(LocalFlash::new(config, geometry)),
+    )
+};
 
 /// Words of a slot of the cache.
 const SLOT_WORDS: usize = 2;
@@ -55,7 +90,7 @@ pub(super) struct LocalFlash {
     /// Slots that recovery found filled with what does not count.
     stale: Vec<u32>,
     /// Refusals left before the log is looked at again.
-    hopeless: u32,
+    refusals_left: u32,
     all: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
     released: Vec<Cached>,
@@ -117,7 +152,7 @@ impl LocalFlash {
             slots,
             free_min: (slots as usize / 32).clamp(1, 64),
             stale: Vec::new(),
-            hopeless: 0,
+            refusals_left: 0,
             all: Vec::new(),
             kept: Vec::new(),
             released: Vec::new(),
@@ -137,18 +172,22 @@ impl LocalFlash {
             .free
             .pop_front()
             .expect("a slot of the cache was secured");
-        // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an entry that was being
+        // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an
+        // entry that was being
+
         // written, one: its torn bit is missing then.
         let mut after = After::clear(clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(remapping.ppn));
         }
+
         core.media.store_capacitor(
             self.word(slot),
             &LogEntry::of(core, remapping).words(),
             purpose,
             after,
         );
+
         let entry = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn));
         let sb = core.geometry.superblock(remapping.ppn).0 as usize;
         self.cached[sb].push(Cached { slot, entry });
@@ -179,15 +218,17 @@ impl LocalFlash {
             .map(|sb| SbId(sb as u32))
     }
 
-    /// Makes room for one more page of the host's in the log; that of the reserve is garbage collection's.
+    /// Makes room for one more page of the host's in the log; that of the reserve is garbage
+    /// collection's.
     fn make_page_room(&mut self, core: &mut Core) -> bool {
         if self.log.pages() < self.host_pages {
             return true;
         }
-        if self.hopeless > 0 {
-            self.hopeless -= 1;
+        if self.refusals_left > 0 {
+            self.refusals_left -= 1;
             return false;
         }
+
         let pays = self
             .log
             .gains_more_than(core, self.log.pages() / GAIN_SHARE);
@@ -196,13 +237,14 @@ impl LocalFlash {
                 break;
             }
         }
+
         let found = self.log.pages() < self.host_pages;
-        self.hopeless = if found { 0 } else { PATIENCE };
+        self.refusals_left = if found { 0 } else { PATIENCE };
         found
     }
 
-    /// Programs a page of a superblock's oldest cached entries, as far as they are in force; `false` if the log has no
-    /// room.
+    /// Programs a page of a superblock's oldest cached entries, as far as they are in force;
+    /// `false` if the log has no room.
     fn flush(&mut self, core: &mut Core, sb: SbId) -> bool {
         let cached = &self.cached[sb.0 as usize];
         let count = cached.len().min(self.log.slots());
@@ -211,21 +253,24 @@ impl LocalFlash {
         self.all
             .extend(cached[..count].iter().map(|cached| cached.entry));
         keep_valid(core, sb, &self.all, &mut self.kept);
+
         if !self.kept.is_empty() {
             if !self.log.secure(core, 1) {
                 return false;
             }
-            core.stats.destages += 1;
+            core.stats.scheme.add(DESTAGES, 1);
             self.log.append(core, sb, &self.kept);
         }
-        // 1. the entries, each after the page it names  2. their page on flash, after all stores  3. zeroes in the
-        // slots, after everything: what made the other entries invalid too.
-        // Cut before 2, or inside: the capacitor saved them. Between 2 and 3: both say the same.
+
+        // 1. the entries, each after the page it names  2. their page on flash, after all stores
+        // 3. zeroes in the slots, after everything: what made the other entries invalid too. Cut
+        // before 2, or inside: the capacitor saved them. Between 2 and 3: both say the same.
         let mut released = std::mem::take(&mut self.released);
         released.extend(self.cached[sb.0 as usize].drain(..count));
         self.counts[sb.0 as usize] -= count as u32;
         self.release(core, &released);
         released.clear();
+
         self.released = released;
         true
     }
@@ -244,28 +289,31 @@ impl LocalFlash {
     }
 }
 
-impl RemapScheme for LocalFlash {
+impl Persist for LocalFlash {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
             return Err(Demotion::Watermark);
         }
+
         let sb = core.geometry.superblock(ppn);
         if self.log.is_numbered_out(sb) {
             return Err(Demotion::NvramFull);
         }
+
         let has_page = self.cached[sb.0 as usize].len() >= self.log.slots();
         if self.free.len() > self.free_min && !has_page {
             return Ok(());
         }
-        // No slot is given back during a command that a cut may undo: what its entry said would be in force again. What
-        // has been prepared will do.
-        let room = match may_reclaim {
-            true => {
-                let sb = if has_page { Some(sb) } else { self.fullest() };
-                self.make_page_room(core) && sb.is_some_and(|sb| self.flush(core, sb))
-            }
-            false => !self.free.is_empty(),
+
+        // No slot is given back during a command that a cut may undo: what its entry said would be
+        // in force again. What has been prepared will do.
+        let room = if may_reclaim {
+            let sb = if has_page { Some(sb) } else { self.fullest() };
+            self.make_page_room(core) && sb.is_some_and(|sb| self.flush(core, sb))
+        } else {
+            !self.free.is_empty()
         };
+
         if room {
             Ok(())
         } else {
@@ -296,6 +344,12 @@ impl RemapScheme for LocalFlash {
         self.make_slots(core, entries as usize);
     }
 
+    fn give_back(&mut self, core: &mut Core) -> bool {
+        self.log.give_back(core)
+    }
+}
+
+impl Ownership for LocalFlash {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.log.charge_read(core, sb);
         self.all.clear();
@@ -312,13 +366,15 @@ impl RemapScheme for LocalFlash {
         self.log.forget(core, sb);
         let mut cached = std::mem::take(&mut self.cached[sb.0 as usize]);
         self.counts[sb.0 as usize] = 0;
-        core.ended.settle(sb);
+        core.ended.start_over(sb);
         self.release(core, &cached);
         cached.clear();
         self.cached[sb.0 as usize] = cached;
-        self.hopeless = 0;
+        self.refusals_left = 0;
     }
+}
 
+impl Recover for LocalFlash {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.log.replay(core, witnesses)?;
         self.free.clear();
@@ -380,11 +436,9 @@ impl RemapScheme for LocalFlash {
         }
         true
     }
+}
 
-    fn give_back(&mut self, core: &mut Core) -> bool {
-        self.log.give_back(core)
-    }
-
+impl Inspect for LocalFlash {
     fn usage(&self, core: &Core) -> Usage {
         let cached = u64::from(self.slots) - self.free.len() as u64;
         Usage {
@@ -407,6 +461,7 @@ impl RemapScheme for LocalFlash {
         {
             return Err("cached entries are counted wrongly".into());
         }
+
         if cached + self.free.len() != self.slots as usize {
             return Err(format!(
                 "{cached} cached entries and {} free slots of {}",
@@ -414,19 +469,11 @@ impl RemapScheme for LocalFlash {
                 self.slots
             ));
         }
+
         let known = |cached: &Cached| (cached.entry.target(), cached.entry.offset());
         self.log.check(core, |sb| {
             self.cached[sb.0 as usize].iter().map(known).collect()
         })
-    }
-
-    #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let cached = &self.cached[core.geometry.superblock(ppn).0 as usize];
-        prefetch(cached, cached.len().wrapping_sub(1));
-        if let Some((slot, _)) = self.free.get(AHEAD) {
-            core.media.prefetch_word(self.word(*slot));
-        }
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
@@ -440,5 +487,16 @@ impl RemapScheme for LocalFlash {
             pages: entries.into(),
             flash_pages,
         })
+    }
+}
+
+impl LookAhead for LocalFlash {
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let cached = &self.cached[core.geometry.superblock(ppn).0 as usize];
+        prefetch(cached, cached.len().wrapping_sub(1));
+        if let Some((slot, _)) = self.free.get(AHEAD) {
+            core.media.prefetch_word(self.word(*slot));
+        }
     }
 }

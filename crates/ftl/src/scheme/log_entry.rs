@@ -1,13 +1,14 @@
 //! The entry of a device-wide log: 16 bytes, two atomic stores.
 //!
-//! A global log must name the whole flash page, so Table 2's layout does not fit; the incarnation of the page's
-//! superblock tells an entry of an earlier life. Invariant: counts only if both torn bits are 1.
+//! A global log must name the whole flash page, so Table 2's layout does not fit; the incarnation
+//! of the page's superblock tells an entry of an earlier life. Invariant: counts only if both torn
+//! bits are 1.
 
-use super::Remapping;
+use crate::contract::Remapping;
 use crate::core::Core;
 use crate::guard::Guard;
-use crate::recovery::Witnesses;
 use crate::superblock::{State, Superblock};
+use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{MediaError, Ppn, SbId};
 
@@ -80,7 +81,8 @@ impl LogEntry {
     ) -> Result<(), MediaError> {
         let is_torn = |word: &u64| word & 1 == 0 && core.config.guards.has(Guard::TornBits);
         match words {
-            // The readable word has no torn bit, so the entry was never complete, whatever the other word holds.
+            // The readable word has no torn bit, so the entry was never complete, whatever the
+            // other word holds.
             [Ok(word), Err(_)] | [Err(_), Ok(word)] if is_torn(&word) => Ok(()),
             [_, Ok(second)] => {
                 witnesses.doubt(Self::from_words([0, second]).lpn(), u64::MAX);

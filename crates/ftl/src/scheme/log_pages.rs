@@ -1,12 +1,12 @@
 //! The pages of a log superblock on flash, and the parity page that can rebuild one of them.
 //!
-//! Where other superblocks have their tail, a log superblock has a *parity page*: the XOR of all log pages before it,
-//! padded with zeroes. The entries of a log page are recorded nowhere else; the XOR of the parity page and the readable
-//! pages rebuilds one unreadable page.
+//! Where other superblocks have their tail, a log superblock has a *parity page*: the XOR of all
+//! log pages before it, padded with zeroes. The entries of a log page are recorded nowhere else;
+//! the XOR of the parity page and the readable pages rebuilds one unreadable page.
 //!
-//! Order: 1. the log pages  2. the parity page. Cut before 2: the superblock has no parity, like one that is open.
-//! Invariant: the parity page records how many pages it covers, so that pages torn by an earlier cut are not expected.
-//! Absent: what log pages contain.
+//! Order: 1. the log pages  2. the parity page. Cut before 2: the superblock has no parity, like
+//! one that is open. Invariant: the parity page records how many pages it covers, so that pages
+//! torn by an earlier cut are not expected. Absent: what log pages contain.
 
 use crate::core::Core;
 use crate::guard::Guard;
@@ -15,10 +15,10 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, Oob, Ppn, Purpose, SbId, Stored};
 use std::sync::Arc;
 
-/// Bytes of the unit that log pages are made of: an entry, or a header. No unit that counts is zero.
+/// Bytes of the unit that log pages are made of: an entry, or a header. No unit that counts is
+/// zero.
 const UNIT: usize = 16;
 
-/// A log page.
 pub(super) struct LogPage {
     pub page: Ppn,
     pub bytes: Arc<[u8]>,

@@ -1,26 +1,44 @@
 //! NLog: one device-wide log of remaps in NVRAM.
 //!
-//! Entries are appended in units; finding the owners of a victim's pages means reading the whole log, and so
-//! does reclaiming it: read all, rewrite what is valid, zero the rest (FAST'21 §3.3, §5.1).
+//! Entries are appended in units; finding the owners of a victim's pages means reading the whole
+//! log, and so does reclaiming it: read all, rewrite what is valid, zero the rest (FAST'21 §3.3,
+//! §5.1).
 //!
-//! Invariants: units are in order of their sequence numbers; of two entries with one LPN and page the later is the
-//! newer; enough units stay free for the fullest superblock's references and one unit of rewriting.
-//! Absent: per-superblock structure on the medium (`index` is the simulator's, its cost is the scan's).
+//! Invariants: units are in order of their sequence numbers; of two entries with one LPN and page
+//! the later is the newer; enough units stay free for the fullest superblock's references and one
+//! unit of rewriting. Absent: per-superblock structure on the medium (`index` is the simulator's,
+//! its cost is the scan's).
 
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
 use super::sift::keep_gone;
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
+use crate::kind::{Hue, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "nlog",
+        hue: Some(Hue::Purple),
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(NLog::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
 
 /// Entries of a unit in a log of ordinary size.
 const UNIT_ENTRIES_MAX: usize = 256;
@@ -59,7 +77,7 @@ pub(super) struct NLog {
     sequence: u64,
     index: OwnerIndex,
     fullest: u32,
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
     gone: Vec<u32>,
     hidden: Vec<u32>,
     /// Units whose heads were unreadable at recovery, and entries that were.
@@ -104,7 +122,7 @@ impl NLog {
             sequence: 1,
             index: OwnerIndex::new(geometry),
             fullest: 0,
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
             gone: Vec::new(),
             hidden: Vec::new(),
             heads: Vec::new(),
@@ -195,9 +213,12 @@ impl NLog {
             if !self.has_slot() {
                 self.begin_unit(core, Purpose::Gc);
             }
+
             let len = (run.len() / SLOT_WORDS).min(self.slots - self.used);
             let end = run.start + len * SLOT_WORDS;
-            // Charged as one: what the entries wait for besides, their pages, the zeroing of the old unit waits for too.
+
+            // Charged as one: what the entries wait for besides, their pages, the zeroing of the
+            // old unit waits for too.
             let bytes = (len * SLOT_WORDS * 8) as u32;
             core.media.charge(
                 OpKind::NvWrite,
@@ -205,6 +226,7 @@ impl NLog {
                 Purpose::Gc,
                 After::clear(self.clear),
             );
+
             core.media
                 .move_words_plain(run.start..end, self.next_slot_word());
             self.used += len;
@@ -221,14 +243,16 @@ impl NLog {
     #[cold]
     fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
         let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-        if invalid < self.hopeless_below {
+        if invalid < self.reclaim_pays_from {
             return false;
         }
+
         self.fullest = core.blocks.remapped_max() + 1;
         let enough = |log: &Self| {
             let spare = log.free.len() as i64 - log.reserve() as i64;
             spare > 0 || (spare == 0 && log.has_slot())
         };
+
         if !enough(self)
             && may_reclaim
             && invalid * INVALID_SHARE > self.entries()
@@ -236,13 +260,15 @@ impl NLog {
         {
             self.reclaim(core);
         }
+
         if enough(self) {
             return true;
         }
         if may_reclaim {
             let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-            self.hopeless_below = invalid + self.slots as u64;
+            self.reclaim_pays_from = invalid + self.slots as u64;
         }
+
         false
     }
 
@@ -258,11 +284,12 @@ impl NLog {
         } else {
             self.rewrite_valid(core, &old);
         }
-        (0..core.geometry.superblocks()).for_each(|sb| core.ended.settle(SbId(sb)));
+        (0..core.geometry.superblocks()).for_each(|sb| core.ended.start_over(SbId(sb)));
     }
 
-    /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if NVRAM must be read word
-    /// by word, or if the rest is not one entry for each remapped page. Looks those up whose remap may have ended.
+    /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if
+    /// NVRAM must be read word by word, or if the rest is not one entry for each remapped page.
+    /// Looks those up whose remap may have ended.
     fn find_gone(&mut self, core: &mut Core, old: &[Range<usize>]) -> bool {
         let (mut gone, mut hidden) = (
             std::mem::take(&mut self.gone),
@@ -278,6 +305,7 @@ impl NLog {
                     .then(|| (entry.lpn(), Ppn(entry.ppn())))
             });
         }
+
         let entries: usize = old.iter().map(|range| range.len() / SLOT_WORDS).sum();
         let is_known = can_scan && (entries - gone.len()) as u64 == core.blocks.remapped_total();
         (self.gone, self.hidden) = (gone, hidden);
@@ -300,10 +328,12 @@ impl NLog {
         self.gone = places;
     }
 
-    /// The same where words cannot be read, or some mapping has several entries: goes by what can be read.
+    /// The same where words cannot be read, or some mapping has several entries: goes by what can
+    /// be read.
     #[cold]
     fn rewrite_valid(&mut self, core: &mut Core, old: &[Range<usize>]) {
-        // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do not count.
+        // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do
+        // not count.
         let mut kept: Vec<Vec<LogEntry>> = vec![Vec::new(); old.len()];
         let mut damaged = None;
         for (unit, (range, kept)) in old.iter().zip(&mut kept).enumerate().rev() {
@@ -327,7 +357,8 @@ impl NLog {
             .flatten()
             .for_each(|entry| core.map.mark_remapped(entry.lpn()));
         if let Some(unit) = damaged {
-            // In the place of the first that cannot be read: it goes with its unit, and no unit more is needed.
+            // In the place of the first that cannot be read: it goes with its unit, and no unit
+            // more is needed.
             let unread = self.take_unread(core, &mut kept);
             kept[unit].extend(unread);
         }
@@ -341,7 +372,8 @@ impl NLog {
         }
     }
 
-    /// The unreadable entries that are in force, taken from the index. What was read of their mappings is older, and goes.
+    /// The unreadable entries that are in force, taken from the index. What was read of their
+    /// mappings is older, and goes.
     fn take_unread(&mut self, core: &mut Core, read: &mut [Vec<LogEntry>]) -> Vec<LogEntry> {
         let known: BTreeSet<(u32, u64)> = read
             .iter()
@@ -361,8 +393,8 @@ impl NLog {
             .collect()
     }
 
-    /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before the first, or after
-    /// the last.
+    /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before
+    /// the first, or after the last.
     fn sequence_of(&self, core: &mut Core, unit: usize, known: &[(u64, usize)]) -> u64 {
         let gap = known
             .windows(2)
@@ -406,6 +438,7 @@ impl NLog {
         let Some(words) = core.media.words() else {
             return Ok(());
         };
+
         for range in self.ranges() {
             for words in words[range].as_chunks::<SLOT_WORDS>().0 {
                 let entry = LogEntry::from_words(*words);
@@ -421,6 +454,7 @@ impl NLog {
                 }
             }
         }
+
         Ok(())
     }
 
@@ -456,7 +490,8 @@ impl NLog {
                 }
                 // Entries are stored after the head: a unit without any is free.
                 Err(_) if (at + 1..at + len).any(|word| core.media.load(word) != Ok(0)) => {
-                    // The order of two such units is unknown, and of two entries the later one counts.
+                    // The order of two such units is unknown, and of two entries the later one
+                    // counts.
                     if headless.replace(unit).is_some() {
                         return Err(RecoveryError::NvramDamaged { word: at });
                     }
@@ -521,11 +556,13 @@ impl NLog {
     }
 }
 
-/// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word by word.
+/// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word
+/// by word.
 fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> bool {
     let Some(words) = core.media.words() else {
         return false;
     };
+
     // No entry has the incarnation of a superblock about which nothing is known.
     let incarnation = |sb: SbId, known: u32| {
         if core.ended.is_known(sb) {
@@ -534,6 +571,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
             u32::MAX
         }
     };
+
     let incarnations: Vec<u32> = core
         .blocks
         .iter()
@@ -546,6 +584,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
         let is_current = incarnations.get(sb.0 as usize) == Some(&entry.incarnation());
         !is_current || !entry.is_intact() || core.ended.is_noted(sb, entry.lpn())
     };
+
     for range in old {
         let entries = words[range.clone()].as_chunks::<SLOT_WORDS>().0;
         for (nth, entries) in entries.chunks(CHUNK).enumerate() {
@@ -562,6 +601,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
             );
         }
     }
+
     true
 }
 
@@ -571,7 +611,7 @@ fn load(core: &mut Core, at: usize) -> Option<LogEntry> {
     entry.is_intact().then_some(entry)
 }
 
-impl RemapScheme for NLog {
+impl Persist for NLog {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         let capacity = (self.total_units * self.slots) as f64;
         if core.blocks.remapped_total() as f64 >= core.config.watermark * capacity {
@@ -599,7 +639,9 @@ impl RemapScheme for NLog {
         self.append(core, remapping, Purpose::Gc);
         true
     }
+}
 
+impl Ownership for NLog {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.charge_scan(core);
         self.index.owners(sb, out);
@@ -607,11 +649,14 @@ impl RemapScheme for NLog {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.index.forget(sb);
-        // Entries of the incarnation that is over stay in the log; none of the next one is there yet.
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        // Entries of the incarnation that is over stay in the log; none of the next one is there
+        // yet.
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
+}
 
+impl Recover for NLog {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let bytes = self.total_units * (self.slots + 1) * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
@@ -643,7 +688,9 @@ impl RemapScheme for NLog {
         }
         true
     }
+}
 
+impl Inspect for NLog {
     fn usage(&self, core: &Core) -> Usage {
         let entry = (SLOT_WORDS * 8) as u64;
         Usage {
@@ -664,3 +711,5 @@ impl RemapScheme for NLog {
         self.index.check(core)
     }
 }
+
+impl LookAhead for NLog {}

@@ -1,38 +1,68 @@
 //! NoRemap: the baseline. Every duplicate is a flash write.
 
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
+use crate::contract::{
+    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::error::RecoveryError;
+use crate::kind::{HostBytes, Hue, Medium, SchemeFacts};
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{Ppn, Purpose, SbId};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "none",
+        remaps: false,
+        medium: Medium::Nowhere,
+        hue: Some(Hue::Black),
+        host_bytes_per_page: HostBytes { dedup: 0, plain: 0 },
+        ..SchemeFacts::DURABLE
+    },
+    |_, _| Box::new(NoRemap),
+);
 
 pub(super) struct NoRemap;
 
-impl RemapScheme for NoRemap {
-    fn remaps(&self) -> bool {
-        false
-    }
+impl Persist for NoRemap {
     fn admit(&mut self, _: &mut Core, _: Ppn, _: bool) -> Result<(), Demotion> {
         Err(Demotion::NvramFull)
     }
+
     fn persist(&mut self, _: &mut Core, _: &Remapping, _: Purpose) {
         unreachable!("nothing is ever admitted");
     }
+
     fn persist_moved(&mut self, _: &mut Core, _: &Remapping) -> bool {
         false
     }
+}
+
+impl Ownership for NoRemap {
     fn owners(&mut self, _: &mut Core, _: SbId, _: &mut Vec<OwnerRef>) {}
+
     fn forget(&mut self, _: &mut Core, _: SbId) {}
+}
+
+impl Recover for NoRemap {
     fn replay(&mut self, _: &mut Core, _: &mut Witnesses) -> Result<(), RecoveryError> {
         Ok(())
     }
+
     fn resume(&mut self, _: &mut Core) -> bool {
         true
     }
+}
+
+impl Inspect for NoRemap {
     fn usage(&self, _: &Core) -> Usage {
         Usage::default()
     }
+
     fn check(&self, _: &Core) -> Result<(), String> {
         Ok(())
     }
 }
+
+impl LookAhead for NoRemap {}

@@ -1,11 +1,28 @@
 //! Opt: the upper bound. Owners are found in O(1), without limit, and nothing is durable.
 
 use super::index::OwnerIndex;
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
+use crate::contract::{
+    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::error::RecoveryError;
+use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{Geometry, Ppn, Purpose, SbId};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "opt",
+        durable: false,
+        exact_dedup: true,
+        medium: Medium::Nowhere,
+        hue: Some(Hue::Green),
+        ..SchemeFacts::DURABLE
+    },
+    |_, geometry| Box::new(Opt::new(geometry)),
+);
 
 pub(super) struct Opt {
     index: OwnerIndex,
@@ -19,29 +36,42 @@ impl Opt {
     }
 }
 
-impl RemapScheme for Opt {
+impl Persist for Opt {
     fn admit(&mut self, _: &mut Core, _: Ppn, _: bool) -> Result<(), Demotion> {
         Ok(())
     }
+
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, _: Purpose) {
         self.index.push(core, remapping);
     }
+
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         self.index.push(core, remapping);
         true
     }
+}
+
+impl Ownership for Opt {
     fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.index.owners(sb, out);
     }
+
     fn forget(&mut self, _: &mut Core, sb: SbId) {
         self.index.forget(sb);
     }
+}
+
+impl Recover for Opt {
     fn replay(&mut self, _: &mut Core, _: &mut Witnesses) -> Result<(), RecoveryError> {
         Ok(())
     }
+
     fn resume(&mut self, _: &mut Core) -> bool {
         true
     }
+}
+
+impl Inspect for Opt {
     fn usage(&self, core: &Core) -> Usage {
         let valid = core.blocks.remapped_total() * 16;
         Usage {
@@ -50,7 +80,10 @@ impl RemapScheme for Opt {
             ..Usage::default()
         }
     }
+
     fn check(&self, core: &Core) -> Result<(), String> {
         self.index.check(core)
     }
 }
+
+impl LookAhead for Opt {}

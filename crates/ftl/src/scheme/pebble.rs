@@ -1,28 +1,70 @@
-//! PebbleSSD (MEMSYS'17 §4.2.1): the table from physical to logical pages lies in NVRAM and is updated in place.
+//! PebbleSSD (MEMSYS'17 §4.2.1): the table from physical to logical pages lies in NVRAM and is
+//! updated in place.
 //!
-//! Each flash page has `degree` slots of 8 bytes at a place that follows from its number. The LPN that the page was
-//! written for stands in its OOB as ever; a slot names one more, that it was remapped to. A remap is one atomic store.
-//! A page whose slots are all taken is copied instead (P-type remapping: the degree is bounded).
+//! Each flash page has `degree` slots of 8 bytes at a place that follows from its number. The LPN
+//! that the page was written for stands in its OOB as ever; a slot names one more, that it was
+//! remapped to. A remap is one atomic store. A page whose slots are all taken is copied instead
+//! (P-type remapping: the degree is bounded).
 //!
-//! A slot tells the number of its remap as an age: how far it is above the `base` of the superblock's room. The base
-//! stands in the room's head, one word a superblock, with the incarnation that the slots are of. A page whose room is
-//! older than an age can tell (2^32 numbers, 16 TiB of writes) is copied too. GC's entries get new numbers if theirs
-//! are older than the base: a reference in force has the newest number of its LPN, and may as well have a newer one.
+//! A slot tells the number of its remap as an age: how far it is above the `base` of the
+//! superblock's room. The base stands in the room's head, one word a superblock, with the
+//! incarnation that the slots are of. A page whose room is older than an age can tell (2^32
+//! numbers, 16 TiB of writes) is copied too. GC's entries get new numbers if theirs are older than
+//! the base: a reference in force has the newest number of its LPN, and may as well have a newer
+//! one.
 //!
-//! Invariants: a remapped LPN in force has a slot of its page that says so; a slot that is not empty is overwritten
-//! only by a newer entry of its own LPN, or after what superseded its entry is durable; no slot is used before it has
-//! been zeroed since the room's last incarnation.
-//! Absent: L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs and slots.
+//! Invariants: a remapped LPN in force has a slot of its page that says so; a slot that is not
+//! empty is overwritten only by a newer entry of its own LPN, or after what superseded its entry is
+//! durable; no slot is used before it has been zeroed since the room's last incarnation. Absent:
+//! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs
+//! and slots.
 
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
+    Usage,
+};
 use crate::core::Core;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
+use crate::kind::{HostBytes, Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
-use crate::stats::Demotion;
+use crate::stats::{Counter, Demotion};
+use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+
+/// Counters of its own.
+const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
+/// Slots whose superseded entry was overwritten.
+const SLOTS_REUSED: Counter = Counter::named("slots_reused", COUNTERS);
+/// Rooms of slots cleared when their superblock was erased.
+const SLOT_CLEARS: Counter = Counter::named("slot_clears", COUNTERS);
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    check,
+    nvram_words,
+    tables_bytes,
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "pebble",
+            needs_pages: Some("keeps a table of pages in NVRAM"),
+            medium: Medium::Tables,
+            // A word of L2P and one of P2L: "the write and remap commands always update [both]
+            // tables together".
+            table_store_bytes: L2P_WORD_BYTES + 8,
+            guards: &[Guard::SlotReuse],
+            counters: COUNTERS,
+            host_bytes_per_page: HostBytes {
+                dedup: 10,
+                plain: 0,
+            },
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(Pebble::new(config, geometry)),
+    )
+};
 
 /// Ages that a slot can tell.
 const AGES: u64 = 1 << 32;
@@ -121,6 +163,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
             config.degree
         )));
     }
+
     let Tables { l2p, p2l } = Tables::of(config, geometry);
     if config.log_bytes < l2p + p2l {
         return Err(ConfigError(format!(
@@ -131,6 +174,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
             l2p + p2l
         )));
     }
+
     Ok(())
 }
 
@@ -158,8 +202,9 @@ impl Pebble {
         self.slots + ppn.0 as usize * self.degree
     }
 
-    /// A slot of a page for one more entry, and what overwriting it must wait for. `lpn`: the slot that names it
-    /// already is the first choice. `reuse`: may a slot be taken whose entry has been superseded?
+    /// A slot of a page for one more entry, and what overwriting it must wait for. `lpn`: the slot
+    /// that names it already is the first choice. `reuse`: may a slot be taken whose entry has been
+    /// superseded?
     fn choose(
         &self,
         core: &mut Core,
@@ -178,35 +223,42 @@ impl Pebble {
                 empty = empty.or(Some(at));
                 continue;
             }
+
             let slot = Slot::from_bits(word);
-            // In force; or an older entry of the same mapping, while the newer one may be of an aborted command.
+            // In force; or an older entry of the same mapping, while the newer one may be of an
+            // aborted command.
             if !reuse || core.map.is_remapped_at(slot.lpn(), ppn) {
                 continue;
             }
             if lpn == Some(slot.lpn()) {
-                // The store is atomic and says something newer of the same LPN: no cut can lose either.
+                // The store is atomic and says something newer of the same LPN: no cut can lose
+                // either.
                 return Some((at, self.entry_after(core, ppn)));
             }
+
             stale = stale.or(Some((at, slot.lpn())));
         }
+
         let empty = empty.map(|at| (at, self.entry_after(core, ppn)));
         empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(core, ppn, old))))
     }
 
     /// Nothing is stored to a room before its slots are zero.
     fn zeroed(&self, core: &Core, sb: SbId) -> After {
-        match core.config.guards.has(Guard::SegmentZeroed) {
-            true => After::clear(self.rooms[sb.0 as usize].clear),
-            false => After::NOTHING,
+        if core.config.guards.has(Guard::SegmentZeroed) {
+            After::clear(self.rooms[sb.0 as usize].clear)
+        } else {
+            After::NOTHING
         }
     }
 
     /// What an entry in an empty slot waits for: its page, and the zeroing of the room.
     fn entry_after(&self, core: &Core, ppn: Ppn) -> After {
         let after = self.zeroed(core, core.geometry.superblock(ppn));
-        match core.config.guards.has(Guard::EntryAfterPage) {
-            true => after.and(After::page(ppn)),
-            false => after,
+        if core.config.guards.has(Guard::EntryAfterPage) {
+            after.and(After::page(ppn))
+        } else {
+            after
         }
     }
 
@@ -232,8 +284,10 @@ impl Pebble {
         if let Some(base) = self.rooms[sb.0 as usize].base {
             return base;
         }
-        // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any, is of an earlier
-        // incarnation and no slot counts. A head that came first would vouch for the slots of that incarnation.
+
+        // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any,
+        // is of an earlier incarnation and no slot counts. A head that came first would vouch for
+        // the slots of that incarnation.
         let after = self.zeroed(core, sb);
         let incarnation = core.blocks.get(sb).life.incarnation();
         let head = RoomHead::new()
@@ -243,6 +297,7 @@ impl Pebble {
         core.media
             .store(self.head_word(sb), head.into(), purpose, after);
         core.media.fence();
+
         self.rooms[sb.0 as usize].base = Some(base);
         base
     }
@@ -262,15 +317,17 @@ impl Pebble {
         };
         match core.media.load(at) {
             Ok(0) => self.rooms[sb.0 as usize].taken += 1,
-            _ => core.stats.slots_reused += 1,
+            _ => core.stats.scheme.add(SLOTS_REUSED, 1),
         }
-        // 1. the page  2. the entry, whole or not at all. An entry before its page would name whatever is programmed
-        // there next.
+
+        // 1. the page  2. the entry, whole or not at all. An entry before its page would name
+        // whatever is programmed there next.
         let slot = Slot::new()
             .with_valid(true)
             .with_lpn(remapping.lpn)
             .with_age(age);
         core.media.store_record(at, &[slot.into()], purpose, after);
+
         // L2P of the target, and of the source if that loses the page.
         core.charge_tables(
             remapping.ppn,
@@ -317,13 +374,14 @@ impl Pebble {
                 source: None,
             }
         }));
+
         if out.len() > first + 1 {
             out[first..].sort_unstable_by_key(|owner| owner.wsn);
         }
     }
 }
 
-impl RemapScheme for Pebble {
+impl Persist for Pebble {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if self.is_too_old(core, core.geometry.superblock(ppn)) {
             return Err(Demotion::NvramFull);
@@ -362,7 +420,9 @@ impl RemapScheme for Pebble {
         self.open_room(core, sb, base, Purpose::Gc);
         self.fill(core, place, &Remapping { wsn, ..*remapping }, Purpose::Gc)
     }
+}
 
+impl Ownership for Pebble {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         let Room {
             base: Some(base),
@@ -372,18 +432,22 @@ impl RemapScheme for Pebble {
         else {
             return;
         };
+
         if taken == 0 {
             return;
         }
+
         let bytes = core.blocks.owners(sb).live * self.degree as u32 * 8;
         core.media
             .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+
         let mut lost = false;
         for offset in 0..core.geometry.pages_per_superblock() {
             let ppn = core.geometry.page(sb, offset);
             if core.counts.is_zero(ppn) {
                 continue;
             }
+
             let at = self.slot_word(ppn);
             match core.media.words() {
                 Some(words) => Self::push_page(
@@ -403,6 +467,7 @@ impl RemapScheme for Pebble {
                 }
             }
         }
+
         if lost {
             append_in_force(core, sb, out);
         }
@@ -413,13 +478,16 @@ impl RemapScheme for Pebble {
         if room.base.is_none() {
             return; // Still zero, or being zeroed.
         }
-        // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between: the head is of an
-        // incarnation that does not count, and recovery zeroes the slots before they are used again.
+
+        // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between:
+        // the head is of an incarnation that does not count, and recovery zeroes the slots before
+        // they are used again.
         let after = if core.config.guards.has(Guard::ClearWaits) {
             After::FENCE
         } else {
             After::NOTHING
         };
+
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         *room = Room {
             clear: core
@@ -427,9 +495,12 @@ impl RemapScheme for Pebble {
                 .clear(self.slots + sb.0 as usize * len, len, after),
             ..Room::default()
         };
-        core.stats.slot_clears += 1;
-    }
 
+        core.stats.scheme.add(SLOT_CLEARS, 1);
+    }
+}
+
+impl Recover for Pebble {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         witnesses.report.nvram_bytes += self.tables.p2l;
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
@@ -464,7 +535,8 @@ impl RemapScheme for Pebble {
                 let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
                 let word = match core.media.load(at) {
                     Ok(word) => word,
-                    // A page that is not programmed has no owners; otherwise the slot may name any LPN.
+                    // A page that is not programmed has no owners; otherwise the slot may name any
+                    // LPN.
                     Err(_) if core.media.is_programmed(ppn) => {
                         return Err(RecoveryError::NvramDamaged { word: at });
                     }
@@ -496,6 +568,7 @@ impl RemapScheme for Pebble {
             core.media
                 .store_record(at, &[0], Purpose::Meta, core.after_doubts());
         }
+
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for sb in std::mem::take(&mut self.headless) {
             let first = self.slots + sb.0 as usize * len;
@@ -507,12 +580,15 @@ impl RemapScheme for Pebble {
                 After::clear(self.rooms[sb.0 as usize].clear),
             );
         }
+
         true
     }
+}
 
+impl Inspect for Pebble {
     // There is no limit, so there is nothing to show.
-    fn room(&self, _: &Core) -> crate::glimpse::Room {
-        crate::glimpse::Room::default()
+    fn occupancy(&self, _: &Core) -> Occupancy {
+        Occupancy::default()
     }
 
     fn usage(&self, core: &Core) -> Usage {
@@ -528,11 +604,6 @@ impl RemapScheme for Pebble {
             p2l_bytes: p2l,
             ..Usage::default()
         }
-    }
-
-    fn table_bytes(&self) -> u32 {
-        // A word of L2P and one of P2L: "the write and remap commands always update [both] tables together".
-        L2P_WORD_BYTES + 8
     }
 
     fn check(&self, core: &Core) -> Result<(), String> {
@@ -551,6 +622,7 @@ impl RemapScheme for Pebble {
                 ));
             }
         }
+
         for (index, room) in self.rooms.iter().enumerate() {
             let len = core.geometry.pages_per_superblock() as usize * self.degree;
             let first = self.slots + index * len;
@@ -564,17 +636,20 @@ impl RemapScheme for Pebble {
                 ));
             }
         }
+
         Ok(())
     }
+}
 
+impl LookAhead for Pebble {
     #[inline]
     fn look_ahead(&self, core: &Core, ppn: Ppn) {
         core.media.prefetch_word(self.slot_word(ppn));
     }
 }
 
-/// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get new numbers, those with
-/// a readable slot too: it may be older than the one that cannot be read.
+/// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get
+/// new numbers, those with a readable slot too: it may be older than the one that cannot be read.
 #[cold]
 fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
     for (lpn, offset) in core.remapped_in(sb) {

@@ -1,4 +1,5 @@
-//! Lists of entries: which are to be looked up, which of those are not in force, and taking some out.
+//! Lists of entries: which are to be looked up, which of those are not in force, and taking some
+//! out.
 //!
 //! Invariant: order is kept. Absent: where the entries are.
 
@@ -10,7 +11,8 @@ use remap_ssd_media::Ppn;
 /// Entries gone through at a time.
 const CHUNK: usize = 64;
 
-/// Appends the places of the entries whose remap may have ended, by their indices, and asks for their L2P entries.
+/// Appends the places of the entries whose remap may have ended, by their indices, and asks for
+/// their L2P entries.
 #[inline(always)]
 pub(super) fn find_doubtful<T>(
     map: &Map,
@@ -47,8 +49,9 @@ fn doubtful_of<T>(
     len
 }
 
-/// Of the places of doubtful entries, oldest first, leaves those that are not in force, or not the newest of their
-/// mapping. `mapping_at` says what the entry at a place maps; `None` is never in force. `hidden` is scratch.
+/// Of the places of doubtful entries, oldest first, leaves those that are not in force, or not the
+/// newest of their mapping. `mapping_at` says what the entry at a place maps; `None` is never in
+/// force. `hidden` is scratch.
 pub(super) fn keep_gone(
     core: &mut Core,
     doubtful: &mut Vec<u32>,
@@ -57,7 +60,9 @@ pub(super) fn keep_gone(
 ) {
     const AHEAD: usize = 24;
     hidden.clear();
-    // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not in force.
+
+    // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not
+    // in force.
     let mut first_gone = doubtful.len();
     for index in (0..doubtful.len()).rev() {
         if let Some(next) = index.checked_sub(AHEAD)
@@ -76,6 +81,7 @@ pub(super) fn keep_gone(
             }
         }
     }
+
     hidden.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
     doubtful.drain(..first_gone);
 }

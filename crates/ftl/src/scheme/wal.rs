@@ -1,28 +1,53 @@
 //! WAL-SSD: the future home of a log page is in its OOB before anybody asks for it.
 //!
-//! A page that is written for a home (`Ftl::write_for`) names it as the second LPN of its OOB. Remapping the home to the
-//! page then changes no reverse mapping, and one *commit record* in NVRAM makes a whole command durable: a hint alone
-//! cannot tell whether the remap was ever issued. The record names LPNs, not pages: target, source, length, number. The
-//! page meant is the newest one that was written under the source for that home before the record.
+//! A page that is written for a home (`Ftl::write_for`) names it as the second LPN of its OOB.
+//! Remapping the home to the page then changes no reverse mapping, and one *commit record* in NVRAM
+//! makes a whole command durable: a hint alone cannot tell whether the remap was ever issued. The
+//! record names LPNs, not pages: target, source, length, number. The page meant is the newest one
+//! that was written under the source for that home before the record.
 //!
-//! Garbage collection gives a page that its home has a witness of its own (`Ftl::move_pair`): the copy names both owners
-//! with a new number, or the home alone. So a record is needed until the superblock that its pages are in is erased, or
-//! until none of its homes has such a page any more. When the log is full and none can go, remaps become copies.
+//! Garbage collection gives a page that its home has a witness of its own (`Ftl::move_pair`): the
+//! copy names both owners with a new number, or the home alone. So a record is needed until the
+//! superblock that its pages are in is erased, or until none of its homes has such a page any more.
+//! When the log is full and none can go, remaps become copies.
 //!
-//! Invariants: of the owners of a page one is in its OOB by a write, the other is its home; every home that has an
-//! uncommitted page is in a record of that page's superblock; a slot is zeroed before it is used again.
-//! Absent: remaps to anything but the home (the core copies), and per-page metadata in NVRAM.
+//! Invariants: of the owners of a page one is in its OOB by a write, the other is its home; every
+//! home that has an uncommitted page is in a record of that page's superblock; a slot is zeroed
+//! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
+//! metadata in NVRAM.
 
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
+use crate::kind::SchemeFacts;
 use crate::layout::Layout;
-use crate::recovery::{Hinted, RecoveryError, Witnesses};
 use crate::stats::Demotion;
+use crate::witnesses::{Hinted, Witnesses};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "wal-ssd",
+        hints: true,
+        needs_pages: Some("names a page's second owner in the page"),
+        guards: &[
+            Guard::HomesRenewed,
+            Guard::RecordBeforeReclaim,
+            Guard::RecordNewest,
+        ],
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(Wal::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
 
 /// Words of a record.
 const SLOT_WORDS: usize = 2;
@@ -98,7 +123,8 @@ pub(super) struct Wal {
     groups: Vec<Vec<u32>>,
     free: VecDeque<(u32, ClearId)>,
     run: Option<Run>,
-    /// Remaps to be refused before the next look for records that can go, and how many the last look was worth.
+    /// Remaps to be refused before the next look for records that can go, and how many the last
+    /// look was worth.
     patience: u32,
     patience_next: u32,
     /// Records that recovery could not read.
@@ -135,7 +161,8 @@ impl Wal {
         self.base + slot as usize * SLOT_WORDS
     }
 
-    /// Where are the pages that homes may have by this record? A page whose own number is newer speaks for itself.
+    /// Where are the pages that homes may have by this record? A page whose own number is newer
+    /// speaks for itself.
     fn needed_in(core: &Core, commit: Commit) -> impl Iterator<Item = SbId> {
         commit.pairs().filter_map(move |(home, lpn)| {
             let ppn = core.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
@@ -184,13 +211,16 @@ impl Wal {
                 });
             }
         }
-        // A look is worth as many refusals as it found slots, so that a log full of needed records costs little.
+
+        // A look is worth as many refusals as it found slots, so that a log full of needed records
+        // costs little.
         let worth_it = gone.len() * 16 >= self.records.len();
         self.patience_next = if worth_it {
             1
         } else {
             (self.patience_next * 2).min(1 << 16)
         };
+
         self.patience = self.patience_next;
         self.release(core, gone);
     }
@@ -205,6 +235,7 @@ impl Wal {
             .with_target(remapping.lpn)
             .with_source(core.media.oob(remapping.ppn).lpn());
         let sb = core.geometry.superblock(remapping.ppn);
+
         self.run = Some(Run {
             commit,
             slot,
@@ -229,33 +260,39 @@ impl Run {
             self.pages.0.min(remapping.ppn),
             self.pages.1.max(remapping.ppn),
         );
+
         if core.geometry.superblock(remapping.ppn) != self.sb
             || pages.1.0 - pages.0.0 >= u32::from(u16::MAX)
         {
             return None;
         }
+
         let longer = self.commit.with_len(len + 1);
         if (home, lpn) == (target + len, source + len) {
             return Some((longer, pages));
         }
+
         let is_before = (home + 1, lpn + 1) == (target, source);
         is_before.then(|| (longer.with_target(home).with_source(lpn), pages))
     }
 }
 
-impl RemapScheme for Wal {
+impl Persist for Wal {
     fn admit(&mut self, core: &mut Core, _: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if !self.free.is_empty() {
             return Ok(());
         }
+
         if may_reclaim && self.patience == 0 {
-            // 1. the record that is growing  2. zeroes where an older one of its homes was, which the tables say is not
-            // needed any more. Cut between with 2 first: nothing says what these homes have.
+            // 1. the record that is growing  2. zeroes where an older one of its homes was, which
+            // the tables say is not needed any more. Cut between with 2 first: nothing says what
+            // these homes have.
             if core.config.guards.has(Guard::RecordBeforeReclaim) {
                 self.issue(core);
             }
             self.sweep(core);
         }
+
         self.patience = self.patience.saturating_sub(1);
         if self.free.is_empty() {
             Err(Demotion::NvramFull)
@@ -264,8 +301,8 @@ impl RemapScheme for Wal {
         }
     }
 
-    /// Only a home may get a page, and only from the LPN that the page was written under: then one record tells recovery
-    /// which page it is, the newest one of that LPN.
+    /// Only a home may get a page, and only from the LPN that the page was written under: then one
+    /// record tells recovery which page it is, the newest one of that LPN.
     fn admit_remap(
         &mut self,
         core: &mut Core,
@@ -276,13 +313,15 @@ impl RemapScheme for Wal {
         if oob.second().lpn() != Some(next.lpn) || !core.map.is_written_at(oob.lpn(), next.ppn) {
             return Err(Demotion::Unhinted);
         }
-        match self
+
+        if self
             .run
             .as_ref()
             .is_some_and(|run| run.extended(core, next).is_some())
         {
-            true => Ok(()),
-            false => self.admit(core, next.ppn, may_reclaim),
+            Ok(())
+        } else {
+            self.admit(core, next.ppn, may_reclaim)
         }
     }
 
@@ -304,7 +343,8 @@ impl RemapScheme for Wal {
     fn issue(&mut self, core: &mut Core) {
         let Some(run) = self.run.take() else { return };
         // 1. the pages, and those between them  2. zeroes in the slot  3. the record.
-        // Cut inside 3: a torn bit is missing, the remap did not happen. After 3: it did, as a whole.
+        // Cut inside 3: a torn bit is missing, the remap did not happen. After 3: it did, as a
+        // whole.
         let mut after = After::clear(run.clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
             let count = run.pages.1.0 - run.pages.0.0 + 1;
@@ -318,7 +358,9 @@ impl RemapScheme for Wal {
         });
         self.groups[run.sb.0 as usize].push(run.slot);
     }
+}
 
+impl Ownership for Wal {
     /// The homes are in the OOBs, which GC reads together with the pages.
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         for offset in 0..core.geometry.pages_per_superblock() {
@@ -347,7 +389,9 @@ impl RemapScheme for Wal {
         }
         self.release(core, gone);
     }
+}
 
+impl Recover for Wal {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let bytes = self.records.len() * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
@@ -357,8 +401,8 @@ impl RemapScheme for Wal {
         let mut hinted = std::mem::take(&mut witnesses.hinted);
         hinted.sort_unstable();
         self.free.clear();
-        let (mut torn, mut damaged) = (Vec::new(), Vec::new());
 
+        let (mut torn, mut damaged) = (Vec::new(), Vec::new());
         for slot in 0..self.records.len() as u32 {
             let at = self.word(slot);
             let words = [core.media.load(at), core.media.load(at + 1)];
@@ -431,10 +475,13 @@ impl RemapScheme for Wal {
                 gone.push(slot);
             }
         }
+
         self.release(core, gone);
         true
     }
+}
 
+impl Inspect for Wal {
     fn usage(&self, _: &Core) -> Usage {
         let slot = 8 * SLOT_WORDS as u64;
         let used = (self.records.len() - self.free.len()) as u64 * slot;
@@ -451,6 +498,7 @@ impl RemapScheme for Wal {
         if self.run.is_some() {
             return Err("a command left its commit record unfinished".into());
         }
+
         let mut places = vec![0; self.records.len()];
         self.groups
             .iter()
@@ -463,6 +511,7 @@ impl RemapScheme for Wal {
         if !counted.eq(places.iter().copied()) {
             return Err("a commit record is in other groups than it counts".into());
         }
+
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
@@ -471,12 +520,14 @@ impl RemapScheme for Wal {
             if !core.media.is_readable(mapping.ppn) {
                 continue;
             }
+
             if oob.second().lpn() != Some(lpn) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?}, which is not meant for it",
                     mapping.ppn
                 ));
             }
+
             let group = &self.groups[core.geometry.superblock(mapping.ppn).0 as usize];
             let says = |slot: &u32| {
                 let record = self.records[*slot as usize].as_ref();
@@ -484,6 +535,7 @@ impl RemapScheme for Wal {
                     record.commit.pairs().any(|pair| pair == (lpn, oob.lpn()))
                 })
             };
+
             if !oob.second().owns() && !group.iter().any(says) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?} and no record says so",
@@ -491,26 +543,30 @@ impl RemapScheme for Wal {
                 ));
             }
         }
+
         Ok(())
     }
 }
 
-/// The newest page that was written under `lpn` for `home` before the record; of copies the one in the younger
-/// superblock.
+impl LookAhead for Wal {}
+
+/// The newest page that was written under `lpn` for `home` before the record; of copies the one in
+/// the younger superblock.
 fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
     let from = hinted.partition_point(|page| page.lpn < lpn);
     let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
     let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
-    let newest = match core.config.guards.has(Guard::RecordNewest) {
-        true => meant.next_back(),
-        false => meant.next(),
+    let newest = if core.config.guards.has(Guard::RecordNewest) {
+        meant.next_back()
+    } else {
+        meant.next()
     };
     newest.map(|page| page.ppn)
 }
 
-/// Reports the homes in doubt because of a record with an unreadable word. Without the first word these are the homes
-/// from its first one on for which pages were written; without the second word, all homes that had a page waiting at
-/// that time.
+/// Reports the homes in doubt because of a record with an unreadable word. Without the first word
+/// these are the homes from its first one on for which pages were written; without the second word,
+/// all homes that had a page waiting at that time.
 fn doubt(
     core: &Core,
     witnesses: &mut Witnesses,
@@ -522,6 +578,7 @@ fn doubt(
     if first.is_some_and(|first| witnesses.is_aborted_number(first.wsn())) {
         return;
     }
+
     for pages in hinted.chunk_by(|a, b| a.lpn == b.lpn) {
         for page in pages {
             let is_meant = second.is_none_or(|second| {
@@ -529,11 +586,14 @@ fn doubt(
                     && page.home.checked_sub(second.target())
                         == page.lpn.checked_sub(second.source())
             });
-            // It was the newest page of its home, and was remapped while still mapped by the LPN it was written under.
+
+            // It was the newest page of its home, and was remapped while still mapped by the LPN it
+            // was written under.
             let is_possible = first.is_none_or(|_| {
                 page_meant(core, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)
             });
+
             if is_meant
                 && is_possible
                 && core

@@ -1,9 +1,10 @@
 //! The end of a superblock's life: erases, blocks that fail or wear out, retirement.
 //!
-//! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one ends (`gc`).
+//! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one
+//! ends (`gc`).
 
 use super::{INCARNATION_MAX, State, Superblock, Superblocks, is_good_die};
-use crate::core::next_number;
+use crate::clock::next_number;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use remap_ssd_media::{After, Media, SbId};
@@ -18,6 +19,7 @@ impl Superblocks {
         let skipped = self.skipped(sb);
         let capacity = self.capacity(skipped);
         self.get_mut(sb).capacity = capacity;
+
         let end = self.tail_offsets(skipped).first().copied().unwrap_or(0);
         let waiting = self.waiting.iter_mut().flatten();
         for open in self
@@ -52,7 +54,8 @@ impl Superblocks {
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);
-        // A superblock at the limit is retired by this erase, or by the next one if a cut comes in between.
+        // A superblock at the limit is retired by this erase, or by the next one if a cut comes in
+        // between.
         let incarnation = (entry.life.incarnation() + 1).min(INCARNATION_MAX);
         entry.life = Life::new()
             .with_dead_before(*wsn)
@@ -74,7 +77,8 @@ impl Superblocks {
             );
         }
 
-        // Recovery looks for a head in good blocks only: a block may be called bad only once the head in it is dead.
+        // Recovery looks for a head in good blocks only: a block may be called bad only once the
+        // head in it is dead.
         media.fence();
         if failing != 0 {
             LifeRecord::store_bad(media, sb, bad);
@@ -90,7 +94,8 @@ impl Superblocks {
         let id = media.name_next();
 
         // A block that has reached its limit is a bad one from now on, as if this erase had failed.
-        // That happens to a log's, and where recovery found half a superblock: GC leaves the others as they are.
+        // That happens to a log's, and where recovery found half a superblock: GC leaves the others
+        // as they are.
         let worn_out = self.is_worn_out(incarnation);
         for die in (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)) {
             if media
@@ -127,7 +132,8 @@ impl Superblocks {
         erases >= self.pe_limit
     }
 
-    /// Would erasing this superblock once more wear it out? Then what it holds now is the last that it ever holds.
+    /// Would erasing this superblock once more wear it out? Then what it holds now is the last that
+    /// it ever holds.
     pub fn is_in_last_cycle(&self, sb: &Superblock) -> bool {
         self.is_worn_out(sb.life.incarnation() + 1)
     }
@@ -139,8 +145,8 @@ impl Superblocks {
             .any(|sb| sb.state == State::Closed && self.is_in_last_cycle(sb))
     }
 
-    /// Pages of data that the device has room for: all of a superblock that can be filled, now or again, and those with
-    /// owners of one that is worn out.
+    /// Pages of data that the device has room for: all of a superblock that can be filled, now or
+    /// again, and those with owners of one that is worn out.
     pub fn usable_pages(&self) -> u64 {
         let usable = |(id, sb): (SbId, &Superblock)| match sb.state {
             State::Retired => 0,

@@ -1,15 +1,16 @@
 //! Superblocks: the unit of allocation and of garbage collection.
 //!
-//! Each is free, open for one stream, closed or retired. Data is striped over its dies in rows. Where superblocks do not
-//! span all dies, a stream has one open in each group of dies, and hands out pages from one after the other. The head goes
-//! into the first page of block `ID mod blocks` (or the next good one); tail metadata into the last pages
-//! (FAST'21 §4.5). Pages are handed out in order, past the head, bad blocks and the tail's place.
+//! Each is free, open for one stream, closed or retired. Data is striped over its dies in rows.
+//! Where superblocks do not span all dies, a stream has one open in each group of dies, and hands
+//! out pages from one after the other. The head goes into the first page of block `ID mod blocks`
+//! (or the next good one); tail metadata into the last pages (FAST'21 §4.5). Pages are handed out
+//! in order, past the head, bad blocks and the tail's place.
 //!
-//! The table and its layout are here; `owners` counts who needs a superblock, `stream` hands out pages, `open` opens and closes,
-//! `erase` ends a life.
+//! The table and its layout are here; `owners` counts who needs a superblock, `stream` hands out
+//! pages, `open` opens and closes, `erase` ends a life.
 //!
-//! Invariants: at most one superblock is open per stream and group of dies; a page is handed out once per incarnation.
-//! Absent: which victim to collect (`victim`) and how pages move (`gc`).
+//! Invariants: at most one superblock is open per stream and group of dies; a page is handed out
+//! once per incarnation. Absent: which victim to collect (`victim`) and how pages move (`gc`).
 
 mod erase;
 mod open;
@@ -18,7 +19,7 @@ mod stream;
 
 pub use open::Head;
 pub use owners::Owners;
-pub use stream::{Open, Taken};
+pub use stream::{AllocatedPage, Open};
 
 use crate::block_map::Order;
 use crate::config::Config;
@@ -27,7 +28,8 @@ use crate::life::Life;
 use crate::policy::ZONES_MAX;
 use remap_ssd_media::{ClearId, Geometry, SbId};
 
-/// The incarnation counter has 21 bits and never wraps around: records that name an incarnation would become ambiguous.
+/// The incarnation counter has 21 bits and never wraps around: records that name an incarnation
+/// would become ambiguous.
 const INCARNATION_MAX: u32 = (1 << 21) - 1;
 
 /// Who fills a superblock.
@@ -100,11 +102,11 @@ pub struct Superblock {
     pub erased: ClearId,
 }
 
-/// All superblocks.
 pub struct Superblocks {
     geometry: Geometry,
     guards: Guards,
-    /// Erases after which a block is retired: the limit of the flash, or of the incarnation counter.
+    /// Erases after which a block is retired: the limit of the flash, or of the incarnation
+    /// counter.
     pe_limit: u32,
     tail_pages: u32,
     /// OOB records of a tail page, and whether they have the extension.
@@ -135,8 +137,8 @@ pub struct Superblocks {
 }
 
 impl Superblocks {
-    /// All retired, until `set` says otherwise.
-    pub fn new(geometry: Geometry, config: &Config) -> Self {
+    /// All retired, until `set` says otherwise. `reserve`: superblocks that a cut must leave free.
+    pub fn new(geometry: Geometry, config: &Config, reserve: u32) -> Self {
         let blank = Superblock {
             state: State::Retired,
             stream: Stream::Host,
@@ -164,7 +166,7 @@ impl Superblocks {
             waiting: std::array::from_fn(|_| vec![None; geometry.groups() as usize]),
             turn: [0; Stream::ALL.len()],
             free: 0,
-            reserve: config.reserve(&geometry) as usize,
+            reserve: reserve as usize,
             changes: 0,
             remapped_total: 0,
             meta_programs: 0,
@@ -215,8 +217,8 @@ impl Superblocks {
         sb.bad | sb.failing
     }
 
-    /// In which order its pages are handed out as long as no program fails: past the blocks that were bad when it was
-    /// opened, and those in which its head could not be programmed.
+    /// In which order its pages are handed out as long as no program fails: past the blocks that
+    /// were bad when it was opened, and those in which its head could not be programmed.
     pub fn order(&self, sb: SbId) -> Order {
         let (dies, entry) = (self.geometry.dies(), self.get(sb));
         let before_head = (0..dies)
@@ -232,7 +234,8 @@ impl Superblocks {
         skipped >> self.geometry.die_of_offset(offset) & 1 == 0
     }
 
-    /// Where the head of a superblock is: first page of block `ID mod blocks`, or of the next good block.
+    /// Where the head of a superblock is: first page of block `ID mod blocks`, or of the next good
+    /// block.
     pub fn head_offset(&self, sb: SbId, skipped: u64) -> Option<u32> {
         let dies = self.geometry.dies();
         (0..dies)

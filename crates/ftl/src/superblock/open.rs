@@ -1,10 +1,10 @@
 //! Opening a superblock with its head, closing it with its tail (FAST'21 §4.5).
 //!
-//! Invariants: what is readable in a superblock has a readable head; a tail vouches for every page before it.
-//! Absent: what recovery makes of them (`recovery`).
+//! Invariants: what is readable in a superblock has a readable head; a tail vouches for every page
+//! before it. Absent: what recovery makes of them (`recovery`).
 
 use super::{Open, Owners, State, Stream, Superblocks, is_good_die};
-use crate::core::next_number;
+use crate::clock::next_number;
 use crate::guard::Guard;
 use crate::policy::Wear;
 use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
@@ -39,8 +39,8 @@ impl Head {
 }
 
 impl Superblocks {
-    /// The free superblock of a group of dies with the fewest or the most erases, the first of several; of another
-    /// group, if this one has none.
+    /// The free superblock of a group of dies with the fewest or the most erases, the first of
+    /// several; of another group, if this one has none.
     fn pick_free(&self, wear: Wear, group: u32) -> Option<SbId> {
         self.pick_free_if(wear, |sb| self.geometry.group(sb) == group)
             .or_else(|| self.pick_free_if(wear, |_| true))
@@ -59,7 +59,8 @@ impl Superblocks {
         picked.map(|(id, _)| id)
     }
 
-    /// Opens the least worn free superblock for a stream; `false` if none is free. `wsn` hands out numbers.
+    /// Opens the least worn free superblock for a stream; `false` if none is free. `wsn` hands out
+    /// numbers.
     pub fn open_next(&mut self, media: &mut Media, stream: Stream, wsn: &mut u64) -> bool {
         self.open_worn(media, stream, Wear::Least, wsn)
     }
@@ -74,7 +75,8 @@ impl Superblocks {
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
         while let Some(sb) = self.pick_free(wear, self.turn[stream as usize]) {
-            // A superblock that says it is clean and is not (a damaged image) is erased like one that does not.
+            // A superblock that says it is clean and is not (a damaged image) is erased like one
+            // that does not.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
             let bad = self.get(sb).bad;
             let clean =
@@ -85,6 +87,7 @@ impl Superblocks {
                     continue;
                 }
             }
+
             self.free -= 1;
             self.get_mut(sb).state = State::Open;
             if let Some(head) = self.write_head(media, sb, stream, wsn) {
@@ -105,16 +108,20 @@ impl Superblocks {
                     skipped,
                     holes: VecDeque::new(),
                 });
+
                 return true;
             }
+
             self.retire(sb);
         }
+
         false
     }
 
-    /// As many superblocks as the reserve has stay free whatever a cut undoes: if it undid the erases of all that are free,
-    /// while those opened since are in use, nothing could be collected any more. Names grow, and each erase waits for
-    /// everything before it, so that one name speaks for the older ones.
+    /// As many superblocks as the reserve has stay free whatever a cut undoes: if it undid the
+    /// erases of all that are free, while those opened since are in use, nothing could be collected
+    /// any more. Names grow, and each erase waits for everything before it, so that one name speaks
+    /// for the older ones.
     fn reserve_is_free(&self) -> After {
         let free = self.table.iter().filter(|sb| sb.state == State::Free);
         let mut erased: Vec<ClearId> = free.map(|sb| sb.erased).collect();
@@ -149,11 +156,12 @@ impl Superblocks {
         };
         let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
 
-        // The head need not wait for the erases: in each block the erase comes before the programs, and a page that
-        // an absent erase left behind carries the number of the incarnation before.
+        // The head need not wait for the erases: in each block the erase comes before the programs,
+        // and a page that an absent erase left behind carries the number of the incarnation before.
         // 1. erases that keep the reserve free  2. the head. Cut before 2: this one is free itself.
         let mut after = self.reserve_is_free();
-        // Recovery looks for the head in the first block that is not bad: it must know which ones are.
+        // Recovery looks for the head in the first block that is not bad: it must know which ones
+        // are.
         if self.skipped(sb) != 0 {
             after = after.and(After::FENCE);
         }
@@ -186,15 +194,17 @@ impl Superblocks {
             return;
         };
         self.get_mut(open.sb).state = State::Closed;
+
         if self.is_in_last_cycle(self.get(open.sb)) {
             let bad = self.get(open.sb).bad;
             self.blocks_worn += (0..self.geometry.dies())
                 .filter(|die| is_good_die(bad, *die))
                 .count() as u64;
         }
-        // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that came first
-        // would vouch for pages that a cut left torn.
-        // With one of many superblocks closed at a time, waiting for all dies would stall each die again and again.
+
+        // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that
+        // came first would vouch for pages that a cut left torn. With one of many superblocks
+        // closed at a time, waiting for all dies would stall each die again and again.
         let pages = self.geometry.pages_per_superblock();
         let after = match (
             self.guards.has(Guard::TailAfterData),
@@ -206,6 +216,7 @@ impl Superblocks {
             }
             (true, _) => After::ALL,
         };
+
         let incarnation = self.get(open.sb).life.incarnation();
         for (index, offset) in self
             .tail_offsets(self.skipped(open.sb))
@@ -219,6 +230,7 @@ impl Superblocks {
             if media.next_row(block) != self.geometry.row_of_offset(offset) {
                 return; // A block failed after its place was used: this superblock stays without a tail.
             }
+
             self.meta_programs += 1;
             let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
             let first = index as u32 * self.tail_records;

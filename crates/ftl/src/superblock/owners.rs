@@ -1,6 +1,7 @@
 //! How many need a superblock.
 //!
-//! Invariant: they are what L2P says (`Ftl::check` counts). Absent: how many need a page (`counts`), and who they are (L2P).
+//! Invariant: they are what L2P says (`Ftl::check` counts). Absent: how many need a page
+//! (`counts`), and who they are (L2P).
 
 use super::Superblocks;
 use remap_ssd_media::SbId;

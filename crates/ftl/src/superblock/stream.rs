@@ -1,18 +1,37 @@
 //! Pages handed out: the open superblock of each stream.
 //!
-//! Invariant: in order, past the head, holes of a power cut first. Absent: which superblock is next (`open`).
+//! Invariant: in order, past the head, holes of a power cut first. Absent: which superblock is next
+//! (`open`).
 
 use super::{State, Stream, Superblocks};
+use crate::config::Config;
 use crate::guard::Guard;
 use remap_ssd_media::{After, Oob, Ppn, SbId, Slot};
 use std::collections::VecDeque;
 
+impl Config {
+    /// The stream that takes pages moved to a zone.
+    pub fn gc_stream(&self, zone: usize) -> Stream {
+        match self.is_hybrid() {
+            // Pages that move alone go where pages are written alone.
+            true => [Stream::Host, Stream::Gc][zone],
+            false if zone == 0 && self.gc_joins_host => Stream::Host,
+            false => Stream::ZONES[zone],
+        }
+    }
+
+    /// The streams of those.
+    pub fn gc_streams(&self) -> Vec<Stream> {
+        let zones = self.gc_policy.zones() + usize::from(self.is_hybrid());
+        (0..zones).map(|zone| self.gc_stream(zone)).collect()
+    }
+}
+
 /// A page handed out to be programmed.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct AllocatedPage {
     /// Which, and where.
     pub slot: Slot,
-    /// Its superblock.
     pub sb: SbId,
     /// The superblock's incarnation.
     pub incarnation: u32,
@@ -20,13 +39,11 @@ pub struct Taken {
     pub after: After,
 }
 
-impl Taken {
-    /// The page.
+impl AllocatedPage {
     #[inline(always)]
     pub fn ppn(&self) -> Ppn {
         self.slot.ppn
     }
-    /// Its OOB.
     #[inline(always)]
     pub fn oob(&self, lpn: u32, wsn: u64) -> Oob {
         Oob::new(lpn, wsn, self.incarnation)
@@ -38,13 +55,10 @@ impl Taken {
 pub struct Open {
     /// Which.
     pub sb: SbId,
-    /// Its incarnation.
     pub incarnation: u32,
     /// Next offset to hand out, and the row and die it is in.
     pub next: u32,
-    /// Its row.
     pub row: u32,
-    /// Its die.
     pub die: u32,
     /// First offset of the tail's place.
     pub end: u32,
@@ -101,10 +115,10 @@ impl Superblocks {
         }
     }
 
-    /// Hands out the next page of a stream's open superblock, with what its program must wait for; `None` if
-    /// the superblock is full or none is open.
+    /// Hands out the next page of a stream's open superblock, with what its program must wait for;
+    /// `None` if the superblock is full or none is open.
     #[inline(always)]
-    pub fn take(&mut self, stream: Stream) -> Option<Taken> {
+    pub fn take(&mut self, stream: Stream) -> Option<AllocatedPage> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
         loop {
@@ -127,9 +141,11 @@ impl Superblocks {
                     self.geometry.die_of_offset(offset),
                 )
             };
+
             if offset == open.head || open.skipped >> die & 1 == 1 {
                 continue;
             }
+
             let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
             let (ppn, block) = (self.geometry.page(sb, offset), self.geometry.block(sb, die));
             let slot = Slot {
@@ -138,8 +154,9 @@ impl Superblocks {
                 row,
                 die,
             };
+
             self.rotate(stream);
-            return Some(Taken {
+            return Some(AllocatedPage {
                 slot,
                 sb,
                 incarnation,
@@ -158,10 +175,10 @@ impl Superblocks {
         Some(self.geometry.page(open.sb, offset))
     }
 
-    /// Hands out up to `len` consecutive pages of one row, as far as none of them is to be left out; 0 where the next
-    /// page needs `take`.
+    /// Hands out up to `len` consecutive pages of one row, as far as none of them is to be left
+    /// out; 0 where the next page needs `take`.
     #[inline(always)]
-    pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(Taken, u32)> {
+    pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
         let mut len = len
@@ -170,9 +187,11 @@ impl Superblocks {
         if open.head >= open.next {
             len = len.min(open.head - open.next);
         }
+
         if len == 0 || open.skipped != 0 || !open.holes.is_empty() {
             return None;
         }
+
         let (row, die) = (open.row, open.die);
         let (ppn, block) = (
             self.geometry.page(open.sb, open.next),
@@ -183,16 +202,18 @@ impl Superblocks {
         if open.die == dies {
             (open.die, open.row) = (0, row + 1);
         }
+
         let slot = Slot {
             ppn,
             block,
             row,
             die,
         };
+
         let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
         self.rotate(stream);
         Some((
-            Taken {
+            AllocatedPage {
                 slot,
                 sb,
                 incarnation,
@@ -202,8 +223,8 @@ impl Superblocks {
         ))
     }
 
-    /// A block's first page waits for the head, its others for the pages before them in the block: whatever is
-    /// readable in a superblock, its head is too.
+    /// A block's first page waits for the head, its others for the pages before them in the block:
+    /// whatever is readable in a superblock, its head is too.
     #[inline(always)]
     fn after_head(&self, sb: SbId, row: u32, head: u32) -> After {
         if row == 0 && self.guards.has(Guard::HeadBeforeData) {

@@ -53,11 +53,13 @@ impl Findings {
             what,
             lost,
         };
+
         let refused = if self.accept {
             Ok(())
         } else {
             Err(ImageError::from(&damage))
         };
+
         self.list.push(damage);
         refused
     }

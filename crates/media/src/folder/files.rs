@@ -62,6 +62,7 @@ impl Locks {
                 opened => opened.map(Some),
             },
         };
+
         let lock = lock.map_err(|error| about(LOCK, error))?;
         let lock = lock.map(|file| exclusive(file, LOCK)).transpose()?;
         let contents = exclusive(open(dir, CONTENTS, access)?, CONTENTS)?;

@@ -266,11 +266,13 @@ impl Journal {
         {
             *bytes = word.to_le_bytes();
         }
+
         let head = RecordHead::new()
             .with_kind(kind)
             .with_words(words as u8)
             .with_page_kind(page_kind);
         let crc = crc(self.generation, self.at, head, &self.map[self.at + 8..end]);
+
         // 1. the payload  2. the head with its CRC. Killed in between, the record is not there.
         compiler_fence(Ordering::SeqCst);
         self.map[self.at..self.at + 8]
@@ -312,14 +314,17 @@ impl Journal {
                         .into_bits(),
                 ) && self.end_of(*at).is_some()
             };
+
             let has_record_behind = || {
                 self.end_of(*at)
                     .is_some_and(|end| self.end_of(end).is_some())
             };
+
             let reaches_behind = || {
                 self.word_at(*at + 8)
                     .is_some_and(|until| until > self.at as u64)
             };
+
             is(ENDED, 0)
                 || (is(SYNCED, 0) && has_record_behind())
                 || (is(DURABLE, 1) && reaches_behind())
@@ -449,6 +454,7 @@ fn crc(generation: u64, at: usize, head: RecordHead, payload: &[u8]) -> u32 {
         .zip(words)
         .for_each(|(bytes, word)| *bytes = word.to_le_bytes());
     let (first, rest) = payload.split_at(payload.len().min(40));
+
     short[24..24 + first.len()].copy_from_slice(first);
     let crc = crc32c::crc32c(&short[..24 + first.len()]);
     if rest.is_empty() {

@@ -110,8 +110,8 @@ impl Folder {
             ])
         };
         let states = make(STATES, state_bytes)?;
-        let journal_files = make(JOURNALS, header.journal_bytes)?;
 
+        let journal_files = make(JOURNALS, header.journal_bytes)?;
         for file in states.iter().chain(&journal_files).chain([&contents]) {
             file.sync_all()?;
         }
@@ -171,6 +171,7 @@ impl Folder {
         state::write(&self.states[of], &self.header, nand, nvram)
             .map_err(|error| about(STATES[of], error))?;
         self.journals[of].begin(generation);
+
         self.operations_end = 0;
         self.journals[of]
             .sync()
@@ -186,6 +187,7 @@ impl Folder {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
         }
+
         let Contents::Mapped(pages) = &mut nand.contents else {
             unreachable!("a folder's contents are mapped")
         };
@@ -198,6 +200,7 @@ impl Folder {
             self.journal().append(&Record::Ended);
             Ok(())
         });
+
         self.syncs += 1;
         self.unsynced = false;
         self.unproved.none();

@@ -103,15 +103,18 @@ impl FoundFolder {
             next,
             ..
         } = self;
+
         let is_new = folder.header.has_sums();
         // Records after the last valid one must not come back, so this journal is not continued.
         folder.header = folder.header.next(next);
         folder.write_state(&nand, &nvram)?;
+
         if !is_new {
             // An earlier version must not find its own state and continue from it.
             folder.header = folder.header.next(next + 1);
             folder.write_state(&nand, &nvram)?;
         }
+
         Ok((Media::in_folder(folder, nand, nvram), report))
     }
 
@@ -287,6 +290,7 @@ fn newest_state(states: &[File; 2]) -> Result<Header, ImageError> {
             }
         }
     }
+
     whole.ok_or(reason)
 }
 
@@ -418,8 +422,8 @@ impl Replay<'_> {
                 "it, and all behind it".to_owned(),
             )
         };
-        let mut synced = None;
 
+        let mut synced = None;
         for (index, at) in offsets.iter().enumerate() {
             match self.journal.record(*at, &mut values) {
                 Some(Record::Synced | Record::Vouched) => synced = Some(index),

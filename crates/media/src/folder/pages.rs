@@ -57,6 +57,7 @@ impl MappedPages {
                 .len(pages as usize * PAGE_BYTES)
                 .map_mut(file)?
         };
+
         // Flash pages are read one by one; reading ahead would fetch neighbours nobody asked for.
         let _ = map.advise(memmap2::Advice::Random);
         let file = if is_memory(file) {
@@ -64,6 +65,7 @@ impl MappedPages {
         } else {
             Some(file.try_clone()?)
         };
+
         Ok(Self {
             map,
             file,

@@ -62,6 +62,7 @@ impl Header {
         } = geometry.shape();
         let nvram_words = nvram_words as u64;
         let magic = MAGIC;
+
         Self {
             magic,
             version: VERSION,
@@ -86,12 +87,14 @@ impl Header {
             more_groups,
             ..
         } = *self;
+
         let shape = Shape {
             channels,
             dies,
             superblocks,
             pages_per_block,
         };
+
         Geometry::grouped(shape, more_groups.saturating_add(1))
             .map_err(|error| ImageError::Damaged(error.to_string()))
     }
@@ -155,11 +158,13 @@ pub(super) fn write(
         inner: BufWriter::with_capacity(1 << 20, file),
         hash: blake3::Hasher::new(),
     };
+
     sink.write_all(header.as_bytes())?;
     for block in 0..nand.geometry.blocks() as usize {
         let spoiled = u32::from(nand.spoiled.contains(&(block as u32)));
         sink.write_all([nand.next_row[block], nand.erase_counts[block], spoiled].as_bytes())?;
     }
+
     let kinds = kinds(nand);
     sink.write_all(kinds.as_bytes())?;
     sink.write_all(nand.oob.as_bytes())?;
@@ -168,6 +173,7 @@ pub(super) fn write(
     let hash = sink.hash.finalize();
     sink.inner.write_all(hash.as_bytes())?;
     sink.inner.flush()?;
+
     drop(sink);
     file.sync_data()
 }
@@ -197,6 +203,7 @@ pub(super) fn read(
         sums,
     } = read_parts(&mut file, header)?;
     pages.set_sums(sums);
+
     let mut suspects = Vec::new();
     for (page, bytes) in metas {
         match pages.is_intact(page as usize, bytes) {
@@ -207,6 +214,7 @@ pub(super) fn read(
             }
         }
     }
+
     nand.contents = Contents::Mapped(pages);
     Ok((nand, nvram, suspects))
 }

@@ -8,7 +8,7 @@ use crate::array::Contents;
 use crate::content::{Page, PageView};
 use crate::fault::MediaError;
 use crate::geometry::Ppn;
-use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES, Second};
+use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES, SecondOwner};
 use crate::op::{After, Op, OpKind, Purpose};
 use crate::slab::{LINE_BYTES, prefetch};
 use std::sync::Arc;
@@ -135,7 +135,7 @@ impl Media {
                         .expect("14 bytes begin with 10");
                     let second =
                         u32::from_le_bytes(second.try_into().expect("4 bytes are left of 14"));
-                    Oob::from_bytes(*oob).with_second(Second::from_bits(second))
+                    Oob::from_bytes(*oob).with_second(SecondOwner::from_bits(second))
                 };
                 Ok(bytes.as_chunks::<EXTENDED>().0.iter().map(decode).collect())
             }

@@ -9,14 +9,14 @@ use super::format::{
     MISSING, bytes, compact, exact, number, one_line, percent, ratio, seconds, share, years,
 };
 use crate::summary::{Demotions, OpenLoop, Percentiles, RunSummary};
-use remap_ssd_ftl::SurvivalClass;
+use remap_ssd_ftl::{SchemeKind, SurvivalClass};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// The scheme that others are compared with: no remapping.
-pub const BASELINE: &str = "none";
+pub const BASELINE: &str = SchemeKind::BASELINE.name();
 
 /// The scheme that can't be built: an upper bound, not a contender.
-pub const IDEAL: &str = "opt";
+pub const IDEAL: &str = SchemeKind::IDEAL.name();
 
 /// The policy of garbage collection that needs no mention.
 const POLICY: &str = "greedy";

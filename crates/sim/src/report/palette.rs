@@ -7,6 +7,7 @@
 
 use super::metrics::{BASELINE, IDEAL, occurrence};
 use crate::summary::RunSummary;
+use remap_ssd_ftl::{Hue, SchemeKind};
 
 /// How a run is drawn: a colour of the style sheet and a dash pattern of SVG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +57,12 @@ pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
 }
 
 fn known(scheme: &str) -> Option<&'static str> {
-    Some(match scheme {
-        BASELINE => "var(--black)",
-        IDEAL => "var(--green)",
-        "remap-ssd" => "var(--blue)",
-        "flog" => "var(--orange)",
-        "nlog" => "var(--purple)",
-        _ => return None,
+    let hue = scheme.parse::<SchemeKind>().ok()?.facts().hue?;
+    Some(match hue {
+        Hue::Black => "var(--black)",
+        Hue::Green => "var(--green)",
+        Hue::Blue => "var(--blue)",
+        Hue::Orange => "var(--orange)",
+        Hue::Purple => "var(--purple)",
     })
 }

@@ -79,7 +79,7 @@ fn digest(database: &Database) -> Result<blake3::Hash, Box<dyn Error>> {
 }
 
 fn run(rows: u64, sharing: bool) -> Result<Compacted, Box<dyn Error>> {
-    let config = DeviceConfig::for_service(DEVICE_BYTES, SchemeKind::RemapSsd, false)?;
+    let config = DeviceConfig::for_service(DEVICE_BYTES, SchemeKind::default(), false)?;
     let disk = SharedDisk(Arc::new(Mutex::new(LocalDisk::new(Device::in_memory(
         config,
     )?))));

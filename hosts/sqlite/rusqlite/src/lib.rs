@@ -15,7 +15,7 @@ use std::path::Path;
 /// # Errors
 /// The folder has something in it, or the device cannot be that small.
 pub fn create(folder: &Path, bytes: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let config = DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, false)?;
+    let config = DeviceConfig::for_service(bytes, SchemeKind::default(), false)?;
     Device::create_in_folder(folder, config, None)?.close()?;
 
     let disk = ImageDisk::open(folder, 1)?;

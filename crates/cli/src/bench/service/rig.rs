@@ -54,7 +54,7 @@ impl Rig {
     /// # Errors
     /// It cannot be, or there is no room for it.
     pub fn new(served: &Served<'_>) -> Result<Self, Failure> {
-        let config = DeviceConfig::for_service(served.bytes, SchemeKind::RemapSsd, served.dedup)
+        let config = DeviceConfig::for_service(served.bytes, SchemeKind::default(), served.dedup)
             .map_err(Failure::usage)?;
 
         let image = match served.dir {

@@ -1,34 +1,62 @@
 //! Local logs on flash: pages of entries, each owned by a superblock of data.
 //!
-//! A superblock's entries are programmed a page at a time into superblocks of the log's own. The header of a page
-//! names the owner and its incarnation, so erasing the owner makes all its pages garbage, wherever they lie. What
-//! to do with garbage is `reclaim`'s: pages that count are moved and a superblock of the log is erased, and a group
-//! that has more pages than its valid entries need is rewritten.
+//! A superblock's entries are programmed a page at a time into superblocks of the log's own. The
+//! header of a page names the owner and its incarnation, so erasing the owner makes all its pages
+//! garbage, wherever they lie. What to do with garbage is `reclaim`'s: pages that count are moved
+//! and a superblock of the log is erased, and a group that has more pages than its valid entries
+//! need is rewritten.
 //!
-//! Order of a page: 1. the flash pages its entries name, and the entries wherever they were before  2. the page
-//! 3. whatever releases the entries there. Cut before 2, or inside: they are where they were. Between 2 and 3: both
-//! places say the same.
+//! Order of a page: 1. the flash pages its entries name, and the entries wherever they were before
+//! 2. the page
+//! 3. whatever releases the entries there. Cut before 2, or inside: they are where they were.
+//!    Between 2 and 3: both places say the same.
 //!
-//! Invariants: a group's pages are in the order of their numbers, and of two entries with one LPN and offset the later
-//! is the newer; `live` counts the pages of all groups and stays below `pages_max`. Absent: when entries come to flash.
+//! Invariants: a group's pages are in the order of their numbers, and of two entries with one LPN
+//! and offset the later is the newer; `live` counts the pages of all groups and stays below
+//! `pages_max`. Absent: when entries come to flash.
 
 mod page;
 mod reclaim;
 mod recover;
 
-use super::RmmEntry;
-use super::entry::Second;
+use super::entry::EntryOwners;
 use super::sift::{find_doubtful, take_out};
 use crate::config::Config;
+use crate::contract::FlashNeed;
 use crate::core::Core;
 use crate::guard::Guard;
+use crate::scheme::entry::RmmEntry;
+use crate::stats::Counter;
 use page::{GroupOwner, GroupPlace};
 use remap_ssd_media::{After, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeMap;
 
+/// Counters of a scheme with such a log.
+pub(super) const COUNTERS: &[&str] = &[
+    "destages",
+    "groups_rewritten",
+    "group_pages_moved",
+    "log_superblocks_erased",
+    "group_entries_found",
+    "group_pages_stale",
+];
+/// Times that cached entries or a segment group went to flash pages of their superblock's.
+pub(super) const DESTAGES: Counter = Counter::named("destages", COUNTERS);
+/// Groups of such pages rewritten because of their garbage.
+const GROUPS_REWRITTEN: Counter = Counter::named("groups_rewritten", COUNTERS);
+/// Such pages moved, so that superblocks of their log can be erased.
+const GROUP_PAGES_MOVED: Counter = Counter::named("group_pages_moved", COUNTERS);
+/// Superblocks of a log of such pages erased.
+const LOG_SUPERBLOCKS_ERASED: Counter = Counter::named("log_superblocks_erased", COUNTERS);
+/// Entries that recovery found in such pages.
+const GROUP_ENTRIES_FOUND: Counter = Counter::named("group_entries_found", COUNTERS);
+/// Such pages that recovery found and whose superblock had been erased since.
+const GROUP_PAGES_STALE: Counter = Counter::named("group_pages_stale", COUNTERS);
+
 pub(super) use page::ENTRIES_MAX;
 
-/// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled partly.
+/// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled
+/// partly.
 const PAGES_MIN: u64 = 8;
 
 /// Page numbers of a group grow for as long as the incarnation lasts. This is their limit.
@@ -48,12 +76,14 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take more.
+    /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take
+    /// more.
     pub fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
         let slots = Self::slots(config);
         let references = u64::from(config.data_pages(geometry)) * u64::from(config.count_max);
         let group_pages_max = (references.min(config.lpns.into()) as usize).div_ceil(slots) + 1;
-        // While a superblock is collected, its pages and those of the references' new homes count: one in each zone.
+        // While a superblock is collected, its pages and those of the references' new homes count:
+        // one in each zone.
         Self {
             slots,
             pages_max: pages + group_pages_max + config.gc_opens(),
@@ -66,20 +96,21 @@ impl Shape {
         (config.log_bytes / 16 / PAGES_MIN).clamp(2, ENTRIES_MAX as u64) as usize
     }
 
-    /// Superblocks that the log may hold. With two more than its pages fill, some superblock always has garbage.
+    /// Superblocks that the log may hold. With two more than its pages fill, some superblock always
+    /// has garbage.
     fn superblocks_max(&self, config: &Config, geometry: &Geometry) -> usize {
         (self.pages_max + self.group_pages_max).div_ceil(config.data_pages(geometry) as usize) + 2
     }
 
-    /// Superblocks that it holds at its worst (one is being moved), and those that must be free for it while a
-    /// superblock of data is collected.
-    pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> super::FlashNeed {
+    /// Superblocks that it holds at its worst (one is being moved), and those that must be free for
+    /// it while a superblock of data is collected.
+    pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> FlashNeed {
         let held = self.superblocks_max(config, geometry) as u32 + 1;
         let spare = self
             .group_pages_max
             .div_ceil(config.data_pages(geometry) as usize) as u32
             + 2;
-        super::FlashNeed {
+        FlashNeed {
             held,
             spare: spare.min(held),
         }
@@ -109,7 +140,6 @@ struct LogSuperblock {
     live: usize,
 }
 
-/// The log.
 pub(super) struct GroupLog {
     shape: Shape,
     superblocks_max: usize,
@@ -151,8 +181,9 @@ impl GroupLog {
         self.groups[sb.0 as usize].pages.len()
     }
 
-    /// Are the group's page numbers nearly used up, so that host remaps must be demoted to copies until the superblock
-    /// is collected? The rest is reserved for entries on their way, and for rewriting.
+    /// Are the group's page numbers nearly used up, so that host remaps must be demoted to copies
+    /// until the superblock is collected? The rest is reserved for entries on their way, and for
+    /// rewriting.
     #[inline]
     pub fn is_numbered_out(&self, sb: SbId) -> bool {
         self.groups[sb.0 as usize].next >= NUMBERS_HOSTS
@@ -160,19 +191,22 @@ impl GroupLog {
 
     /// Programs one more page of a group; `secure` has made room for it.
     pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
-        let after = match core.config.guards.has(Guard::GroupPageAfterEntries) {
-            true => After::FENCE,
-            false => After::NOTHING,
+        let after = if core.config.guards.has(Guard::GroupPageAfterEntries) {
+            After::FENCE
+        } else {
+            After::NOTHING
         };
         self.program(core, sb, entries, None, after);
-        // An older entry of the same mapping may be on flash, and count as one that is in force: both are doubtful.
+        // An older entry of the same mapping may be on flash, and count as one that is in force:
+        // both are doubtful.
         for [first, second] in entries {
             core.ended
                 .note(sb, RmmEntry::from_words(*first, *second).target());
         }
     }
 
-    /// Programs a page that lets all pages of the group with a number below `base` count no more, if there is one.
+    /// Programs a page that lets all pages of the group with a number below `base` count no more,
+    /// if there is one.
     fn program(
         &mut self,
         core: &mut Core,
@@ -196,6 +230,7 @@ impl GroupLog {
                 page::encode(owner, place, entries, bytes);
             });
         let stored = Stored::Meta(bytes);
+
         let page = self.place(core, sb, number, |core, taken, oob| {
             core.media.program(
                 taken.ppn(),
@@ -205,6 +240,7 @@ impl GroupLog {
                 taken.after.and(after),
             )
         });
+
         let group = &mut self.groups[sb.0 as usize];
         group.pages.push(GroupPage { page, number });
         group.next = number
@@ -218,7 +254,7 @@ impl GroupLog {
         core: &mut Core,
         owner: SbId,
         number: u32,
-        mut put: impl FnMut(&mut Core, crate::superblock::Taken, Oob) -> Result<(), MediaError>,
+        mut put: impl FnMut(&mut Core, crate::superblock::AllocatedPage, Oob) -> Result<(), MediaError>,
     ) -> Ppn {
         loop {
             let Some(taken) = core.blocks.take(crate::superblock::Stream::Log) else {
@@ -228,6 +264,7 @@ impl GroupLog {
                 self.logs.insert(sb, LogSuperblock::default());
                 continue;
             };
+
             core.stats.meta_programs += 1;
             core.stats.log_programs += 1;
             let oob = taken.oob(Oob::LOG, u64::from(number) + 1);
@@ -235,6 +272,7 @@ impl GroupLog {
                 core.fail_block_of(taken.ppn());
                 continue;
             }
+
             let log = self
                 .logs
                 .get_mut(&taken.sb)
@@ -258,7 +296,8 @@ impl GroupLog {
         }
     }
 
-    /// Appends the words of a group's entries as they stand, oldest first; `false` if a page of it cannot be read.
+    /// Appends the words of a group's entries as they stand, oldest first; `false` if a page of it
+    /// cannot be read.
     fn read_words(&self, core: &Core, sb: SbId, out: &mut Vec<[u64; 2]>) -> bool {
         self.groups[sb.0 as usize].pages.iter().all(|at| {
             let bytes = core.media.meta_uncharged(at.page);
@@ -299,8 +338,8 @@ impl GroupLog {
     }
 }
 
-/// Of a superblock's entries, oldest first, those in force, each mapping once, in the same order. An LPN once seen is
-/// hidden, so that older entries of the same mapping do not count.
+/// Of a superblock's entries, oldest first, those in force, each mapping once, in the same order.
+/// An LPN once seen is hidden, so that older entries of the same mapping do not count.
 pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut Vec<[u64; 2]>) {
     const AHEAD: usize = 24;
     let (base, start) = (core.geometry.page(sb, 0).0, kept.len());
@@ -313,10 +352,12 @@ pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut
             kept.push(entry.words());
         }
     }
+
     for [first, second] in &kept[start..] {
         core.map
             .mark_remapped(RmmEntry::from_words(*first, *second).target());
     }
+
     kept[start..].reverse();
 }
 
@@ -330,8 +371,9 @@ struct Doubts {
     in_force: Vec<u32>,
 }
 
-/// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten last, or has come
-/// since: only those are looked up that have come since, or whose remap may have ended. The others leave `slots`.
+/// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten
+/// last, or has come since: only those are looked up that have come since, or whose remap may have
+/// ended. The others leave `slots`.
 fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
     let Doubts {
         at: doubtful,
@@ -342,9 +384,10 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
         core.geometry.page(sb, 0).0,
         core.geometry.pages_per_superblock(),
     );
+
     let entry_of = |[first, second]: [u64; 2]| RmmEntry::from_words(first, second);
     doubtful.clear();
-    let lpn_of = |[_, second]: &[u64; 2]| Second::from_bits(*second).target();
+    let lpn_of = |[_, second]: &[u64; 2]| EntryOwners::from_bits(*second).target();
     find_doubtful(
         &core.map,
         core.ended.of(sb),
@@ -353,6 +396,7 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
         |index| index as u32,
         doubtful,
     );
+
     gone.clear();
     in_force.clear();
     for at in doubtful.iter().rev() {
@@ -365,6 +409,7 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
             gone.push(*at);
         }
     }
+
     in_force.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
     gone.reverse();
     take_out(slots, gone);

@@ -1,10 +1,10 @@
 //! A page of entries on flash that belongs to one superblock of data, byte by byte.
 //!
-//! 16 bytes of header, then up to 255 entries of Table 2: the page offset in an entry is one in the owner.
-//! Invariant: a page counts while its owner has the incarnation that the header names, and no page of the group
-//! says that it has been superseded. Absent: where pages are.
+//! 16 bytes of header, then up to 255 entries of Table 2: the page offset in an entry is one in the
+//! owner. Invariant: a page counts while its owner has the incarnation that the header names, and
+//! no page of the group says that it has been superseded. Absent: where pages are.
 
-use crate::scheme::RmmEntry;
+use crate::scheme::entry::RmmEntry;
 use bitfield_struct::bitfield;
 use remap_ssd_media::SbId;
 use zerocopy::IntoBytes;
@@ -21,7 +21,6 @@ pub(super) struct GroupOwner {
     /// Superblock that the entries' offsets are in.
     #[bits(21)]
     pub superblock: u32,
-    /// Its incarnation.
     #[bits(21)]
     pub incarnation: u32,
     #[bits(22)]
@@ -34,7 +33,8 @@ pub(super) struct GroupOwner {
 pub(super) struct GroupPlace {
     /// Number of the page in the group, from 0; kept when the page is moved.
     pub number: u32,
-    /// The group's pages with smaller numbers are superseded; 0 in all pages but the last of a rewriting.
+    /// The group's pages with smaller numbers are superseded; 0 in all pages but the last of a
+    /// rewriting.
     pub base: u32,
 }
 

@@ -1,16 +1,21 @@
 //! Room in the log: superblocks are emptied and erased, and groups with much garbage are rewritten.
 //!
-//! Emptying a superblock: 1. its pages that count, at their new place, each after the page it is copied from  2. "dead",
-//! after everything  3. erases. Cut before 2: a page that is there twice has one number, and counts once.
+//! Emptying a superblock: 1. its pages that count, at their new place, each after the page it is
+//! copied from  2. "dead", after everything  3. erases. Cut before 2: a page that is there twice
+//! has one number, and counts once.
 //!
-//! Rewriting a group: 1. its valid entries in new pages  2. the last of them, which says that the pages before are
-//! superseded, after everything: what made the other entries invalid too. Cut before 2: the old pages count, and the
-//! new ones say the same.
+//! Rewriting a group: 1. its valid entries in new pages  2. the last of them, which says that the
+//! pages before are superseded, after everything: what made the other entries invalid too. Cut
+//! before 2: the old pages count, and the new ones say the same.
 //!
-//! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages count, some
-//! superblock has garbage once all that may be held are full. Absent: who needs the room.
+//! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages
+//! count, some superblock has garbage once all that may be held are full. Absent: who needs the
+//! room.
 
-use super::{GroupLog, GroupPage, keep_known, keep_valid};
+use super::{
+    GROUP_PAGES_MOVED, GROUPS_REWRITTEN, GroupLog, GroupPage, LOG_SUPERBLOCKS_ERASED, keep_known,
+    keep_valid,
+};
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::log_pages;
@@ -42,6 +47,7 @@ impl GroupLog {
             if left < pages && self.is_mostly_garbage(each) && self.empty_best(core) {
                 continue;
             }
+
             if left >= pages
                 || left
                     + openable.min(core.blocks.free().saturating_sub(kept_free(core)) as usize)
@@ -50,14 +56,15 @@ impl GroupLog {
             {
                 return true;
             }
+
             if !self.empty_best(core) {
                 return left + openable.min(core.blocks.free() as usize) * each >= pages;
             }
         }
     }
 
-    /// Is less than half of the superblocks held, but for the open one, used by pages that count? Emptying one costs
-    /// less than it gains then.
+    /// Is less than half of the superblocks held, but for the open one, used by pages that count?
+    /// Emptying one costs less than it gains then.
     fn is_mostly_garbage(&self, each: usize) -> bool {
         self.logs.len() * each > 2 * self.live + each
     }
@@ -78,7 +85,8 @@ impl GroupLog {
         opened.then(|| core.blocks.open(Stream::Log).expect("just opened").sb)
     }
 
-    /// Empties and erases the superblock with the fewest pages that count; `false` if that gains nothing.
+    /// Empties and erases the superblock with the fewest pages that count; `false` if that gains
+    /// nothing.
     fn empty_best(&mut self, core: &mut Core) -> bool {
         let open = core.blocks.open(Stream::Log).map(|open| open.sb);
         let closed = self.logs.iter().filter(|(sb, _)| Some(**sb) != open);
@@ -91,6 +99,7 @@ impl GroupLog {
         {
             return false;
         }
+
         core.stats.metadata_gc_runs += 1;
         let pages = std::mem::take(&mut self.logs.get_mut(&victim).expect("held").pages);
         for (from, owner) in pages {
@@ -102,6 +111,7 @@ impl GroupLog {
                 self.move_page(core, owner, at, from);
             }
         }
+
         self.erase(core, victim);
         true
     }
@@ -112,7 +122,7 @@ impl GroupLog {
             log.live, 0,
             "a superblock whose pages count must not be erased"
         );
-        core.stats.log_superblocks_erased += 1;
+        core.stats.scheme.add(LOG_SUPERBLOCKS_ERASED, 1);
         core.blocks.erase(&mut core.media, sb, &mut core.wsn);
     }
 
@@ -121,7 +131,7 @@ impl GroupLog {
             // Its entries are in force as far as L2P says: the group is written anew.
             return self.rewrite(core, owner);
         }
-        core.stats.group_pages_moved += 1;
+        core.stats.scheme.add(GROUP_PAGES_MOVED, 1);
         let GroupPage { number, .. } = self.groups[owner.0 as usize].pages[at];
         let to = self.place(core, owner, number, |core, taken, oob| {
             core.media
@@ -145,7 +155,8 @@ impl GroupLog {
         pages.saturating_sub(needed as usize)
     }
 
-    /// Does rewriting a group gain more pages than so many? As `gain`, but there is nothing to divide.
+    /// Does rewriting a group gain more pages than so many? As `gain`, but there is nothing to
+    /// divide.
     #[inline]
     fn gains_over(&self, core: &Core, sb: SbId, pages: usize) -> bool {
         let held = self.pages_of(sb);
@@ -182,10 +193,11 @@ impl GroupLog {
     }
 
     fn rewrite(&mut self, core: &mut Core, sb: SbId) {
-        core.stats.groups_rewritten += 1;
+        core.stats.scheme.add(GROUPS_REWRITTEN, 1);
         self.charge_read(core, sb);
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
+
         if self.read_words(core, sb, &mut kept) {
             keep_known(core, sb, &mut kept, &mut self.doubts);
         } else {
@@ -195,8 +207,10 @@ impl GroupLog {
             kept.clear();
             keep_valid(core, sb, &all, &mut kept);
         }
-        // What is on flash from now on is in force; what has not come there yet is looked up when it does.
-        core.ended.settle(sb);
+
+        // What is on flash from now on is in force; what has not come there yet is looked up when
+        // it does.
+        core.ended.start_over(sb);
         let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
         let base = self.groups[sb.0 as usize].next;
         let waits = core.config.guards.has(Guard::RewriteWaits);
@@ -210,6 +224,7 @@ impl GroupLog {
             };
             self.program(core, sb, entries, last.then_some(base), after);
         }
+
         self.kept = kept;
         self.drop_pages(core, &old);
     }

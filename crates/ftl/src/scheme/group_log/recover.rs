@@ -1,16 +1,20 @@
 //! Reading the log back, and comparing it with the core's tables.
 //!
-//! All pages of all superblocks of the log are read. Invariants: a page counts if its owner has the incarnation that
-//! the header names, if no page of the group supersedes it, and once, if a cut left it in two places. Nothing is
-//! written: what is there twice goes with the next superblock that is emptied.
+//! All pages of all superblocks of the log are read. Invariants: a page counts if its owner has the
+//! incarnation that the header names, if no page of the group supersedes it, and once, if a cut
+//! left it in two places. Nothing is written: what is there twice goes with the next superblock
+//! that is emptied.
 
 use super::page::{self, Header};
-use super::{GroupLog, GroupPage, LogSuperblock, NUMBERS_END};
+use super::{
+    GROUP_ENTRIES_FOUND, GROUP_PAGES_STALE, GroupLog, GroupPage, LogSuperblock, NUMBERS_END,
+};
 use crate::core::Core;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
 use crate::scheme::log_pages::{self, LogPage};
 use crate::superblock::{State, Stream};
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{Ppn, SbId};
 use std::sync::Arc;
 
@@ -35,11 +39,13 @@ fn find(
     if sb.0 >= core.geometry.superblocks() || header.place.number() >= NUMBERS_END {
         return;
     }
+
     let same_life = header.owner.incarnation() == core.blocks.get(sb).life.incarnation();
     if !witnesses.is_live(sb) || (!same_life && core.config.guards.has(Guard::StaleGroupPages)) {
-        core.stats.group_pages_stale += 1;
+        core.stats.scheme.add(GROUP_PAGES_STALE, 1);
         return;
     }
+
     found[sb.0 as usize].push(Found {
         number: header.place.number(),
         base: header.place.base(),
@@ -84,7 +90,8 @@ impl GroupLog {
         for (index, mut pages) in found.into_iter().enumerate() {
             let sb = SbId(index as u32);
             let base = pages.iter().map(|at| at.base).max().unwrap_or(0);
-            // Of two places of one page the one in the younger superblock counts: the other is being emptied.
+            // Of two places of one page the one in the younger superblock counts: the other is
+            // being emptied.
             pages.reverse();
             pages.sort_by_key(|at| at.number);
             self.groups[index].next = pages.last().map_or(0, |last| last.number + 1);
@@ -109,9 +116,10 @@ impl GroupLog {
             page: at.page,
             number: at.number,
         });
+
         for entry in page::entries(&at.bytes) {
             if entry.offset() < core.geometry.pages_per_superblock() {
-                core.stats.group_entries_found += 1;
+                core.stats.scheme.add(GROUP_ENTRIES_FOUND, 1);
                 let page = core.geometry.page(sb, entry.offset());
                 witnesses.remap(
                     core,

@@ -1,11 +1,12 @@
 //! The segments as local logs in NVRAM, for a scheme that keeps part of its entries elsewhere.
 //!
-//! Invariant: `drain` releases what has been read only after everything issued before. Absent: when a group leaves.
+//! Invariant: `drain` releases what has been read only after everything issued before. Absent: when
+//! a group leaves.
 
 use super::RemapSsd;
 use crate::config::Config;
 use crate::core::Core;
-use crate::scheme::RmmEntry;
+use crate::scheme::entry::RmmEntry;
 use remap_ssd_media::{Ppn, SbId};
 
 impl RemapSsd {
@@ -24,7 +25,6 @@ impl RemapSsd {
         self.segments.free()
     }
 
-    /// Segments in all.
     pub(in crate::scheme) fn segments(config: &Config) -> u64 {
         config.log_bytes / u64::from(config.segment_bytes)
     }

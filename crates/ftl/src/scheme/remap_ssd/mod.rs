@@ -1,33 +1,54 @@
 //! Remap-SSD (FAST'21 §4.2-4.5): NVRAM segments exclusively owned by flash superblocks.
 //!
-//! Each superblock has a segment group, a small local log of the remaps onto its pages: finding the owners of
-//! a victim's pages means reading one group. Groups are reclaimed passively when their superblock is erased and
-//! actively when free segments run out.
+//! Each superblock has a segment group, a small local log of the remaps onto its pages: finding the
+//! owners of a victim's pages means reading one group. Groups are reclaimed passively when their
+//! superblock is erased and actively when free segments run out.
 //!
-//! Invariants: valid entries of a group = `Owners::remapped`; free segments never fall below what migrating
-//! the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a segment is used only
-//! after it has been zeroed. Absent: flash pages' own owners (their OOB says).
+//! Invariants: valid entries of a group = `Owners::remapped`; free segments never fall below what
+//! migrating the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a
+//! segment is used only after it has been zeroed. Absent: flash pages' own owners (their OOB says).
 
 mod local;
 mod reclaim;
 
-use super::entry::{CommandWord, RmmEntry, Second};
+use super::entry::{CommandWord, EntryOwners, RmmEntry};
 use super::segments::{Chain, Segments};
-use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping,
+    SchemeSpec, Usage,
+};
 use crate::core::Core;
-use crate::glimpse::Room;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::kind::{HostBytes, Hue, SchemeFacts};
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 pub(super) use reclaim::append_in_force;
 use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
 
-/// Free segments beyond what migrating the fullest group takes: partly filled segments of a migration that a
-/// power cut interrupted.
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "remap-ssd",
+        hue: Some(Hue::Blue),
+        host_bytes_per_page: HostBytes {
+            dedup: 10,
+            plain: 0,
+        },
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(RemapSsd::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
+
+/// Free segments beyond what migrating the fullest group takes: partly filled segments of a
+/// migration that a power cut interrupted.
 const SLACK: usize = 4;
 
-/// A victim's entries go to the groups of two superblocks, an old and a new one, in every zone of shared pages.
+/// A victim's entries go to the groups of two superblocks, an old and a new one, in every zone of
+/// shared pages.
 pub(super) fn slack(config: &Config) -> usize {
     SLACK + 2 * config.gc_opens().saturating_sub(2)
 }
@@ -47,7 +68,7 @@ pub struct RemapSsd {
     /// Free segments beyond what migrating the fullest group takes.
     slack: usize,
     /// Active GC gains nothing before so many entries are invalid.
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
     /// Entries with a word that was unreadable at recovery.
     damaged: Vec<usize>,
     scratch: Vec<RmmEntry>,
@@ -65,6 +86,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             3 * entry
         )));
     }
+
     let segments = config.log_bytes / bytes as u64;
     let slack = slack(config);
     if segments < slack as u64 + 4 {
@@ -74,6 +96,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             (slack + 4) * bytes
         )));
     }
+
     Ok(())
 }
 
@@ -89,7 +112,7 @@ impl RemapSsd {
             fullest: 0,
             fullest_segments: 0,
             slack: slack(config),
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
             damaged: Vec::new(),
             scratch: Vec::new(),
             kept: Vec::new(),
@@ -123,8 +146,10 @@ impl RemapSsd {
         let chain = &mut self.groups[sb.0 as usize];
         let at = self.segments.take(core, chain, sb, 1, purpose);
         self.entries += 1;
-        // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry
-        // does not count. An entry before its page would name whatever is programmed there next.
+
+        // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
+        // the entry does not count. An entry before its page would name whatever is programmed
+        // there next.
         let after = entry_after(core, chain, remapping.ppn);
         let [first, second] = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn)).words();
         if self.segments.slot_words == 2 {
@@ -144,22 +169,25 @@ impl RemapSsd {
 #[inline]
 fn entry_after(core: &Core, chain: &Chain, ppn: Ppn) -> After {
     let after = After::clear(chain.clear);
-    match core.config.guards.has(Guard::EntryAfterPage) {
-        true => after.and(After::page(ppn)),
-        false => after,
+    if core.config.guards.has(Guard::EntryAfterPage) {
+        after.and(After::page(ppn))
+    } else {
+        after
     }
 }
 
-impl RemapScheme for RemapSsd {
+impl Persist for RemapSsd {
     #[inline]
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if core.blocks.remapped_total() >= self.watermark {
             return Err(Demotion::Watermark);
         }
+
         let sb = core.geometry.superblock(ppn);
         if self.groups[sb.0 as usize].is_numbered_out() {
             return Err(Demotion::NvramFull);
         }
+
         let remapped = core.blocks.owners(sb).remapped + 1;
         if remapped > self.fullest {
             self.set_fullest(remapped);
@@ -170,6 +198,7 @@ impl RemapScheme for RemapSsd {
         if self.segments.free() > self.reserve() {
             return Ok(());
         }
+
         if self.make_room(core, sb, may_reclaim) {
             Ok(())
         } else {
@@ -191,18 +220,22 @@ impl RemapScheme for RemapSsd {
         self.append(core, remapping, Purpose::Gc);
         true
     }
+}
 
+impl Ownership for RemapSsd {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         let entries = self.segments.used(&self.groups[sb.0 as usize]);
         if entries == 0 {
             return;
         }
+
         core.media.charge(
             OpKind::NvRead,
             self.bytes_of(entries),
             Purpose::Gc,
             After::NOTHING,
         );
+
         let mut entries = std::mem::take(&mut self.scratch);
         entries.clear();
         self.read_group(core, sb, &mut entries);
@@ -212,6 +245,7 @@ impl RemapScheme for RemapSsd {
             wsn: entry.wsn(),
             source: entry.relocated_source(),
         }));
+
         self.scratch = entries;
     }
 
@@ -219,10 +253,12 @@ impl RemapScheme for RemapSsd {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(core, &group.segments);
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
+}
 
+impl Recover for RemapSsd {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.read_back(core, witnesses)
     }
@@ -233,9 +269,11 @@ impl RemapScheme for RemapSsd {
         self.regain(core);
         true
     }
+}
 
-    fn room(&self, _: &Core) -> Room {
-        Room {
+impl Inspect for RemapSsd {
+    fn occupancy(&self, _: &Core) -> Occupancy {
+        Occupancy {
             used_bytes: self.segments.used_bytes(),
             capacity_bytes: self.segments.capacity_bytes(),
         }
@@ -264,13 +302,6 @@ impl RemapScheme for RemapSsd {
         self.check_groups(core)
     }
 
-    #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let sb = core.geometry.superblock(ppn);
-        core.media
-            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
-    }
-
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let group = &self.groups[sb.0 as usize];
         let entries = self.segments.used(group);
@@ -280,5 +311,14 @@ impl RemapScheme for RemapSsd {
             pages: entries.into(),
             flash_pages: 0,
         })
+    }
+}
+
+impl LookAhead for RemapSsd {
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let sb = core.geometry.superblock(ppn);
+        core.media
+            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
     }
 }

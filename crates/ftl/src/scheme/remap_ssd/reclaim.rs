@@ -1,18 +1,20 @@
 //! NVRAM garbage collection, recovery of the groups, and their check.
 //!
-//! Active GC takes the group with the most invalid entries, rewrites the valid ones into free segments and
-//! releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only after everything that
-//! superseded their entries is durable. Absent: when to reclaim for whom (`admit` decides).
+//! Active GC takes the group with the most invalid entries, rewrites the valid ones into free
+//! segments and releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only
+//! after everything that superseded their entries is durable. Absent: when to reclaim for whom
+//! (`admit` decides).
 
-use super::{RemapSsd, RmmEntry, Second, entry_after};
+use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
 use crate::config::ATOMIC_PAGES_MAX;
+use crate::contract::Remapping;
 use crate::core::Core;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
-use crate::scheme::Remapping;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::segments::Chain;
 use crate::scheme::sift::find_doubtful;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 
 /// Active GC pays only if more than one entry in so many is invalid.
@@ -32,9 +34,10 @@ impl RemapSsd {
     /// Secures a slot for `sb` without touching the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        if self.invalid(core) < self.hopeless_below {
+        if self.invalid(core) < self.reclaim_pays_from {
             return false;
         }
+
         self.set_fullest(core.blocks.remapped_max() + 1);
         loop {
             let spare = self.segments.free() as i64 - self.reserve() as i64;
@@ -46,7 +49,7 @@ impl RemapSsd {
             }
             let invalid = self.invalid(core);
             if invalid * INVALID_SHARE <= self.entries || !self.reclaim_one(core) {
-                self.hopeless_below = invalid + 2 * u64::from(self.segments.slots);
+                self.reclaim_pays_from = invalid + 2 * u64::from(self.segments.slots);
                 return false;
             }
         }
@@ -71,7 +74,8 @@ impl RemapSsd {
                 continue;
             }
 
-            // The entries in force need fewer segments than the group has, and those are free. No division.
+            // The entries in force need fewer segments than the group has, and those are free. No
+            // division.
             let has_room_in = |segments: u64| u64::from(owners.remapped) <= segments * slots;
             let segments = group.segments.len() as u64;
             if segments > 0 && has_room_in(segments - 1) && has_room_in(free) {
@@ -93,6 +97,7 @@ impl RemapSsd {
             Purpose::Gc,
             After::NOTHING,
         );
+
         let (mut gone, mut kept) = (
             std::mem::take(&mut self.gone),
             std::mem::take(&mut self.kept),
@@ -102,8 +107,9 @@ impl RemapSsd {
         if !is_known {
             self.find_valid(core, sb, &mut kept);
         }
-        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
-        // Cut between: both are read, and say the same.
+
+        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
+        // before it). Cut between: both are read, and say the same.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         let mut chain = old.continued();
         if is_known {
@@ -113,7 +119,8 @@ impl RemapSsd {
                 .rev()
                 .for_each(|words| self.append_moved(core, &mut chain, sb, *words));
         }
-        core.ended.settle(sb);
+
+        core.ended.start_over(sb);
         let moved = self.segments.used(&chain);
         core.media.charge(
             OpKind::NvWrite,
@@ -121,14 +128,16 @@ impl RemapSsd {
             Purpose::Gc,
             After::NOTHING,
         );
+
         self.entries = self.entries - u64::from(entries) + u64::from(moved);
         self.groups[sb.0 as usize] = chain;
         (self.gone, self.kept) = (gone, kept);
         self.segments.release(core, &old.segments);
     }
 
-    /// Where the entries of a group are that are not in force, in its order; `false` if some mapping has two entries that
-    /// look valid, or if NVRAM must be read word by word. Only entries whose remap may have ended are looked up in L2P.
+    /// Where the entries of a group are that are not in force, in its order; `false` if some
+    /// mapping has two entries that look valid, or if NVRAM must be read word by word. Only entries
+    /// whose remap may have ended are looked up in L2P.
     fn find_gone(&self, core: &Core, sb: SbId, gone: &mut Vec<u32>) -> bool {
         let Some(words) = core.media.words() else {
             return false;
@@ -138,7 +147,8 @@ impl RemapSsd {
             _ => self.find_suspects::<3>(core, sb, words, gone),
         }
         let base = core.geometry.page(sb, 0).0;
-        // About half of them are in force, which no processor can predict: without branches their lookups overlap.
+        // About half of them are in force, which no processor can predict: without branches their
+        // lookups overlap.
         let mut len = 0;
         for index in 0..gone.len() {
             let at = gone[index];
@@ -154,8 +164,8 @@ impl RemapSsd {
             == core.blocks.owners(sb).remapped
     }
 
-    /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries, and for the
-    /// segments ahead.
+    /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries,
+    /// and for the segments ahead.
     fn find_suspects<const W: usize>(
         &self,
         core: &Core,
@@ -166,19 +176,21 @@ impl RemapSsd {
         let ended = core.ended.of(sb);
         let group = &self.groups[sb.0 as usize];
         found.clear();
+
         for index in 0..group.segments.len() {
             let range = self.segments.range(group, index);
             self.segments.prefetch(core, group, index + SEGMENTS_AHEAD);
             let entries = words[range.clone()].as_chunks::<W>().0;
             let (lpn_of, place_of) = (
-                |entry: &[u64; W]| Second::from_bits(entry[1]).target(),
+                |entry: &[u64; W]| EntryOwners::from_bits(entry[1]).target(),
                 |index: usize| (range.start + index * W) as u32,
             );
             find_doubtful(&core.map, ended, entries, lpn_of, place_of, found);
         }
     }
 
-    /// Appends all entries that a group had but those at `gone`, which is in the group's order. The caller charges it.
+    /// Appends all entries that a group had but those at `gone`, which is in the group's order. The
+    /// caller charges it.
     fn append_all_but(
         &mut self,
         core: &mut Core,
@@ -194,15 +206,17 @@ impl RemapSsd {
             let mut run = self.segments.range(old, index);
             self.segments.prefetch(core, old, index + 2);
             self.segments.prefetch_free(core, 1);
+
             loop {
                 let stop = next.filter(|at| run.contains(at));
                 let rest = run.start..stop.unwrap_or(run.end);
-                match is_plain {
-                    true => self.segments.move_run::<2>(core, chain, sb, rest),
-                    false => rest.step_by(self.segments.slot_words).for_each(|at| {
+                if is_plain {
+                    self.segments.move_run::<2>(core, chain, sb, rest)
+                } else {
+                    rest.step_by(self.segments.slot_words).for_each(|at| {
                         let words = [core.media.peek(at), core.media.peek(at + 1)];
                         self.append_moved(core, chain, sb, words);
-                    }),
+                    })
                 }
                 let Some(at) = stop else { break };
                 run.start = at + self.segments.slot_words;
@@ -225,13 +239,14 @@ impl RemapSsd {
             .store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);
     }
 
-    /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that older entries of the
-    /// same mapping count as invalid.
+    /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that
+    /// older entries of the same mapping count as invalid.
     fn find_valid(&mut self, core: &mut Core, sb: SbId, kept: &mut Vec<[u64; 2]>) {
         let base = core.geometry.page(sb, 0);
         let mut all = std::mem::take(&mut self.scratch);
         all.clear();
         self.read_group(core, sb, &mut all);
+
         for (index, entry) in all.iter().enumerate().rev() {
             if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
                 core.map.prefetch(next.target());
@@ -241,9 +256,12 @@ impl RemapSsd {
                 kept.push(entry.words());
             }
         }
+
         self.scratch = all;
-        kept.iter()
-            .for_each(|[_, second]| core.map.mark_remapped(Second::from_bits(*second).target()));
+        kept.iter().for_each(|[_, second]| {
+            core.map
+                .mark_remapped(EntryOwners::from_bits(*second).target())
+        });
     }
 
     /// A group's entries, oldest first.
@@ -260,12 +278,14 @@ impl RemapSsd {
                     out.push(entry);
                 }
             };
+
             if let Some(words) = core.media.words() {
                 words[range]
                     .chunks_exact(self.segments.slot_words)
                     .for_each(|entry| keep(entry[0], entry[1]));
                 continue;
             }
+
             for at in range.step_by(self.segments.slot_words) {
                 match (core.media.load(at), core.media.load(at + 1)) {
                     (Ok(first), Ok(second)) => keep(first, second),
@@ -273,6 +293,7 @@ impl RemapSsd {
                 }
             }
         }
+
         if lost {
             append_in_force(core, sb, out);
         }
@@ -300,6 +321,7 @@ impl RemapSsd {
             self.entries += u64::from(self.segments.used(&chain));
             self.groups[index] = chain;
         }
+
         // A segment with an unknown owner still gives the LPNs and numbers of its entries.
         for at in self.segments.orphaned_places() {
             if let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) {
@@ -309,10 +331,12 @@ impl RemapSsd {
                 }
             }
         }
+
         Ok(())
     }
 
-    /// Reports an entry as a witness, or the LPNs in doubt if it is unreadable. Its number is at most `newest`.
+    /// Reports an entry as a witness, or the LPNs in doubt if it is unreadable. Its number is at
+    /// most `newest`.
     fn replay_entry(
         &mut self,
         core: &mut Core,
@@ -366,8 +390,8 @@ impl RemapSsd {
         Ok(())
     }
 
-    /// Reports the LPNs in doubt because word `index` of an entry is unreadable. `counts`: the entry is valid as far as
-    /// its first word tells. `false` if every LPN would be in doubt.
+    /// Reports the LPNs in doubt because word `index` of an entry is unreadable. `counts`: the
+    /// entry is valid as far as its first word tells. `false` if every LPN would be in doubt.
     fn doubt(
         &self,
         witnesses: &mut Witnesses,
@@ -377,11 +401,13 @@ impl RemapSsd {
         counts: bool,
     ) -> bool {
         let entry_words = self.segments.slot_words;
-        // A readable word has no torn bit, so the entry was never complete, whatever the other word holds.
+        // A readable word has no torn bit, so the entry was never complete, whatever the other word
+        // holds.
         let is_torn = (0..entry_words).any(|word| word != index && words[word] & 1 == 0);
         if is_torn || index > 0 && !counts {
             return true;
         }
+
         let entry = RmmEntry::from_words(words[0], words[1]);
         match index {
             0 => witnesses.doubt(entry.target(), newest),
@@ -394,6 +420,7 @@ impl RemapSsd {
                 (0..pages).for_each(|page| witnesses.doubt(command.start() + page, entry.wsn()));
             }
         }
+
         true
     }
 
@@ -409,6 +436,7 @@ impl RemapSsd {
                 ));
             }
         }
+
         for (sb, _) in core.blocks.iter_owners() {
             let Some(words) = core.media.words() else {
                 break;
@@ -429,13 +457,14 @@ impl RemapSsd {
                 }
             }
         }
+
         Ok(())
     }
 }
 
-/// An entry could not be read: appends one for each remapped LPN of the superblock, as L2P has it. All get new numbers,
-/// those with a readable entry too: of two entries that say the same, with a write of the LPN between them, the readable
-/// one may be the older.
+/// An entry could not be read: appends one for each remapped LPN of the superblock, as L2P has it.
+/// All get new numbers, those with a readable entry too: of two entries that say the same, with a
+/// write of the LPN between them, the readable one may be the older.
 #[cold]
 pub(in crate::scheme) fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
     for (lpn, offset) in core.remapped_in(sb) {

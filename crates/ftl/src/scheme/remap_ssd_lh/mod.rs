@@ -1,24 +1,53 @@
-//! Remap-SSD with local logs in two places (TCAD'22, "LH"): NVRAM segments, and flash pages behind them.
+//! Remap-SSD with local logs in two places (TCAD'22, "LH"): NVRAM segments, and flash pages behind
+//! them.
 //!
-//! Entries go to the superblock's segments as in Remap-SSD. When NVRAM fills, the largest group leaves it: its valid
-//! entries are programmed to pages of the superblock's own (`group_log`) and its segments are free. So NVRAM is a
-//! buffer for what is remapped now, and no remap is refused for want of it; the reference counter is the only limit.
+//! Entries go to the superblock's segments as in Remap-SSD. When NVRAM fills, the largest group
+//! leaves it: its valid entries are programmed to pages of the superblock's own (`group_log`) and
+//! its segments are free. So NVRAM is a buffer for what is remapped now, and no remap is refused
+//! for want of it; the reference counter is the only limit.
 //!
-//! Invariants: the entries of a group on flash are older than those in its segments, as far as they name the same LPN
-//! and page; the log on flash is large enough for every LPN to be remapped. Absent: segments and their recovery
-//! (`remap_ssd`), pages and theirs (`group_log`), collecting NVRAM in place: what leaves is filtered on the way.
+//! Invariants: the entries of a group on flash are older than those in its segments, as far as they
+//! name the same LPN and page; the log on flash is large enough for every LPN to be remapped.
+//! Absent: segments and their recovery (`remap_ssd`), pages and theirs (`group_log`), collecting
+//! NVRAM in place: what leaves is filtered on the way.
 
-use super::group_log::{GroupLog, Shape, keep_valid};
+use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
 use super::remap_ssd::{self, RemapSsd, append_in_force};
-use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
-use crate::config::{ATOMIC_PAGES_MAX, Config, ConfigError, EntrySize};
+use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
+use crate::contract::{
+    FlashNeed, GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover,
+    Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
-use crate::glimpse::Room;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::error::{ConfigError, RecoveryError};
+use crate::kind::{HostBytes, SchemeFacts};
+use crate::scheme::entry::RmmEntry;
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
 
-/// One segment in so many is kept free, so that the zeroing of the next one is over when it is needed.
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    flash_need,
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "remap-ssd-lh",
+            spans_all_dies: true,
+            counters: group_log::COUNTERS,
+            host_bytes_per_page: HostBytes {
+                dedup: 15,
+                plain: 0,
+            },
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(RemapSsdLh::new(config, geometry)),
+    )
+    .with_nvram_log()
+    .with_check(check)
+};
+
+/// One segment in so many is kept free, so that the zeroing of the next one is over when it is
+/// needed.
 const FREE_SHARE: u64 = 32;
 const FREE_MAX: u64 = 64;
 
@@ -46,7 +75,8 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
 /// Checks the parameters.
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     remap_ssd::check(config)?;
-    // No group leaves NVRAM while an atomic command is under way: each of its entries may take a segment.
+    // No group leaves NVRAM while an atomic command is under way: each of its entries may take a
+    // segment.
     let pages = ATOMIC_PAGES_MAX
         .min(config.data_pages(geometry) / 2)
         .min(config.dealloc_slots / 2);
@@ -88,15 +118,19 @@ impl RemapSsdLh {
         self.kept.clear();
         self.nvram.entries_in(core, sb, &mut self.all);
         keep_valid(core, sb, &self.all, &mut self.kept);
+
         let pages = self.kept.len().div_ceil(self.flash.slots());
         if pages > 0 && !self.flash.secure(core, pages) {
             return false;
         }
-        core.stats.destages += 1;
+
+        core.stats.scheme.add(DESTAGES, 1);
         let (_, bytes) = self.nvram.entries_of(sb);
         core.media
             .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
-        // 1. the entries, each after the page it names  2. their pages on flash, after all stores  3. zeroes in the
+        // 1. the entries, each after the page it names  2. their pages on flash, after all stores
+        // 3. zeroes in the
+
         // segments, after everything: what made the other entries invalid too.
         // Cut before 2, or inside: the segments say it. Between 2 and 3: both do, and say the same.
         for entries in self.kept.chunks(self.flash.slots()) {
@@ -107,7 +141,7 @@ impl RemapSsdLh {
     }
 }
 
-impl RemapScheme for RemapSsdLh {
+impl Persist for RemapSsdLh {
     #[inline]
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         let sb = core.geometry.superblock(ppn);
@@ -140,6 +174,12 @@ impl RemapScheme for RemapSsdLh {
         self.make_room(core, entries as usize);
     }
 
+    fn give_back(&mut self, core: &mut Core) -> bool {
+        self.flash.give_back(core)
+    }
+}
+
+impl Ownership for RemapSsdLh {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.flash.charge_read(core, sb);
         let (entries, bytes) = self.nvram.entries_of(sb);
@@ -160,7 +200,9 @@ impl RemapScheme for RemapSsdLh {
         self.nvram.forget(core, sb);
         self.flash.forget(core, sb);
     }
+}
 
+impl Recover for RemapSsdLh {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.flash.replay(core, witnesses)?;
         self.nvram.replay(core, witnesses)
@@ -168,15 +210,13 @@ impl RemapScheme for RemapSsdLh {
 
     fn resume(&mut self, core: &mut Core) -> bool {
         self.nvram.heal(core);
-        true // Room is made when it is needed.
+        true // Occupancy is made when it is needed.
     }
+}
 
-    fn give_back(&mut self, core: &mut Core) -> bool {
-        self.flash.give_back(core)
-    }
-
-    fn room(&self, core: &Core) -> Room {
-        self.nvram.room(core)
+impl Inspect for RemapSsdLh {
+    fn occupancy(&self, core: &Core) -> Occupancy {
+        self.nvram.occupancy(core)
     }
 
     fn usage(&self, core: &Core) -> Usage {
@@ -193,16 +233,18 @@ impl RemapScheme for RemapSsdLh {
         self.flash.check(core, |sb| self.nvram.peek(core, sb))
     }
 
-    #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        self.nvram.look_ahead(core, ppn);
-    }
-
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let flash_pages = self.flash.pages_of(sb) as u32;
         self.nvram.describe(sb).map(|group| GroupInfo {
             flash_pages,
             ..group
         })
+    }
+}
+
+impl LookAhead for RemapSsdLh {
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        self.nvram.look_ahead(core, ppn);
     }
 }

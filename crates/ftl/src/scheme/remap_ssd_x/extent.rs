@@ -1,17 +1,16 @@
 //! An extent, bit by bit: LPNs in a row that were remapped to pages in a row of one superblock.
 //!
-//! It is Table 2's entry with a use for the bits that are null there: where no source LPN is, there is the number of
-//! pages. So an entry of one page is bit for bit Table 2's. A relocation of several pages is followed by a second slot
-//! with its first source.
+//! It is Table 2's entry with a use for the bits that are null there: where no source LPN is, there
+//! is the number of pages. So an entry of one page is bit for bit Table 2's. A relocation of
+//! several pages is followed by a second slot with its first source.
 //!
-//! Invariants: a slot counts only if both its torn bits are 1, a slot of sources only right behind the extent of its
-//! number. The pages of an extent have consecutive numbers from the entry's, or all of them the entry's.
-//! Absent: where slots are, and when an extent grows.
+//! Invariants: a slot counts only if both its torn bits are 1, a slot of sources only right behind
+//! the extent of its number. The pages of an extent have consecutive numbers from the entry's, or
+//! all of them the entry's. Absent: where slots are, and when an extent grows.
 
-use crate::scheme::entry::{First, RmmEntry};
+use crate::scheme::entry::{EntryPlace, RmmEntry};
 use bitfield_struct::bitfield;
 
-/// Words of a slot.
 pub(super) const SLOT_WORDS: usize = 2;
 
 /// Pages of an extent at most.
@@ -49,7 +48,6 @@ pub(super) struct Extent {
     pub lpn: u32,
     /// First page offset in the superblock.
     pub offset: u32,
-    /// Pages.
     pub pages: u32,
     /// Number of the first page.
     pub wsn: u64,
@@ -106,7 +104,7 @@ impl Extent {
 
     /// Its words; the last two count only if it takes two slots.
     pub fn words(&self) -> [u64; 2 * SLOT_WORDS] {
-        let when = First::new().with_torn(true).with_wsn(self.wsn);
+        let when = EntryPlace::new().with_torn(true).with_wsn(self.wsn);
         let sources = self
             .span_from(self.source.unwrap_or(0))
             .with_is_sources(true);
@@ -120,13 +118,14 @@ impl Extent {
 
     /// Reads a slot; `None` if a torn bit is missing and `torn_bits` says that this matters.
     pub fn read(first: u64, second: u64, torn_bits: bool) -> Option<Slot> {
-        let (when, span) = (First::from_bits(first), Span::from_bits(second));
+        let (when, span) = (EntryPlace::from_bits(first), Span::from_bits(second));
         if torn_bits && !(when.torn() && span.torn()) {
             return None;
         }
         if !span.flag() && span.is_sources() {
             return Some(Slot::Sources(span.first(), when.wsn()));
         }
+
         let entry = RmmEntry::from_words(first, second);
         let (pages, one_number) = named(second);
         let extent = Self {
@@ -137,6 +136,7 @@ impl Extent {
             one_number,
             source: entry.relocated_source(),
         };
+
         Some(Slot::Extent(extent, !span.flag() && span.relocates()))
     }
 }
@@ -159,7 +159,7 @@ fn named(second: u64) -> (u32, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::Remapping;
+    use crate::contract::Remapping;
     use remap_ssd_media::Ppn;
 
     fn read(extent: &Extent) -> (Option<Slot>, Option<Slot>) {
@@ -177,6 +177,7 @@ mod tests {
                 source,
                 atomic: None,
             };
+
             let extent = Extent {
                 lpn: remapping.lpn,
                 offset: 77,
@@ -185,6 +186,7 @@ mod tests {
                 one_number: false,
                 source,
             };
+
             assert_eq!(extent.words()[..2], RmmEntry::of(&remapping, 77).words());
             assert_eq!(
                 (read(&extent).0, extent.slots()),
@@ -209,6 +211,7 @@ mod tests {
                 one_number,
                 source,
             };
+
             let (first, second) = read(&extent);
             assert_eq!(
                 first,
@@ -220,12 +223,14 @@ mod tests {
                     source.is_some()
                 ))
             );
+
             if let Some(source) = source {
                 assert_eq!(
                     (second, extent.slots()),
                     (Some(Slot::Sources(source, 99)), 2)
                 );
             }
+
             let numbers = [extent.wsn_of(0), extent.wsn_of(pages - 1)];
             assert_eq!(
                 numbers,
@@ -238,6 +243,7 @@ mod tests {
                     }
                 ]
             );
+
             assert_eq!(lpns_named(extent.span()), extent.lpn..extent.lpn + pages);
         }
     }

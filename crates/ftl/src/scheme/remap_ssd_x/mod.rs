@@ -1,16 +1,18 @@
 //! Remap-SSD-X: Remap-SSD with one entry for a run of pages.
 //!
-//! Segments, groups and their life are Remap-SSD's; an entry is an extent. Runs come in two ways. The pages of one
-//! command, or of one stretch of garbage collection, are gathered and stored as one entry (`run`). A stream of
-//! duplicate writes grows the entry it stored last: one aligned 8-byte store replaces the number of pages, so that a
-//! cut leaves the shorter form or the longer one, both true.
+//! Segments, groups and their life are Remap-SSD's; an entry is an extent. Runs come in two ways.
+//! The pages of one command, or of one stretch of garbage collection, are gathered and stored as
+//! one entry (`run`). A stream of duplicate writes grows the entry it stored last: one aligned
+//! 8-byte store replaces the number of pages, so that a cut leaves the shorter form or the longer
+//! one, both true.
 //!
-//! Invariants: what is gathered is stored before anything is reclaimed and before the command's deallocations are; an
-//! entry is durable only after all pages it names; overwriting a page of an extent changes nothing in NVRAM, its
-//! newer witness wins; whoever rewrites an extent rewrites what is valid of it, as new extents under a new number.
-//! Hosts leave free what rewriting the fullest group page by page takes (`reserve`). Rewriting may take more room than
-//! it gives back; where less than that is free, `unplaceable` says what collecting a superblock may have to copy.
-//! Absent: an index from LPNs to entries.
+//! Invariants: what is gathered is stored before anything is reclaimed and before the command's
+//! deallocations are; an entry is durable only after all pages it names; overwriting a page of an
+//! extent changes nothing in NVRAM, its newer witness wins; whoever rewrites an extent rewrites
+//! what is valid of it, as new extents under a new number. Hosts leave free what rewriting the
+//! fullest group page by page takes (`reserve`). Rewriting may take more room than it gives back;
+//! where less than that is free, `references_without_room` says what collecting a superblock may
+//! have to copy. Absent: an index from LPNs to entries.
 
 mod extent;
 mod reclaim;
@@ -19,19 +21,59 @@ mod valid;
 
 use super::remap_ssd::slack;
 use super::segments::{Chain, Segments};
-use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping,
+    SchemeSpec, Usage,
+};
 use crate::core::Core;
-use crate::glimpse::Room;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
-use crate::stats::Demotion;
+use crate::kind::{HostBytes, SchemeFacts};
+use crate::stats::{Counter, Demotion};
+use crate::witnesses::Witnesses;
 use extent::{Extent, PAGES_MAX, SLOT_WORDS};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use run::Run;
-use valid::Sifted;
+use valid::ValidExtents;
 
-/// Runs gathered at a time: as many as a page that garbage collection moves has other owners, mostly.
+/// Counters of its own.
+const COUNTERS: &[&str] = &["extents", "extensions", "extents_split", "extents_joined"];
+/// Entries written that name several pages.
+const EXTENTS: Counter = Counter::named("extents", COUNTERS);
+/// Entries made longer where they stand.
+const EXTENSIONS: Counter = Counter::named("extensions", COUNTERS);
+/// Further entries that an extent became when what was valid of it was rewritten.
+const EXTENTS_SPLIT: Counter = Counter::named("extents_split", COUNTERS);
+/// Extents that were rewritten as part of the one before.
+const EXTENTS_JOINED: Counter = Counter::named("extents_joined", COUNTERS);
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "remap-ssd-x",
+        names_runs: true,
+        guards: &[
+            Guard::RunAfterPages,
+            Guard::ExtensionAfterPage,
+            Guard::ExtensionAfterEntry,
+            Guard::ExtensionInTime,
+            Guard::GatheredFirst,
+        ],
+        counters: COUNTERS,
+        host_bytes_per_page: HostBytes {
+            dedup: 10,
+            plain: 0,
+        },
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(RemapSsdX::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
+
+/// Runs gathered at a time: as many as a page that garbage collection moves has other owners,
+/// mostly.
 const RUNS_MAX: usize = 16;
 
 /// The entries of one superblock.
@@ -43,7 +85,7 @@ struct Group {
     /// Pages in its extents, valid or not.
     covered: u64,
     /// Rewriting it gains nothing before so many of them are invalid.
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
     /// May two of its entries be neighbours, so that they can be joined?
     may_join: bool,
 }
@@ -69,12 +111,12 @@ pub struct RemapSsdX {
     /// No superblock has more remapped LPNs than this.
     fullest: u32,
     /// Reclaiming gains nothing before so many covered pages are invalid.
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
     gathered: Vec<Run>,
     /// Slots with a word that was unreadable at recovery.
     damaged: Vec<usize>,
     scratch: Vec<Extent>,
-    sifted: Sifted,
+    sifted: ValidExtents,
 }
 
 /// Checks the parameters.
@@ -86,6 +128,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             3 * slot
         )));
     }
+
     let least = slack(config) + 4;
     if config.log_bytes / (bytes as u64) < least as u64 {
         return Err(ConfigError(format!(
@@ -94,6 +137,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             least * bytes
         )));
     }
+
     Ok(())
 }
 
@@ -109,11 +153,11 @@ impl RemapSsdX {
             used: 0,
             covered: 0,
             fullest: 0,
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
             gathered: Vec::new(),
             damaged: Vec::new(),
             scratch: Vec::new(),
-            sifted: Sifted::default(),
+            sifted: ValidExtents::default(),
         }
     }
 
@@ -143,7 +187,8 @@ impl RemapSsdX {
         }
     }
 
-    /// Stores what a run has become: by making the entry before it longer if it goes on there, else as an entry.
+    /// Stores what a run has become: by making the entry before it longer if it goes on there, else
+    /// as an entry.
     fn store_run(&mut self, core: &mut Core, run: &Run) {
         let extent = run.close(|| core.tick());
         let Run { sb, purpose, .. } = *run;
@@ -159,9 +204,10 @@ impl RemapSsdX {
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &Extent, purpose: Purpose) {
         self.groups[sb.0 as usize].may_join |= has_neighbour(core, sb, extent);
         let at = self.take(core, sb, extent, purpose);
-        // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry does not
-        // count, or the sources do not and the remap was a copy. An entry before one of its pages would name whatever
-        // is programmed there next.
+
+        // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
+        // the entry does not count, or the sources do not and the remap was a copy. An entry before
+        // one of its pages would name whatever is programmed there next.
         let after = self.after_pages(core, sb, extent, extent.pages);
         let words = extent.words();
         core.media.store_record(
@@ -170,12 +216,14 @@ impl RemapSsdX {
             purpose,
             after,
         );
+
         let grows = !extent.one_number && extent.source.is_none();
         self.groups[sb.0 as usize].open = grows.then_some(Open {
             extent: *extent,
             at,
         });
-        core.stats.extents += u64::from(extent.pages > 1);
+
+        core.stats.scheme.add(EXTENTS, u64::from(extent.pages > 1));
     }
 
     /// Makes an entry longer.
@@ -186,35 +234,39 @@ impl RemapSsdX {
             pages: old.pages + pages,
             ..old
         };
-        // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before 2: the shorter form
-        // counts. After 2: the longer one does, and both its words are there.
+
+        // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before
+        // 2: the shorter form counts. After 2: the longer one does, and both its words are there.
         let waited = if guards.has(Guard::ExtensionAfterPage) {
             new.pages
         } else {
             old.pages
         };
+
         let after = self.after_pages(core, sb, &new, waited);
-        match guards.has(Guard::ExtensionAfterEntry) {
-            true => core.media.change_record(
+        if guards.has(Guard::ExtensionAfterEntry) {
+            core.media.change_record(
                 open.at..open.at + SLOT_WORDS,
                 open.at + 1,
                 new.span(),
                 purpose,
                 after,
-            ),
-            false => core
-                .media
-                .store_record(open.at + 1, &[new.span()], purpose, after),
+            )
+        } else {
+            core.media
+                .store_record(open.at + 1, &[new.span()], purpose, after)
         }
+
         let group = &mut self.groups[sb.0 as usize];
         group.may_join |= has_neighbour(core, sb, &new);
         group.open = Some(Open {
             extent: new,
             ..open
         });
+
         group.covered += u64::from(pages);
         self.covered += u64::from(pages);
-        core.stats.extensions += 1;
+        core.stats.scheme.add(EXTENSIONS, 1);
     }
 
     /// The slots for an entry; room has been secured.
@@ -262,16 +314,18 @@ impl Open {
     }
 }
 
-impl RemapScheme for RemapSsdX {
+impl Persist for RemapSsdX {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         self.issue(core);
         if self.valid(core) >= self.watermark {
             return Err(Demotion::Watermark);
         }
+
         let sb = core.geometry.superblock(ppn);
         if self.groups[sb.0 as usize].chain.is_numbered_out() {
             return Err(Demotion::NvramFull);
         }
+
         self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
         // An entry may take two slots.
         let free = self.segments.free();
@@ -326,6 +380,7 @@ impl RemapScheme for RemapSsdX {
             core.geometry.superblock(next.ppn),
             core.geometry.offset(next.ppn),
         );
+
         if let Some(run) = self
             .gathered
             .iter_mut()
@@ -334,6 +389,7 @@ impl RemapScheme for RemapSsdX {
             run.add(next, offset);
             return true;
         }
+
         // Each run that is gathered takes a slot, and so perhaps a segment.
         if self.gathered.len() == RUNS_MAX || self.segments.free() <= self.gathered.len() {
             self.issue(core);
@@ -341,6 +397,7 @@ impl RemapScheme for RemapSsdX {
         if self.segments.free() == 0 && !self.segments.has(&self.groups[sb.0 as usize].chain, 1) {
             return false;
         }
+
         self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
         self.gathered
             .push(Run::begin(next, sb, offset, Purpose::Gc));
@@ -356,7 +413,7 @@ impl RemapScheme for RemapSsdX {
         self.gathered.clear();
     }
 
-    fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
+    fn references_without_room(&self, core: &Core, sb: SbId) -> u32 {
         // The superblocks that are filled may each have a segment begun.
         let slots =
             self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
@@ -370,18 +427,22 @@ impl RemapScheme for RemapSsdX {
             .sum();
         others.saturating_sub(slots as u32)
     }
+}
 
+impl Ownership for RemapSsdX {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         let used = self.segments.used(&self.groups[sb.0 as usize].chain);
         if used == 0 {
             return;
         }
+
         core.media.charge(
             OpKind::NvRead,
             used * SLOT_WORDS as u32 * 8,
             Purpose::Gc,
             After::NOTHING,
         );
+
         let mut extents = std::mem::take(&mut self.scratch);
         self.read_group(core, sb, &mut extents);
         for extent in &extents {
@@ -392,6 +453,7 @@ impl RemapScheme for RemapSsdX {
                 source: extent.source_of(index),
             }));
         }
+
         self.scratch = extents;
     }
 
@@ -400,10 +462,12 @@ impl RemapScheme for RemapSsdX {
         self.used -= u64::from(self.segments.used(&group.chain));
         self.covered -= group.covered;
         self.segments.release(core, &group.chain.segments);
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
+}
 
+impl Recover for RemapSsdX {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.read_back(core, witnesses)
     }
@@ -414,9 +478,11 @@ impl RemapScheme for RemapSsdX {
         self.regain(core);
         true
     }
+}
 
-    fn room(&self, _: &Core) -> Room {
-        Room {
+impl Inspect for RemapSsdX {
+    fn occupancy(&self, _: &Core) -> Occupancy {
+        Occupancy {
             used_bytes: self.segments.used_bytes(),
             capacity_bytes: self.segments.capacity_bytes(),
         }
@@ -445,13 +511,6 @@ impl RemapScheme for RemapSsdX {
         self.check_groups(core)
     }
 
-    #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let sb = core.geometry.superblock(ppn);
-        core.media
-            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
-    }
-
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let Group { chain, covered, .. } = &self.groups[sb.0 as usize];
         Some(GroupInfo {
@@ -460,6 +519,15 @@ impl RemapScheme for RemapSsdX {
             pages: *covered,
             flash_pages: 0,
         })
+    }
+}
+
+impl LookAhead for RemapSsdX {
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let sb = core.geometry.superblock(ppn);
+        core.media
+            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
     }
 }
 
@@ -472,16 +540,18 @@ fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &Extent, pages: u3
     } else {
         1
     };
-    match guards.has(Guard::EntryAfterPage) {
-        true => after.and(After::pages(
+    if guards.has(Guard::EntryAfterPage) {
+        after.and(After::pages(
             core.geometry.page(sb, extent.offset),
             pages as u16,
-        )),
-        false => after,
+        ))
+    } else {
+        after
     }
 }
 
-/// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page behind, by a remap?
+/// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page
+/// behind, by a remap?
 #[inline]
 fn has_neighbour(core: &Core, sb: SbId, extent: &Extent) -> bool {
     let (lpn, first) = (extent.lpn, core.geometry.page(sb, extent.offset).0);

@@ -1,16 +1,17 @@
 //! Reading the groups, NVRAM garbage collection, recovery, and the check.
 //!
-//! Reclaiming a group writes anew what is valid of it (`valid`): the mappings in force. Invariant: a group is rewritten only
-//! if that gives a segment back, which is known before anything is written. Absent: when to reclaim for whom (`admit`
-//! decides).
+//! Reclaiming a group writes anew what is valid of it (`valid`): the mappings in force. Invariant:
+//! a group is rewritten only if that gives a segment back, which is known before anything is
+//! written. Absent: when to reclaim for whom (`admit` decides).
 
 use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot, lpns_named};
-use super::valid::Sifted;
+use super::valid::ValidExtents;
 use super::{Group, RemapSsdX, after_pages};
 use crate::core::Core;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
-use crate::scheme::entry::First;
+use crate::scheme::entry::EntryPlace;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -27,9 +28,9 @@ enum Found {
     Extent(Extent, Range<usize>),
     /// The first word of the slot at this address is unreadable: these LPNs may be in doubt.
     Lost(usize, Range<u32>),
-    /// The second word of the slot at this address is unreadable: its first word, and whether it holds the sources of
-    /// the extent before it.
-    Unknown(usize, First, bool),
+    /// The second word of the slot at this address is unreadable: its first word, and whether it
+    /// holds the sources of the extent before it.
+    Unknown(usize, EntryPlace, bool),
     /// An unreadable slot that is not valid.
     Nothing(usize),
 }
@@ -42,9 +43,10 @@ impl RemapSsdX {
     /// Secures two slots for `sb` without touching the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        if self.invalid(core) < self.hopeless_below {
+        if self.invalid(core) < self.reclaim_pays_from {
             return false;
         }
+
         self.fullest = core.blocks.remapped_max() + 1;
         loop {
             let spare = self.segments.free() as i64 - self.reserve() as i64;
@@ -57,7 +59,7 @@ impl RemapSsdX {
             }
             let invalid = self.invalid(core);
             if invalid * INVALID_SHARE <= self.covered || !self.reclaim_one(core) {
-                self.hopeless_below = invalid + 2 * u64::from(self.segments.slots);
+                self.reclaim_pays_from = invalid + 2 * u64::from(self.segments.slots);
                 return false;
             }
         }
@@ -92,8 +94,8 @@ impl RemapSsdX {
         false
     }
 
-    /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike; `None` if no segment
-    /// can come of it.
+    /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike;
+    /// `None` if no segment can come of it.
     fn promise(&self, group: &Group, remapped: u32) -> Option<u64> {
         let (used, remapped) = (
             u64::from(self.segments.used(&group.chain)),
@@ -103,7 +105,8 @@ impl RemapSsdX {
         let least = remapped
             .div_ceil(u64::from(PAGES_MAX))
             .div_ceil(u64::from(self.segments.slots));
-        let may_gain = invalid >= group.hopeless_below && least < group.chain.segments.len() as u64;
+        let may_gain =
+            invalid >= group.reclaim_pays_from && least < group.chain.segments.len() as u64;
         may_gain.then(|| used * invalid / group.covered.max(1))
     }
 
@@ -124,7 +127,7 @@ impl RemapSsdX {
     }
 
     /// Writes what is valid of a group in place of what it has, if that gives a segment back.
-    fn rewrite(&mut self, core: &mut Core, sb: SbId, valid: &Sifted) -> bool {
+    fn rewrite(&mut self, core: &mut Core, sb: SbId, valid: &ValidExtents) -> bool {
         let chain = &self.groups[sb.0 as usize].chain;
         let (used, held) = (self.segments.used(chain), chain.segments.len());
         let needed = valid.slots.len().div_ceil(self.segments.slots as usize);
@@ -139,11 +142,13 @@ impl RemapSsdX {
             let invalid = group
                 .covered
                 .saturating_sub(u64::from(core.blocks.owners(sb).remapped));
-            group.hopeless_below = invalid + short as u64;
+            group.reclaim_pays_from = invalid + short as u64;
             return false;
         }
-        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
-        // Cut between: both are read, and say the same; where their numbers differ, the new ones have the larger.
+
+        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
+        // before it). Cut between: both are read, and say the same; where their numbers differ, the
+        // new ones have the larger.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         let mut chain = old.chain.continued();
         for slots in valid.slots.chunks(self.segments.slots as usize) {
@@ -160,6 +165,7 @@ impl RemapSsdX {
                 },
             );
         }
+
         self.used = self.used - u64::from(used) + u64::from(self.segments.used(&chain));
         self.covered = self.covered - old.covered + valid.pages;
         self.groups[sb.0 as usize] = Group {
@@ -168,7 +174,8 @@ impl RemapSsdX {
             may_join: valid.is_divided,
             ..Group::default()
         };
-        core.ended.settle(sb);
+
+        core.ended.start_over(sb);
         let bytes = (valid.slots.len() * SLOT_WORDS * 8) as u32;
         core.media
             .charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
@@ -192,6 +199,7 @@ impl RemapSsdX {
             Ok(())
         })
         .expect("a scan without objections");
+
         if lost {
             append_in_force(core, sb, out);
         }
@@ -209,25 +217,26 @@ impl RemapSsdX {
             self.segments.prefetch(core, chain, index + 2);
             // A relocation of several pages whose sources are in the next slot.
             let mut waiting: Option<(Extent, usize)> = None;
-            let alone = |(extent, at): (Extent, usize)| Found::Extent(extent, at..at + SLOT_WORDS);
 
+            let alone = |(extent, at): (Extent, usize)| Found::Extent(extent, at..at + SLOT_WORDS);
             for at in self.segments.places(chain, index) {
                 let found = match (core.media.load(at), core.media.load(at + 1)) {
                     (Ok(0), Ok(0)) => None,
                     (Ok(first), Ok(second)) => match Extent::read(first, second, torn_bits) {
                         Some(Slot::Sources(source, wsn)) => {
-                            waiting
-                                .take()
-                                .map(|(extent, first)| match extent.wsn == wsn {
-                                    true => Found::Extent(
+                            waiting.take().map(|(extent, first)| {
+                                if extent.wsn == wsn {
+                                    Found::Extent(
                                         Extent {
                                             source: Some(source),
                                             ..extent
                                         },
                                         first..at + SLOT_WORDS,
-                                    ),
-                                    false => alone((extent, first)),
-                                })
+                                    )
+                                } else {
+                                    alone((extent, first))
+                                }
+                            })
                         }
                         Some(Slot::Extent(extent, false)) => Some(alone((extent, at))),
                         Some(Slot::Extent(extent, true)) => {
@@ -238,14 +247,14 @@ impl RemapSsdX {
                         }
                         None => None,
                     },
-                    // The readable word has no torn bit, so the entry was never complete, whatever the other word
-                    // holds.
+                    // The readable word has no torn bit, so the entry was never complete, whatever
+                    // the other word holds.
                     (Err(_), Ok(word)) | (Ok(word), Err(_)) if torn_bits && word & 1 == 0 => {
                         Some(Found::Nothing(at))
                     }
                     (Err(_), Ok(second)) => Some(Found::Lost(at, lpns_named(second))),
                     (first, Err(_)) => {
-                        let first = First::from_bits(first.unwrap_or(u64::MAX));
+                        let first = EntryPlace::from_bits(first.unwrap_or(u64::MAX));
                         let has_sources =
                             waiting.is_some_and(|(extent, _)| extent.wsn == first.wsn());
                         Some(Found::Unknown(at, first, has_sources))
@@ -288,9 +297,10 @@ impl RemapSsdX {
             self.scan(core, sb, |core, found| match found {
                 Found::Extent(extent, words) => {
                     // The pages of an atomic command have one number: all of them count, or none.
-                    match tell_pages(core, witnesses, sb, &extent) {
-                        true => covered += u64::from(extent.pages),
-                        false => witnesses.zero(words),
+                    if add_remapped_pages(core, witnesses, sb, &extent) {
+                        covered += u64::from(extent.pages)
+                    } else {
+                        witnesses.zero(words)
                     }
                     Ok(())
                 }
@@ -303,7 +313,8 @@ impl RemapSsdX {
                 }
                 Found::Unknown(at, first, has_sources) => {
                     damaged.push(at);
-                    // Sources are deallocated by a record of their own, for which the command waits before it ends.
+                    // Sources are deallocated by a record of their own, for which the command waits
+                    // before it ends.
                     let is_sane = first.offset() < core.geometry.pages_per_superblock();
                     let counts = is_sane && {
                         let ppn = core.geometry.page(sb, first.offset());
@@ -362,6 +373,7 @@ impl RemapSsdX {
         if !self.gathered.is_empty() {
             return Err("a run is gathered and not stored".into());
         }
+
         for (id, owners) in core.blocks.iter_owners() {
             let group = &self.groups[id.0 as usize];
             if u64::from(owners.remapped) > group.covered {
@@ -371,18 +383,21 @@ impl RemapSsdX {
                 ));
             }
         }
+
         let used: u64 = self
             .groups
             .iter()
             .map(|group| u64::from(self.segments.used(&group.chain)))
             .sum();
         let covered: u64 = self.groups.iter().map(|group| group.covered).sum();
+
         if (used, covered) != (self.used, self.covered) {
             return Err(format!(
                 "{used} slots and {covered} pages in groups, {} and {} counted",
                 self.used, self.covered
             ));
         }
+
         self.check_mappings(core)
     }
 
@@ -413,6 +428,7 @@ impl RemapSsdX {
                 }
             }
         }
+
         for (extent, id) in ends.iter().filter(|(_, id)| !self.groups[*id].may_join) {
             let first = core.geometry.page(SbId(*id as u32), extent.offset).0;
             let (end, behind) = (extent.pages - 1, extent.pages);
@@ -422,6 +438,7 @@ impl RemapSsdX {
             let says_both = |(other, of): &(Extent, usize)| {
                 of == id && overlaps(other) && other.lpn + other.pages > extent.lpn + behind
             };
+
             if in_force(end) && in_force(behind) && !ends.iter().any(says_both) {
                 return Err(format!(
                     "superblock {id} has a neighbour of LPN {} unnoticed",
@@ -429,6 +446,7 @@ impl RemapSsdX {
                 ));
             }
         }
+
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
@@ -440,13 +458,14 @@ impl RemapSsdX {
                 ));
             }
         }
+
         Ok(())
     }
 }
 
-/// An entry could not be read: appends extents for the remapped LPNs of the superblock, as L2P has them. All get new
-/// numbers, those with a readable entry too: it may be older than the one that cannot be read. There are not more extents
-/// than before, since neighbours are in one.
+/// An entry could not be read: appends extents for the remapped LPNs of the superblock, as L2P has
+/// them. All get new numbers, those with a readable entry too: it may be older than the one that
+/// cannot be read. There are not more extents than before, since neighbours are in one.
 #[cold]
 fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
     let remapped = core.remapped_in(sb);
@@ -468,11 +487,17 @@ fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
 }
 
 /// Tells an extent's pages, each of which is a witness of its own. Do they count?
-fn tell_pages(core: &mut Core, witnesses: &mut Witnesses, sb: SbId, extent: &Extent) -> bool {
+fn add_remapped_pages(
+    core: &mut Core,
+    witnesses: &mut Witnesses,
+    sb: SbId,
+    extent: &Extent,
+) -> bool {
     let inside = core
         .geometry
         .pages_per_superblock()
         .saturating_sub(extent.offset);
+
     let mut counts = true;
     for at in 0..extent.pages.min(inside) {
         let ppn = core.geometry.page(sb, extent.offset + at);
@@ -484,5 +509,6 @@ fn tell_pages(core: &mut Core, witnesses: &mut Witnesses, sb: SbId, extent: &Ext
             extent.source_of(at),
         );
     }
+
     counts
 }

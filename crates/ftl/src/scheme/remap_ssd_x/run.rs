@@ -1,11 +1,11 @@
 //! Runs: remaps of pages in a row that are gathered to become one extent.
 //!
-//! Invariants: each LPN once; the pages are neighbours in one superblock. A host's run owns consecutive numbers, or all
-//! of it the number of its atomic command, so that no other witness of its LPNs has a number between.
-//! Absent: where and when it is stored.
+//! Invariants: each LPN once; the pages are neighbours in one superblock. A host's run owns
+//! consecutive numbers, or all of it the number of its atomic command, so that no other witness of
+//! its LPNs has a number between. Absent: where and when it is stored.
 
 use super::extent::{Extent, PAGES_MAX};
-use crate::scheme::Remapping;
+use crate::contract::Remapping;
 use remap_ssd_media::{Purpose, SbId};
 
 /// Which numbers its pages have.
@@ -40,6 +40,7 @@ impl Run {
             (false, Some(_)) => Numbers::Command,
             (false, None) => Numbers::Ticks(next.wsn),
         };
+
         // The source of a reference that moves has its deallocation on record.
         let source = next.source.filter(|_| !moved);
         let one_number = numbers != Numbers::Ticks(next.wsn);
@@ -51,6 +52,7 @@ impl Run {
             one_number,
             source,
         };
+
         Self {
             sb,
             purpose,
@@ -126,8 +128,8 @@ impl Run {
                 wsn: tick(),
                 ..self.extent
             },
-            // Numbers that fall from page to page: all get the newest, which is newer than every earlier witness of
-            // these LPNs and older than every later one, like their own.
+            // Numbers that fall from page to page: all get the newest, which is newer than every
+            // earlier witness of these LPNs and older than every later one, like their own.
             Numbers::Ticks(newest) if self.descending => Extent {
                 wsn: newest,
                 one_number: true,

@@ -1,21 +1,21 @@
 //! What is valid of a group: read from NVRAM, sifted, split and joined.
 //!
-//! An entry of one page is written again as it stands, with its number, unless it may have a neighbour: it names the
-//! mapping in force as truly as before. Entries can be neighbours, or say the same, only if their LPNs are at the same
-//! distance from their pages; a table of bits by that distance sorts out the few that might be. Those, and extents, are
-//! sorted by LPN, and what becomes of them gets one new number. Most groups of single pages need no such table: the L2P
-//! table told when an entry came whether a neighbour of it was there (`Group::may_join`), and if as many entries are
-//! valid as LPNs are remapped to the superblock, no two say the same.
+//! An entry of one page is written again as it stands, with its number, unless it may have a
+//! neighbour: it names the mapping in force as truly as before. Entries can be neighbours, or say
+//! the same, only if their LPNs are at the same distance from their pages; a table of bits by that
+//! distance sorts out the few that might be. Those, and extents, are sorted by LPN, and what
+//! becomes of them gets one new number. Most groups of single pages need no such table: the L2P
+//! table told when an entry came whether a neighbour of it was there (`Group::may_join`), and if as
+//! many entries are valid as LPNs are remapped to the superblock, no two say the same.
 //!
-//! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not confirm is left out,
-//! and only mappings of which `Ended` says that nothing has happened to them go without being asked about.
-//! Absent: whether rewriting pays, and where the result is written.
+//! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not
+//! confirm is left out, and only mappings of which `Ended` says that nothing has happened to them
+//! go without being asked about. Absent: whether rewriting pays, and where the result is written.
 
-use super::RemapSsdX;
 use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot};
+use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
 use crate::core::Core;
-use crate::scheme::RmmEntry;
-use crate::scheme::entry::Second;
+use crate::scheme::entry::{EntryOwners, RmmEntry};
 use crate::scheme::sift::{find_doubtful, take_out};
 use remap_ssd_media::{Ppn, SbId};
 
@@ -30,7 +30,7 @@ const BITS: usize = 8;
 
 /// The slots that a rewriting writes, and what was needed to find them.
 #[derive(Default)]
-pub(super) struct Sifted {
+pub(super) struct ValidExtents {
     pub slots: Vec<[u64; SLOT_WORDS]>,
     /// Pages in them.
     pub pages: u64,
@@ -90,16 +90,18 @@ fn is_single(first: u64, second: u64) -> bool {
 
 impl RemapSsdX {
     /// Finds what is valid of a group.
-    pub(super) fn sift(&mut self, core: &mut Core, sb: SbId, sifted: &mut Sifted) {
+    pub(super) fn sift(&mut self, core: &mut Core, sb: SbId, sifted: &mut ValidExtents) {
         sifted.slots.clear();
         sifted.pieces.clear();
         let mut extents = std::mem::take(&mut self.scratch);
         extents.clear();
+
         if self.read_plain(core, sb, sifted, &mut extents) {
             sifted.drop_ended(core, sb);
         } else {
             self.read_group(core, sb, &mut extents);
         }
+
         sifted.split(core, sb, &extents);
         // More pages than remapped LPNs: some mapping is there twice, and was made twice.
         let pieces: u32 = sifted.pieces.iter().map(|piece| piece.pages).sum();
@@ -107,18 +109,19 @@ impl RemapSsdX {
         if self.groups[sb.0 as usize].may_join || !is_single {
             sifted.part_neighbours();
         }
+
         sifted.pages = sifted.slots.len() as u64;
         sifted.join(core);
         self.scratch = extents;
     }
 
-    /// Reads a group straight from NVRAM: entries of one page to `slots`, others to `extents`. `false` if NVRAM must be
-    /// read word by word.
+    /// Reads a group straight from NVRAM: entries of one page to `slots`, others to `extents`.
+    /// `false` if NVRAM must be read word by word.
     fn read_plain(
         &self,
         core: &Core,
         sb: SbId,
-        sifted: &mut Sifted,
+        sifted: &mut ValidExtents,
         extents: &mut Vec<Extent>,
     ) -> bool {
         let Some(words) = core.media.words() else {
@@ -138,6 +141,7 @@ impl RemapSsdX {
                 sifted.slots.extend_from_slice(slots);
                 continue;
             }
+
             for &[first, second] in slots {
                 if is_single(first, second) {
                     sifted.slots.push([first, second]);
@@ -149,15 +153,16 @@ impl RemapSsdX {
                 }
             }
         }
+
         true
     }
 }
 
-impl Sifted {
+impl ValidExtents {
     /// Takes out what is no longer in force.
     fn drop_ended(&mut self, core: &Core, sb: SbId) {
         self.doubtful.clear();
-        let lpn_of = |[_, second]: &[u64; 2]| Second::from_bits(*second).target();
+        let lpn_of = |[_, second]: &[u64; 2]| EntryOwners::from_bits(*second).target();
         let Self {
             slots, doubtful, ..
         } = self;
@@ -169,6 +174,7 @@ impl Sifted {
             |index| index as u32,
             doubtful,
         );
+
         let (base, pages) = (
             core.geometry.page(sb, 0).0,
             core.geometry.pages_per_superblock(),
@@ -180,10 +186,12 @@ impl Sifted {
             let (lpn, offset) = (entry.target(), entry.offset());
             !(offset < pages && core.is_in_force(lpn, Ppn(base + offset), entry.wsn()))
         });
+
         take_out(&mut self.slots, &self.doubtful);
     }
 
-    /// Moves the entries that may have a neighbour, or another entry that says the same, from `slots` to `pieces`.
+    /// Moves the entries that may have a neighbour, or another entry that says the same, from
+    /// `slots` to `pieces`.
     fn part_neighbours(&mut self) {
         let Self {
             slots,
@@ -195,10 +203,12 @@ impl Sifted {
         for piece in pieces.iter() {
             distances.add(piece.lpn, piece.offset);
         }
+
         for [first, second] in slots.iter() {
             let entry = RmmEntry::from_words(*first, *second);
             distances.add(entry.target(), entry.offset());
         }
+
         slots.retain(|[first, second]| {
             let entry = RmmEntry::from_words(*first, *second);
             let (lpn, offset) = (entry.target(), entry.offset());
@@ -213,6 +223,7 @@ impl Sifted {
                     source: None,
                 });
             }
+
             is_alone
         });
     }
@@ -224,6 +235,7 @@ impl Sifted {
             if let Some(later) = extents.get(index + AHEAD) {
                 core.map.prefetch(later.lpn);
             }
+
             let is_valid = |at: &u32| {
                 core.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn)
             };
@@ -241,7 +253,9 @@ impl Sifted {
                     ..*extent
                 });
             }
-            core.stats.extents_split += (self.pieces.len() - before).saturating_sub(1) as u64;
+
+            let more = (self.pieces.len() - before).saturating_sub(1) as u64;
+            core.stats.scheme.add(EXTENTS_SPLIT, more);
         }
     }
 
@@ -251,6 +265,7 @@ impl Sifted {
         if self.pieces.is_empty() {
             return;
         }
+
         // An LPN is in force once: where pieces overlap they say the same.
         self.pieces.sort_unstable_by_key(|piece| piece.lpn);
         let wsn = core.tick();
@@ -260,17 +275,20 @@ impl Sifted {
             source: None,
             ..*piece
         };
+
         let mut last = renewed(&self.pieces[0]);
         for at in 1..self.pieces.len() {
             let new = renewed(&self.pieces[at]);
             if last.lpn + last.pages >= new.lpn && last.joins(&new) {
-                core.stats.extents_joined += u64::from(last.lpn + last.pages == new.lpn);
+                let joins = last.lpn + last.pages == new.lpn;
+                core.stats.scheme.add(EXTENTS_JOINED, u64::from(joins));
                 last.pages = last.pages.max(new.lpn + new.pages - last.lpn);
             } else {
                 self.push(&last);
                 last = new;
             }
         }
+
         self.push(&last);
     }
 

@@ -1,7 +1,8 @@
 //! The head of a segment (FAST'21 §4.3, "segment metadata entry").
 //!
-//! Invariant: the two words of a segment's head are atomic by themselves; the segment belongs to a group only if
-//! both torn bits are 1. The next-link is written when the successor is allocated, over the second word.
+//! Invariant: the two words of a segment's head are atomic by themselves; the segment belongs to a
+//! group only if both torn bits are 1. The next-link is written when the successor is allocated,
+//! over the second word.
 
 use bitfield_struct::bitfield;
 

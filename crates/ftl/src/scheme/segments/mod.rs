@@ -1,8 +1,8 @@
 //! NVRAM in segments of one size, each owned by one superblock while it is in use (FAST'21 §4.3).
 //!
-//! Invariants: a segment is in one chain or free; it is zeroed before use, and its head is durable before its slots;
-//! it is zeroed again only after everything that superseded its slots is durable. Absent: what the slots hold, and
-//! when to take or to release.
+//! Invariants: a segment is in one chain or free; it is zeroed before use, and its head is durable
+//! before its slots; it is zeroed again only after everything that superseded its slots is durable.
+//! Absent: what the slots hold, and when to take or to release.
 
 mod head;
 
@@ -10,20 +10,19 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::layout::Layout;
-use crate::recovery::Witnesses;
-use crate::scheme::entry::First;
+use crate::scheme::entry::EntryPlace;
+use crate::witnesses::Witnesses;
 use head::{SegmentHead, SegmentLink};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Limit of a group's segment numbers: 30 bits. They grow for as long as the incarnation lasts, however few segments
-/// the group has.
+/// Limit of a group's segment numbers: 30 bits. They grow for as long as the incarnation lasts,
+/// however few segments the group has.
 const SEQUENCE_END: u32 = 1 << 30;
 /// From this number on, segments are reserved for garbage collection and rewriting.
 const SEQUENCE_HOSTS: u32 = SEQUENCE_END - (1 << 26);
 
-/// All segments.
 pub(super) struct Segments {
     base: usize,
     segment_words: usize,
@@ -82,8 +81,8 @@ impl Chain {
         }
     }
 
-    /// Are the segment numbers nearly used up, so that host remaps must be demoted to copies until the superblock is
-    /// collected?
+    /// Are the segment numbers nearly used up, so that host remaps must be demoted to copies until
+    /// the superblock is collected?
     #[inline]
     pub fn is_numbered_out(&self) -> bool {
         self.sequence >= SEQUENCE_HOSTS
@@ -126,7 +125,6 @@ impl Segments {
         segments as u64 * self.segment_words as u64 * 8
     }
 
-    /// Bytes of all.
     pub fn capacity_bytes(&self) -> u64 {
         self.bytes(self.count as usize)
     }
@@ -151,7 +149,6 @@ impl Segments {
         self.bytes(self.longest)
     }
 
-    /// Slots in all.
     pub fn capacity_slots(&self) -> u64 {
         u64::from(self.count) * u64::from(self.slots)
     }
@@ -203,8 +200,8 @@ impl Segments {
         at
     }
 
-    /// Takes slots for records of their size that move within their chain, and stores them; the caller charges them.
-    /// `after` says what each waits for, given what its segment waits for.
+    /// Takes slots for records of their size that move within their chain, and stores them; the
+    /// caller charges them. `after` says what each waits for, given what its segment waits for.
     pub fn take_run<const W: usize>(
         &mut self,
         core: &mut Core,
@@ -225,8 +222,8 @@ impl Segments {
         }
     }
 
-    /// Moves the records at these words within their chain, as they stand; only while the media is plain. The caller
-    /// charges them.
+    /// Moves the records at these words within their chain, as they stand; only while the media is
+    /// plain. The caller charges them.
     #[inline(always)]
     pub fn move_run<const W: usize>(
         &mut self,
@@ -251,20 +248,22 @@ impl Segments {
 
     fn grow(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, purpose: Purpose) {
         let (segment, clear) = self.free.pop_front().expect("a free segment was secured");
-        // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that landed before the
-        // metadata would be read as another superblock's.
+        // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that
+        // landed before the metadata would be read as another superblock's.
         let zeroed = core.config.guards.has(Guard::SegmentZeroed);
         let after = if zeroed {
             After::clear(clear)
         } else {
             After::NOTHING
         };
+
         if let Some(&last) = chain.segments.last() {
             // The late next-link: the successor is known only now.
             let link = SegmentLink::of(chain.sequence - 1).with_next(segment + 1);
             core.media
                 .store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
         }
+
         let head = SegmentHead::new()
             .with_torn(true)
             .with_superblock(sb.0)
@@ -276,6 +275,7 @@ impl Segments {
             purpose,
             after,
         );
+
         core.media.fence();
         chain.sequence += 1;
         chain.segments.push(segment);
@@ -327,7 +327,8 @@ impl Segments {
         core.media.prefetch_words(at..at + self.segment_words);
     }
 
-    /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed where it must be.
+    /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed
+    /// where it must be.
     pub fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Vec<Chain> {
         let bytes = self.capacity_bytes();
         witnesses.report.nvram_bytes += bytes;
@@ -358,9 +359,10 @@ impl Segments {
             // Old entries in a free segment would come alive with its next owner.
             let at = self.word(segment);
             let zero = (at..at + self.segment_words).all(|word| core.media.load(word) == Ok(0));
-            let clear = match zero || !core.config.guards.has(Guard::SegmentZeroed) {
-                true => ClearId::default(),
-                false => core.media.clear(at, self.segment_words, After::NOTHING),
+            let clear = if zero || !core.config.guards.has(Guard::SegmentZeroed) {
+                ClearId::default()
+            } else {
+                core.media.clear(at, self.segment_words, After::NOTHING)
             };
             self.free.push_back((segment, clear));
         }
@@ -385,7 +387,8 @@ impl Segments {
         (0..self.slots).map(move |slot| self.slot_word(segment, slot))
     }
 
-    /// Upper bound of the entry numbers in a segment of a chain: the number at which the next segment was allocated.
+    /// Upper bound of the entry numbers in a segment of a chain: the number at which the next
+    /// segment was allocated.
     pub fn newest_in(&self, core: &mut Core, chain: &Chain, index: usize) -> u64 {
         let next = chain
             .segments
@@ -394,8 +397,8 @@ impl Segments {
         next.map_or(u64::MAX, |word| SegmentHead::from_bits(word).wsn())
     }
 
-    /// Stores the unreadable words anew; `damaged` are those of slots. The pages that mark the LPNs in doubt are
-    /// programmed, or under way.
+    /// Stores the unreadable words anew; `damaged` are those of slots. The pages that mark the LPNs
+    /// in doubt are programmed, or under way.
     pub fn heal(&mut self, core: &mut Core, damaged: Vec<usize>) {
         for (word, link) in std::mem::take(&mut self.links) {
             core.media
@@ -423,6 +426,7 @@ impl Segments {
             let at = self.slot_word(last, slot);
             (at..at + self.slot_words).any(|word| core.media.load(word) != Ok(0))
         };
+
         let used = (0..self.slots)
             .rev()
             .find(|slot| is_used(*slot))
@@ -437,8 +441,8 @@ impl Segments {
         }
     }
 
-    /// The number of each segment of a chain. An unreadable one is found by the segment that links to it, or by the gap
-    /// in the sequence, or is the first.
+    /// The number of each segment of a chain. An unreadable one is found by the segment that links
+    /// to it, or by the gap in the sequence, or is the first.
     fn numbered(&mut self, core: &mut Core, found: Vec<Found>) -> Vec<(u32, u32)> {
         let known: Vec<(u32, u32)> = found
             .iter()
@@ -464,8 +468,8 @@ impl Segments {
             known.iter().any(|at| at.0 > *next) && known.iter().all(|at| at.0 != *next)
         });
         let first = known.iter().min().map_or(0, |(sequence, _)| *sequence);
-        // What was stored in a segment is not newer than the next one's head. Heads alone do not tell where several were
-        // taken at one time, to rewrite a group.
+        // What was stored in a segment is not newer than the next one's head. Heads alone do not
+        // tell where several were taken at one time, to rewrite a group.
         let mut others = found.iter().filter(|at| at.segment != lost.segment);
         let is_last =
             others.all(|at| at.wsn <= lost.wsn && self.newest_slot(core, at.segment) <= lost.wsn);
@@ -490,9 +494,9 @@ impl Segments {
         let places = self.all_places(segment);
         let numbers = places
             .filter_map(|at| core.media.load(at).ok())
-            .map(First::from_bits);
+            .map(EntryPlace::from_bits);
         numbers
-            .filter(First::torn)
+            .filter(EntryPlace::torn)
             .map(|first| first.wsn())
             .max()
             .unwrap_or(0)
@@ -550,6 +554,7 @@ impl Segments {
                 return Err(format!("segment {segment} is in two places"));
             }
         }
+
         match seen.iter().position(|seen| !seen) {
             Some(lost) => Err(format!("segment {lost} is neither free nor in a group")),
             None => Ok(()),

@@ -1,37 +1,68 @@
 //! Copyless Copy (HPCC'19 §II): the LPNs that share a page stand in DRAM, in a *shadow* of its OOB.
 //!
-//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to 2^n - 1 in all
-//! (`count_max`). A remap is a store to DRAM and nothing else. When power fails, a capacitor has energy for so many flash
-//! pages (`energy_pages`), and the shadows are programmed to flash that has been kept erased for them (`saved`). What
-//! recovery reads is flash alone.
+//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to
+//! 2^n - 1 in all (`count_max`). A remap is a store to DRAM and nothing else. When power fails, a
+//! capacitor has energy for so many flash pages (`energy_pages`), and the shadows are programmed to
+//! flash that has been kept erased for them (`saved`). What recovery reads is flash alone.
 //!
-//! DRAM is words of the NVRAM image without NVRAM's costs: `log_bytes` of entries. As everywhere, L2P and counts are not
-//! saved but follow from OOBs, tails and entries, so that a mapping needs an entry only where no OOB tells of it.
+//! DRAM is words of the NVRAM image without NVRAM's costs: `log_bytes` of entries. As everywhere,
+//! L2P and counts are not saved but follow from OOBs, tails and entries, so that a mapping needs an
+//! entry only where no OOB tells of it.
 //!
-//! Order at power-on: 1. reserved flash is opened: erased, and its heads  2. the entries in force are put into DRAM
-//! 3. the device is *armed*, after everything  4. new entries (fence)  5. what was saved before is erased, after everything.
-//! Cut before 3: nothing is saved, and what was saved before counts. After 3: what is in DRAM is saved, which is all; and
-//! what was saved before says nothing newer.
+//! Order at power-on: 1. reserved flash is opened: erased, and its heads  2. the entries in force
+//! are put into DRAM
+//! 3. the device is *armed*, after everything  4. new entries (fence)  5. what was saved before is
+//!    erased, after everything. Cut before 3: nothing is saved, and what was saved before counts.
+//!    After 3: what is in DRAM is saved, which is all; and what was saved before says nothing newer.
 //!
-//! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has room for all slots; while
-//! not, every one has a saved entry, and none is made. A slot is used again only after it has been zeroed, which waits for
-//! what superseded its entry. Absent: what happens when power fails (`saved`).
+//! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has
+//! room for all slots; while not, every one has a saved entry, and none is made. A slot is used
+//! again only after it has been zeroed, which waits for what superseded its entry. Absent: what
+//! happens when power fails (`saved`).
 
 mod saved;
 
 use super::log_entry::{LogEntry, UNNUMBERED};
-use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
+    SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
+use crate::kind::{Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use crate::superblock::{State, Stream};
+use crate::witnesses::Witnesses;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ClearId, Geometry, Oob, Ppn, Purpose, SbId};
 use saved::{Reserve, SLOT_WORDS, SavedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    check,
+    flash_need,
+    nvram_words: words,
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "shadow-oob",
+            spans_all_dies: true,
+            medium: Medium::Flash,
+            // `UnsharedRenewed`: of remaps that stay in force, some were made to pages that are
+            // older than what their LPNs had before.
+            guards: &[
+                Guard::CapacitorEnergy,
+                Guard::ArmedLast,
+                Guard::UnsharedRenewed,
+            ],
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(ShadowOob::new(config, geometry)),
+    )
+};
 
 /// Sweeping pays only if more than one slot in so many is gained.
 const STALE_SHARE: usize = 20;
@@ -90,14 +121,16 @@ pub(super) struct ShadowOob {
     /// Will DRAM be saved?
     armed: bool,
     found: Found,
-    /// Entries by the superblock that they name a page of. Of several with one LPN and offset the last is the newest.
+    /// Entries by the superblock that they name a page of. Of several with one LPN and offset the
+    /// last is the newest.
     tags: Vec<Vec<Tag>>,
     /// Slots that hold nothing, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
-    /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many slots.
+    /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many
+    /// slots.
     fullest: u32,
     /// Stale entries below which it is not worth looking for them.
-    hopeless_below: usize,
+    reclaim_pays_from: usize,
     /// Entries that may not be in force.
     doubtful: Vec<u32>,
 }
@@ -125,6 +158,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
             config.log_bytes
         )));
     }
+
     let needed = reserve(config, geometry, 0).energy_needed();
     let enough = config.energy_pages == 0 || config.energy_pages >= needed;
     if !enough && config.guards.has(Guard::CapacitorEnergy) {
@@ -134,6 +168,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
             config.energy_pages, config.log_bytes
         )));
     }
+
     Ok(())
 }
 
@@ -150,7 +185,7 @@ impl ShadowOob {
                 .map(|slot| (slot, ClearId::default()))
                 .collect(),
             fullest: 0,
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
             doubtful: Vec::new(),
         }
     }
@@ -169,6 +204,7 @@ impl ShadowOob {
                 .map(|sb| core.blocks.get(*sb).capacity)
                 .sum::<u32>()
         };
+
         while room(core, &self.found.empty) < wanted
             && self.found.empty.len() < self.reserve.superblocks_max
         {
@@ -184,6 +220,7 @@ impl ShadowOob {
                 .push(core.blocks.open(Stream::Log).expect("just opened").sb);
             core.blocks.close_log();
         }
+
         room(core, &self.found.empty) >= least
     }
 
@@ -197,9 +234,11 @@ impl ShadowOob {
         if entries > self.free.len() || !self.reserve_flash(core) {
             return false;
         }
-        // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation, after everything.
-        // Cut before 2: what was saved before counts. A device that was armed too early would save to flash that is not
-        // erased, or whose head is not there, or not all entries.
+
+        // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation,
+        // after everything. Cut before 2: what was saved before counts. A device that was armed too
+        // early would save to flash that is not erased, or whose head is not there, or not all
+        // entries.
         let words = self
             .found
             .empty
@@ -214,6 +253,7 @@ impl ShadowOob {
                 After::NOTHING,
             );
         }
+
         for sb in 0..self.tags.len() {
             for at in 0..self.tags[sb].len() {
                 let tag = self.tags[sb][at];
@@ -228,12 +268,14 @@ impl ShadowOob {
                 self.tags[sb][at].slot = self.store(core, &entry, Purpose::Meta);
             }
         }
+
         let generation = core.tick();
         let after = if core.config.guards.has(Guard::ArmedLast) {
             After::ALL
         } else {
             After::NOTHING
         };
+
         core.media
             .store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
         core.media.fence();
@@ -242,14 +284,15 @@ impl ShadowOob {
         for sb in std::mem::take(&mut self.found.saved) {
             core.blocks.erase(&mut core.media, sb, &mut core.wsn);
         }
+
         true
     }
 
     /// Puts an entry into the slot that has been free longest.
     fn store(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) -> u32 {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
-        // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was being written, one: its
-        // torn bit is missing then.
+        // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was
+        // being written, one: its torn bit is missing then.
         let mut after = After::clear(clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(entry.ppn));
@@ -285,8 +328,8 @@ impl ShadowOob {
         self.free.push_back((slot, clear));
     }
 
-    /// Drops the entries of a superblock that are not in force, and all but the newest of one mapping. Only those whose
-    /// remap may have ended are looked up in L2P.
+    /// Drops the entries of a superblock that are not in force, and all but the newest of one
+    /// mapping. Only those whose remap may have ended are looked up in L2P.
     fn sweep(&mut self, core: &mut Core, sb: SbId) {
         const AHEAD: usize = 24;
         let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
@@ -298,7 +341,9 @@ impl ShadowOob {
                 .filter(|(_, tag)| ended.may_have_ended(tag.lpn))
                 .map(|(at, _): (u32, _)| at),
         );
-        // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not in force.
+
+        // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is
+        // not in force.
         for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
                 core.map.prefetch(tags[doubtful[next] as usize].lpn);
@@ -311,14 +356,16 @@ impl ShadowOob {
                 tag.lpn = DROPPED;
             }
         }
+
         for at in doubtful.drain(..) {
             let lpn = tags[at as usize].lpn;
             if lpn != DROPPED {
                 core.map.mark_remapped(lpn);
             }
         }
+
         tags.retain(|tag| tag.lpn != DROPPED);
-        core.ended.settle(sb);
+        core.ended.start_over(sb);
         (self.tags[sb.0 as usize], self.doubtful) = (tags, doubtful);
     }
 
@@ -332,9 +379,10 @@ impl ShadowOob {
         let stale = self
             .used()
             .saturating_sub(core.blocks.remapped_total() as usize);
-        if stale < self.hopeless_below {
+        if stale < self.reclaim_pays_from {
             return false;
         }
+
         self.fullest = core.blocks.remapped_max() + 1;
         if self.has_room(entries) {
             return true;
@@ -343,12 +391,14 @@ impl ShadowOob {
             core.stats.metadata_gc_runs += 1;
             self.sweep_best(core, entries);
         }
+
         let found = self.has_room(entries);
-        self.hopeless_below = if found {
+        self.reclaim_pays_from = if found {
             0
         } else {
             stale + self.reserve.slots / STALE_SHARE + 1
         };
+
         found
     }
 
@@ -359,6 +409,7 @@ impl ShadowOob {
             tags.len()
                 .saturating_sub(core.blocks.owners(SbId(sb)).remapped as usize)
         };
+
         let mut worst: Vec<(usize, u32)> = self
             .tags
             .iter()
@@ -366,6 +417,7 @@ impl ShadowOob {
             .map(|(tags, sb)| (stale_of(tags, sb), sb))
             .collect();
         worst.sort_unstable_by_key(|(stale, sb)| (std::cmp::Reverse(*stale), *sb));
+
         for (_, sb) in worst.into_iter().take_while(|(stale, _)| *stale > 0) {
             if self.has_room(entries + some_more) {
                 break;
@@ -395,11 +447,12 @@ impl ShadowOob {
         let superblock = *core.blocks.get(sb);
         // A block that failed once is never erased again, and keeps what tore then.
         let failed = superblock.bad | superblock.failing;
-        let mut newest = None;
 
+        let mut newest = None;
         for offset in 0..core.geometry.pages_per_superblock() {
             let page = core.geometry.page(sb, offset);
-            // A bad block is not erased any more: what an earlier life tore there stays, and says nothing.
+            // A bad block is not erased any more: what an earlier life tore there stays, and says
+            // nothing.
             let is_bad = superblock.bad >> core.geometry.die_of_offset(offset) & 1 == 1;
             if is_bad || !core.media.is_programmed(page) || offset == superblock.head {
                 continue;
@@ -446,11 +499,7 @@ impl ShadowOob {
     }
 }
 
-impl RemapScheme for ShadowOob {
-    fn power_lost(&mut self, core: &mut Core) -> Result<u64, RecoveryError> {
-        self.reserve.save(core)
-    }
-
+impl Persist for ShadowOob {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.reserve.slots as f64
         {
@@ -460,12 +509,14 @@ impl RemapScheme for ShadowOob {
         if !armed {
             return Err(Demotion::NvramFull);
         }
+
         self.fullest = self
             .fullest
             .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
-        match self.has_room(1) || (may_reclaim && self.make_room(core, 1)) {
-            true => Ok(()),
-            false => Err(Demotion::NvramFull),
+        if self.has_room(1) || (may_reclaim && self.make_room(core, 1)) {
+            Ok(())
+        } else {
+            Err(Demotion::NvramFull)
         }
     }
 
@@ -481,7 +532,7 @@ impl RemapScheme for ShadowOob {
         true
     }
 
-    fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
+    fn references_without_room(&self, core: &Core, sb: SbId) -> u32 {
         let references = core.blocks.owners(sb).remapped;
         if self.armed {
             references.saturating_sub(self.free.len() as u32)
@@ -497,7 +548,9 @@ impl RemapScheme for ShadowOob {
             self.make_room(core, entries);
         }
     }
+}
 
+impl Ownership for ShadowOob {
     fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         let owner = |tag: &Tag| OwnerRef {
             offset: tag.offset(),
@@ -512,8 +565,14 @@ impl RemapScheme for ShadowOob {
         for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
             self.release(core, tag.slot);
         }
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
+    }
+}
+
+impl Recover for ShadowOob {
+    fn power_lost(&mut self, core: &mut Core) -> Result<u64, RecoveryError> {
+        self.reserve.save(core)
     }
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
@@ -538,7 +597,8 @@ impl RemapScheme for ShadowOob {
         // What was saved last is all that was in DRAM then. An earlier one says nothing newer.
         let newest = pages.pop_last();
         let last = newest.as_ref().map(|(last, _)| *last);
-        // What cannot be read is of the generation of the pages around it; alone, it may be of the last one.
+        // What cannot be read is of the generation of the pages around it; alone, it may be of the
+        // last one.
         if let Some(at) = unreadable
             .iter()
             .find(|at| at.generation.is_none() || at.generation == last)
@@ -585,13 +645,16 @@ impl RemapScheme for ShadowOob {
             self.sweep(core, SbId(index));
         }
         core.blocks.close_log();
-        // Without flash to reserve, the saved entries go on counting, and nothing is remapped before there is some.
+        // Without flash to reserve, the saved entries go on counting, and nothing is remapped
+        // before there is some.
         if !core.is_used_up() {
             self.arm(core);
         }
         true
     }
+}
 
+impl Inspect for ShadowOob {
     fn usage(&self, core: &Core) -> Usage {
         Usage {
             capacity_bytes: self.reserve.slots as u64 * 16,
@@ -617,20 +680,24 @@ impl RemapScheme for ShadowOob {
                     source: None,
                     atomic: None,
                 };
+
                 let in_force = core.map.is_remapped_at(tag.lpn, ppn);
                 if !in_force && !core.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
                     return Err(format!("an entry for LPN {} ended unnoticed", tag.lpn));
                 }
+
                 if (tag.slot == SAVED) == self.armed {
                     return Err(format!(
                         "the entry of LPN {} is not where it should be",
                         tag.lpn
                     ));
                 }
+
                 let word = self
                     .reserve
                     .slot_word(if self.armed { tag.slot } else { 0 });
                 let stored = [core.media.peek(word), core.media.peek(word + 1)];
+
                 if self.armed
                     && (stored != LogEntry::of(core, &entry).words() || !slots.insert(tag.slot))
                 {
@@ -641,6 +708,7 @@ impl RemapScheme for ShadowOob {
                 }
             }
         }
+
         if slots.len() != self.reserve.slots {
             return Err(format!(
                 "{} slots of {} are known",
@@ -648,12 +716,14 @@ impl RemapScheme for ShadowOob {
                 self.reserve.slots
             ));
         }
+
         let mut known: Vec<BTreeSet<(u32, u32)>> = Vec::with_capacity(self.tags.len());
         known.extend(
             self.tags
                 .iter()
                 .map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()),
         );
+
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
@@ -666,6 +736,7 @@ impl RemapScheme for ShadowOob {
                 ));
             }
         }
+
         Ok(())
     }
 
@@ -678,3 +749,5 @@ impl RemapScheme for ShadowOob {
         })
     }
 }
+
+impl LookAhead for ShadowOob {}

@@ -1,19 +1,22 @@
-//! What the capacitor's energy is for: the entries in DRAM, programmed to flash that is kept erased for them.
+//! What the capacitor's energy is for: the entries in DRAM, programmed to flash that is kept erased
+//! for them.
 //!
-//! The routine runs when power has failed, on what the cut left, before anything else does. It knows what is in DRAM:
-//! where the reserved flash is, and the entries. It programs them page by page, as many pages as the energy lasts, and
-//! DRAM forgets. Nothing can interrupt it: power has failed already. (A process that dies in it, with the device in a
-//! folder, begins again and leaves out the pages that are there.)
+//! The routine runs when power has failed, on what the cut left, before anything else does. It
+//! knows what is in DRAM: where the reserved flash is, and the entries. It programs them page by
+//! page, as many pages as the energy lasts, and DRAM forgets. Nothing can interrupt it: power has
+//! failed already. (A process that dies in it, with the device in a folder, begins again and leaves
+//! out the pages that are there.)
 //!
-//! Invariants: reserved flash is erased but for its heads as long as the device is armed; nothing is saved of a device
-//! that is not. Absent: which entries there are (the scheme's), and reading back what was saved (the scheme's replay).
+//! Invariants: reserved flash is erased but for its heads as long as the device is armed; nothing
+//! is saved of a device that is not. Absent: which entries there are (the scheme's), and reading
+//! back what was saved (the scheme's replay).
 
 use crate::config::Config;
+use crate::contract::FlashNeed;
 use crate::core::Core;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
-use crate::recovery::RecoveryError;
-use crate::scheme::FlashNeed;
 use crate::scheme::log_entry::UNNUMBERED;
 use crate::superblock::Head;
 use bitfield_struct::bitfield;
@@ -84,8 +87,8 @@ impl SavedPage {
     }
 }
 
-/// Sizes, and where things are in DRAM: the generation that the device is armed with, or 0; the superblocks of the
-/// reserved flash, each plus one; the slots.
+/// Sizes, and where things are in DRAM: the generation that the device is armed with, or 0; the
+/// superblocks of the reserved flash, each plus one; the slots.
 #[derive(Clone, Copy)]
 pub(super) struct Reserve {
     pub base: usize,
@@ -110,6 +113,7 @@ impl Reserve {
         } else {
             config.energy_pages
         };
+
         Self {
             base,
             superblocks_max,
@@ -151,7 +155,8 @@ impl Reserve {
         self.base + 1 + self.superblocks_max + slot as usize * SLOT_WORDS
     }
 
-    /// Pages that the reserved flash must have room for; the second number is the least that will do.
+    /// Pages that the reserved flash must have room for; the second number is the least that will
+    /// do.
     pub fn room_needed(&self, geometry: &Geometry) -> (u32, u32) {
         let block = geometry.pages_per_block();
         (self.pages + FAILURES * block, self.pages + block)
@@ -169,13 +174,16 @@ impl Reserve {
         } else {
             self.program(core, generation)?
         };
+
         core.media.settle_all();
-        // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they say the same.
+        // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they
+        // say the same.
         if (self.base..self.base + self.words()).any(|word| core.media.peek(word) != 0) {
             core.media
                 .clear_capacitor(self.base, self.words(), After::NOTHING);
             core.media.settle_all();
         }
+
         // The capacitor's time is nobody's: the device is off.
         core.media.ops.truncate(ops);
         Ok(programmed)
@@ -191,7 +199,8 @@ impl Reserve {
         }
     }
 
-    /// The words of a slot to save. An entry with an unreadable number is saved without one: its LPN is in doubt.
+    /// The words of a slot to save. An entry with an unreadable number is saved without one: its
+    /// LPN is in doubt.
     fn entry(&self, core: &mut Core, slot: u32) -> Result<Option<[u64; 2]>, RecoveryError> {
         let word = self.slot_word(slot);
         let words = [core.media.load(word), core.media.load(word + 1)];
@@ -228,8 +237,8 @@ impl Reserve {
         let there = self.saved_before(core, &area, generation);
         let mut places = Places::new(&area);
         let pages = entries.len().div_ceil(self.per_page) as u32;
-        let mut energy = self.energy;
 
+        let mut energy = self.energy;
         for (number, entries) in (0..).zip(entries.chunks(self.per_page)) {
             let of = SavedOf::new().with_generation(generation);
             let place = SavedPlace::new().with_number(number).with_pages(pages);
@@ -305,8 +314,8 @@ impl<'a> Places<'a> {
             let (offset, die) = (self.offset, geometry.die_of_offset(self.offset));
             self.offset += 1;
 
-            // If the life is unreadable, the head gives the incarnation; a bad block that is not known as bad fails
-            // again.
+            // If the life is unreadable, the head gives the incarnation; a bad block that is not
+            // known as bad fails again.
             let loaded = LifeRecord::load(&mut core.media, sb);
             let Some(life) = loaded.life.ok().or_else(|| life_by_head(core, sb)) else {
                 continue;

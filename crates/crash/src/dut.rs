@@ -1,14 +1,14 @@
 //! One device with its host: the firmware under test beside the model.
 //!
-//! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what their
-//! acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
+//! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what
+//! their acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
 
 use crate::damage::Doubts;
 use crate::files::{self, FileModel};
+use crate::history::{Event, History};
 use crate::oracle::{CommandId, Content, LOST, Oracle, ZEROES};
 use crate::script::{Command, Generator, content_of_many};
 use crate::setup::Setup;
-use crate::trail::{Event, Trail};
 use remap_ssd_ftl::{FileStatus, Ftl, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
@@ -44,7 +44,7 @@ impl Failure {
 }
 
 /// A device that is powered on.
-pub struct Line {
+pub struct DeviceUnderTest {
     /// The firmware.
     pub ftl: Ftl,
     /// The model.
@@ -59,12 +59,12 @@ pub struct Line {
     pub in_flight: Vec<(CommandId, AckSet)>,
     /// Blocks that will still fail.
     pub faults_left: u32,
-    /// The device is at the end of its life. The command that it refused, which may have done a part of its work, is
-    /// under way for ever.
+    /// The device is at the end of its life. The command that it refused, which may have done a
+    /// part of its work, is under way for ever.
     pub read_only: bool,
 }
 
-impl Line {
+impl DeviceUnderTest {
     /// A new device, formatted.
     ///
     /// # Errors
@@ -105,8 +105,8 @@ impl Line {
     ///
     /// # Errors
     /// The firmware refuses it.
-    pub fn submit(&mut self, command: Command, trail: &mut Trail) -> Result<(), Failure> {
-        trail.push(Event::Submitting(command));
+    pub fn submit(&mut self, command: Command, history: &mut History) -> Result<(), Failure> {
+        history.push(Event::Submitting(command));
         self.ftl.media_mut().begin_command();
         let result = self.execute(&command);
         let ack = self.ftl.media_mut().take_ack();
@@ -121,7 +121,7 @@ impl Line {
         if !matches!(command, Command::Background { .. }) {
             let id = self.oracle.submit(&command);
             self.doubts.submit(id, &command);
-            trail.push(Event::Submitted(id, command));
+            history.push(Event::Submitted(id, command));
             match (command, status) {
                 (Command::FileWrite { lpn, page, .. }, Some(status)) => {
                     self.files
@@ -135,7 +135,7 @@ impl Line {
                 self.in_flight.push((id, ack));
             }
         } else {
-            trail.push(Event::Idled);
+            history.push(Event::Idled);
         }
         Ok(())
     }
@@ -180,11 +180,11 @@ impl Line {
                 (0..len).try_for_each(|at| {
                     let content = content_of_many(self.oracle.live(), source, fresh, at);
                     let mut page = [0; PAGE_BYTES];
-                    match at + 1 < len {
-                        true => self
-                            .ftl
-                            .write_more(lpn + at, &payload(mode, content, &mut page)),
-                        false => self.ftl.write(lpn + at, &payload(mode, content, &mut page)),
+                    if at + 1 < len {
+                        self.ftl
+                            .write_more(lpn + at, &payload(mode, content, &mut page))
+                    } else {
+                        self.ftl.write(lpn + at, &payload(mode, content, &mut page))
                     }
                 })
             }
@@ -221,19 +221,19 @@ impl Line {
     }
 
     /// The host sees the acknowledgement of command `at` of those in flight.
-    pub fn acknowledge(&mut self, at: usize, trail: &mut Trail) {
+    pub fn acknowledge(&mut self, at: usize, history: &mut History) {
         let (id, ack) = self.in_flight.swap_remove(at);
         self.ftl.media_mut().settle(&ack);
         self.oracle.acknowledge(id);
         self.doubts.acknowledge(id);
         self.files.acknowledge(id);
-        trail.push(Event::Acknowledged(id));
+        history.push(Event::Acknowledged(id));
     }
 
     /// Everything under way ends; the host has not noticed yet.
-    pub fn settle_all(&mut self, trail: &mut Trail) {
+    pub fn settle_all(&mut self, history: &mut History) {
         self.ftl.media_mut().settle_all();
-        trail.push(Event::Settled);
+        history.push(Event::Settled);
     }
 
     /// Reads every LPN into `read`.
@@ -257,11 +257,13 @@ impl Line {
             };
             read.push(content);
         }
+
         self.ftl.media_mut().ops.clear();
         Ok(())
     }
 
-    /// While power is on every LPN reads like the newest command on it left it, and every table fits the others.
+    /// While power is on every LPN reads like the newest command on it left it, and every table
+    /// fits the others.
     ///
     /// # Errors
     /// What does not.
@@ -271,11 +273,13 @@ impl Line {
             files::observe(&mut self.ftl).map_err(Failure::new)?,
             self.files.live(),
         );
+
         if listed != live {
             return Err(Failure::new(format!(
                 "power is on, the file map lists {listed:?} and not {live:?}"
             )));
         }
+
         self.observe(read)?;
         let wrong = self
             .oracle

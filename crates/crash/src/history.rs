@@ -1,8 +1,8 @@
 //! What led to a failure: the events on the way from the blank device to here.
 //!
-//! A fork pushes its own events on top of the main line's and, when it is given up, they are taken off
-//! again: the trail always is the history of the device under the hammer.
-//! Absent: anything needed to run; the trail only explains.
+//! A fork pushes its own events on top of the main line's and, when it is given up, they are taken
+//! off again: what is listed always led to the device under test. Absent: anything
+//! needed to run; the history only explains.
 
 use crate::oracle::CommandId;
 use crate::script::Command;
@@ -13,7 +13,7 @@ use std::fmt::Write;
 pub enum Event {
     /// A command was submitted and done in the firmware.
     Submitted(CommandId, Command),
-    /// A command is being submitted: if the trail ends here, it did not return.
+    /// A command is being submitted: if the history ends here, it did not return.
     Submitting(Command),
     /// Background work was done.
     Idled,
@@ -46,14 +46,14 @@ pub enum Event {
 
 /// Events, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Trail(Vec<Event>);
+pub struct History(Vec<Event>);
 
 /// Events that a failure shows.
 const SHOWN: usize = 40;
 /// Commands on one LPN that a failure shows.
 const SHOWN_OF_LPN: usize = 16;
 
-impl Trail {
+impl History {
     /// Adds an event.
     pub fn push(&mut self, event: Event) {
         if let (Event::Submitted(..) | Event::Idled, Some(Event::Submitting(_))) =
@@ -88,6 +88,7 @@ impl Trail {
                 let _ = writeln!(text, "    {}", line(event));
             }
         }
+
         let recent = self.0.len().saturating_sub(SHOWN);
         for event in self.0[..recent].iter().filter(is_damage) {
             let _ = writeln!(text, "  long before: {}", line(event));
@@ -96,6 +97,7 @@ impl Trail {
         for event in &self.0[recent..] {
             let _ = writeln!(text, "    {}", line(event));
         }
+
         text
     }
 }

@@ -1,20 +1,49 @@
 //! The total order of witnesses: for every LPN the newest durable one wins.
 //!
-//! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted commands do not
-//! count. Absent: where witnesses come from.
+//! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted
+//! commands do not count. Absent: where witnesses come from.
 
-use super::RecoveryReport;
 use crate::config::CHUNK_LPNS;
 use crate::core::Core;
 use crate::life::LoadedLife;
-use crate::map::Mapping;
+use crate::mapping::Mapping;
 use crate::superblock::State;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Oob, Ppn, SbId};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What recovery has heard so far.
+/// What recovery read and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecoveryReport {
+    /// Head pages read.
+    pub head_pages: u64,
+    /// Tail pages read.
+    pub tail_pages: u64,
+    /// OOB areas read in superblocks without tail.
+    pub oob_pages: u64,
+    /// Pages of deallocation bitmaps read.
+    pub bitmap_pages: u64,
+    /// Pages of a remapping log on flash read.
+    pub log_pages: u64,
+    /// Bytes of NVRAM read.
+    pub nvram_bytes: u64,
+    /// Records considered: pages, entries, deallocations.
+    pub records: u64,
+    /// Superblocks with data.
+    pub superblocks: u64,
+    /// LPNs mapped.
+    pub mapped: u64,
+    /// LPNs whose newest witness could not be read: they are media errors now.
+    pub lost: u64,
+    /// Atomic commands that a cut interrupted.
+    pub aborted: u64,
+    /// Flash pages that a capacitor's energy programmed when power failed.
+    pub saved_pages: u64,
+}
+
+/// The witnesses that recovery has read so far, and what follows from them.
 pub struct Witnesses {
     /// What was read.
     pub report: RecoveryReport,
@@ -22,15 +51,15 @@ pub struct Witnesses {
     live: Vec<bool>,
     newest: u64,
     aborted: Vec<u64>,
-    pub(super) aborted_seen: Vec<u64>,
+    pub(crate) aborted_seen: Vec<u64>,
     /// Superblocks with pages that carry such a number, and words of NVRAM that do.
-    pub(super) aborted_pages: BTreeSet<SbId>,
-    pub(super) aborted_words: Vec<Range<usize>>,
+    pub(crate) aborted_pages: BTreeSet<SbId>,
+    pub(crate) aborted_words: Vec<Range<usize>>,
     /// Sources of relocations, with the number of the relocation.
-    pub(super) relocated: Vec<(u32, u64)>,
+    pub(crate) relocated: Vec<(u32, u64)>,
     /// Lives of which a word cannot be read.
-    pub(super) damaged_lives: BTreeMap<SbId, LoadedLife>,
-    pub(super) lost: Vec<u32>,
+    pub(crate) damaged_lives: BTreeMap<SbId, LoadedLife>,
+    pub(crate) lost: Vec<u32>,
     /// LPNs with an unreadable witness.
     doubts: Vec<Doubt>,
     /// Pages that were written for a home: a commit record says which of them came there.
@@ -53,20 +82,17 @@ struct Doubt {
 /// A page that was written under one LPN and names another as its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hinted {
-    /// The LPN.
     pub lpn: u32,
     /// Number of the write.
     pub wsn: u64,
     /// When the superblock was opened: the younger of two copies counts.
     pub opened: u64,
-    /// The home.
     pub home: u32,
-    /// The page.
     pub ppn: Ppn,
 }
 
 impl Witnesses {
-    pub(super) fn new(core: &Core) -> Self {
+    pub(crate) fn new(core: &Core) -> Self {
         Self {
             report: RecoveryReport::default(),
             when: Slab::zeroed(core.map.len() as usize),
@@ -85,11 +111,11 @@ impl Witnesses {
     }
 
     /// Largest number found anywhere.
-    pub(super) fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> u64 {
         self.newest
     }
 
-    pub(super) fn set_live(&mut self, sb: SbId) {
+    pub(crate) fn set_live(&mut self, sb: SbId) {
         self.live[sb.0 as usize] = true;
     }
 
@@ -105,12 +131,13 @@ impl Witnesses {
     }
 
     /// Numbers of aborted commands: they are not handed out again.
-    pub(super) fn aborted(&mut self, numbers: Vec<u64>) {
+    pub(crate) fn aborted(&mut self, numbers: Vec<u64>) {
         numbers.iter().for_each(|number| self.saw(*number));
         self.aborted = numbers;
     }
 
-    /// Is this the number of an aborted command? If so, remembers that the number still has a witness.
+    /// Is this the number of an aborted command? If so, remembers that the number still has a
+    /// witness.
     #[inline]
     pub fn is_aborted(&mut self, wsn: u64) -> bool {
         if self.aborted.is_empty() || !self.aborted.contains(&wsn) {
@@ -122,14 +149,15 @@ impl Witnesses {
         true
     }
 
-    /// These words of NVRAM belong to an aborted command: recovery zeroes them, before the scheme's `resume`.
+    /// These words of NVRAM belong to an aborted command: recovery zeroes them, before the scheme's
+    /// `resume`.
     pub fn zero(&mut self, words: Range<usize>) {
         self.aborted_words.push(words);
     }
 
     /// Asks for what considering a witness of this LPN will touch.
     #[inline]
-    pub(super) fn prefetch(&self, core: &Core, lpn: u32) {
+    pub(crate) fn prefetch(&self, core: &Core, lpn: u32) {
         prefetch(&self.when, lpn as usize);
         core.map.prefetch(lpn);
     }
@@ -146,7 +174,7 @@ impl Witnesses {
 
     /// A page's OOB names this LPN.
     #[inline]
-    pub(super) fn write(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64) {
+    pub(crate) fn write(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
         if self.is_aborted(wsn) {
@@ -165,7 +193,7 @@ impl Witnesses {
     }
 
     /// A page's OOB names a second LPN: one that has it as well, or its home.
-    pub(super) fn second(&mut self, core: &mut Core, ppn: Ppn, oob: Oob) {
+    pub(crate) fn second(&mut self, core: &mut Core, ppn: Ppn, oob: Oob) {
         let Some(home) = oob.second().lpn() else {
             return;
         };
@@ -182,8 +210,9 @@ impl Witnesses {
         });
     }
 
-    /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation loses it. `false` if it
-    /// is of an aborted command: the scheme keeps no such entry, and has its words zeroed (`zero`).
+    /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation
+    /// loses it. `false` if it is of an aborted command: the scheme keeps no such entry, and has
+    /// its words zeroed (`zero`).
     pub fn remap(
         &mut self,
         core: &mut Core,
@@ -197,11 +226,13 @@ impl Witnesses {
         if self.is_aborted(wsn) {
             return false;
         }
+
         let sb = core.geometry.superblock(ppn);
         let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
         if !self.is_live(sb) || !page_is_older || lpn >= core.config.lpns {
             return true;
         }
+
         self.consider(
             core,
             lpn,
@@ -211,18 +242,20 @@ impl Witnesses {
                 remapped: true,
             }),
         );
+
         if let Some(source) = source.filter(|source| *source < core.config.lpns) {
             self.deallocation(core, source, wsn);
             if self.when[source as usize] == wsn && core.map.get(source).is_none() {
                 self.relocated.push((source, wsn));
             }
         }
+
         true
     }
 
     /// An LPN was deallocated.
     #[inline]
-    pub(super) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
+    pub(crate) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
         self.consider(core, lpn, wsn, None);
@@ -244,8 +277,8 @@ impl Witnesses {
         (after + 1..before).contains(&self.when[lpn as usize])
     }
 
-    /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`: any other witness of
-    /// the LPN may be outdated, unless its number is as large.
+    /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`:
+    /// any other witness of the LPN may be outdated, unless its number is as large.
     pub fn doubt(&mut self, lpn: u32, newest: u64) {
         self.doubts.push(Doubt {
             first: lpn,
@@ -257,7 +290,7 @@ impl Witnesses {
     }
 
     /// Notes a deallocation of these LPNs whose number is only known to lie between two others.
-    pub(super) fn doubt_deallocation(&mut self, first: u32, len: u32, from: u64, to: u64) {
+    pub(crate) fn doubt_deallocation(&mut self, first: u32, len: u32, from: u64, to: u64) {
         self.doubts.push(Doubt {
             first,
             len,
@@ -268,7 +301,7 @@ impl Witnesses {
     }
 
     /// A deallocation with this number, of unknown LPNs: may it concern any mapped LPN?
-    pub(super) fn may_have_been_mapped(&self, core: &Core, wsn: u64) -> bool {
+    pub(crate) fn may_have_been_mapped(&self, core: &Core, wsn: u64) -> bool {
         (0..core.config.lpns).any(|lpn| {
             // A younger bitmap shows that the LPN was mapped then.
             let bitmap = self.when[(core.config.lpns + lpn / CHUNK_LPNS) as usize];
@@ -277,16 +310,16 @@ impl Witnesses {
     }
 
     /// May an unreadable bitmap with this number concern any mapped LPN?
-    pub(super) fn may_be_in(&self, core: &Core, chunk: u32, wsn: u64) -> bool {
+    pub(crate) fn may_be_in(&self, core: &Core, chunk: u32, wsn: u64) -> bool {
         let lpns = chunk * CHUNK_LPNS..((chunk + 1) * CHUNK_LPNS).min(core.config.lpns);
         lpns.into_iter()
             .any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
     }
 
-    /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is older than an
-    /// unreadable one. A deallocation that is certainly newer than every other witness of an LPN needs no doubt: it is
-    /// recorded again.
-    pub(super) fn settle_doubts(&mut self, core: &mut Core) {
+    /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is
+    /// older than an unreadable one. A deallocation that is certainly newer than every other
+    /// witness of an LPN needs no doubt: it is recorded again.
+    pub(crate) fn resolve_doubts(&mut self, core: &mut Core) {
         for doubt in std::mem::take(&mut self.doubts) {
             // It may be of a command that did not happen.
             let may_be_aborted = self
@@ -310,15 +343,16 @@ impl Witnesses {
     }
 
     /// Relocated sources whose witness is still in force.
-    pub(super) fn settle_relocated(&mut self, core: &Core) {
+    pub(crate) fn resolve_relocated(&mut self, core: &Core) {
         let when = &self.when;
         self.relocated
             .retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && core.map.get(*lpn).is_none());
     }
 }
 
-/// Of two witnesses of one write, the one in the superblock that was opened later wins. Both say the same while both
-/// exist (a victim is dead before its first block is erased), so this only makes the choice definite.
+/// Of two witnesses of one write, the one in the superblock that was opened later wins. Both say
+/// the same while both exist (a victim is dead before its first block is erased), so this only
+/// makes the choice definite.
 fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
     let opened = |mapping: Mapping| {
         core.blocks
@@ -332,6 +366,6 @@ fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
 }
 
 /// States that hold data.
-pub(super) fn holds_data(state: State) -> bool {
+pub(crate) fn holds_data(state: State) -> bool {
     matches!(state, State::Open | State::Closed)
 }

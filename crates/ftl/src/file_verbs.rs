@@ -1,0 +1,81 @@
+//! The verbs of the file map: writing a page of a file, and reading and resetting the lists
+//! (MEMSYS'17 §4.2.2).
+//!
+//! Absent: the map itself (`files`).
+
+use crate::error::Refusal;
+use crate::files::{FileBlock, FilePage, FileStatus};
+use crate::ftl::Ftl;
+use remap_ssd_media::Payload;
+
+impl Ftl {
+    /// Writes a page of a file and notes which one it is.
+    ///
+    /// # Errors
+    /// `NoFileMap`, and those of `write`: nothing is noted then.
+    pub fn fs_write(
+        &mut self,
+        lpn: u32,
+        payload: &Payload<'_>,
+        page: FilePage,
+    ) -> Result<FileStatus, Refusal> {
+        self.has_file_map()?;
+        self.write(lpn, payload)?;
+        let status = self
+            .files
+            .append(&mut self.core, lpn, page)
+            .unwrap_or_else(|_| {
+                self.files.damaged = true;
+                FileStatus::MapDamaged
+            });
+        match status {
+            FileStatus::Recorded => self.core.stats.fs_recorded += 1,
+            FileStatus::FilesFull => self.core.stats.fs_files_full += 1,
+            FileStatus::BlocksFull => self.core.stats.fs_blocks_full += 1,
+            FileStatus::MapDamaged => {}
+        }
+
+        Ok(status)
+    }
+
+    /// Pages of a file written since the last reset, in order.
+    ///
+    /// # Errors
+    /// `NoFileMap`; `MediaError` if the map is damaged.
+    pub fn fs_map(&mut self, inode: u32) -> Result<Vec<FileBlock>, Refusal> {
+        self.has_file_map()?;
+        self.files
+            .list(&mut self.core, inode)
+            .map_err(|_| Refusal::MediaError)
+    }
+
+    /// Files written since the last reset, in order of their numbers.
+    ///
+    /// # Errors
+    /// `NoFileMap`; `MediaError` if the map is damaged.
+    pub fn fs_files(&mut self) -> Result<Vec<u32>, Refusal> {
+        self.has_file_map()?;
+        self.files
+            .inodes(&mut self.core)
+            .map_err(|_| Refusal::MediaError)
+    }
+
+    /// Forgets all files.
+    ///
+    /// # Errors
+    /// `NoFileMap`.
+    pub fn fs_reset(&mut self) -> Result<(), Refusal> {
+        self.has_file_map()?;
+        self.files.reset(&mut self.core);
+        self.core.stats.fs_resets += 1;
+        Ok(())
+    }
+
+    fn has_file_map(&self) -> Result<(), Refusal> {
+        if self.core.config.fs_files > 0 {
+            Ok(())
+        } else {
+            Err(Refusal::NoFileMap)
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! When garbage is collected, and which superblock: ahead of need page by page, at once when the
+//! host waits, in idle time.
+//!
+//! Invariant: a job gains space (its victim has garbage, and its references' entries fit into the
+//! reserve). Absent: the choices (`policy`), and how pages move (`relocate`).
+
+use super::job::{Job, STRETCH};
+use crate::contract::OwnerRef;
+use crate::error::Refusal;
+use crate::ftl::Ftl;
+use crate::policy::{Candidate, GcPolicy, least_worn};
+use crate::superblock::{State, Stream};
+use remap_ssd_media::{After, OpKind, Purpose, SbId};
+
+/// Collections between two looks at wear, on devices that are not tiny.
+const WEAR_PERIOD: u64 = 16;
+/// Looks for a victim while the host writes a superblock, where none is worth it.
+const LOOKS: u32 = 64;
+
+impl Ftl {
+    /// Closed superblocks that hold data and can be filled again. Collecting one that is worn out
+    /// would give no space back: it keeps what it holds.
+    fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
+        let core = &self.core;
+        let closed = core
+            .blocks
+            .iter()
+            .filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
+        closed
+            .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
+            .filter_map(|(id, sb)| {
+                // A reference that must be copied takes a page, like one more page with an owner.
+                let copies = self.scheme.references_without_room(core, id);
+                let live = if self.hybrid {
+                    core.map.blocks().cost(id, core.blocks.owners(id).live) + copies
+                } else {
+                    core.blocks.owners(id).live + copies
+                };
+                (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid))
+                    .then_some(Candidate {
+                        sb: id,
+                        capacity: sb.capacity,
+                        live,
+                        erases: sb.life.incarnation(),
+                        opened: sb.opened,
+                    })
+            })
+    }
+
+    /// Those worth collecting before space is needed.
+    fn candidates_ahead(&self) -> impl Iterator<Item = Candidate> + '_ {
+        let share = self.core.config.gc_garbage;
+        self.candidates().filter(move |candidate| {
+            f64::from(candidate.garbage()) >= share * f64::from(candidate.capacity)
+        })
+    }
+
+    fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
+        let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
+        if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + period {
+            self.gc.runs_at_wear_check = self.core.stats.gc_runs;
+            let total: u64 = self
+                .core
+                .blocks
+                .iter()
+                .map(|(_, sb)| u64::from(sb.life.incarnation()))
+                .sum();
+            let mean = total as f64 / f64::from(self.core.geometry.superblocks());
+            if let Some(worn) = least_worn(self.candidates(), mean, self.core.config.wear_gap) {
+                self.core.stats.wear_runs += 1;
+                return Some(worn);
+            }
+        }
+
+        if host_waits {
+            GcPolicy::victim_in_need(self.candidates())
+        } else {
+            self.core
+                .config
+                .gc_policy
+                .victim(self.candidates_ahead(), self.core.wsn)
+        }
+    }
+
+    /// Starts a job if there is something to gain; `host_waits` for free superblocks, or they are
+    /// made ahead of need.
+    fn begin_job(&mut self, host_waits: bool) -> bool {
+        let Some(victim) = self.choose_victim(host_waits) else {
+            return false;
+        };
+        self.begin_job_on(victim.sb, victim.garbage().max(1));
+        true
+    }
+
+    /// Starts a job on a closed superblock.
+    pub(crate) fn begin_job_on(&mut self, sb: SbId, gain: u32) {
+        let stretches = self.core.geometry.pages_per_superblock().div_ceil(STRETCH) as usize;
+        let mut scanned = std::mem::take(&mut self.gc.scanned);
+        scanned.clear();
+        self.core
+            .media
+            .charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
+        self.scheme.owners(&mut self.core, sb, &mut scanned);
+        self.core
+            .media
+            .charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
+        let mut refs: Vec<Vec<OwnerRef>> = vec![Vec::new(); stretches];
+
+        for owner in &scanned {
+            refs[(owner.offset / STRETCH) as usize].push(*owner);
+        }
+        self.gc.scanned = scanned;
+        let job = Job {
+            sb,
+            merged: false,
+            next: 0,
+            seen: 0,
+            gain,
+            refs,
+            late: Vec::new(),
+        };
+
+        self.look_at_stretch(&job);
+        self.gc.job = Some(job);
+        self.gc.credit = 0;
+    }
+
+    /// Before a host page is programmed: collects as much as that page is worth, so that the victim
+    /// is empty when the host has used what collecting it gains.
+    #[inline]
+    pub(crate) fn pace(&mut self) -> Result<(), Refusal> {
+        if self.core.config.gc_at_once && self.gc.job.is_some() {
+            return self.finish_job();
+        }
+
+        let Some(job) = &self.gc.job else {
+            if self.core.blocks.free() <= self.gc_start && self.core.wsn >= self.gc.look_again {
+                return self.begin_pace();
+            }
+            return Ok(());
+        };
+
+        self.gc.credit += u64::from(self.core.geometry.pages_per_superblock());
+        let price = u64::from(STRETCH) * u64::from(job.gain);
+        if self.gc.credit >= price {
+            self.gc.credit -= price;
+            self.step_job()?;
+        } else {
+            self.look_at_pages();
+        }
+
+        Ok(())
+    }
+
+    #[cold]
+    fn begin_pace(&mut self) -> Result<(), Refusal> {
+        if !self.begin_job(false) {
+            // Only overwriting makes a superblock worth it; looking at all of them for every page
+            // would be the slowest part of a write.
+            self.gc.look_again =
+                self.core.wsn + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
+            return Ok(());
+        }
+        if self.core.config.gc_at_once {
+            self.finish_job()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Collects whole victims until more than the reserve is free.
+    #[cold]
+    pub(crate) fn collect_now(&mut self) -> Result<(), Refusal> {
+        let mut rounds = 2 * self.core.geometry.superblocks();
+        while self.core.blocks.free() <= self.reserve {
+            if rounds == 0 {
+                return Err(self.end_of_life());
+            }
+            rounds -= 1;
+            if self.gc.job.is_none() && !self.begin_job(true) {
+                if self.scheme.give_back(&mut self.core) {
+                    continue;
+                }
+                return Err(self.end_of_life());
+            }
+            self.finish_job()?;
+        }
+        Ok(())
+    }
+
+    /// Empties the victim of the job under way.
+    pub(crate) fn finish_job(&mut self) -> Result<(), Refusal> {
+        while self.gc.job.is_some() {
+            self.step_job()?;
+        }
+        Ok(())
+    }
+
+    /// One step of collection in idle time; `false` if there is nothing to do.
+    pub fn background(&mut self) -> bool {
+        self.end_write();
+        if self.is_read_only() || self.core.media.broken().is_some() {
+            return false;
+        }
+        if self.gc.job.is_none()
+            && (self.core.blocks.free() > self.gc_start || !self.begin_job(false))
+        {
+            return false;
+        }
+        self.step_job().is_ok()
+    }
+
+    /// Moves one stretch of the victim, and erases the victim after the last.
+    fn step_job(&mut self) -> Result<(), Refusal> {
+        let Some(mut job) = self.gc.job.take() else {
+            return Ok(());
+        };
+        let merged = if self.hybrid {
+            self.merge_victim(&mut job)
+        } else {
+            Ok(())
+        };
+
+        let result = merged.and_then(|()| self.move_stretch(&mut job));
+        if result.is_err() || job.next < self.core.geometry.pages_per_superblock() {
+            self.gc.job = Some(job);
+            return result;
+        }
+
+        self.core
+            .blocks
+            .erase(&mut self.core.media, job.sb, &mut self.core.wsn);
+        self.scheme.forget(&mut self.core, job.sb);
+        if let Some(dedup) = &mut self.dedup {
+            let first = self.core.geometry.page(job.sb, 0).0 as usize;
+            dedup.erased(first..first + self.core.geometry.pages_per_superblock() as usize);
+        }
+
+        self.core.stats.gc_runs += 1;
+        Ok(())
+    }
+
+    /// No space can be gained any more, and what is left of it recovery may need: nothing is
+    /// written from now on.
+    #[cold]
+    pub(crate) fn end_of_life(&mut self) -> Refusal {
+        self.read_only = true;
+        Refusal::ReadOnly
+    }
+}

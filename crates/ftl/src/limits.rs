@@ -1,0 +1,158 @@
+//! What a configuration needs of a device, and whether it can work.
+//!
+//! Each part knows its own limits; the catalogue knows the scheme's. Invariant: a `Config` that
+//! passed `check` leaves garbage collection enough room to always gain space. Absent: the
+//! parameters (`config`).
+
+use crate::config::Config;
+use crate::contract::FlashNeed;
+use crate::error::ConfigError;
+use crate::layout::Layout;
+use crate::scheme::catalogue::spec;
+use remap_ssd_media::Geometry;
+
+impl Config {
+    /// Words of NVRAM that the media must have.
+    pub fn nvram_words(&self, geometry: &Geometry) -> usize {
+        Layout::new(self, geometry).scheme + (spec(self.scheme).nvram_words)(self, geometry)
+    }
+
+    /// Bytes of mapping tables that the scheme keeps in NVRAM; `log_bytes` must be as large.
+    pub fn tables_bytes(&self, geometry: &Geometry) -> u64 {
+        (spec(self.scheme).tables_bytes)(self, geometry)
+    }
+
+    /// Superblocks that the scheme takes from the data.
+    fn flash_need(&self, geometry: &Geometry) -> FlashNeed {
+        (spec(self.scheme).flash_need)(self, geometry)
+    }
+
+    /// Superblocks kept free so that garbage collection and a flash log can always go on: a
+    /// victim's pages may open one in every zone before the victim is erased, and an atomic command
+    /// takes two without collecting; each in every group of dies.
+    pub fn reserve(&self, geometry: &Geometry) -> u32 {
+        geometry.groups() * (2 + self.gc_opens() as u32) + self.flash_need(geometry).spare
+    }
+
+    /// Free superblocks at which garbage collection starts.
+    pub fn gc_start(&self, geometry: &Geometry) -> u32 {
+        ((f64::from(geometry.superblocks()) * self.gc_free) as u32).max(self.reserve(geometry) + 1)
+    }
+
+    /// Checks that the parts fit together.
+    ///
+    /// # Errors
+    /// One sentence: what cannot work and what would.
+    pub fn check(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let fail = |text: String| Err(ConfigError(text));
+        if self.lpns == 0 || self.lpns >= 1 << 31 {
+            return fail(format!("lpns = {} must be 1 to 2147483647", self.lpns));
+        }
+
+        let tail = self.tail_pages(geometry);
+        if geometry.pages_per_superblock() < tail + 4 {
+            return fail(format!(
+                "a superblock of {} pages is too small for its head, {tail} tail pages and data: use more dies or pages per block",
+                geometry.pages_per_superblock()
+            ));
+        }
+
+        self.check_mapping(geometry)?;
+        let (needed_pages, data) = self.pages_needed(geometry);
+
+        // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives
+        // GC something to gain. So does a log on flash.
+        let log = self.flash_need(geometry).held;
+        let open = u64::from(geometry.groups()) * (2 + self.gc_opens() as u64);
+        let busy = u64::from(self.reserve(geometry) + log) + open;
+        if self.scheme.keeps_entries_on_flash() && geometry.groups() > 1 {
+            return fail(format!(
+                "scheme {} keeps entries on flash, in superblocks across all {} dies: leave superblock_dies out",
+                self.scheme,
+                geometry.dies_total()
+            ));
+        }
+
+        let needed = needed_pages.div_ceil(data) + busy;
+        if needed > u64::from(geometry.superblocks()) {
+            let beside = needed_pages - u64::from(self.lpns) - u64::from(self.chunks());
+            let have = (u64::from(geometry.superblocks()).saturating_sub(busy) * data)
+                .saturating_sub(beside);
+            return fail(format!(
+                "over-provisioning is too small for garbage collection: {} logical pages need {needed} superblocks and \
+                 there are {}; use at most {} logical pages",
+                self.lpns,
+                geometry.superblocks(),
+                have.saturating_sub(u64::from(self.chunks()) + 1)
+            ));
+        }
+
+        if !(2..=15).contains(&self.count_max) {
+            return fail(format!(
+                "count_max = {} must be 2 to 15 (4-bit counters)",
+                self.count_max
+            ));
+        }
+
+        if !(0.0..=1.0).contains(&self.watermark) || !(0.0..0.9).contains(&self.gc_free) {
+            return fail("watermark must be 0 to 1 and gc_free 0 to 0.9".into());
+        }
+
+        if !(0.0..1.0).contains(&self.gc_garbage) {
+            return fail(format!(
+                "gc_garbage = {} must be 0 to below 1",
+                self.gc_garbage
+            ));
+        }
+
+        if self.dealloc_slots < 4 {
+            return fail(format!(
+                "dealloc_slots = {} must be at least 4",
+                self.dealloc_slots
+            ));
+        }
+
+        crate::files::check(self)?;
+        (spec(self.scheme).check)(self, geometry)
+    }
+
+    /// Checks what hybrid mapping works with.
+    ///
+    /// # Errors
+    /// One sentence: what cannot work and what would.
+    fn check_mapping(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let fail = |text: String| Err(ConfigError(text));
+        if !(0.0..=1.0).contains(&self.extension) {
+            return fail(format!("extension = {} must be 0 to 1", self.extension));
+        }
+        if !self.is_hybrid() {
+            return Ok(());
+        }
+
+        if let Some(why) = self.scheme.needs_pages() {
+            return fail(format!(
+                "scheme {} {why} and works with mapping = page only",
+                self.scheme
+            ));
+        }
+        if self.gc_policy.zones() > 1 {
+            return fail(format!(
+                "gc_policy = {} sorts pages into zones, and hybrid mapping puts them in order: use greedy or cost-benefit",
+                self.gc_policy
+            ));
+        }
+        if geometry.groups() > 1 {
+            return fail(
+                "hybrid mapping puts blocks in order in one superblock at a time: leave superblock_dies out".into(),
+            );
+        }
+        let most = (self.data_pages(geometry) / 2).min(4096);
+        if !(2..=most).contains(&self.block_pages) {
+            return fail(format!(
+                "block_pages = {} must be 2 to {most}: half of the data pages of a superblock, 4096 at most",
+                self.block_pages
+            ));
+        }
+        Ok(())
+    }
+}

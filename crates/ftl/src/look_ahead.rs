@@ -1,0 +1,84 @@
+//! Looking ahead: asking for the cache lines that commands and collections will touch soon.
+//!
+//! A prefetch changes nothing but time, and so nothing here may change a table. Absent: what is
+//! prefetched inside a loop over a table of its own (`sift`, `recovery`, `relocate`), which is part
+//! of that loop.
+
+use crate::dedup::{Fingerprint, Pages};
+use crate::ftl::Ftl;
+use crate::gc::job::{Job, STRETCH};
+use remap_ssd_media::Ppn;
+
+/// Pages whose owners' mappings are asked for at once: as many cache lines as can be on the way.
+const SEEN_AT_ONCE: u32 = 16;
+
+impl Ftl {
+    /// A command on this LPN comes in some 16 commands: asks for the first cache lines it will
+    /// touch.
+    #[inline]
+    pub fn look_ahead_far(&self, lpn: u32, identity: Option<u64>) {
+        if lpn < self.core.config.lpns {
+            self.core.map.prefetch(lpn);
+        }
+        if let (Some(dedup), Some(identity)) = (&self.dedup, identity) {
+            dedup.prefetch_line(&Fingerprint::Identity(identity));
+        }
+    }
+
+    /// It comes in some 8 commands: asks for the lines that the first ones name.
+    #[inline]
+    pub fn look_ahead_near(&self, lpn: u32, identity: Option<u64>) {
+        let core = &self.core;
+        if lpn < core.config.lpns
+            && let Some(old) = core.map.get(lpn)
+        {
+            core.counts.prefetch(old.ppn);
+            if old.remapped {
+                core.ended.prefetch(core.geometry.superblock(old.ppn), lpn);
+            }
+        }
+
+        let pages = Pages {
+            media: &core.media,
+            counts: &core.counts,
+        };
+
+        if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
+            && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), pages)
+        {
+            self.scheme.look_ahead(core, ppn);
+        }
+    }
+
+    /// Asks for the mappings of a few more pages of the next stretch: all at once would be more
+    /// than can be on the way.
+    #[inline]
+    pub(crate) fn look_at_pages(&mut self) {
+        let (core, Some(job)) = (&self.core, &mut self.gc.job) else {
+            return;
+        };
+        let end = (job.next + STRETCH).min(core.geometry.pages_per_superblock());
+        if job.seen >= end {
+            return;
+        }
+
+        let (first, len) = (
+            core.geometry.page(job.sb, job.seen),
+            SEEN_AT_ONCE.min(end - job.seen),
+        );
+        core.counts.each_owned(first, len, |index, _| {
+            core.map
+                .prefetch(core.media.oob(Ppn(first.0 + index)).lpn())
+        });
+
+        job.seen += len;
+    }
+
+    /// Asks for what the next stretch's pages say of themselves, while the host goes on.
+    pub(crate) fn look_at_stretch(&self, job: &Job) {
+        let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
+        self.core
+            .media
+            .prefetch_run(self.core.geometry.page(job.sb, job.next), pages);
+    }
+}

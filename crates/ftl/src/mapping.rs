@@ -1,0 +1,12 @@
+//! What an entry of the mapping table says.
+
+use remap_ssd_media::Ppn;
+
+/// Where a logical page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The flash page.
+    pub ppn: Ppn,
+    /// Was it remapped there (true) or written there?
+    pub remapped: bool,
+}

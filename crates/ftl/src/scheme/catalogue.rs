@@ -1,0 +1,139 @@
+//! The one list of schemes. A new scheme is a file beside this one and a line here.
+//!
+//! Absent: what a scheme is (`contract`), and what is known of it elsewhere (`kind`).
+
+use crate::contract::SchemeSpec;
+use crate::guard::Guard;
+use crate::kind::{Medium, SchemeKind};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! schemes {
+    ($($(#[$doc:meta])* $name:ident = $module:ident,)*) => {
+        static SPECS: &[&SchemeSpec] = &[$(&super::$module::SPEC),*];
+        const NAMES: &[&str] = &[$(super::$module::SPEC.facts.name),*];
+
+        #[allow(non_upper_case_globals)] // They read like the variants of an enumeration.
+        impl SchemeKind {
+            $($(#[$doc])* pub const $name: Self = Self(&super::$module::SPEC.facts);)*
+
+            /// All of them.
+            pub const ALL: [Self; NAMES.len()] = [$(Self::$name),*];
+        }
+    };
+}
+
+schemes! {
+    /// No remapping: every duplicate is a flash write.
+    None = none,
+    /// Remap-SSD (FAST'21): NVRAM segments owned by superblocks.
+    RemapSsd = remap_ssd,
+    /// One device-wide log on flash (CAFTL, Janusd, Copyless Copy, SHARE).
+    FLog = flog,
+    /// The same log in NVRAM.
+    NLog = nlog,
+    /// Owners found in O(1), without limit, not durable: the upper bound.
+    Opt = opt,
+    /// L2P only, without consistency of the reverse direction (JFTL, ANViL): loses mappings to GC
+    /// and power cuts.
+    Unsafe = l2p_only,
+    /// PebbleSSD (MEMSYS'17): slots for each flash page in NVRAM, updated in place.
+    Pebble = pebble,
+    /// Remap-SSD with one entry for a run of pages.
+    RemapSsdX = remap_ssd_x,
+    /// Local logs on flash, entries cached under a capacitor (FAST'21 §4.6, rejected there).
+    LocalFlash = local_flash,
+    /// Remap-SSD whose largest segment group goes to flash pages when NVRAM fills (TCAD'22, "LH").
+    RemapSsdLh = remap_ssd_lh,
+    /// WAL-SSD: a page's OOB names its future home, and a remap to it takes one commit record a
+    /// command.
+    WalSsd = wal,
+    /// Copyless Copy (HPCC'19): entries in DRAM, saved to reserved flash by a capacitor when power
+    /// fails.
+    ShadowOob = shadow_oob,
+}
+
+impl SchemeKind {
+    /// What others are compared with.
+    pub const BASELINE: Self = Self::None;
+    /// The upper bound.
+    pub const IDEAL: Self = Self::Opt;
+    /// Those that FAST'21 compares: what is run unless told otherwise.
+    pub const FAST21: [Self; 5] = [
+        Self::None,
+        Self::RemapSsd,
+        Self::FLog,
+        Self::NLog,
+        Self::Opt,
+    ];
+
+    /// The first scheme that keeps its entries there.
+    pub fn on(medium: Medium) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.facts().medium == medium)
+    }
+
+    /// The scheme under which the absence of a guard shows: the default one shows that of most.
+    pub fn that_shows(guard: Guard) -> Self {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.facts().guards.contains(&guard))
+            .unwrap_or_default()
+    }
+}
+
+/// Its declaration.
+pub(crate) fn spec(kind: SchemeKind) -> &'static SchemeSpec {
+    SPECS
+        .iter()
+        .find(|spec| spec.facts.name == kind.name())
+        .expect("every kind is made from the list")
+}
+
+impl Default for SchemeKind {
+    fn default() -> Self {
+        Self::RemapSsd
+    }
+}
+
+impl fmt::Display for SchemeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Debug for SchemeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for SchemeKind {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| {
+                let known = NAMES.join(", ");
+                format!("no scheme is named '{name}'; there are {known}")
+            })
+    }
+}
+
+impl Serialize for SchemeKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for SchemeKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse()
+            .map_err(|_| D::Error::unknown_variant(&name, NAMES))
+    }
+}

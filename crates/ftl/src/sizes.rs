@@ -1,0 +1,97 @@
+//! Sizes that follow from a configuration: tails, bitmaps, mapping tables, what collection may
+//! open.
+//!
+//! Invariant: functions of the configuration and the geometry alone. Absent: limits (`limits`),
+//! places (`layout`).
+
+use crate::config::{CHUNK_LPNS, Config};
+use crate::granularity::Granularity;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{Geometry, oob};
+
+/// Bytes of an entry of a page table, or of the table of blocks: a flash page and the LR bit.
+const CELL_BYTES: u64 = 4;
+/// Bytes of an entry of an extension: which page of the block, the flash page, and a link to the
+/// next entry.
+const ENTRY_BYTES: u64 = 8;
+/// Entries of the extension, at least.
+const ENTRIES_MIN: u32 = 16;
+/// Superblocks that putting blocks in order may open while one superblock is collected.
+const ORDERED: usize = 2;
+
+impl Config {
+    /// OOB records that fit in one tail page: 4096 / 10, or 4096 / 14 with the extension (FAST'21
+    /// §4.5 keeps "P2L mappings and WSN of all data pages").
+    pub fn tail_records(&self) -> u32 {
+        let extension = if self.scheme.uses_hints() {
+            oob::SECOND_BYTES
+        } else {
+            0
+        };
+        (PAGE_BYTES / (oob::OOB_BYTES + extension)) as u32
+    }
+
+    /// Tail pages of a superblock.
+    pub fn tail_pages(&self, geometry: &Geometry) -> u32 {
+        geometry
+            .pages_per_superblock()
+            .div_ceil(self.tail_records())
+    }
+
+    /// Pages of a superblock that can hold data when no block of it is bad.
+    pub fn data_pages(&self, geometry: &Geometry) -> u32 {
+        geometry.pages_per_superblock() - 1 - self.tail_pages(geometry)
+    }
+
+    /// Internal logical pages: one per bitmap of deallocations.
+    pub fn chunks(&self) -> u32 {
+        self.lpns.div_ceil(CHUNK_LPNS)
+    }
+
+    /// Is the device mapped by blocks?
+    pub fn is_hybrid(&self) -> bool {
+        self.mapping == Granularity::Hybrid
+    }
+
+    /// Entries that the extension of the table of blocks has room for. The block that is being
+    /// written in order may take one for each of its pages besides.
+    pub fn extension_entries(&self) -> u32 {
+        ((f64::from(self.lpns) * self.extension) as u32).max(ENTRIES_MIN)
+    }
+
+    /// Bytes of DRAM of the mapping table. Hybrid: the table of blocks, two bits a page (in place,
+    /// remapped), the extension, and a cell for each bitmap of deallocations.
+    pub fn mapping_bytes(&self) -> u64 {
+        if !self.is_hybrid() {
+            return CELL_BYTES * u64::from(self.lpns + self.chunks());
+        }
+        let blocks = self.lpns.div_ceil(self.block_pages);
+        let entries = u64::from(self.extension_entries() + self.block_pages);
+        CELL_BYTES * u64::from(blocks + self.chunks())
+            + u64::from(self.lpns).div_ceil(4)
+            + ENTRY_BYTES * entries
+    }
+
+    /// Superblocks that moving a victim's pages may open: one in each zone, and for blocks that are
+    /// put in order.
+    pub fn gc_opens(&self) -> usize {
+        self.gc_policy.zones() + if self.is_hybrid() { ORDERED } else { 0 }
+    }
+
+    /// Pages that logical pages may keep from being collected, and pages of a superblock that are
+    /// of use. Hybrid: a block holds the places of all its pages, whoever has been written
+    /// elsewhere, and every entry of the extension may hold one more; what is left of a superblock
+    /// in which a block has no place is lost.
+    pub(crate) fn pages_needed(&self, geometry: &Geometry) -> (u64, u64) {
+        let (pages, data) = (
+            u64::from(self.lpns) + u64::from(self.chunks()),
+            u64::from(self.data_pages(geometry)),
+        );
+        if !self.is_hybrid() {
+            return (pages, data);
+        }
+        let block = u64::from(self.block_pages);
+        let pages = pages.next_multiple_of(block) + u64::from(self.extension_entries()) + block;
+        (pages, data.saturating_sub(block - 1))
+    }
+}

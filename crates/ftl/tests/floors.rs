@@ -1,0 +1,301 @@
+//! The floors of the firmware: which module may know which, and that nothing outside `scheme/` knows a scheme.
+//!
+//! A module may use what is on its own floor or below, and never in a circle. `Ftl`'s methods are spread over the verbs, which call
+//! each other as methods; what is held here is what a file names.
+
+use remap_ssd_ftl::SchemeKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Every module of the crate, from the ground up. A folder's name stands for all of its files.
+const FLOORS: &[(&str, &[&str])] = &[
+    (
+        "ground: errors, numbers, choices, tables",
+        &[
+            "block_map",
+            "clock",
+            "counts",
+            "dedup",
+            "ended",
+            "error",
+            "fullest",
+            "granularity",
+            "guard",
+            "map",
+            "mapping",
+            "murmur3",
+            "policy",
+            "stats",
+            "survival",
+        ],
+    ),
+    (
+        "configuration as data",
+        &["config", "kind", "layout", "life", "sizes"],
+    ),
+    (
+        "space",
+        &["atomic", "core", "dealloc", "files", "superblock"],
+    ),
+    ("contract", &["contract", "gc::job", "witnesses"]),
+    ("schemes", &["scheme"]),
+    ("assembly", &["ftl", "limits", "scheme::catalogue"]),
+    (
+        "verbs",
+        &[
+            "check",
+            "command",
+            "dedup::relearn",
+            "file_verbs",
+            "gc",
+            "glimpse",
+            "hybrid",
+            "look_ahead",
+            "program",
+            "recovery",
+        ],
+    ),
+];
+
+/// Sources that may name schemes beside `scheme/`: what the figures of a paper show is told by the names of its schemes.
+const NAMED_IN: &[&str] = &["crates/lab/src/analysis", "crates/lab/src/folder.rs"];
+
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The code of a file, without comments and unit tests.
+fn code(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).expect("a source file");
+    let text = text.split("#[cfg(test)]").next().expect("a first part");
+    text.lines()
+        .map(|line| line.split("//").next().expect("a first part"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn module(src: &Path, path: &Path) -> Vec<String> {
+    let inside = path.strip_prefix(src).expect("inside").with_extension("");
+    let mut parts: Vec<String> = inside
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
+    if parts
+        .last()
+        .is_some_and(|last| last == "mod" || last == "lib")
+    {
+        parts.pop();
+    }
+    parts
+}
+
+/// The paths that begin with `crate` or `super` in a file's code, with what braces list written out.
+fn paths(code: &str) -> Vec<Vec<String>> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let before = code[..at].chars().next_back();
+            if before.is_some_and(|c| is_word(c) || c == ':') {
+                continue;
+            }
+            expand(&code[at..], Vec::new(), &mut found);
+        }
+    }
+    found
+}
+
+/// Writes out a path and its braces; what is left of the text.
+fn expand<'a>(mut text: &'a str, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> &'a str {
+    loop {
+        text = text.trim_start();
+        let end = text
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(text.len());
+        path.push(text[..end].to_owned());
+        text = &text[end..];
+
+        let Some(rest) = text.strip_prefix("::") else {
+            found.push(path);
+            return text;
+        };
+        let Some(list) = rest.strip_prefix('{') else {
+            text = rest;
+            continue;
+        };
+        text = list;
+        while !text.trim_start().starts_with('}') && !text.is_empty() {
+            text = expand(text, path.clone(), found);
+            // Past a renaming, a generic argument or a comma.
+            let next = text.find([',', '}']).unwrap_or(text.len());
+            text = text[next..].trim_start_matches(',');
+        }
+        return text.trim_start().strip_prefix('}').unwrap_or("");
+    }
+}
+
+/// What each module names of the others. A file and the files of the folder that it heads are one.
+fn imports() -> BTreeMap<String, BTreeSet<String>> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files: Vec<(PathBuf, Vec<String>)> = sources(&src)
+        .into_iter()
+        .map(|path| (path.clone(), module(&src, &path)))
+        .filter(|(_, parts)| !parts.is_empty() && parts.last().is_none_or(|last| last != "tests"))
+        .collect();
+    let known: BTreeSet<String> = files.iter().map(|(_, parts)| parts.join("::")).collect();
+    let longest_known = |path: &[String]| {
+        (1..=path.len())
+            .rev()
+            .map(|len| path[..len].join("::"))
+            .find(|name| known.contains(name))
+    };
+
+    let mut all = BTreeMap::new();
+    for (file, parts) in &files {
+        let name = parts.join("::");
+        let mut used = BTreeSet::new();
+        for path in paths(&code(file)) {
+            let mut rest = &path[..];
+            let mut base: Vec<String> = match path[0].as_str() {
+                "crate" => Vec::new(),
+                _ => parts.clone(),
+            };
+            while let Some(first) = rest.first()
+                && (first == "super" || first == "crate")
+            {
+                if first == "super" {
+                    base.pop();
+                }
+                rest = &rest[1..];
+            }
+            base.extend(rest.iter().cloned());
+            used.extend(longest_known(&base));
+        }
+        // A folder's parts know their head.
+        used.retain(|other| *other != name && !name.starts_with(&format!("{other}::")));
+        all.insert(name, used);
+    }
+    all
+}
+
+/// A module's floor: that of the longest name in the list that it is, or is inside.
+fn floor(module: &str) -> Option<usize> {
+    let names = FLOORS
+        .iter()
+        .enumerate()
+        .flat_map(|(floor, (_, names))| names.iter().map(move |name| (floor, *name)));
+    names
+        .filter(|(_, name)| module == *name || module.starts_with(&format!("{name}::")))
+        .max_by_key(|(_, name)| name.len())
+        .map(|(floor, _)| floor)
+}
+
+#[test]
+fn no_module_knows_what_is_above_its_floor() {
+    let mut wrong = Vec::new();
+    for (module, used) in imports() {
+        let Some(own) = floor(&module) else {
+            wrong.push(format!("{module} is on no floor"));
+            continue;
+        };
+        for other in used {
+            if floor(&other).is_some_and(|floor| floor > own) {
+                wrong.push(format!("{module} ({}) names {other}", FLOORS[own].0));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_modules_know_each_other_in_a_circle() {
+    // What names nobody that is left is taken away, until nothing changes: what stays is a circle, or knows one.
+    let mut left = imports();
+    loop {
+        let names: BTreeSet<String> = left.keys().cloned().collect();
+        let before = left.len();
+        left.retain(|_, used| used.iter().any(|other| names.contains(other)));
+        if left.len() == before {
+            break;
+        }
+    }
+    assert!(left.is_empty(), "{:?}", left.keys());
+}
+
+#[test]
+fn the_lists_of_imports_are_not_empty() {
+    let imports = imports();
+    assert!(imports.len() > 60, "{} modules", imports.len());
+    assert!(imports["core"].contains("superblock"));
+    assert!(imports["command"].contains("ftl"));
+    assert!(imports["scheme::remap_ssd::reclaim"].contains("scheme::entry"));
+}
+
+/// The names of the constants, from the catalogue's list.
+fn variants() -> Vec<String> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scheme/catalogue.rs");
+    let text = std::fs::read_to_string(src).expect("the catalogue");
+    let (_, list) = text.split_once("\nschemes! {").expect("the list");
+    let (list, _) = list.split_once("\n}").expect("its end");
+    list.lines()
+        .filter_map(|line| line.trim().split_once(" = "))
+        .filter(|(name, _)| !name.starts_with("//"))
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+#[test]
+fn no_scheme_is_named_outside_its_folder() {
+    let variants = variants();
+    assert_eq!(variants.len(), SchemeKind::ALL.len());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // The default scheme's name is the program's, too, and the baseline's is a word.
+    let names = SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| ![SchemeKind::default(), SchemeKind::BASELINE].contains(scheme))
+        .map(|scheme| format!("\"{scheme}\""));
+    let forbidden: Vec<String> = variants
+        .iter()
+        .map(|variant| format!("SchemeKind::{variant}"))
+        .chain(names)
+        .collect();
+
+    let mut wrong = Vec::new();
+    for path in ["crates", "hosts"]
+        .iter()
+        .flat_map(|dir| sources(&root.join(dir)))
+    {
+        let inside = path.strip_prefix(&root).expect("inside");
+        let is_part = |name: &str| inside.iter().any(|part| part == name);
+        let is_test = ["tests", "benches", "examples", "target"]
+            .iter()
+            .any(|dir| is_part(dir));
+        let may = inside.starts_with("crates/ftl/src/scheme")
+            || NAMED_IN.iter().any(|place| inside.starts_with(place));
+        if is_test || may || !is_part("src") {
+            continue;
+        }
+        let code = code(&path);
+        let named = forbidden.iter().filter(|name| {
+            code.match_indices(name.as_str()).any(|(at, name)| {
+                let next = code[at + name.len()..].chars().next();
+                !next.is_some_and(|c| c.is_alphanumeric() || c == '_')
+            })
+        });
+        wrong.extend(named.map(|name| format!("{} names {name}", inside.display())));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
