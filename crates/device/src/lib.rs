@@ -37,8 +37,18 @@ pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
 pub use halves::{FirmwareHalf, Record, TimingHalf};
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;
-pub use remap_ssd_ftl::{FilePage, FileStatus};
+// What a program needs besides, so that this crate is enough.
+pub use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap, SchemeKind, Stats};
+pub use remap_ssd_media::{Page, PageView, Payload};
 pub use saved::OpenError;
 pub use scale::parse_scale;
 pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};
 pub use timing::{Command, Timing};
+
+// The Rust in the front page and in the tutorial compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorial.md")]
+struct Tutorial;

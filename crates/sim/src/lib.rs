@@ -19,3 +19,5 @@ pub mod summary;
 mod times;
 pub mod trace;
 pub mod workload;
+
+pub use remap_ssd_device as device;
