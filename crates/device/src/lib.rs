@@ -7,6 +7,20 @@
 //! Invariants: time is an argument and an answer, in nanoseconds of `u64`; completion times follow from the
 //! order of submission alone. Absent: a clock, threads, queues of outstanding commands (the caller's), and
 //! any knowledge of how a remap is persisted.
+//!
+//! ```
+//! use remap_ssd_device::{Device, DeviceConfig, Payload, Remap};
+//!
+//! let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
+//! let write = device.write(0, 7, &Payload::Identity(42)); // at time 0: LPN 7 gets the content 42
+//! let remap = Remap { target: 100, source: 7, len: 1, relocate: false, atomic: false };
+//! let copy = device.remap(write.done_at, &remap);
+//! assert!(copy.result.is_ok());
+//! assert_eq!(device.ftl().stats().host_programs, 1); // two LPNs, one flash page
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The example `disk` is a client of [`Disk`].
 
 mod check;
 pub mod config;
