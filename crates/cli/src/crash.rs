@@ -17,44 +17,44 @@ use std::time::Duration;
 /// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and checks that what was
 /// acknowledged is there and that nothing deallocated or overwritten comes back.
 ///
-/// Exit code 1 if a durable scheme lost something, which is what switching a guard off (--mutant) must lead to. `opt`
-/// and `unsafe` keep their remaps in DRAM and are expected to lose some: exit code 0 if the campaign noticed, else 1.
+/// Exit code 1 if a durable scheme lost data; with a guard off (--mutant) that is the expected result. `opt`
+/// and `unsafe` keep their remaps in DRAM and are expected to lose data: exit code 0 if the campaign found it, else 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Stop each scheme's campaign after so many seconds [default: 10, without --cuts].
+    /// Stop each scheme's campaign after this time [default: 10, without --cuts].
     #[arg(long, value_parser = numbers::seconds)]
     pub seconds: Option<f64>,
-    /// Stop each scheme's campaign after so many distinct cuts; the result depends on nothing but the seed.
+    /// Stop each scheme's campaign after this number of distinct cuts; the result depends only on the seed.
     #[arg(long, value_parser = numbers::count)]
     pub cuts: Option<u64>,
-    /// Everything follows from it.
+    /// Random seed; the same seed gives the same results.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Schemes, by name [default: all durable ones; with --mutant, one that relies on the guard].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub scheme: Vec<SchemeKind>,
-    /// Policy of garbage collection on all devices: greedy, cost-benefit, coldmap, cagc [default: greedy on most, each
+    /// Garbage collection policy of all devices: greedy, cost-benefit, coldmap, cagc [default: greedy on most, each
     /// of the others on some].
     #[arg(long, value_name = "POLICY")]
     pub gc: Option<GcPolicy>,
-    /// What an entry of the mapping table stands for: page, or hybrid (blocks in order, and pages elsewhere).
+    /// Mapping table: page, or hybrid (a block table with an extension for single pages).
     #[arg(long, value_name = "page|hybrid", default_value_t = Granularity::Page)]
     pub mapping: Granularity,
-    /// Run the one script that a failure named.
+    /// Run one script again, by the code that a failure printed.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mapping", "mutant", "media_faults", "threads"])]
     pub replay: Option<Code>,
-    /// Switch this guard of the firmware off, to see the campaign notice.
+    /// Switch off this guard of the firmware, to see the campaign find the loss.
     #[arg(long, value_name = "GUARD")]
     pub mutant: Option<Guard>,
     /// Test on failing media: flash pages and NVRAM words become unreadable between commands and at cuts. Damaged data
     /// may be lost, but an older version must never be read.
     #[arg(long, conflicts_with = "mutant")]
     pub media_faults: bool,
-    /// Threads [default: one per core].
+    /// Number of threads [default: one per core].
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub threads: u32,
-    /// Stop after so many failures [default: 10; 1 where failures are expected].
+    /// Stop after this number of failures [default: 10; 1 where failures are expected].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub failures: Option<u32>,
     /// Print the results as JSON: an object for one scheme, a list for several.

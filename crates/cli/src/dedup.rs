@@ -23,31 +23,31 @@ const PAGE: u64 = 4096;
 /// The file in the folder, as the first namespace's would be.
 const FILE: &str = "n1";
 
-/// Deduplicates in front of a device, and serves the result as a file.
+/// Serves a deduplicating disk on top of a device, as a file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// How: `ccaw` copies on the device, `ordermerge` has mappings of its own and needs nothing of the device.
+    /// Method: `ccaw` lets the device copy, `ordermerge` keeps its own mappings and works on any device.
     #[arg(long, value_name = "SCHEME")]
     scheme: Scheme,
-    /// Pages written after which everything is made durable; 0: only when it is flushed.
+    /// Make everything durable after this number of written pages; 0: only on flush.
     #[arg(long, value_name = "PAGES", default_value_t = 100)]
     window: u32,
     #[command(flatten)]
     place: Place,
-    /// An empty folder for the file.
+    /// Empty folder to mount; the disk is the file `n1` in it.
     #[arg(long, value_name = "FOLDER")]
     fuse: PathBuf,
-    /// The hash of a new disk: `md5`, whose hits are compared, or `blake3`, whose hits are trusted [default: md5].
+    /// Hash of a new disk: `md5` (matching pages are compared) or `blake3` (matches are trusted) [default: md5].
     #[arg(long, value_name = "HASH")]
     hash: Option<Hash>,
-    /// Compare contents, or not, whatever the hash is.
+    /// Compare the contents of matching pages, overriding the default of the hash.
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     compare: Option<bool>,
-    /// Entries of the signature table in memory, about 80 bytes each; without it as many as there are pages.
+    /// Entries of the signature table in memory, about 80 bytes each [default: one for each page].
     #[arg(long, value_name = "N")]
     table: Option<u32>,
-    /// Make a new disk over what is there.
+    /// Create a new disk, overwriting existing data.
     #[arg(long)]
     force: bool,
 }
@@ -58,8 +58,8 @@ Examples:
   mkdir folder && remap-ssd dedup --scheme ccaw --connect 127.0.0.1:4420 --fuse folder &
   mkfs.ext4 folder/n1
 
-A blank namespace is made into a new disk; one that has been is opened. Nothing else may use the namespace meanwhile.
-SIGTERM or SIGINT ends it in good order.";
+A blank namespace becomes a new disk; an existing disk is opened. Nothing else may use the namespace meanwhile.
+SIGTERM or SIGINT shuts it down cleanly.";
 
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {

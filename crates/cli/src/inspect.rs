@@ -15,10 +15,10 @@ use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Shows what a device image holds: superblocks, segment groups, wear, what recovery found; and checks every table
+/// Shows the contents of a device image: superblocks, segment groups, wear, results of recovery. Checks every table
 /// against every other and every mapped page.
 ///
-/// The file is not changed. Exit code 1 if it is no image, damaged, in use, or unsound.
+/// The file is not changed. Exit code 1 if it is not an image, or is damaged, in use or inconsistent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

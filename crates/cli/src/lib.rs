@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
-/// An SSD whose pages can be remapped, in virtual time.
+/// An SSD whose pages can be remapped: simulate it, test it under power cuts, serve it.
 #[derive(Debug, Parser)]
 #[command(name = "remap-ssd", version, about, args_override_self = true, after_help = EXAMPLES)]
 pub struct Cli {
@@ -48,33 +48,33 @@ Exit codes: 0 success, 1 failure, 2 mistake in the arguments.";
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Runs one workload or trace against several schemes and lays the results side by side.
+    /// Runs one workload or trace on several schemes and compares the results.
     Compare(Box<compare::Args>),
     /// Cuts the power of small, nearly full devices and checks that nothing acknowledged is lost.
     Crash(crash::Args),
-    /// Runs the papers' experiments again and lays our figures beside their claims.
+    /// Repeats the papers' experiments and compares each claim with our figure.
     Experiment(experiment::Args),
-    /// Measures the speed and the memory of the simulator itself.
+    /// Measures the speed and memory of the program itself.
     Bench(bench::Args),
-    /// Shows what a device image holds, and checks it; the file is not changed.
+    /// Shows and checks the contents of a device image, without changing it.
     Inspect(inspect::Args),
-    /// Makes a device in a folder.
+    /// Creates, checks and repairs a device in a folder.
     Image(service::image::Args),
-    /// Serves a device over NVMe/TCP.
+    /// Serves a device over NVMe/TCP, FUSE or vfio-user.
     Serve(service::serve::Args),
     /// Sends one command to a served device.
     Io(service::io::Args),
-    /// Files on a device, for host software that shares pages instead of writing them twice.
+    /// Manages files on a device, for host software that shares pages instead of writing them twice.
     Volume(volume::Args),
-    /// Copies, moves, snapshots and defragments by sharing flash pages: no data page is programmed.
+    /// Copies, moves, snapshots and defragments by sharing flash pages, without programming data.
     Share(share::Args),
-    /// Deduplicates in front of a device, and serves the result as a file.
+    /// Serves a deduplicating disk on top of a device, as a file.
     Dedup(dedup::Args),
-    /// Cuts the power under your program: records one run, and tries what a power cut may leave of it.
+    /// Tests your program under power cuts: records one run, then tries what a cut may leave of it.
     Torture(Box<torture::Args>),
-    /// Lists the ready-made devices, or prints one as a file to start from.
+    /// Lists the predefined devices, or prints one as a device file.
     Presets(presets::Args),
-    /// Writes workloads as traces, and says what a trace or a workload does.
+    /// Writes workloads as traces, and analyses traces and workloads.
     Trace(trace::Args),
     /// Prints a script that completes commands and options in a shell.
     Completions(manual::Completions),

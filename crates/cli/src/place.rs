@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Where a namespace is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Place {
-    /// Where the device is served.
+    /// Address of the server.
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -17,10 +17,10 @@ pub struct Place {
         conflicts_with = "image"
     )]
     pub connect: Option<String>,
-    /// The folder of a device that is not served.
+    /// Folder of a device that no server has open.
     #[arg(long, value_name = "FOLDER")]
     pub image: Option<PathBuf>,
-    /// The namespace.
+    /// Number of the namespace.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nsid: u32,
     /// NQN of the subsystem; by default the first one that discovery returns.

@@ -29,9 +29,9 @@ pub struct Options {
     pub setup: Option<u32>,
     /// Everything follows from it.
     pub seed: u64,
-    /// Stop after so many seconds.
+    /// Stop after this number of seconds.
     pub seconds: Option<f64>,
-    /// Stop after so many distinct cuts.
+    /// Stop after this number of distinct cuts.
     pub cuts: Option<u64>,
     /// Threads; 0 is one per core.
     pub threads: u32,
@@ -39,7 +39,7 @@ pub struct Options {
     pub mutant: Option<Guard>,
     /// Setups on media that fail instead of the others.
     pub media_faults: bool,
-    /// Stop after so many failures.
+    /// Stop after this number of failures.
     pub failures: u32,
 }
 

@@ -105,7 +105,7 @@ pub struct Background {
     pub idle_after_ns: u64,
 }
 
-/// Why a device cannot be.
+/// Invalid device configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DeviceConfigError(pub String);

@@ -7,6 +7,20 @@
 //! Invariants: time is an argument and an answer, in nanoseconds of `u64`; completion times follow from the
 //! order of submission alone. Absent: a clock, threads, queues of outstanding commands (the caller's), and
 //! any knowledge of how a remap is persisted.
+//!
+//! ```
+//! use remap_ssd_device::{Device, DeviceConfig, Payload, Remap};
+//!
+//! let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
+//! let write = device.write(0, 7, &Payload::Identity(42)); // at time 0: LPN 7 gets the content 42
+//! let remap = Remap { target: 100, source: 7, len: 1, relocate: false, atomic: false };
+//! let copy = device.remap(write.done_at, &remap);
+//! assert!(copy.result.is_ok());
+//! assert_eq!(device.ftl().stats().host_programs, 1); // two LPNs, one flash page
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The example `disk` is a client of [`Disk`].
 
 mod check;
 pub mod config;
@@ -37,8 +51,18 @@ pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
 pub use halves::{FirmwareHalf, Record, TimingHalf};
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;
-pub use remap_ssd_ftl::{FilePage, FileStatus};
+// What a program needs besides, so that this crate is enough.
+pub use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap, SchemeKind, Stats};
+pub use remap_ssd_media::{Page, PageView, Payload};
 pub use saved::OpenError;
 pub use scale::parse_scale;
 pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};
 pub use timing::{Command, Timing};
+
+// The Rust in the front page and in the tutorial compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorial.md")]
+struct Tutorial;

@@ -14,8 +14,8 @@ use std::path::Path;
 /// Why a device cannot be powered on, or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What the image holds contradicts itself.
-    #[error("the image contradicts itself: {0}")]
+    /// The image's tables contradict each other.
+    #[error("the image is inconsistent: {0}")]
     Contradiction(String),
     /// The file cannot be read or written.
     #[error(transparent)]

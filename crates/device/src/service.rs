@@ -22,7 +22,7 @@ impl DeviceConfig {
     /// A device of `bytes`, rounded up to whole pages.
     ///
     /// # Errors
-    /// A size or a scheme that cannot be, in one sentence.
+    /// Invalid size or scheme, in one sentence.
     pub fn for_service(
         bytes: u64,
         scheme: SchemeKind,

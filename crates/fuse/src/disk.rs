@@ -19,8 +19,8 @@ use zerocopy::IntoBytes;
 /// Why a disk could not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
-    /// The range ends behind the disk.
-    #[error("the range ends behind the disk")]
+    /// The range ends beyond the disk.
+    #[error("the range ends beyond the disk")]
     Range,
     /// Copies are of whole blocks.
     #[error("copies are of whole blocks")]
@@ -183,7 +183,7 @@ impl Disk {
     pub fn nsid(&self) -> u32 {
         self.namespace.nsid
     }
-    /// Are answers to be held until they are done?
+    /// Whether to hold answers until they are done.
     pub fn is_emulated(&self) -> bool {
         self.emulated
     }

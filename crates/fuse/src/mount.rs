@@ -71,7 +71,7 @@ impl Mounted {
     /// by `unmount` or by somebody else.
     ///
     /// # Errors
-    /// Why it cannot be, and what to do.
+    /// The reason, and what to do about it.
     pub fn mount(
         gate: Gate,
         mountpoint: &Path,
@@ -100,7 +100,7 @@ impl Mounted {
     /// after unmounting. `ended` as in `mount`.
     ///
     /// # Errors
-    /// Why it cannot be, and what to do.
+    /// The reason, and what to do about it.
     pub fn mount_disk<D: remap_ssd_device::Disk + Send + 'static>(
         disk: &Pages<D>,
         mountpoint: &Path,
@@ -117,7 +117,7 @@ impl Mounted {
     /// Mounts arrays of bytes, each a file by its name; they stay with the caller. `ended` as in `mount`.
     ///
     /// # Errors
-    /// Why it cannot be, and what to do.
+    /// The reason, and what to do about it.
     pub fn mount_arrays<B: Bytes>(
         arrays: Vec<B>,
         mountpoint: &Path,
@@ -237,7 +237,7 @@ fn serve_without_deadlock() {
     let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 
-/// Takes a mountpoint out of the folders' tree, whoever still uses what is under it.
+/// Detaches a mountpoint, even if something under it is still in use.
 fn detach(mountpoint: &Path) {
     if rustix::mount::unmount(mountpoint, UnmountFlags::DETACH).is_err() {
         let mut fusermount = Command::new("fusermount3");

@@ -14,7 +14,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages of a remap: 16 MiB, as long as a Copy may be.
 const REMAP_PAGES: u64 = 4096;
 
-/// What is told of errors, which the kernel has numbers for and no words.
+/// Text for errors of which the kernel reports only numbers.
 type Tell = dyn Fn(&str) + Send + Sync;
 
 /// A disk behind a file; clones are the same one.

@@ -51,7 +51,7 @@ pub struct Run {
     /// When requests arrive; empty if as earlier ones end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arrivals: String,
-    /// Is it watched how long pages live?
+    /// Track page lifetimes.
     pub survival: bool,
     /// How the device is filled.
     pub fill: Fill,
@@ -398,7 +398,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
     Ok(run)
 }
 
-/// Does it keep remapping metadata at all?
+/// Whether the scheme keeps remapping metadata.
 fn is_limited(scheme: SchemeKind) -> bool {
     scheme.facts().medium != Medium::Nowhere
 }

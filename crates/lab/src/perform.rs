@@ -22,7 +22,7 @@ use std::path::Path;
 /// Contents of a run that are not those of aging have identities above this one.
 const OWN_CONTENTS: u64 = 1 << 40;
 
-/// Can it be run, as far as can be told beforehand?
+/// Checks, as far as possible beforehand, whether the run can be made.
 ///
 /// # Errors
 /// One sentence: why not.

@@ -47,7 +47,7 @@ pub struct Panel {
 pub struct Lines {
     /// What the horizontal axis measures.
     pub x: String,
-    /// Both axes by powers of ten?
+    /// Whether both axes are logarithmic.
     pub logarithmic: bool,
     /// Names and points.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,

@@ -40,7 +40,7 @@ pub struct Store {
 pub struct Found {
     /// What came of the run.
     pub result: Value,
-    /// Made by the program that asks?
+    /// Whether the running program made it.
     pub same_program: bool,
 }
 

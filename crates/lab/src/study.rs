@@ -54,7 +54,7 @@ pub struct Study {
     pub form: Form,
 }
 
-/// What is told while runs are made.
+/// Progress reports while runs are made.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// So many of all runs have to be made, which is so much work.

@@ -329,7 +329,7 @@ impl NandArray {
         }
     }
 
-    /// Does a data page match its checksum, if it has one?
+    /// Whether a data page matches its checksum, if it has one.
     #[inline]
     pub(crate) fn is_whole(&self, ppn: Ppn) -> bool {
         match &self.contents {
@@ -343,7 +343,7 @@ impl NandArray {
         self.meta_bits[ppn.0 as usize / 64] >> (ppn.0 % 64) & 1 == 1
     }
 
-    /// Is nothing torn or spoiled?
+    /// Whether nothing is torn or unreadable.
     #[inline]
     pub(crate) fn is_pristine(&self) -> bool {
         self.torn.is_empty() && self.spoiled.is_empty()

@@ -19,7 +19,7 @@ pub struct SbId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-/// A page to program, with its place worked out by whoever hands pages out in order.
+/// A page to program. The caller hands pages out in order and has computed its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The page.
@@ -99,7 +99,7 @@ impl Geometry {
         Self::grouped(shape, 1)
     }
 
-    /// Checks a shape whose superblocks are dealt to so many groups of dies.
+    /// Checks a shape whose superblocks are distributed over this number of groups of dies.
     ///
     /// # Errors
     /// Says in one sentence which number cannot work and what would.
@@ -162,7 +162,7 @@ impl Geometry {
         })
     }
 
-    /// The same flash, with superblocks across so many dies each.
+    /// The same flash, with superblocks that span this number of dies.
     ///
     /// # Errors
     /// Groups that would not be alike, or superblocks that are too small.

@@ -51,7 +51,7 @@ pub enum ImageError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// Something else.
-    #[error("not a device image (the first bytes are not those of one)")]
+    #[error("not a device image (its first bytes are wrong)")]
     NotAnImage,
     /// Written by another version.
     #[error("image version {0}, this program reads version {VERSION}")]

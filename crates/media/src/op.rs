@@ -1,4 +1,4 @@
-//! The record of what the firmware asked of the media, for whoever keeps time.
+//! The record of what the firmware asked of the media, for the timing model.
 //!
 //! Invariant: an operation starts after everything its [`After`] names has ended; the power rail and the
 //! timing model read the same field, so a wait can be neither forgotten nor free.
@@ -89,12 +89,12 @@ impl After {
             fence: self.fence || other.fence,
         }
     }
-    /// Everything?
+    /// Whether it waits for everything.
     #[inline]
     pub fn is_all(self) -> bool {
         self.all
     }
-    /// Every store?
+    /// Whether it waits for every store.
     #[inline]
     pub fn is_fence(self) -> bool {
         self.fence

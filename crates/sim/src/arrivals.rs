@@ -49,7 +49,7 @@ impl Arrivals {
         bound: None,
     };
 
-    /// Can they be had of this workload?
+    /// Whether this workload supports them.
     ///
     /// # Errors
     /// It stands for nothing that happened at a time.

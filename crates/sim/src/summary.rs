@@ -81,7 +81,7 @@ pub struct WearOut {
     pub host_bytes: u64,
     /// Of those, before the first block was worn out; none was if it is missing.
     pub first_retired_bytes: Option<u64>,
-    /// Is the device read-only?
+    /// Whether the device is read-only.
     pub read_only: bool,
     /// Blocks that take no more data: failed, or worn out.
     pub blocks_retired: u64,

@@ -38,7 +38,7 @@ pub struct HeldCompletions {
 }
 
 impl HeldCompletions {
-    /// Is this command's completion held?
+    /// Whether this command's completion is held back.
     pub fn has(&self, sqid: u16, cid: u16) -> bool {
         self.commands.contains(&(sqid, cid))
     }

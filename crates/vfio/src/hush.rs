@@ -9,7 +9,7 @@ use std::panic::{set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// Is this thread in library code, and not in ours?
+    /// Whether this thread is in library code, not in ours.
     static IN_LIBRARY: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -38,7 +38,7 @@ pub fn ours<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// After a panic was caught: was it the library's?
+/// After a panic was caught: whether it came from the library.
 pub fn was_library() -> bool {
     IN_LIBRARY.replace(false)
 }

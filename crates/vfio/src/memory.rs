@@ -106,7 +106,7 @@ impl Memory {
         Ok((region, at as usize, (region.len - at) as usize))
     }
 
-    /// Can all of a range be accessed?
+    /// Whether the whole range can be accessed.
     pub fn check(&self, address: u64, len: usize, access: Access) -> Result<(), OutOfReach> {
         self.pieces(address, len, access, |_, _, _| Ok(()))
     }

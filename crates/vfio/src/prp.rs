@@ -116,7 +116,7 @@ impl<'a> GuestData<'a> {
         }
     }
 
-    /// Was some memory out of reach, or not described?
+    /// Whether some memory was out of reach or not described.
     pub fn failed(&self) -> bool {
         self.failed
     }

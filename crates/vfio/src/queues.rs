@@ -33,7 +33,7 @@ pub struct CompletionQueue {
     /// Entries that commands under way will need.
     promised: u16,
     vector: Option<u16>,
-    /// Were entries added since the last interrupt?
+    /// Whether entries were added since the last interrupt.
     news: bool,
 }
 
@@ -195,7 +195,7 @@ impl Queues {
         }
     }
 
-    /// Is there room for a completion that no command under way needs?
+    /// Whether there is room for a completion beyond those of the commands under way.
     pub fn has_room(&self, cqid: u16) -> bool {
         self.completion
             .get(&cqid)
@@ -283,7 +283,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Vectors of queues that have new entries; they are told once.
+    /// Vectors of queues that have new entries; each is reported once.
     pub fn interrupts(&mut self) -> impl Iterator<Item = u16> + '_ {
         self.completion
             .values_mut()

@@ -38,7 +38,7 @@ pub enum ServiceError {
     #[error("the socket is in use; stop what serves it, or choose another")]
     Busy,
     /// It is something else.
-    #[error("there is a file that is no socket; remove it, or choose another name")]
+    #[error("a file that is not a socket has this name; remove it, or choose another name")]
     NoSocket,
     /// The system's reason.
     #[error("{0}")]
@@ -61,7 +61,7 @@ impl Service {
     /// Listens for a virtual machine monitor; times count from `epoch`. `log` gets a line for each that comes or goes.
     ///
     /// # Errors
-    /// Why it cannot be, and what to do.
+    /// The reason, and what to do about it.
     pub fn start(
         subsystem: &Arc<Subsystem>,
         path: &Path,

@@ -38,7 +38,7 @@ pub enum DedupError<E: Error + 'static> {
     )]
     NotAtomic,
     /// No block is free, although all that can be has been freed.
-    #[error("no block is free: damaged mappings hold blocks that cannot be told from those in use")]
+    #[error("no block is free: damaged mappings may use any of the remaining blocks")]
     Full,
     /// A flush failed: what was written before it may be lost.
     #[error(

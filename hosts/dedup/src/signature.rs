@@ -36,7 +36,7 @@ impl Hash {
         }
     }
 
-    /// Are equal signatures proof enough of equal pages?
+    /// Whether equal signatures prove equal pages.
     pub fn is_trusted(self) -> bool {
         self == Self::Blake3
     }

@@ -83,7 +83,7 @@ pub enum FilesError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Something that cannot be asked for.
+    /// An invalid request.
     #[error("{0}")]
     Usage(String),
     /// Something that is not so now.

@@ -150,7 +150,7 @@ pub enum ShareError {
         /// Pages in all.
         pages: u64,
     },
-    /// Something that cannot be asked for.
+    /// An invalid request.
     #[error("{0}")]
     Usage(String),
     /// Something that is not so now.

@@ -91,7 +91,7 @@ pub enum Found {
     Blank,
     /// A record.
     Record(Record),
-    /// A record that cannot be believed; or why not.
+    /// A record, or why it is invalid.
     Damaged(&'static str),
     /// Something else.
     Other,

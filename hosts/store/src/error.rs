@@ -56,7 +56,7 @@ pub enum StoreError {
     /// There is one already.
     #[error("there is a file {0} already")]
     Exists(String),
-    /// A name that cannot be.
+    /// An invalid name.
     #[error("{name:?} cannot be a file's name: {why}")]
     BadName {
         /// The name.
@@ -67,7 +67,7 @@ pub enum StoreError {
     /// The file of this handle has been deleted.
     #[error("the file has been deleted since it was opened")]
     Gone,
-    /// A range that cannot be.
+    /// An invalid range.
     #[error("bytes {offset} to {offset} + {bytes} are not in the file, which has {size} bytes")]
     Range {
         /// First byte.

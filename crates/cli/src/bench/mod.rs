@@ -32,7 +32,7 @@ pub struct Args {
     /// A sixteenth of the device, 3 rounds instead of 5, fewer pages.
     #[arg(long)]
     pub quick: bool,
-    /// The device.
+    /// Predefined device to simulate.
     #[arg(long, value_name = "NAME", default_value = "fast21-32g")]
     pub preset: String,
     /// Also compare the time per page operation on a small and a large device: 4 and 256 GiB (with --quick 1 and
@@ -43,7 +43,7 @@ pub struct Args {
     /// 1 GiB takes to copy, how well emulated latencies are kept. Takes minutes and 3.5 GiB where temporary files go.
     #[arg(long, conflicts_with_all = ["scales", "preset", "seed"])]
     pub service: bool,
-    /// Where the served device's image is made; the folder of temporary files unless given.
+    /// Folder for the served device's image [default: the folder for temporary files].
     #[arg(
         long,
         value_name = "DIR",
@@ -51,7 +51,7 @@ pub struct Args {
         conflicts_with = "memory"
     )]
     pub dir: Option<PathBuf>,
-    /// The served device is in memory.
+    /// Serve a device in memory instead of an image.
     #[arg(long, requires = "service")]
     pub memory: bool,
     /// The workload's seed.
@@ -163,7 +163,7 @@ struct Extent {
 /// Runs it.
 ///
 /// # Errors
-/// The device cannot be.
+/// Invalid device configuration.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let extent = match args.quick {
         true => Extent {

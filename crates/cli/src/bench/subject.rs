@@ -136,7 +136,7 @@ impl Subject {
     /// Makes, ages and warms up a device.
     ///
     /// # Errors
-    /// It cannot be.
+    /// Invalid device configuration.
     pub fn new(config: DeviceConfig, feed: &mut Feed) -> Result<Self, Failure> {
         let mut device = Device::format(config).map_err(Failure::usage)?;
         let began = Instant::now();

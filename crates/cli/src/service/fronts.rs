@@ -210,7 +210,7 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
     Ok(handle)
 }
 
-/// Was the signal already ignored when the program started, as under `nohup`?
+/// Whether the signal was already ignored when the program started, as under `nohup`.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

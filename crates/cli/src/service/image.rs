@@ -26,7 +26,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Makes a new, empty device in a folder; its space is reserved, so that a full disk shows now and never in service.
+    /// Creates a new, empty device in a folder and reserves its space, so that a full disk is an error now, not in service.
     Create(Create),
     /// Looks for damage and reads every page, without changing anything. Exit code 1 if anything is damaged.
     Check(Check),
@@ -39,7 +39,7 @@ enum Command {
 /// What to check.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// The folder.
+    /// Folder of the device.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Print the findings as JSON.
@@ -50,7 +50,7 @@ pub struct Check {
 /// What to repair.
 #[derive(Debug, clap::Args)]
 pub struct Repair {
-    /// The folder.
+    /// Folder of the device.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// Repair the image. Replaced files are kept in a new folder `before-repair-N` in DIR.
@@ -64,13 +64,13 @@ pub struct Repair {
 /// Which image to adopt.
 #[derive(Debug, clap::Args)]
 pub struct Adopt {
-    /// The folder.
+    /// Folder of the device.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// The new NVMe qualified name; generated unless given.
+    /// New NVMe qualified name [default: a new unique name].
     #[arg(long, value_name = "NQN", conflicts_with = "keep_name")]
     pub nqn: Option<String>,
-    /// Keep the name: the image was moved, and the original is gone.
+    /// Keep the old name: the image was moved, and the original is gone.
     #[arg(long)]
     pub keep_name: bool,
 }
@@ -79,13 +79,13 @@ pub struct Adopt {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Create {
-    /// The folder: new, or empty.
+    /// Folder to create the device in: new, or empty.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// What it is like.
     #[command(flatten)]
     pub shape: Shape,
-    /// Print what was made as JSON.
+    /// Print the created device as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -106,36 +106,36 @@ pub struct Shape {
     /// Size of the device, as hosts see it.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub size: Option<u64>,
-    /// How remaps survive a power cut; `remap-ssd` unless given.
+    /// Remapping scheme [default: remap-ssd].
     #[arg(long)]
     pub scheme: Option<SchemeKind>,
-    /// Deduplicate writes in the device; off unless given.
+    /// Deduplicate writes in the device [default: off].
     #[arg(long, value_name = "on|off", value_parser = on_off, action = clap::ArgAction::Set)]
     pub dedup: Option<bool>,
-    /// Bytes of NVRAM or of the log, for remaps; half a percent of the size unless given.
+    /// Size of NVRAM, or of the log on flash, for remaps [default: 0.5 % of the device's size].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub log_size: Option<u64>,
-    /// Files of the file map that vendor commands use; none unless given.
+    /// Maximum number of files in the file map, which vendor commands use [default: no file map].
     #[arg(long, value_name = "N", requires = "fs_blocks")]
     pub fs_files: Option<u32>,
-    /// Pages that all files' lists hold together.
+    /// Maximum number of pages in all lists of the file map.
     #[arg(long, value_name = "N")]
     pub fs_blocks: Option<u32>,
-    /// Bytes of a logical block; 4096 unless given.
+    /// Logical block size in bytes [default: 4096].
     #[arg(long, value_name = "BYTES", value_parser = clap::builder::PossibleValuesParser::new(["512", "4096"]).map(|text| text.parse::<u32>().unwrap_or(4096)))]
     pub block: Option<u32>,
-    /// Namespaces of equal size; one unless given.
+    /// Number of namespaces, of equal size [default: 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub namespaces: Option<u32>,
-    /// Further namespaces, each large enough for a snapshot of one of the others (`share snapshot`); none unless given. They come
+    /// Additional namespaces for snapshots of the others (`share snapshot`) [default: none]. They come
     /// on top of the size.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127))]
     pub snapshots: Option<u32>,
-    /// A namespace, by its number, whose pages are shared with nothing: deduplication leaves it alone, and remaps copy. For
-    /// hosts that keep data twice on purpose. May be repeated, or several with commas.
+    /// Number of a namespace whose pages are never shared: no deduplication, and remaps become copies. For
+    /// hosts that keep data twice on purpose. May be repeated, or a list with commas.
     #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128))]
     pub unshared: Vec<u32>,
-    /// NVMe qualified name; a new one of its own unless given.
+    /// NVMe qualified name [default: a new unique name].
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
 }
@@ -154,7 +154,7 @@ impl Shape {
     /// The device of `size` bytes.
     ///
     /// # Errors
-    /// It cannot be.
+    /// Invalid device configuration.
     pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
         let (scheme, dedup) = (self.scheme.unwrap_or_default(), self.dedup.unwrap_or(false));
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
@@ -277,7 +277,7 @@ impl Shape {
         match asked.iter().find(|(_, is_so, _)| *is_so == Some(false)) {
             None => Ok(()),
             Some((option, _, is)) => Err(Failure::usage(format_args!(
-                "{option}: the image was made with {is}, and that cannot be changed; leave the option out, or make another image"
+                "{option}: the image was created with {is}, which cannot be changed; omit the option, or create another image"
             ))),
         }
     }

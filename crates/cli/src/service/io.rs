@@ -15,19 +15,19 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where it is served.
+    /// Address of the server.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
     pub connect: String,
-    /// The subsystem; the first that discovery names unless given.
+    /// NQN of the subsystem [default: the first one that discovery returns].
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
-    /// Our name, where only known hosts are served.
+    /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN")]
     pub hostnqn: Option<String>,
-    /// The namespace.
+    /// Number of the namespace.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nsid: u32,
-    /// Header and data digests.
+    /// Use header and data digests.
     #[arg(long)]
     pub digests: bool,
     #[command(subcommand)]
@@ -45,9 +45,9 @@ Examples, LBAs of 4096 bytes:
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Says what the device is.
+    /// Shows the device's identity, size and limits.
     Id {
-        /// As JSON.
+        /// Print as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -56,29 +56,29 @@ enum Command {
         /// First block.
         #[arg(long)]
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         #[arg(long, default_value_t = 1)]
         blocks: u64,
-        /// Where to.
+        /// File to read into.
         #[arg(long, default_value = "-")]
         file: PathBuf,
     },
-    /// Writes a file, or standard input (`-`), filled up with zeroes to whole blocks.
+    /// Writes a file, or standard input (`-`), padded with zeroes to whole blocks.
     Write {
         /// First block.
         #[arg(long)]
         lba: u64,
-        /// What.
+        /// File to write.
         #[arg(long)]
         file: PathBuf,
     },
-    /// Copies blocks with the standard Copy command, several if the device's limit asks for them: no flash page is written.
+    /// Copies blocks with standard Copy commands, as many as the device's limit requires; no flash page is programmed.
     Copy(Ranges),
-    /// Remaps blocks with the vendor command, to copy or to relocate.
+    /// Remaps blocks with the vendor command, to copy or to relocate them.
     Remap {
         #[command(flatten)]
         ranges: Ranges,
-        /// The sources lose their blocks.
+        /// Deallocate the sources.
         #[arg(long)]
         relocate: bool,
         /// All blocks or none survive a power cut.
@@ -90,15 +90,15 @@ enum Command {
         /// First block.
         #[arg(long)]
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         #[arg(long, default_value_t = 1)]
         blocks: u64,
     },
-    /// Makes everything acknowledged survive a crash of the server's machine.
+    /// Makes everything acknowledged so far durable: it survives a crash of the server's machine.
     Flush,
-    /// Shows the statistics of the translation layer and SMART.
+    /// Shows the firmware's statistics and SMART.
     Stat {
-        /// As JSON, by the names of `compare --json`.
+        /// Print as JSON, with the names of `compare --json`.
         #[arg(long)]
         json: bool,
     },
@@ -113,7 +113,7 @@ struct Ranges {
     /// First target block.
     #[arg(long)]
     to: u64,
-    /// How many.
+    /// Number of blocks.
     #[arg(long, default_value_t = 1)]
     blocks: u64,
 }

@@ -221,7 +221,7 @@ impl Service {
         whole.then_some(service)
     }
 
-    /// Was this file written for another image, so that the one in `dir` is a copy?
+    /// Whether this file was written for another image, so that the one in `dir` is a copy.
     pub fn is_of_another(&self, dir: &Path) -> bool {
         self.contents_inode
             .is_some_and(|kept| inode(dir).is_ok_and(|inode| inode != kept))

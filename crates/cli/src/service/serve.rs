@@ -41,7 +41,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A device that `image create` made.
+    /// Folder of a device that `image create` made.
     #[arg(
         long,
         value_name = "DIR",
@@ -49,28 +49,28 @@ pub struct Args {
         required_unless_present = "memory"
     )]
     pub image: Option<PathBuf>,
-    /// A new device in memory, gone when the service ends.
+    /// Serve a new device in memory of this size; it is lost when the server ends.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub memory: Option<u64>,
-    /// Where to listen for NVMe/TCP; 127.0.0.1:4420 unless given or served otherwise.
+    /// Address to listen on for NVMe/TCP [default: 127.0.0.1:4420, unless --fuse or --vfio-user is given].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// An empty folder to mount the namespaces in as files `n1`, `n2` and so on, with FUSE.
+    /// Empty folder to mount with FUSE; the namespaces are the files `n1`, `n2`, ... in it.
     #[arg(long, value_name = "FOLDER")]
     pub fuse: Option<PathBuf>,
-    /// Where discovery tells hosts to connect, if that is not where they reach the discovery: behind address translation.
+    /// Address that discovery announces to hosts, if address translation makes it differ from --listen.
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = advertised)]
     pub advertise: Option<Advertised>,
-    /// A socket to make, for a virtual machine that has the device as PCI Express NVMe, with vfio-user.
+    /// Socket to create for vfio-user: a virtual machine sees the device as PCI Express NVMe.
     #[arg(long, value_name = "SOCKET")]
     pub vfio_user: Option<PathBuf>,
-    /// A new file to write a trace of all that the device is asked to; `compare --trace` replays it.
+    /// Record all commands in this new file; `compare --trace` replays it.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Completions as fast as the machine goes, or when the flash would have done it.
+    /// Complete commands as fast as possible (none), or when flash would have completed them (emulated).
     #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
     pub latency: Latency,
-    /// A host that may connect: its address, or its name (NQN). May be given several times.
+    /// Accept only this host, by address or name (NQN). May be repeated.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
     /// Memory for the buffers of NVMe/TCP connections, not counting the device itself. One host may use half of it;
@@ -84,7 +84,7 @@ pub struct Args {
     /// Seed of what SIGUSR2 loses of the volatile cache; a random one, which is logged, unless given.
     #[arg(long, value_name = "N", requires = "volatile_cache")]
     pub cut_seed: Option<u64>,
-    /// One JSON object a line instead of text.
+    /// Log one JSON object per line instead of text.
     #[arg(long)]
     pub json_log: bool,
     /// What it is like.

@@ -21,17 +21,17 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Files of the volume in the namespace; all of them unless given.
+    /// Files of the namespace's volume [default: all].
     #[arg(value_name = "FILE", conflicts_with = "extents")]
     files: Vec<String>,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, without doing it.
     #[arg(long)]
     dry_run: bool,
     /// A list of extents of the namespace instead, or `-` for standard input: a first page and a number of pages a line, or the
     /// output of `filefrag -v -b4096`.
     #[arg(long, value_name = "LIST", requires = "to")]
     extents: Option<PathBuf>,
-    /// With --extents: the page from which on the pieces are put one behind the other.
+    /// With --extents: first page of the contiguous target.
     #[arg(long, value_name = "PAGE", requires = "extents")]
     to: Option<u64>,
     /// With --extents: overwrite what is there.
@@ -39,7 +39,7 @@ pub(super) struct Args {
     force: bool,
     #[command(flatten)]
     place: Place,
-    /// As JSON.
+    /// Print as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -246,7 +246,7 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
         let piece = of_filefrag(line).or_else(|| of_numbers(line));
         let wrong = || {
             format!(
-                "line {} is no extent: a first page and a number of pages, or a line of `filefrag -v`",
+                "line {} is not an extent: expected a first page and a number of pages, or a line of `filefrag -v`",
                 index + 1
             )
         };

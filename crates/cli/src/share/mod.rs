@@ -27,7 +27,7 @@ use remap_ssd_store::{
 };
 use served::ServedNamespaces;
 
-/// Copies, moves, snapshots and defragments by sharing flash pages: no data page is programmed.
+/// Copies, moves, snapshots and defragments by sharing flash pages, without programming data.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -17,7 +17,7 @@ pub(super) struct Copy {
     what: What,
     #[command(flatten)]
     place: Place,
-    /// As JSON.
+    /// Print as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -38,13 +38,13 @@ pub(super) struct Move {
     what: What,
     #[command(flatten)]
     place: Place,
-    /// Finish a move that was interrupted: targets whose sources are empty by now stay as they are.
+    /// Finish an interrupted move: keep targets whose sources are already empty.
     #[arg(long, conflicts_with_all = ["force", "file"])]
     resume: bool,
-    /// Targets whose sources are empty become empty too.
+    /// Allow empty sources: their targets become empty.
     #[arg(long, conflicts_with = "file")]
     force: bool,
-    /// As JSON.
+    /// Print as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -66,16 +66,16 @@ struct What {
     /// First page of the target.
     #[arg(long, value_name = "PAGE")]
     to: Option<u64>,
-    /// How many.
+    /// Number of pages.
     #[arg(long, value_name = "N")]
     pages: Option<u64>,
-    /// Namespace of the target, if it is not the source's (--nsid).
+    /// Namespace of the target [default: the source's, --nsid].
     #[arg(long, value_name = "N", conflicts_with = "file")]
     to_nsid: Option<u32>,
-    /// A file of the volume in the namespace, instead of pages.
+    /// A file of the namespace's volume, instead of pages.
     #[arg(long, value_name = "NAME", requires = "as_name")]
     file: Option<String>,
-    /// Its new name.
+    /// Name of the new file.
     #[arg(long = "as", id = "as_name", value_name = "NAME", requires = "file")]
     as_name: Option<String>,
 }

@@ -43,11 +43,11 @@ a served device, it is given up. Unmount before a rollback. A rollback that was 
 enum Command {
     /// Makes a snapshot.
     Create(Create),
-    /// Lists snapshots, and what is left of those that were interrupted.
+    /// Lists snapshots, including remains of interrupted ones.
     List(On),
     /// Deletes a snapshot.
     Delete(Named),
-    /// Makes the source what it was when the snapshot was made.
+    /// Restores the source to the state of the snapshot.
     Rollback(Named),
 }
 
@@ -56,10 +56,10 @@ enum Command {
 struct Create {
     /// Name of the snapshot.
     name: String,
-    /// The namespace to put it in; one that is free unless given. It must be at least one page larger than the source.
+    /// Namespace for the snapshot [default: a free one]. It must be at least one page larger than the source.
     #[arg(long, value_name = "NSID", conflicts_with_all = ["volume", "file"])]
     into: Option<u32>,
-    /// A file of the volume in the namespace, instead of the namespace. May be repeated.
+    /// Snapshot this file of the namespace's volume instead of the namespace. May be repeated.
     #[arg(long, value_name = "NAME")]
     file: Vec<String>,
     #[command(flatten)]
@@ -78,12 +78,12 @@ struct Named {
 /// Of what.
 #[derive(Debug, clap::Args)]
 struct On {
-    /// Of the files of the volume in the namespace, instead of the namespace.
+    /// Snapshots of the files of the namespace's volume, instead of the namespace.
     #[arg(long)]
     volume: bool,
     #[command(flatten)]
     place: Place,
-    /// As JSON.
+    /// Print as JSON.
     #[arg(long)]
     json: bool,
 }

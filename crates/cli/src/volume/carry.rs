@@ -37,10 +37,10 @@ pub(super) struct Export {
 /// What to import.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
-    /// The file on this machine.
+    /// Local file to import.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Name in the volume; the file's own name unless given.
+    /// Name in the volume [default: the local file's name].
     #[arg(long)]
     name: Option<String>,
     /// Replace an existing file of that name.

@@ -19,7 +19,7 @@ use serde_json::json;
 
 const PAGE: u64 = 4096;
 
-/// Files on a device, for host software that shares pages instead of writing them twice.
+/// Manages files on a device, for host software that shares pages instead of writing them twice.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -68,7 +68,7 @@ struct Delete {
 struct Create {
     #[command(flatten)]
     place: Place,
-    /// Size of the volume; all of the namespace unless given.
+    /// Size of the volume [default: the whole namespace].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     size: Option<u64>,
     /// Maximum number of files.
@@ -84,7 +84,7 @@ struct Create {
 struct Show {
     #[command(flatten)]
     place: Place,
-    /// As JSON.
+    /// Print as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -106,7 +106,7 @@ pub struct Mail {
 }
 
 impl Load {
-    /// On so many pages.
+    /// Number of pages.
     ///
     /// # Errors
     /// The model needs more pages.

@@ -77,7 +77,7 @@ impl HostSpec {
     }
 }
 
-/// Can it be run?
+/// Checks whether the run can be made.
 ///
 /// # Errors
 /// One sentence: why not.
@@ -103,7 +103,7 @@ enum Subject {
 }
 
 impl Subject {
-    /// Made on a new device, for so many pages, or opened on one that has been used.
+    /// Created on a new device, for this number of pages, or opened on a used one.
     fn new(spec: HostSpec, mut disk: TimedDisk, pages: u32, first: bool) -> Result<Self, String> {
         let HostSpec {
             arm,
@@ -242,7 +242,7 @@ struct Tally {
     latencies: Vec<u64>,
 }
 
-/// Issues so many requests, and as many more as its last window needs.
+/// Issues this number of requests, and as many more as the last window needs.
 fn issue(
     subject: &mut Subject,
     load: &mut Load,

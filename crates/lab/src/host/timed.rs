@@ -41,7 +41,7 @@ pub struct TimedDisk {
     depth: usize,
     contents: FxHashMap<u32, Content>,
     metadata: u64,
-    /// Does a read wait for its data?
+    /// Whether a read waits for its data.
     pub reads_wait: bool,
 }
 

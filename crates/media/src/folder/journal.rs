@@ -191,7 +191,7 @@ impl Journal {
         self.map.flush_range(0, self.at)
     }
 
-    /// Is there room for the longest record, and for what a sync or a commit appends after it?
+    /// Whether there is room for the longest record, and for what a sync or a commit appends after it.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.at + RECORD_BYTES_MAX + COMMIT_BYTES <= self.map.len()

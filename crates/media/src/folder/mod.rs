@@ -69,7 +69,7 @@ pub(crate) struct Folder {
     states: [File; 2],
     journals: [Journal; 2],
     header: Header,
-    /// Has anything happened that is not durable, erases apart?
+    /// Whether anything but erases happened that is not yet durable.
     unsynced: bool,
     /// Why nothing is written any more.
     broken: Option<String>,
@@ -240,7 +240,7 @@ impl Folder {
         }
     }
 
-    /// Has a write of contents failed?
+    /// Whether a write of contents has failed.
     #[inline]
     fn heed(&mut self, nand: &NandArray) {
         if let Contents::Mapped(pages) = &nand.contents

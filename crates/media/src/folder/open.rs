@@ -298,7 +298,7 @@ fn newest_state(states: &[File; 2]) -> Result<Header, ImageError> {
 struct Headers {
     /// The newest generation that was ever begun.
     newest: u64,
-    /// Does the newest state have a journal?
+    /// Whether the newest state has a journal.
     begun: bool,
 }
 

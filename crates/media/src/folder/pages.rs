@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Is a file on a file system that writes nothing out, so that stores to a mapping meet no obstacle?
+/// Whether a file is on a file system without write-back (such as tmpfs), where stores to a mapping never wait.
 fn is_memory(file: &File) -> bool {
     /// Of tmpfs, in Linux' `statfs`.
     const TMPFS: i128 = 0x0102_1994;
@@ -182,7 +182,7 @@ impl MappedPages {
         self.sums.is_empty() || self.is_intact(at, PAGE_BYTES)
     }
 
-    /// Is the checksum of a page not known?
+    /// Whether the checksum of a page is unknown.
     pub(super) fn has_no_sum(&self, at: usize) -> bool {
         self.sums.get(at).is_none_or(|sum| *sum == UNKNOWN)
     }

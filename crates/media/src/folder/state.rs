@@ -108,7 +108,7 @@ impl Header {
         }
     }
 
-    /// Does the state hold page checksums?
+    /// Whether the state holds page checksums.
     pub(super) fn has_sums(&self) -> bool {
         self.version != VERSION_1
     }
@@ -219,7 +219,7 @@ pub(super) fn read(
     Ok((nand, nvram, suspects))
 }
 
-/// Is a state file whole?
+/// Whether a state file is complete.
 pub(super) fn is_whole(mut file: &File, header: &Header) -> bool {
     read_parts(&mut file, header).is_ok()
 }

@@ -102,7 +102,7 @@ impl Media {
         Image::from_flat(&self.nand, &self.nvram)
     }
 
-    /// Whether to record in `ops` what is done, for whoever keeps time; the default.
+    /// Whether to record operations in `ops` for the timing model; the default.
     pub fn keep_time(&mut self, keep: bool) {
         self.untimed = !keep;
     }
@@ -157,7 +157,7 @@ impl Media {
         !self.is_tracked() && self.nand.is_pristine()
     }
 
-    /// Does anybody want to know of every operation?
+    /// Whether every operation has to be recorded.
     #[inline(always)]
     fn is_tracked(&self) -> bool {
         self.faulty || self.rail.is_some() || self.folder.is_some()

@@ -11,7 +11,7 @@ use crate::slab::{LINE_BYTES, prefetch};
 use std::ops::Range;
 
 impl Media {
-    /// Reads a word. Loads are charged by whoever scans (`charge`), since one scan is many loads.
+    /// Reads a word. The caller charges loads (`charge`), since one scan is many loads.
     ///
     /// # Errors
     /// `Uncorrectable` if more than one bit of the word is flipped; a single one is corrected.

@@ -181,7 +181,7 @@ impl Media {
         }
     }
 
-    /// Does a page hold metadata bytes?
+    /// Whether a page holds metadata bytes.
     #[inline]
     pub fn is_meta(&self, ppn: Ppn) -> bool {
         self.nand.is_meta(ppn)

@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) error_count: u64,
     /// I/O queues that are connected, by bits.
     pub(super) queues: u64,
-    /// Has there been an I/O queue since the last reset?
+    /// Whether there has been an I/O queue since the last reset.
     pub(super) queues_made: bool,
     /// Resets so far.
     pub(super) generation: u64,
@@ -242,16 +242,16 @@ impl Association {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing under this lock can fail")
     }
-    /// Has the host enabled it?
+    /// Whether the host has enabled it.
     pub fn is_enabled(&self) -> bool {
         self.state().cc.en()
     }
-    /// May writes stay in a volatile cache?
+    /// Whether writes may stay in a volatile cache.
     pub fn cache_enabled(&self) -> bool {
         self.state().features.cache_enabled()
     }
 
-    /// Is an asynchronous event request with this identifier outstanding?
+    /// Whether an asynchronous event request with this identifier is outstanding.
     pub fn has_event_request(&self, cid: u16) -> bool {
         self.state().event_requests.contains(&cid)
     }
@@ -270,7 +270,7 @@ impl Association {
         let silence_max = u64::from(state.keep_alive_ms) * 1_000_000;
         silence_max > 0 && now.saturating_sub(state.heard_ns) > silence_max
     }
-    /// Has its admin queue ended?
+    /// Whether its admin queue has ended.
     pub fn is_closed(&self) -> bool {
         self.state().closed
     }

@@ -24,7 +24,7 @@ pub struct Job<'a> {
     pub request: &'a IoRequest,
     /// The time.
     pub now: u64,
-    /// May writes stay in a volatile cache?
+    /// Whether writes may stay in a volatile cache.
     pub cache_enabled: bool,
 }
 

@@ -48,7 +48,7 @@ pub(super) fn keep_alive_granted(ms: u32) -> u32 {
 pub(super) struct Setting<'a> {
     pub subsystem: &'a Subsystem,
     pub keep_alive_ms: &'a mut u32,
-    /// Has there been an I/O queue since the last reset?
+    /// Whether there has been an I/O queue since the last reset.
     pub queues_made: bool,
 }
 
@@ -108,7 +108,7 @@ impl Features {
     pub fn queues(&self) -> u16 {
         (self.value(fid::QUEUES) as u16).saturating_add(1)
     }
-    /// Does this temperature, in kelvin, cross a threshold?
+    /// Whether this temperature, in kelvin, crosses a threshold.
     pub fn warns_at(&self, temperature: u16) -> bool {
         temperature >= self.over || temperature <= self.under
     }

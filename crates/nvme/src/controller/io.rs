@@ -210,7 +210,7 @@ impl Run<'_, '_> {
         })
     }
 
-    /// Is a part of a page what the host sent?
+    /// Whether a part of a page equals what the host sent.
     pub fn is_same(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<bool, Status> {
         self.device.spend(Step::Read);
         let wanted = data.take(piece.len);

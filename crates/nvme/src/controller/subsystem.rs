@@ -328,7 +328,7 @@ impl Subsystem {
         }
     }
 
-    /// Has the firmware failed, or the disk under it?
+    /// Whether the firmware has failed, or the disk under it.
     pub fn is_broken(&self) -> bool {
         self.device.is_poisoned() || self.broken.load(Ordering::Relaxed)
     }

@@ -136,7 +136,7 @@ impl Turnstile {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is a thread waiting?
+    /// Whether a thread is waiting.
     fn is_waited_for(&self) -> bool {
         self.lines().anybody()
     }
@@ -290,7 +290,7 @@ impl<'a> DeviceTurn<'a> {
         self.units = self.units.saturating_add(units);
     }
 
-    /// Is the slice used up?
+    /// Whether the slice is used up.
     #[inline]
     pub fn is_used_up(&self) -> bool {
         self.slice >= SLICE_UNITS

@@ -28,11 +28,11 @@ impl Buffer {
             (self.start, self.end) = (0, 0);
         }
     }
-    /// Is anything left?
+    /// Whether anything is left.
     pub fn has_more(&self) -> bool {
         self.start < self.end
     }
-    /// Is it full of what has not been used?
+    /// Whether it is full of unused data.
     pub fn is_full(&self) -> bool {
         self.start == 0 && self.end == self.bytes.len()
     }

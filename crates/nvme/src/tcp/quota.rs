@@ -161,7 +161,7 @@ impl Seat {
         true
     }
 
-    /// Would this many more bytes exceed a limit now?
+    /// Whether this many more bytes would exceed a limit now.
     pub fn has_room(&self, bytes: usize) -> bool {
         let fits = |account: &AtomicUsize, limit: usize| {
             account.load(Ordering::Relaxed).saturating_add(bytes) <= limit
@@ -170,7 +170,7 @@ impl Seat {
             && fits(&self.quotas.bytes, self.quotas.shares.memory_bytes)
     }
 
-    /// Is memory short, so that spare buffers should be freed?
+    /// Whether memory is short, so that spare buffers should be freed.
     pub fn is_pressed(&self) -> bool {
         !self.has_room(self.quotas.memory_of_host() / 2)
     }

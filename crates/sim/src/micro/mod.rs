@@ -102,7 +102,7 @@ fn closed_loop(
     })
 }
 
-/// Fills the device `times` over at random, in no time: "filling it with random data multiple times" (§6.1).
+/// Fills the device `times` over at random, outside of the measured time: "filling it with random data multiple times" (§6.1).
 ///
 /// # Errors
 /// The device refuses a page.

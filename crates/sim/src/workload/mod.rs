@@ -85,7 +85,7 @@ pub struct WorkloadConfig {
     pub content_base: u64,
 }
 
-/// Why a workload cannot be.
+/// Invalid workload configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkloadError(String);

@@ -134,7 +134,7 @@ impl ModelKind {
         }
     }
 
-    /// Does it say of the pages it writes where they will be remapped to, and remap nothing else?
+    /// Whether it names the home of each page that it writes, and remaps nothing else.
     pub fn names_homes(self) -> bool {
         self == ModelKind::Journal
     }

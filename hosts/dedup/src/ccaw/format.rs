@@ -136,7 +136,7 @@ pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
     zerocopy::transmute!(record)
 }
 
-/// Does a header say that its segment is right?
+/// Whether a header vouches for its segment.
 pub fn is_valid(superblock: &Superblock, page: u64, bytes: &Page) -> bool {
     let record: &HeaderRecord = zerocopy::transmute_ref!(bytes);
     record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]) && record.state.get() == VALID

@@ -365,7 +365,7 @@ impl<D: Disk> Ccaw<D> {
         plans
     }
 
-    /// Does an address hold this?
+    /// Whether an address holds this.
     fn holds(&mut self, lba: u32, page: &Page) -> bool {
         let mut found = [0; PAGE_BYTES];
         self.statistics.compared += 1;

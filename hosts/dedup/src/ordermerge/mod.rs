@@ -333,7 +333,7 @@ impl<D: Disk> OrderMerge<D> {
         plans
     }
 
-    /// Does a block hold this?
+    /// Whether a block holds this.
     fn holds(&mut self, block: u32, page: &Page) -> bool {
         let mut found = [0; PAGE_BYTES];
         self.statistics.compared += 1;

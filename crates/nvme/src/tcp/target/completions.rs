@@ -32,7 +32,7 @@ impl HeldCompletions {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
-    /// Is the completion of this command held?
+    /// Whether the completion of this command is held back.
     pub fn has(&self, cid: u16) -> bool {
         self.cids.contains(cid)
     }

@@ -172,7 +172,7 @@ impl Connection {
         self.held.next()
     }
 
-    /// Is nothing under way?
+    /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
         self.held.len() == 0 && self.transfers.len() == 0 && self.unsettled.is_empty()
     }
@@ -406,7 +406,7 @@ impl Connection {
         Ok(if from_host { needed as usize } else { 0 })
     }
 
-    /// Is a command of this identifier under way?
+    /// Whether a command with this identifier is under way.
     fn is_under_way(&self, cid: u16) -> bool {
         let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
         let unsettled = || self.unsettled.iter().any(|one| one.sqe.head().cid() == cid);
@@ -567,7 +567,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Is there unsent output, and no memory for as much again?
+    /// Whether there is unsent output and no memory for as much again.
     fn waits_for_memory(&self, out: &Output) -> bool {
         let Some(queue) = &self.queue else {
             return false;

@@ -30,7 +30,7 @@ impl Output {
     pub fn len(&self) -> usize {
         self.full_bytes + self.open.len()
     }
-    /// Nothing?
+    /// Whether there is no output.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -20,7 +20,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// May this address even talk to us?
+    /// Whether this address may connect at all.
     pub fn address(&self, address: IpAddr) -> bool {
         self.anybody || !self.names.is_empty() || self.lists(address)
     }
@@ -35,7 +35,7 @@ impl Allowed {
     }
 }
 
-/// Where hosts are told to connect, if it is not where they reached us: behind address translation, say.
+/// The address that discovery announces, if address translation makes it differ from the one that hosts reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
     /// Address.

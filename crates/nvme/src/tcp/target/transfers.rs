@@ -46,7 +46,7 @@ impl Incoming {
 #[derive(Clone, Copy)]
 pub(super) struct Arrived {
     pub tag: u16,
-    /// Are they the last?
+    /// Whether they are the last ones.
     pub last: bool,
 }
 
@@ -66,7 +66,7 @@ impl Transfers {
         self.incoming.len()
     }
 
-    /// Does this command wait for data?
+    /// Whether this command waits for data.
     pub fn has(&self, cid: u16) -> bool {
         self.cids.contains(cid)
     }

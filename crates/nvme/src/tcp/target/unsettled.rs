@@ -18,7 +18,7 @@ pub(super) struct Unsettled {
 }
 
 impl Connection {
-    /// Are there commands that `settle` has to acknowledge?
+    /// Whether there are commands that `settle` has to acknowledge.
     pub fn owes(&self) -> bool {
         !self.unsettled.is_empty()
     }
