@@ -265,7 +265,7 @@ fn requests_of_every_kind_give_the_same_on_two_threads() {
 #[test]
 fn a_device_that_wears_out_meanwhile_gives_the_same_on_two_threads() {
     let mut config = config(SchemeKind::RemapSsd, false);
-    config.flash.endurance = 9;
+    config.flash.endurance = 5;
     let options = options(150_000, 32);
     are_the_same("worn", &config, &options, || named("randwrite", &config, 3));
 
