@@ -346,6 +346,27 @@ fn the_same_seed_loses_the_same_blocks() {
     assert_eq!(report.seed, 77);
 }
 
+// Not the newest and the durable one alone: those in between, too.
+#[test]
+fn every_version_since_the_durable_one_is_left_by_some_cut() {
+    let left: std::collections::BTreeSet<u64> = (0..100)
+        .map(|seed| {
+            let bench = Bench::new(1 << 20, seed);
+            for stamp in 1..=3 {
+                let blocks = Blocks { slba: 4, count: 1 };
+                let data = block_of(stamp, 12);
+                bench.must(1, &IoRequest::Write { blocks, fua: false }, &data);
+            }
+            bench
+                .subsystem
+                .cut_power(seed, |_, _| ())
+                .expect("the device takes it");
+            bench.stamps(1, false)[4]
+        })
+        .collect();
+    assert_eq!(left, (0..=3).collect());
+}
+
 // Both have to hold, or FUA could be a flush.
 #[test]
 fn fua_makes_its_own_write_durable_and_no_other() {
