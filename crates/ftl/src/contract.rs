@@ -122,7 +122,7 @@ pub trait RemapScheme: Persist + Ownership + Recover + Inspect + LookAhead + Sen
 
 impl<T: Persist + Ownership + Recover + Inspect + LookAhead + Send> RemapScheme for T {}
 
-/// Occupancy for entries, and making them durable.
+/// Room for entries, and making them durable.
 pub trait Persist {
     /// Secures room for one more entry that names `ppn`, reclaiming if allowed to.
     ///

@@ -253,7 +253,7 @@ impl Args {
             return code.firmware;
         }
         (self.dedup || self.scheme.is_some()).then(|| Firmware {
-            scheme: self.scheme.unwrap_or(SchemeKind::RemapSsd),
+            scheme: self.scheme.unwrap_or_default(),
             dedup: self.dedup,
         })
     }

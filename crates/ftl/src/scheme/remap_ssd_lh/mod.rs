@@ -210,7 +210,7 @@ impl Recover for RemapSsdLh {
 
     fn resume(&mut self, core: &mut Core) -> bool {
         self.nvram.heal(core);
-        true // Occupancy is made when it is needed.
+        true // Room is made when it is needed.
     }
 }
 
