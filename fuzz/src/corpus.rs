@@ -88,6 +88,9 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     for (name, text) in TRACES {
         files.push((format!("trace/{name}"), text.as_bytes().to_vec()));
     }
+    for (name, bytes) in SAMPLES {
+        files.push((format!("trace/{name}"), bytes.to_vec()));
+    }
     files.extend(crate::sessions::make());
     files.push(("trace/vscsi-1".into(), vscsi(1)));
     files.push(("trace/vscsi-2".into(), vscsi(2)));
@@ -101,6 +104,38 @@ fn changed(bytes: &[u8], at: usize) -> Vec<u8> {
     out[at] ^= 0x41;
     out
 }
+
+/// The samples of the formats of other programs, which the readers' own tests have too.
+const SAMPLES: [(&str, &[u8]); 7] = [
+    (
+        "alibaba.csv",
+        include_bytes!("../../crates/sim/tests/traces/samples/alibaba.csv"),
+    ),
+    (
+        "tencent.csv",
+        include_bytes!("../../crates/sim/tests/traces/samples/tencent.csv"),
+    ),
+    (
+        "systor.csv",
+        include_bytes!("../../crates/sim/tests/traces/samples/systor.csv"),
+    ),
+    (
+        "fio-2.log",
+        include_bytes!("../../crates/sim/tests/traces/samples/fio-2.log"),
+    ),
+    (
+        "fio-3.log",
+        include_bytes!("../../crates/sim/tests/traces/samples/fio-3.log"),
+    ),
+    (
+        "blktrace.bin",
+        include_bytes!("../../crates/sim/tests/traces/samples/blktrace.bin"),
+    ),
+    (
+        "oracle-general.bin",
+        include_bytes!("../../crates/sim/tests/traces/samples/oracle-general.bin"),
+    ),
+];
 
 /// What becomes of the device before it is saved.
 #[derive(Clone, Copy, PartialEq)]

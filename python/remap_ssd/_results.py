@@ -77,7 +77,9 @@ class Run(Record):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"<Run {self.scheme}: write amplification {self.write_amplification:.3f}>"
+        amplification = self.write_amplification
+        said = "nothing written" if amplification is None else f"write amplification {amplification:.3f}"
+        return f"<Run {self.scheme}: {said}>"
 
     @property
     def series(self) -> "pyarrow.Table":

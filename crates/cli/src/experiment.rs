@@ -39,7 +39,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub out: PathBuf,
     /// Folder with experiments of your own, NAME/experiment.toml, and papers/NAME.toml; they replace built-in ones of
-    /// their names.
+    /// their names. One whose analysis is `table` needs no claims: its runs are printed as a table. For grids over any option
+    /// or value of the device, see `remap-ssd sweep`.
     #[arg(long, value_name = "DIR")]
     pub from: Option<PathBuf>,
     /// Make every run again, whatever is in the results folder.
@@ -217,7 +218,7 @@ fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
 }
 
 /// Names this build, so that results of another one are noticed.
-fn program() -> String {
+pub(crate) fn program() -> String {
     let digest = std::env::current_exe()
         .and_then(std::fs::read)
         .map(|bytes| remap_ssd_lab::store::digest(&bytes));

@@ -13,12 +13,14 @@ pub mod experiment;
 pub mod failure;
 pub mod inspect;
 pub mod manual;
+pub mod names;
 pub mod numbers;
 pub mod output;
 pub mod place;
 pub mod presets;
 pub mod service;
 pub mod share;
+pub mod sweep;
 pub mod torture;
 pub mod trace;
 pub mod volume;
@@ -49,9 +51,11 @@ Exit codes: 0 success, 1 failure, 2 mistake in the arguments.";
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Runs one workload or trace on several schemes and compares the results.
-    Compare(Box<compare::Args>),
+    Compare(Box<compare::Line>),
     /// Cuts the power of small, nearly full devices and checks that nothing acknowledged is lost.
     Crash(crash::Args),
+    /// Runs a grid of comparisons from a file, each point once, on all cores.
+    Sweep(sweep::Args),
     /// Repeats the papers' experiments and compares each claim with our figure.
     Experiment(experiment::Args),
     /// Measures the speed and memory of the program itself.
@@ -85,7 +89,13 @@ pub enum Command {
 /// Runs the program on the arguments of the process.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+        Ok(mut cli) => {
+            if let Command::Compare(line) = &mut cli.command {
+                line.args
+                    .said(std::env::args_os().map(|word| word.to_string_lossy().into()));
+            }
+            cli
+        }
         Err(error) => {
             // Help and version come this way too. Nobody may be listening any more; that is no failure.
             let _ = error.print();
@@ -104,8 +114,9 @@ pub fn main() -> ExitCode {
 /// Why it failed, and with which exit code.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
-        Command::Compare(args) => compare::command(&args),
+        Command::Compare(line) => compare::command(&line),
         Command::Crash(args) => crash::command(&args),
+        Command::Sweep(args) => sweep::command(&args),
         Command::Experiment(args) => experiment::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Inspect(args) => inspect::command(&args),

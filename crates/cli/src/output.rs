@@ -5,8 +5,11 @@
 use crate::failure::Failure;
 use remap_ssd_sim::report::format::exact;
 use std::fmt;
+use std::fs::Permissions;
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// Writes text to standard output.
 ///
@@ -32,12 +35,68 @@ pub fn note(text: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Writes a file.
+/// Writes a file, whole or not at all.
 ///
 /// # Errors
 /// The system's reason, with the file's name.
 pub fn file(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::about(path.display(), error))
+    Pending::begin(path)?.write(text)
+}
+
+/// A file that will be written: beside its place until it is whole, then renamed. Dropped, it leaves nothing.
+#[derive(Debug)]
+pub struct Pending {
+    path: PathBuf,
+    /// None for what is there and no file, such as a terminal.
+    beside: Option<NamedTempFile>,
+}
+
+impl Pending {
+    /// Checks that it can be written.
+    ///
+    /// # Errors
+    /// The system's reason, with the file's name.
+    pub fn begin(path: &Path) -> Result<Self, Failure> {
+        let about = |error: io::Error| Failure::about(path.display(), error);
+        let path = path.to_owned();
+        if path.exists() && !path.is_file() {
+            if path.is_dir() {
+                return Err(about(io::ErrorKind::IsADirectory.into()));
+            }
+            return Ok(Self { path, beside: None });
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let beside = tempfile::Builder::new()
+            .prefix(".remap-ssd-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder)
+            // Its own name would tell nobody anything.
+            .map_err(|error| about(io::Error::from(error.kind())))?;
+        Ok(Self {
+            path,
+            beside: Some(beside),
+        })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The system's reason, with the file's name.
+    pub fn write(self, text: &str) -> Result<(), Failure> {
+        let about = |error: io::Error| Failure::about(self.path.display(), error);
+        let Some(mut beside) = self.beside else {
+            return std::fs::write(&self.path, text).map_err(about);
+        };
+        beside.write_all(text.as_bytes()).map_err(about)?;
+        beside.as_file().sync_all().map_err(about)?;
+        beside
+            .persist(&self.path)
+            .map(drop)
+            .map_err(|error| about(error.error))
+    }
 }
 
 /// Lines of a label and a text each, the texts below each other.

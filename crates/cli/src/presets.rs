@@ -5,7 +5,7 @@
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
-use remap_ssd_device::{DeviceConfig, PRESETS, Preset};
+use remap_ssd_device::{DeviceConfig, PRESETS, Preset, reference};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
 use serde_json::json;
@@ -14,9 +14,12 @@ use serde_json::json;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Print this preset as a device file for `compare --config`.
+    /// Print this preset as a device file for `compare --config`, with a comment for each key.
     #[arg(long, value_name = "NAME")]
     pub toml: Option<String>,
+    /// Print the JSON schema of device files, for editors that complete and check TOML.
+    #[arg(long, conflicts_with_all = ["toml", "json"])]
+    pub schema: bool,
     /// Print the presets as JSON.
     #[arg(long, conflicts_with = "toml")]
     pub json: bool,
@@ -26,6 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   remap-ssd presets
   remap-ssd presets --toml fast21-32g
+  remap-ssd presets --schema
   remap-ssd presets --json";
 
 /// Runs it.
@@ -35,7 +39,10 @@ Examples:
 pub fn command(args: &Args) -> Result<(), Failure> {
     if let Some(name) = &args.toml {
         let config = DeviceConfig::preset(name).map_err(Failure::usage)?;
-        return output::text(&config.to_toml());
+        return output::text(&reference::commented(&config));
+    }
+    if args.schema {
+        return output::json(&reference::schema());
     }
     if args.json {
         let list = PRESETS.iter().map(|preset| {

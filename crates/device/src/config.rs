@@ -8,16 +8,21 @@
 //! ```
 //!
 //! Without `preset`, every key must be there but those of `[firmware]`, which have defaults.
-//! Invariants: a key that means nothing is an error; a checked config can be formatted; an error is one
-//! sentence. Absent: which values a paper gave (`preset`), what a factor changes (`scale`).
+//! Invariants: a key that means nothing is an error; a checked config can be formatted; an error names all keys that are
+//! wrong at once. Absent: the keys' ranges and what they mean (`keys`), which values a paper gave (`preset`), what a factor
+//! changes (`scale`).
 
+use crate::keys::{self, KEYS, Key, Problem};
 use crate::preset::preset;
 use crate::scale::parse_scale;
 use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{ContentMode, Geometry};
 use serde::{Deserialize, Serialize};
-use toml::{Table, Value};
+use serde_json::{Map, Value};
+use std::str::FromStr;
+use toml::Table;
+use toml::de::{DeTable, DeValue};
 
 /// Everything that makes a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -149,41 +154,64 @@ impl DeviceConfig {
     /// Reads a device file and checks it.
     ///
     /// # Errors
-    /// One sentence: what cannot be read or cannot work.
+    /// What cannot be read or cannot work: one sentence, or a line for each key that is wrong.
     pub fn from_toml(text: &str) -> Result<Self, DeviceConfigError> {
-        let mut said: Table = text.parse().map_err(|error| sentence(&error, text))?;
-        let wrong_type =
-            |key: &str, want: &str| DeviceConfigError(format!("`{key}` must be {want}"));
-        let base = match said.remove("preset") {
-            None => None,
-            Some(Value::String(name)) => Some(Self::preset(&name)?),
-            Some(_) => return Err(wrong_type("preset", "the name of a preset")),
-        };
-        let scale = match said.remove("scale") {
+        let said: Table = text.parse().map_err(|error| sentence(&error, text))?;
+        let said = serde_json::to_value(said).expect("every TOML table has a JSON form");
+        Self::from_said(said, &|path| line_of(text, path))
+    }
+
+    /// The same device but for some values.
+    ///
+    /// # Errors
+    /// The geometry cannot be. What the rest makes of the device is for `check`.
+    pub fn with(&self, settings: &[Setting]) -> Result<Self, DeviceConfigError> {
+        if settings.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut said = Value::Object(Map::new());
+        for setting in settings {
+            merge(
+                &mut said,
+                keys::nested(setting.key.path, setting.value.clone()),
+            );
+        }
+        keys::expand_mode(&mut said);
+        let mut merged = self.to_value();
+        merge(&mut merged, said);
+        read(merged)
+    }
+
+    fn from_said(
+        mut said: Value,
+        line: &dyn Fn(&str) -> Option<usize>,
+    ) -> Result<Self, DeviceConfigError> {
+        let mut wrong = keys::problems(&said);
+        let mut take = |name| said.as_object_mut().and_then(|said| said.remove(name));
+        let (preset, scale) = (take("preset"), take("scale"));
+        if preset.is_none() {
+            wrong.extend(missing(&said, &wrong));
+        }
+        if !wrong.is_empty() {
+            return Err(listed(&wrong, line));
+        }
+
+        let scale = match &scale {
             None => 1.0,
-            Some(Value::String(text)) => parse_scale(&text)?,
-            Some(Value::Float(factor)) => factor,
-            Some(Value::Integer(factor)) => factor as f64,
-            Some(_) => {
-                return Err(wrong_type(
-                    "scale",
-                    "a number or a fraction such as \"1/16\"",
-                ));
-            }
+            Some(Value::String(text)) => parse_scale(text)?,
+            Some(factor) => factor.as_f64().unwrap_or(1.0),
         };
-        let config: Self = match base {
-            // Where nothing is merged, an error can name its line.
-            None if scale == 1.0 && !text.contains("scale") => {
-                toml::from_str(text).map_err(|error| sentence(&error, text))?
-            }
-            None => said.try_into().map_err(|error| sentence(&error, ""))?,
-            Some(base) => {
-                let mut merged = Table::try_from(&base).expect("a preset can be written as TOML");
-                merge(&mut merged, said);
-                merged.try_into().map_err(|error| sentence(&error, ""))?
-            }
+        let mut merged = match preset.as_ref().and_then(Value::as_str) {
+            Some(name) => Self::preset(name)?.to_value(),
+            None => Value::Object(Map::new()),
         };
-        config.scale(scale)
+        keys::expand_mode(&mut said);
+        merge(&mut merged, said);
+        read(merged)?.scale(scale)
+    }
+
+    fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("every value of a device has a JSON form")
     }
 
     /// Writes a device file that reads back as the same device.
@@ -191,69 +219,30 @@ impl DeviceConfig {
         toml::to_string(self).expect("every value of a device has a TOML form")
     }
 
-    /// Checks that the parts fit together.
+    /// Checks each value, and that the parts fit together.
     ///
     /// # Errors
-    /// One sentence: what cannot work and what would.
+    /// What cannot work and what would: one sentence, or a line for each value that is wrong.
     pub fn check(&self) -> Result<(), DeviceConfigError> {
-        let fail = |text: String| Err(DeviceConfigError(text));
-        if !(self.addressable > 0.0 && self.addressable <= 1.0) {
-            return fail(format!(
-                "addressable = {} must be above 0 and at most 1",
-                self.addressable
-            ));
-        }
-        if !(1..=65_535).contains(&self.queue_depth) {
-            return fail(format!(
-                "queue_depth = {} must be 1 to 65535",
-                self.queue_depth
-            ));
-        }
-        let Flash {
-            read_ns,
-            program_ns,
-            erase_ns,
-            transfer_ns,
-            endurance,
-        } = self.flash;
-        let times = [
-            read_ns,
-            program_ns,
-            erase_ns,
-            transfer_ns,
-            self.nvram.read_ns,
-            self.nvram.write_ns,
-        ];
-        let more_times = [
-            self.hash.latency_ns,
-            self.hash.interval_ns,
-            self.link.command_ns,
-            self.background.idle_after_ns,
-        ];
-        if read_ns == 0 || program_ns == 0 || erase_ns == 0 {
-            return fail("flash.read_ns, program_ns and erase_ns must be above 0".into());
-        }
-        if times
-            .iter()
-            .chain(&more_times)
-            .any(|time| *time > LATENCY_MAX_NS)
-        {
-            return fail(format!(
-                "a latency is above {LATENCY_MAX_NS} ns (1000 seconds)"
-            ));
-        }
-        if endurance == 0 || self.nvram.endurance == 0 {
-            return fail("flash.endurance and nvram.endurance must be above 0".into());
-        }
+        let mut wrong = keys::problems(&self.to_value());
         if self.firmware.dedup && self.content == ContentMode::None {
-            return fail(
-                "firmware.dedup compares contents: content must be \"identity\" or \"bytes\""
+            wrong.push(Problem {
+                path: "content".into(),
+                text: "firmware.dedup compares contents: content must be \"identity\" or \"bytes\""
                     .into(),
-            );
+                meant: None,
+            });
         }
-        self.firmware
-            .check(&self.geometry)
-            .map_err(|error| DeviceConfigError(error.to_string()))
+        // It adds values up, which each must be possible.
+        if wrong.is_empty()
+            && let Err(error) = self.firmware.check(&self.geometry)
+        {
+            return Err(DeviceConfigError(error.to_string()));
+        }
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(listed(&wrong, &|_| None)),
+        }
     }
 
     /// The firmware's parameters, with what it knows of the chips: a block is used no more at its last cycle.
@@ -293,19 +282,138 @@ impl DeviceConfig {
     }
 }
 
-/// Larger latencies are typing errors, and sums of them could overflow.
-const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
+/// One value of a device as a command line says it: `firmware.gc_free=0.1`.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// What is set.
+    pub key: &'static Key,
+    /// To what.
+    pub value: Value,
+}
 
-/// Lays `over` upon `base`, table by table.
-fn merge(base: &mut Table, over: Table) {
-    for (key, value) in over {
-        match (base.get_mut(&key), value) {
-            (Some(Value::Table(inner)), Value::Table(value)) => merge(inner, value),
-            (_, value) => {
-                base.insert(key, value);
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("`{text}` is not KEY=VALUE, such as firmware.gc_free=0.1"))?;
+        let key = match keys::find(path.trim()) {
+            Some(key) if ["preset", "scale"].contains(&key.path) => {
+                return Err(format!("use {} instead", key.flag));
             }
+            Some(key) => key,
+            None => {
+                let said = keys::nested(path.trim(), Value::Null);
+                let wrong = keys::problems(&said);
+                return Err(wrong.first().map_or_else(
+                    || format!("`{path}` is a table: name one of its keys"),
+                    |wrong| wrong.text.clone(),
+                ));
+            }
+        };
+        let value = key.value(value.trim());
+        match key.problem(&value) {
+            Some(problem) => Err(problem.text),
+            None => Ok(Self { key, value }),
         }
     }
+}
+
+/// What must be said without a preset and is not, as one sentence. A key that was misspelt is not named twice.
+fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
+    let mut names: Vec<&str> = Vec::new();
+    for key in KEYS {
+        let (table, is_optional) = (
+            key.table(),
+            ["preset", "scale", "geometry.superblock_dies"].contains(&key.path),
+        );
+        let is_meant = wrong.iter().any(|wrong| wrong.meant == Some(key.path));
+        let whole = said.get(table);
+        let name = match (table, whole) {
+            ("", _) if said.get(key.path).is_none() => key.path,
+            ("", _) => continue,
+            (table, None) => table,
+            ("firmware", Some(_)) => continue,
+            (_, Some(whole)) if whole.get(key.name()).is_none() => key.path,
+            _ => continue,
+        };
+        if !is_optional && !is_meant && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let (first, fields) = (
+        names.first()?,
+        if names.len() == 1 { "field" } else { "fields" },
+    );
+    Some(Problem {
+        path: (*first).to_owned(),
+        text: format!(
+            "missing {fields} {}: say what they are, or name a preset to begin with (preset = \"{}\")",
+            quoted.join(", "),
+            crate::PRESETS[0].name
+        ),
+        meant: None,
+    })
+}
+
+/// All problems in one error: a sentence if there is one, else a line each.
+fn listed(wrong: &[Problem], line: &dyn Fn(&str) -> Option<usize>) -> DeviceConfigError {
+    let sentence = |problem: &Problem| match line(&problem.path) {
+        Some(line) => format!("line {line}: {}", problem.text),
+        None => problem.text.clone(),
+    };
+    DeviceConfigError(match wrong {
+        [one] => sentence(one),
+        several => {
+            let mut text = format!("{} things are wrong:", several.len());
+            let mut several: Vec<&Problem> = several.iter().collect();
+            several.sort_by_key(|problem| line(&problem.path).unwrap_or(usize::MAX));
+            for problem in several {
+                text.push_str(&format!("\n  {}", sentence(problem)));
+            }
+            text
+        }
+    })
+}
+
+fn read(merged: Value) -> Result<DeviceConfig, DeviceConfigError> {
+    serde_json::from_value(merged).map_err(|error| DeviceConfigError(error.to_string()))
+}
+
+/// Lays `over` upon `base`, table by table.
+fn merge(base: &mut Value, over: Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                match base.get_mut(&key) {
+                    Some(inner) => merge(inner, value),
+                    None => {
+                        base.insert(key, value);
+                    }
+                }
+            }
+        }
+        (base, over) => *base = over,
+    }
+}
+
+/// The line that a key is on.
+fn line_of(text: &str, path: &str) -> Option<usize> {
+    let parsed = DeTable::parse(text).ok()?;
+    let mut table = parsed.get_ref();
+    let mut found = None;
+    for name in path.split('.') {
+        let (key, value) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+        found = Some(key.span().start);
+        match value.get_ref() {
+            DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    let before = &text[..found?.min(text.len())];
+    Some(before.matches('\n').count() + 1)
 }
 
 /// What the reader says, on one line, with the number of the line where it is known.

@@ -31,15 +31,17 @@ mod fingerprints;
 mod folder;
 mod footprint;
 mod halves;
+pub mod keys;
 pub mod preset;
 mod ranges;
+pub mod reference;
 mod saved;
 mod scale;
 mod service;
 pub mod timing;
 
 pub use check::FolderCheck;
-pub use config::{DeviceConfig, DeviceConfigError};
+pub use config::{DeviceConfig, DeviceConfigError, Setting};
 pub use device::{
     Completion, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind,
 };

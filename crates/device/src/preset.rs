@@ -102,7 +102,10 @@ pub fn preset(name: &str) -> Result<&'static Preset, DeviceConfigError> {
                 .map(|preset| preset.name)
                 .collect::<Vec<_>>()
                 .join(", ");
-            DeviceConfigError(format!("no preset is named `{name}`; there are {names}"))
+            let hint = crate::keys::did_you_mean(name, PRESETS.iter().map(|preset| preset.name));
+            DeviceConfigError(format!(
+                "no preset is named `{name}`; there are {names}{hint}"
+            ))
         })
 }
 

@@ -141,18 +141,18 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
         "preset = \"fast21-33g\"",
         "no preset is named `fast21-33g`; there are fast21-32g, ",
     );
-    refused("preset = 5", "`preset` must be");
+    refused("preset = 5", "preset = 5 must be");
     refused(
         "preset = \"fast21-32g\"\nqueue_dept = 5",
         "unknown field `queue_dept`",
     );
     refused(
         "preset = \"fast21-32g\"\n[firmware]\nlogbytes = 5",
-        "unknown field `logbytes`",
+        "unknown field `firmware.logbytes`: did you mean `firmware.log_bytes`?",
     );
     refused(
         "preset = \"fast21-32g\"\n[flash]\nread_ns = \"fast\"",
-        "invalid type",
+        "must be above 0",
     );
     refused("preset = \"fast21-32g\"\n[flash]\nread_ns = -1", "-1");
     refused(

@@ -13,11 +13,12 @@ use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::cores::{Cores, Loan};
 use remap_ssd_sim::run::{Progress, RunOptions, run};
 use remap_ssd_sim::source::Source;
-use remap_ssd_sim::trace::{TraceOptions, TraceReader, stat};
+use remap_ssd_sim::trace::{Decoded, TraceOptions};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload, Pattern, Workload, WorkloadConfig};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Contents of a run that are not those of aging have identities above this one.
 const OWN_CONTENTS: u64 = 1 << 40;
@@ -45,12 +46,7 @@ pub fn check(run: &Run) -> Result<(), String> {
         (Kind::Recovery, _) => Ok(()),
         (Kind::Micro, _) => micro::parse(&run.workload).map(drop),
         (Kind::Host, _) => host::check(run),
-        (Kind::Workload, Some(path)) => {
-            let options = TraceOptions::new(run.device.addressable_lpns());
-            stat(Path::new(path), None, options)
-                .map(drop)
-                .map_err(|error| error.to_string())
-        }
+        (Kind::Workload, Some(path)) => decoded(path).map(drop),
         // Whether there is such a recording is known already, and whether it is whole a matter of tests.
         (Kind::Workload, None) if !run.recording.is_empty() => Ok(()),
         (Kind::Workload, None) => {
@@ -81,6 +77,21 @@ fn workload(run: &Run) -> Result<NamedWorkload, String> {
         .map_err(|error| format!("{error}"))
 }
 
+/// A trace, read once for all runs of a process.
+fn decoded(path: &str) -> Result<Decoded, String> {
+    static READ: Mutex<Vec<(String, Decoded)>> = Mutex::new(Vec::new());
+    const WHOLE_DISK: u32 = u32::MAX >> 1;
+    // Held while it is read: another run of the same trace waits, and reads it no second time.
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, decoded)) = read.iter().find(|(other, _)| other == path) {
+        return Ok(decoded.clone());
+    }
+    let decoded = Decoded::read(Path::new(path), None, TraceOptions::new(WHOLE_DISK))
+        .map_err(|error| error.to_string())?;
+    read.push((path.to_owned(), decoded.clone()));
+    Ok(decoded)
+}
+
 /// What the run is fed.
 fn source(run: &Run) -> Result<Box<dyn Source>, String> {
     let addressable = run.device.addressable_lpns();
@@ -89,8 +100,7 @@ fn source(run: &Run) -> Result<Box<dyn Source>, String> {
             content_base: OWN_CONTENTS,
             ..TraceOptions::new(addressable)
         };
-        let reader = TraceReader::open(path, None, options).map_err(|error| error.to_string())?;
-        return Ok(Box::new(reader));
+        return Ok(Box::new(decoded(path)?.replay(options, 1)));
     }
     if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
         let options = TraceOptions {

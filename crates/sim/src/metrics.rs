@@ -7,7 +7,9 @@
 //! Invariants: recording a latency is a few additions; all rates are over virtual time.
 //! Absent: when anything happened (the run's), and words (the report's).
 
-use crate::summary::{Demotions, MappingCost, Percentiles, RunSummary, Sample, WearOut};
+use crate::summary::{
+    Demotions, MappingCost, Percentiles, RunSummary, Sample, WARRANTY_YEARS, WearOut,
+};
 use hdrhistogram::Histogram;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Glimpse, Stats, SurvivalClass, UsablePages};
@@ -39,19 +41,24 @@ impl Latencies {
         self.0.saturating_record(ns);
     }
 
-    /// Its percentiles, 0 if nothing was recorded.
+    /// Its percentiles, as far as enough was recorded: one in a thousand takes a thousand.
     pub fn percentiles(&self) -> Percentiles {
-        let at = |quantile| us(self.0.value_at_quantile(quantile));
-        if self.0.is_empty() {
+        let count = self.0.len();
+        if count == 0 {
             return Percentiles::default();
         }
+        let at = |quantile, least| match count >= least {
+            true => us(self.0.value_at_quantile(quantile)),
+            false => f64::NAN,
+        };
         Percentiles {
+            count,
             mean: self.0.mean() / 1e3,
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p999: at(0.999),
-            p9999: at(0.9999),
+            p50: at(0.5, 1),
+            p90: at(0.9, 10),
+            p99: at(0.99, 100),
+            p999: at(0.999, 1_000),
+            p9999: at(0.9999, 10_000),
             max: us(self.0.max()),
         }
     }
@@ -213,6 +220,16 @@ impl Meters {
         let erase_max = blocks.iter().copied().max().unwrap_or(0);
         let erase_min = blocks.iter().copied().min().unwrap_or(0);
 
+        // What the host wrote for one erase of every block, as often as a block can be erased.
+        let erases_per_block = erases as f64 / blocks.len() as f64;
+        let life_bytes = match erases > 0 && stats.host_writes > 0 {
+            true => {
+                let bytes = stats.host_writes as f64 * PAGE_BYTES as f64;
+                bytes / erases_per_block * config.flash.endurance as f64
+            }
+            false => f64::NAN,
+        };
+
         RunSummary {
             scheme: config.firmware.scheme.to_string(),
             gc_policy: config.firmware.gc_policy.to_string(),
@@ -233,7 +250,7 @@ impl Meters {
             },
             bandwidth_mib_s: rate(passed.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
             iops: rate(passed.operations as f64, seconds),
-            write_amplification: ratio(flash_pages, stats.host_writes),
+            write_amplification: measured(flash_pages, stats.host_writes),
             host_pages: stats.host_writes,
             flash_pages,
             gc_pages: stats.gc_programs,
@@ -254,7 +271,7 @@ impl Meters {
             host_programs: stats.host_programs,
             metadata_pages: stats.meta_programs,
             log_pages: stats.log_programs,
-            write_amplification_data: ratio(
+            write_amplification_data: measured(
                 flash_pages - stats.meta_programs.min(flash_pages),
                 stats.host_writes,
             ),
@@ -300,6 +317,11 @@ impl Meters {
                 erases as f64 / blocks.len() as f64,
                 seconds,
             ),
+            endurance_cycles: config.flash.endurance,
+            life_tb_written: life_bytes / 1e12,
+            drive_writes_per_day: life_bytes
+                / (f64::from(config.firmware.lpns) * PAGE_BYTES as f64)
+                / (WARRANTY_YEARS * 365.25),
             ..RunSummary::default()
         }
     }
@@ -364,6 +386,15 @@ fn rate(amount: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount / seconds } else { 0.0 }
 }
 
+/// A ratio that is not a number where there was nothing to measure it by.
+fn measured(part: u64, whole: u64) -> f64 {
+    if whole > 0 {
+        ratio(part, whole)
+    } else {
+        f64::NAN
+    }
+}
+
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole > 0 {
         part as f64 / whole as f64
@@ -381,9 +412,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_microseconds_and_empty_ones_are_zero() {
+    fn percentiles_are_microseconds_and_too_few_samples_give_none() {
         let mut latencies = Latencies::default();
-        assert_eq!(latencies.percentiles().p99, 0.0);
+        assert!(latencies.percentiles().p50.is_nan());
+        assert!(latencies.percentiles().max.is_nan());
+        (1..=999).for_each(|n| latencies.record(n * 1000));
+        assert!(latencies.percentiles().p999.is_nan() && latencies.percentiles().p99 > 0.0);
+        let mut latencies = Latencies::default();
         (1..=1000).for_each(|n| latencies.record(n * 1000));
         let found = latencies.percentiles();
         assert!(

@@ -156,6 +156,9 @@ pub fn run(
     }
     summary.requests = tally.requests;
     summary.requests.skipped = source.skipped();
+    let refused: u64 = summary.requests.refused.values().sum();
+    summary.requests_per_s =
+        (summary.requests.submitted - refused) as f64 / summary.seconds_simulated;
     summary.wall_s = began.elapsed().as_secs_f64();
     Ok(summary)
 }

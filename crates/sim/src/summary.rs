@@ -4,26 +4,69 @@
 //! fields may be added, never renamed.
 
 use remap_ssd_ftl::SurvivalClass;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// Latency percentiles in microseconds.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// Latency percentiles in microseconds. What was not measured, or by too few requests, is not a number: null in JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Percentiles {
+    /// Requests measured.
+    #[serde(default)]
+    pub count: u64,
     /// Mean.
+    #[serde(deserialize_with = "number_or_null")]
     pub mean: f64,
     /// Median.
+    #[serde(deserialize_with = "number_or_null")]
     pub p50: f64,
-    /// 90th percentile.
+    /// 90th percentile, of at least 10 requests.
+    #[serde(deserialize_with = "number_or_null")]
     pub p90: f64,
-    /// 99th percentile.
+    /// 99th percentile, of at least 100.
+    #[serde(deserialize_with = "number_or_null")]
     pub p99: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile, of at least 1,000.
+    #[serde(deserialize_with = "number_or_null")]
     pub p999: f64,
-    /// 99.99th percentile.
+    /// 99.99th percentile, of at least 10,000.
+    #[serde(deserialize_with = "number_or_null")]
     pub p9999: f64,
     /// Largest.
+    #[serde(deserialize_with = "number_or_null")]
     pub max: f64,
 }
+
+impl Default for Percentiles {
+    /// Of no request.
+    fn default() -> Self {
+        Self {
+            count: 0,
+            mean: f64::NAN,
+            p50: f64::NAN,
+            p90: f64::NAN,
+            p99: f64::NAN,
+            p999: f64::NAN,
+            p9999: f64::NAN,
+            max: f64::NAN,
+        }
+    }
+}
+
+/// JSON has no number that is none.
+fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+/// JSON has no infinity.
+fn number_or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
+}
+
+fn none() -> f64 {
+    f64::NAN
+}
+
+/// Years over which drive writes a day are counted, as vendors do.
+pub const WARRANTY_YEARS: f64 = 5.0;
 
 /// Why remaps became physical copies, in pages.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -175,7 +218,11 @@ pub struct RunSummary {
     pub bandwidth_mib_s: f64,
     /// Host page operations per second.
     pub iops: f64,
-    /// `flash_pages / host_pages`.
+    /// Requests completed a second, of any size.
+    #[serde(default = "none", deserialize_with = "number_or_null")]
+    pub requests_per_s: f64,
+    /// `flash_pages / host_pages`; null if the host wrote nothing.
+    #[serde(deserialize_with = "number_or_null")]
     pub write_amplification: f64,
     /// Pages the host wrote or remapped, dedup hits included.
     pub host_pages: u64,
@@ -208,7 +255,7 @@ pub struct RunSummary {
     #[serde(default)]
     pub log_pages: u64,
     /// Write amplification without metadata: pages of the host and of GC for each page the host wrote or remapped.
-    #[serde(default)]
+    #[serde(default = "none", deserialize_with = "number_or_null")]
     pub write_amplification_data: f64,
     /// References that a scheme without reverse mappings lost when their pages moved.
     pub lost_references: u64,
@@ -224,6 +271,7 @@ pub struct RunSummary {
     /// Bytes stored to NVRAM.
     pub nvram_bytes_written: u64,
     /// Years until the NVRAM's most written word wears out at this rate, if writes spread evenly.
+    #[serde(deserialize_with = "number_or_infinite")]
     pub nvram_life_years: f64,
     /// Share of the remapping metadata's room in use at the end, 0..=1.
     pub nvram_used: f64,
@@ -255,7 +303,18 @@ pub struct RunSummary {
     /// Largest minus smallest.
     pub erase_spread: u64,
     /// Years until the mean block reaches its endurance at this rate.
+    #[serde(deserialize_with = "number_or_infinite")]
     pub lifetime_years: f64,
+    /// Program/erase cycles that a block endures: what the next two figures count on.
+    #[serde(default)]
+    pub endurance_cycles: u64,
+    /// Terabytes (10^12 bytes) that the host can write like this until the mean block reaches its endurance; null if no block
+    /// was erased, or nothing written.
+    #[serde(default = "none", deserialize_with = "number_or_null")]
+    pub life_tb_written: f64,
+    /// The same as writes of the whole logical size each day for `WARRANTY_YEARS`.
+    #[serde(default = "none", deserialize_with = "number_or_null")]
+    pub drive_writes_per_day: f64,
     /// How far the device is worn.
     pub wear_out: WearOut,
     /// How long pages lived, by the most references they had; empty if that was not watched.

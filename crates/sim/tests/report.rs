@@ -51,6 +51,7 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
         .chain([(median * 80.0, 1.0)])
         .collect();
     let latency_us = Percentiles {
+        count: 1_000_000,
         mean: median * 1.2,
         p50: median,
         p90: median * 3.0,
@@ -122,6 +123,7 @@ fn page(runs: &[RunSummary]) -> String {
 /// A run in which nothing is a usable number.
 fn broken(value: f64) -> RunSummary {
     let p = Percentiles {
+        count: 1_000_000,
         mean: value,
         p50: value,
         p90: value,

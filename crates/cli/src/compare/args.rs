@@ -3,8 +3,9 @@
 //! Invariant: what clap can judge alone (names, numbers, exclusive options) is judged here, with exit code 2.
 //! Absent: what they mean together (`plan`).
 
-use crate::numbers;
+use crate::{names, numbers};
 use clap::ValueEnum;
+use remap_ssd_device::Setting;
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_sim::aging::{AgingSpec, FillSpec};
 use remap_ssd_sim::arrivals::Arrivals;
@@ -23,17 +24,13 @@ use std::path::PathBuf;
 pub struct Args {
     /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: these]; unsafe, pebble, remap-ssd-x, local-flash,
     /// remap-ssd-lh, wal-ssd, shadow-oob.
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = names::scheme)]
     pub scheme: Vec<SchemeKind>,
 
-    /// A ready-made device; `remap-ssd presets` lists them.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "fast21-32g",
-        help_heading = "Device"
-    )]
-    pub preset: String,
+    /// A ready-made device; `remap-ssd presets` lists them [default: fast21-32g; for a recorded session, the device that was
+    /// recorded].
+    #[arg(long, value_name = "NAME", help_heading = "Device")]
+    pub preset: Option<String>,
     /// A device file; `remap-ssd presets --toml NAME` prints one to start from.
     #[arg(
         long,
@@ -46,6 +43,15 @@ pub struct Args {
     /// fast21-32g), or fewer if a trace is short; a device file stays as it is].
     #[arg(long, value_name = "FACTOR", value_parser = numbers::scale, help_heading = "Device")]
     pub scale: Option<f64>,
+    /// Sets any value of the device by its name, before --scale: --set firmware.gc_free=0.2. May be repeated, or several with
+    /// commas. docs/configuration.md lists them, and `remap-ssd presets --toml NAME` with comments.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        help_heading = "Device"
+    )]
+    pub set: Vec<Setting>,
     /// Remapping metadata (NVRAM, or log on flash) of the device before --scale, which shrinks it with everything else.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "Device")]
     pub log_size: Option<u64>,
@@ -55,13 +61,13 @@ pub struct Args {
 
     /// Dies that a superblock spans, and so a segment group and a collection (FAST'21, note 2): 1 is a block; writes are
     /// striped over all dies all the same. Not for schemes that keep entries on flash [default: the device's, all].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Device")]
+    #[arg(hide = true, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Device")]
     pub superblock_dies: Option<u32>,
     /// Garbage collection starts when this share of the superblocks is free [default: the device's].
-    #[arg(long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
+    #[arg(hide = true, long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
     pub gc_free: Option<f64>,
     /// Program/erase cycles after which a block is retired [default: the device's].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..), help_heading = "Device")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..), help_heading = "Less common")]
     pub endurance: Option<u64>,
     /// What garbage collection collects and where it puts it: greedy, cost-benefit, coldmap (shared pages on worn blocks)
     /// or cagc (pages apart by reference count); a list compares them [default: the device's, greedy for a preset].
@@ -69,6 +75,7 @@ pub struct Args {
         long,
         value_delimiter = ',',
         value_name = "POLICY",
+        value_parser = names::policy,
         help_heading = "Device"
     )]
     pub gc: Vec<GcPolicy>,
@@ -78,14 +85,14 @@ pub struct Args {
         long,
         value_delimiter = ',',
         value_name = "page|hybrid",
-        help_heading = "Device"
+        help_heading = "Less common"
     )]
     pub mapping: Vec<Granularity>,
     /// Hybrid mapping: logical pages of a block, whatever the --scale [default: the device's].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096), help_heading = "Device")]
+    #[arg(hide = true, long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096), help_heading = "Device")]
     pub block_pages: Option<u32>,
     /// Hybrid mapping: entries of the extension, as a share of the logical pages [default: the device's].
-    #[arg(long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
+    #[arg(hide = true, long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
     pub extension: Option<f64>,
 
     /// randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%, zipf:THETA, zipfread:THETA or
@@ -115,20 +122,21 @@ pub struct Args {
     /// Replay this trace instead of a workload, all of it (plain, or compressed by gzip, xz or zstd).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "writes"], help_heading = "Trace")]
     pub trace: Option<PathBuf>,
-    /// Format of the trace: fiu, vscsi, mqsim, msr, blkparse or session [default: told from its content].
-    #[arg(long, requires = "trace", help_heading = "Trace")]
+    /// Format of the trace: fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor, fio, blktrace or
+    /// oracleGeneral [default: told from its content].
+    #[arg(long, requires = "trace", help_heading = "Less common")]
     pub format: Option<Format>,
     /// How the trace's disk is folded into the device: `modulo` keeps distances, `compact` numbers pages as they come.
-    #[arg(long, value_name = "modulo|compact", requires = "trace", default_value_t = Fold::Modulo, help_heading = "Trace")]
+    #[arg(long, value_name = "modulo|compact", requires = "trace", default_value_t = Fold::Modulo, help_heading = "Less common")]
     pub fold: Fold,
     /// Count malformed records and go on, instead of stopping at the first.
-    #[arg(long, requires = "trace", help_heading = "Trace")]
+    #[arg(long, requires = "trace", help_heading = "Less common")]
     pub skip_bad: bool,
     /// Replay the trace so many times; each time it writes new contents.
-    #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Trace")]
+    #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Less common")]
     pub repeat: u32,
     /// The same as --arrivals trace.
-    #[arg(long, requires = "trace", help_heading = "Trace")]
+    #[arg(long, hide = true, requires = "trace", help_heading = "Trace")]
     pub open_loop: bool,
 
     /// When requests arrive: trace (at the times of the trace, or those that a fiu-* workload was fitted to; trace:SPEED is
@@ -145,10 +153,10 @@ pub struct Args {
     pub seed: u64,
     /// Threads: so many schemes run at the same time, and a thread that none needs does the firmware's part of another's run.
     /// No result depends on it [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Less common")]
     pub threads: Option<u32>,
     /// Memory that all this may take: what clearly takes more is refused [default: what the machine has available].
-    #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "Run")]
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "Less common")]
     pub memory: Option<u64>,
     /// Measure the new, empty device.
     #[arg(long, help_heading = "Run")]
@@ -157,27 +165,27 @@ pub struct Args {
     /// addressable page once before that, so that none is unmapped) or fill=sequential (each page once, in order, and nothing
     /// else); nvram_used=SHARE of the remapping metadata in use at the start, nvram_valid=SHARE of that valid;
     /// overwrite=TIMES the addressable pages after that [default: fill=random,nvram_used=0.9,nvram_valid=0.7].
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["no_aging", "fill"], help_heading = "Run")]
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["no_aging", "fill"], help_heading = "Less common")]
     pub aging: Option<AgingSpec>,
     /// The same as --aging fill=sequential.
-    #[arg(long, conflicts_with = "no_aging", help_heading = "Run")]
+    #[arg(long, hide = true, conflicts_with = "no_aging", help_heading = "Run")]
     pub fill: bool,
     /// Go on until the device is worn out and read-only; --endurance makes that soon.
-    #[arg(long, conflicts_with_all = ["trace", "writes"], help_heading = "Run")]
+    #[arg(long, conflicts_with_all = ["trace", "writes"], help_heading = "Less common")]
     pub until_death: bool,
     /// Watch how long flash pages live, by how many logical pages shared them (12 bytes a flash page).
-    #[arg(long, conflicts_with = "age", help_heading = "Run")]
+    #[arg(long, conflicts_with = "age", help_heading = "Less common")]
     pub survival: bool,
     /// Start from an image of an aged device. Where there is no such file, each scheme has its own: aged.img means
     /// aged.remap-ssd.img and so on. What recovery rebuilds may differ in details from the device that was saved.
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "superblock_dies", "gc", "mapping", "block_pages", "extension", "gc_free", "endurance", "no_aging", "aging", "fill"], help_heading = "Run")]
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "set", "scale", "log_size", "dedup", "superblock_dies", "gc", "mapping", "block_pages", "extension", "gc_free", "endurance", "no_aging", "aging", "fill"], help_heading = "Less common")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring; of several schemes, each to its own file: aged.remap-ssd.img and so on.
     #[arg(
         long,
         value_name = "IMAGE",
         conflicts_with = "age",
-        help_heading = "Run"
+        help_heading = "Less common"
     )]
     pub save_aged: Option<PathBuf>,
 
@@ -187,9 +195,16 @@ pub struct Args {
     /// Write a page with tables and figures.
     #[arg(long, value_name = "HTML", help_heading = "Output")]
     pub report: Option<PathBuf>,
+    /// Write the results as JSON to a file, for `compare diff`.
+    #[arg(long, value_name = "JSON", help_heading = "Output")]
+    pub out: Option<PathBuf>,
     /// Print the results as JSON.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+
+    /// The words of the command line, as far as they decide the results.
+    #[arg(skip)]
+    pub command: Vec<String>,
 }
 
 impl Args {
@@ -204,6 +219,31 @@ impl Args {
             fill,
             ..AgingSpec::default()
         })
+    }
+
+    /// Takes the words of a command line, without those that decide only how it is done or shown.
+    pub fn said(&mut self, words: impl IntoIterator<Item = String>) {
+        const SHOWN: [&str; 6] = [
+            "--threads",
+            "--memory",
+            "--json",
+            "--details",
+            "--report",
+            "--out",
+        ];
+        const VALUES: [&str; 4] = ["--threads", "--memory", "--report", "--out"];
+        let mut words = words.into_iter();
+        // The program's name, however it was found.
+        drop(words.next());
+        self.command.push("remap-ssd".into());
+        while let Some(word) = words.next() {
+            let name = word.split('=').next().unwrap_or_default();
+            match SHOWN.contains(&name) {
+                true if VALUES.contains(&word.as_str()) => drop(words.next()),
+                true => {}
+                false => self.command.push(word),
+            }
+        }
     }
 
     /// When requests arrive, if they do not wait for one another.
@@ -221,7 +261,7 @@ pub enum Switch {
     Off,
 }
 
-const EXAMPLES: &str = "\
+pub(super) const EXAMPLES: &str = "\
 Examples:
   remap-ssd compare
   remap-ssd compare --scheme none,remap-ssd --duplicates 0.1 --log-size 40MiB --report report.html
@@ -240,4 +280,7 @@ Examples:
   remap-ssd compare --scheme none,shadow-oob --mapping page,hybrid --block-pages 8 --details
   remap-ssd compare --scale 1/64 --until-death --endurance 30
   remap-ssd compare --scheme remap-ssd --save-aged aged.img
-  remap-ssd compare --age aged.img --writes 100k";
+  remap-ssd compare --age aged.img --writes 100k
+  remap-ssd compare --scheme remap-ssd --out a.json
+  remap-ssd compare --scheme remap-ssd --set flash.read_ns=40_000 --out b.json
+  remap-ssd compare diff a.json b.json --fail-if 'wa>+2%'";

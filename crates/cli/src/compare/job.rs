@@ -7,7 +7,6 @@ use super::args::Args;
 use super::plan::{
     Feed, OWN_CONTENTS, Plan, Start, check_homes, pages_default, pages_of_a_life, trace_options,
 };
-use super::replay::Replay;
 use super::watch::{Stoppable, Watch};
 use crate::failure::Failure;
 use remap_ssd_device::{Device, DeviceConfig};
@@ -195,8 +194,7 @@ fn measure(
             Ok((summary, Some(pages)))
         }
         Feed::Trace(facts) => {
-            let mut source =
-                Replay::open(facts, trace_options(args, addressable)).map_err(Failure::failed)?;
+            let mut source = facts.replay(trace_options(args, addressable));
             let mut summary = match arrivals {
                 Some(arrivals) => measured(
                     device,

@@ -3,10 +3,11 @@
 //! ```text
 //! args -> plan (devices, what they are fed) -> one job a scheme, on threads -> table, page, JSON
 //! ```
-//! Invariants: results stand in the order of the schemes and do not depend on threads; the first failure in that
-//! order is the command's. Absent: any measuring (`remap_ssd_sim::run`).
+//! Invariants: results stand in the order of the schemes and do not depend on threads; what has finished is shown and written,
+//! whatever became of the rest. Absent: any measuring (`remap_ssd_sim::run`).
 
 mod args;
+pub mod diff;
 mod job;
 mod memory;
 mod plan;
@@ -18,7 +19,7 @@ pub use args::{Args, Switch};
 pub use watch::Watch;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Pending, counted};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use job::{Done, job};
 use memory::Need;
@@ -26,15 +27,53 @@ use plan::{Plan, Start, plan};
 use remap_ssd_ftl::GcPolicy;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::report::format::bytes;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use watch::Bar;
+
+/// Runs one workload or trace against several schemes of address remapping, on the same device, and lays the results
+/// side by side.
+///
+/// Each device is aged first, as in the published evaluations: random writes until garbage collection has run, then
+/// remaps until 90 % of the remapping metadata is used and 70 % of that is valid. The results depend on the seed and
+/// the options alone, not on --threads nor on the machine.
+///
+/// Ctrl-C stops the runs and shows those that are finished. A scheme that cannot run does not stop the others; the exit code
+/// is 1 then.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = args::EXAMPLES)]
+pub struct Line {
+    /// What to run.
+    #[command(flatten)]
+    pub args: Args,
+    /// What else to do.
+    #[command(subcommand)]
+    pub action: Option<Action>,
+}
+
+/// What can be done with results.
+#[derive(Debug, clap::Subcommand)]
+pub enum Action {
+    /// Lays two results beside each other, and fails where a figure has changed too much.
+    Diff(diff::Args),
+}
 
 /// Runs it.
 ///
 /// # Errors
 /// What does not fit together, cannot be read, or cannot be measured.
-pub fn command(args: &Args) -> Result<(), Failure> {
-    let comparison = Comparison::new(args)?;
+pub fn command(line: &Line) -> Result<(), Failure> {
+    if let Some(Action::Diff(args)) = &line.action {
+        return diff::command(args);
+    }
+    let args = &line.args;
+    let comparison = Comparison::of_possible(args)?;
+    for (scheme, failure) in &comparison.plan.refused {
+        output::note(format_args!("note: {scheme} is left out: {failure}"));
+    }
+
     if !args.json && comparison.need.run_bytes > 0 {
         let Need { total_bytes, .. } = comparison.need;
         output::note(format_args!(
@@ -43,14 +82,31 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             comparison.need
         ));
     }
-    let bars = bars(args, &comparison);
-    let done = comparison.run(&bars);
-    bars.iter().for_each(ProgressBar::finish_and_clear);
-    let measured = done?;
+
+    let stop = stopped_by_signals()?;
+    let bars = bars(args, &comparison, &stop);
+    let measured = comparison.run_possible(&bars)?;
+    bars.iter().for_each(Bar::clear);
     match args.json {
-        true => output::json(&comparison.json(&measured)),
-        false => output::text(&show::text(args, &comparison.plan, &measured.0)),
+        true => output::json(&comparison.json(&measured))?,
+        false => output::text(&show::text(args, &comparison.plan, &measured.done))?,
     }
+    measured.complete().map(drop)
+}
+
+/// Set by the first Ctrl-C; the second ends the program.
+fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let register = |signal| -> io::Result<()> {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        Ok(())
+    };
+    [SIGINT, SIGTERM]
+        .into_iter()
+        .try_for_each(register)
+        .map_err(Failure::failed)?;
+    Ok(stop)
 }
 
 /// A comparison that can be run, as far as can be told beforehand: what `command` does, for programs that watch it
@@ -64,14 +120,55 @@ pub struct Comparison<'a> {
 
 /// What a comparison measured.
 #[derive(Debug)]
-pub struct Measured(Vec<Done>);
+pub struct Measured {
+    done: Vec<Done>,
+    /// Schemes without a result, and why.
+    failed: Vec<(String, Failure)>,
+}
+
+impl Measured {
+    /// Itself, if every scheme has a result.
+    ///
+    /// # Errors
+    /// One sentence about all that have none.
+    pub fn complete(self) -> Result<Self, Failure> {
+        if self.failed.is_empty() {
+            return Ok(self);
+        }
+        let all = (self.done.len() + self.failed.len()) as u64;
+        let reasons: Vec<String> = self
+            .failed
+            .iter()
+            .map(|(scheme, failure)| format!("{scheme} ({failure})"))
+            .collect();
+        Err(Failure::Failed(format!(
+            "{} of {} without a result: {}",
+            self.failed.len(),
+            counted(all, "scheme"),
+            reasons.join("; ")
+        )))
+    }
+}
 
 impl<'a> Comparison<'a> {
     /// Decides everything; reads a trace through.
     ///
     /// # Errors
-    /// What does not fit together, cannot be read, or takes clearly more memory than there is.
+    /// What does not fit together, or cannot be read; that one of the schemes cannot run, or all together take clearly more
+    /// memory than there is.
     pub fn new(args: &'a Args) -> Result<Self, Failure> {
+        let mut comparison = Self::of_possible(args)?;
+        match comparison.plan.refused.is_empty() {
+            true => Ok(comparison),
+            false => Err(comparison.plan.refused.swap_remove(0).1),
+        }
+    }
+
+    /// The same of those schemes that can run.
+    ///
+    /// # Errors
+    /// What does not fit together, or cannot be read; that no scheme can run, or too little memory.
+    pub fn of_possible(args: &'a Args) -> Result<Self, Failure> {
         let plan = plan(args)?;
         let need = Need::of(args, &plan);
         need.check(args.memory.or_else(memory::available))?;
@@ -102,21 +199,81 @@ impl<'a> Comparison<'a> {
         self.plan.jobs.iter().map(name).collect()
     }
 
-    /// Runs all jobs, each watched by its own of `watches`, and writes the report if one is asked for.
+    /// Runs all jobs, each watched by its own of `watches`, and writes the files that are asked for. The first job that fails
+    /// ends the others.
     ///
     /// # Errors
     /// What cannot be measured or written.
     pub fn run(&self, watches: &[impl Watch]) -> Result<Measured, Failure> {
-        let done = run_all(self.args, &self.plan, watches)?;
-        if let Some(path) = &self.args.report {
-            output::file(path, &show::page(self.args, &self.plan, &done))?;
+        let measured = self.run_all(watches, Failing::Ends)?;
+        match measured.failed.is_empty() {
+            true => Ok(measured),
+            false => Err(measured
+                .failed
+                .into_iter()
+                .map(|(_, failure)| failure)
+                .next())
+            .map_err(|failure| failure.expect("there is one")),
         }
-        Ok(Measured(done))
+    }
+
+    /// The same; a job that fails or is stopped does not end the others.
+    ///
+    /// # Errors
+    /// A file cannot be written; no job has a result, and then why the first has none.
+    pub fn run_possible(&self, watches: &[impl Watch]) -> Result<Measured, Failure> {
+        self.run_all(watches, Failing::Continues)
+    }
+
+    fn run_all(&self, watches: &[impl Watch], failing: Failing) -> Result<Measured, Failure> {
+        // Hours of work shall not end at a folder that is not there.
+        let begin = |path: &std::path::PathBuf| Pending::begin(path);
+        let report = self.args.report.as_ref().map(begin).transpose()?;
+        let out = self.args.out.as_ref().map(begin).transpose()?;
+        for start in &self.plan.jobs {
+            if let Start::New {
+                save: Some(path), ..
+            } = start
+            {
+                drop(Pending::begin(path)?);
+            }
+        }
+
+        let results = run_all(self.args, &self.plan, watches, failing);
+        let mut measured = Measured {
+            done: Vec::new(),
+            failed: Vec::new(),
+        };
+        for (scheme, failure) in &self.plan.refused {
+            let failure = Failure::Failed(failure.to_string());
+            measured.failed.push((scheme.clone(), failure));
+        }
+        for (name, result) in self.names().into_iter().zip(results) {
+            match result {
+                Some(Ok(done)) => measured.done.push(done),
+                Some(Err(failure)) => measured.failed.push((name, failure)),
+                None if failing == Failing::Continues => measured
+                    .failed
+                    .push((name, Failure::Failed("stopped before it began".into()))),
+                None => {}
+            }
+        }
+        if measured.done.is_empty() {
+            return Err(measured.failed.swap_remove(0).1);
+        }
+
+        if let Some(report) = report {
+            report.write(&show::page(self.args, &self.plan, &measured.done))?;
+        }
+        if let Some(out) = out {
+            out.write(&format!("{:#}\n", self.json(&measured)))?;
+        }
+        Ok(measured)
     }
 
     /// What was measured, as `--json` prints it.
     pub fn json(&self, measured: &Measured) -> serde_json::Value {
-        show::json(self.args, &self.plan, &measured.0)
+        show::json(self.args, &self.plan, &measured.done, &measured.failed)
     }
 }
 
@@ -126,8 +283,20 @@ fn threads(args: &Args) -> u32 {
     args.threads.unwrap_or_else(cores)
 }
 
-/// All jobs, in order.
-fn run_all(args: &Args, plan: &Plan, watches: &[impl Watch]) -> Result<Vec<Done>, Failure> {
+/// What a job that fails does to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failing {
+    Ends,
+    Continues,
+}
+
+/// All jobs, in order; none where a job was not begun.
+fn run_all(
+    args: &Args,
+    plan: &Plan,
+    watches: &[impl Watch],
+    failing: Failing,
+) -> Vec<Option<Result<Done, Failure>>> {
     let allowed = threads(args);
     let workers = allowed.min(plan.jobs.len() as u32);
     let cores = Cores::new(allowed - workers);
@@ -145,9 +314,13 @@ fn run_all(args: &Args, plan: &Plan, watches: &[impl Watch]) -> Result<Vec<Done>
                         // Nothing is left to begin: this thread's core goes to a run that is about to be measured.
                         return cores.add();
                     };
+                    if failing == Failing::Continues && watches[index].is_stopped() {
+                        return;
+                    }
                     watches[index].begin();
                     let result = job(args, plan, start, &cores, &watches[index]);
-                    failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    let ends = result.is_err() && failing == Failing::Ends;
+                    failed.fetch_or(ends, Ordering::Relaxed);
                     watches[index].end();
                     *results[index]
                         .lock()
@@ -156,10 +329,9 @@ fn run_all(args: &Args, plan: &Plan, watches: &[impl Watch]) -> Result<Vec<Done>
             });
         }
     });
-    // Jobs are begun in order: those without a result come after a failure.
     results
         .into_iter()
-        .filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
         .collect()
 }
 
@@ -167,7 +339,7 @@ fn run_all(args: &Args, plan: &Plan, watches: &[impl Watch]) -> Result<Vec<Done>
 const BAR_STEPS: u64 = 1000;
 
 /// A line for each job, on standard error if that is a terminal.
-fn bars(args: &Args, comparison: &Comparison<'_>) -> Vec<ProgressBar> {
+fn bars(args: &Args, comparison: &Comparison<'_>, stop: &Arc<AtomicBool>) -> Vec<Bar> {
     let target = if args.json {
         ProgressDrawTarget::hidden()
     } else {
@@ -181,7 +353,8 @@ fn bars(args: &Args, comparison: &Comparison<'_>) -> Vec<ProgressBar> {
         let bar = lines
             .add(ProgressBar::new(BAR_STEPS))
             .with_style(style.clone());
-        bar.with_prefix(name).with_message("waiting")
+        let line = bar.with_prefix(name).with_message("waiting");
+        Bar::new(line, Arc::clone(stop))
     };
     comparison.names().into_iter().map(bar).collect()
 }

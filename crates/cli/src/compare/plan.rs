@@ -7,7 +7,7 @@ use super::args::{Args, Switch};
 use super::replay::TraceFacts;
 use crate::failure::Failure;
 use crate::output;
-use remap_ssd_device::{DeviceConfig, DeviceConfigError};
+use remap_ssd_device::{DeviceConfig, DeviceConfigError, PRESETS};
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -27,6 +27,8 @@ pub struct Plan {
     pub aging_content: ContentModel,
     /// The share of the given device that they have, where that is known.
     pub scale: Option<f64>,
+    /// Schemes that cannot run, and why.
+    pub refused: Vec<(String, Failure)>,
 }
 
 /// Where a scheme's device comes from.
@@ -90,11 +92,23 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
         } => content,
         _ => ContentModel::Unique,
     });
+    let mut refused = Vec::new();
     let (jobs, scale) = match &args.age {
         Some(image) => (images(args, image)?, None),
         None => {
             let (base, scale) = base(args, &feed)?;
-            (new_devices(args, &base, scale)?, Some(scale))
+            let mut jobs = Vec::new();
+            for (scheme, device) in new_devices(args, &base, scale) {
+                match device.and_then(|device| check_homes(scheme, &feed).map(|()| device)) {
+                    Ok(device) => jobs.push(device),
+                    Err(failure) => refused.push((scheme.to_string(), failure)),
+                }
+            }
+            // Nothing can run: the first reason is the command's.
+            if jobs.is_empty() {
+                return Err(refused.swap_remove(0).1);
+            }
+            (jobs, Some(scale))
         }
     };
     check_workload(&jobs, &feed, args.seed, args.arrivals())?;
@@ -103,6 +117,7 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
         feed,
         aging_content,
         scale,
+        refused,
     })
 }
 
@@ -116,9 +131,15 @@ fn content(args: &Args) -> Option<ContentModel> {
 
 /// The device as described, and the share of it that is simulated.
 fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
-    let mut config = match &args.config {
-        Some(path) => read_config(path)?,
-        None => DeviceConfig::preset(&args.preset).map_err(Failure::usage)?,
+    let recorded = match feed {
+        Feed::Trace(facts) => facts.device(),
+        Feed::Synthetic { .. } => None,
+    };
+    let mut config = match (&args.config, &args.preset, recorded) {
+        (Some(path), ..) => read_config(path)?,
+        (None, Some(name), _) => DeviceConfig::preset(name).map_err(Failure::usage)?,
+        (None, None, Some(device)) => simulated(device),
+        (None, None, None) => PRESETS[0].config(),
     };
     let firmware = &mut config.firmware;
     firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
@@ -138,12 +159,23 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
             config.content = ContentMode::Identity;
         }
     }
-    let scale = match (args.scale, &args.config) {
-        (Some(scale), _) => scale,
-        (None, Some(_)) => 1.0,
-        (None, None) => preset_scale(&config, feed),
+    let config = config.with(&args.set).map_err(Failure::usage)?;
+    let is_whole = args.config.is_some() || (args.preset.is_none() && recorded.is_some());
+    let scale = match args.scale {
+        Some(scale) => scale,
+        None if is_whole => 1.0,
+        None => preset_scale(&config, feed),
     };
     Ok((config, scale))
+}
+
+/// A device that was recorded, as one that is simulated: traces have identities of contents, and no bytes.
+fn simulated(device: &DeviceConfig) -> DeviceConfig {
+    let mut device = device.clone();
+    if device.content == ContentMode::Bytes {
+        device.content = ContentMode::Identity;
+    }
+    device
 }
 
 /// The largest power of two at which the device has at most `PAGES_DEFAULT` pages, and at which a trace writes the
@@ -185,7 +217,12 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
     }
 }
 
-fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start>, Failure> {
+/// Each scheme's device, or why it cannot be.
+fn new_devices(
+    args: &Args,
+    base: &DeviceConfig,
+    scale: f64,
+) -> Vec<(SchemeKind, Result<Start, Failure>)> {
     let own = [base.firmware.gc_policy];
     let policies = if args.gc.is_empty() {
         &own
@@ -213,8 +250,9 @@ fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start
             config.firmware.mapping,
         ) = (scheme, policy, mapping);
         let config = config
+            .clone()
             .scale(scale)
-            .map_err(|error| refused(args, scheme, &error))?;
+            .map_err(|error| refused(args, &config, scale, &error))?;
         let name = if policies.len() > 1 {
             format!("{scheme}.{policy}")
         } else {
@@ -244,15 +282,70 @@ fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start
             save,
         })
     };
-    devices.into_iter().map(one).collect()
+    devices
+        .into_iter()
+        .map(|device| (device.0, one(device)))
+        .collect()
 }
 
-/// A device that cannot be: the file's fault, or that of the arguments.
-fn refused(args: &Args, scheme: SchemeKind, error: &DeviceConfigError) -> Failure {
-    match &args.config {
-        Some(path) => Failure::about(path.display(), format_args!("scheme {scheme}: {error}")),
-        None => Failure::usage(format_args!("scheme {scheme}: {error}")),
+/// A device that cannot be: the file's fault, or that of the arguments. Names the options that set what it complains about.
+fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigError) -> Failure {
+    let firmware = &config.firmware;
+    let (scheme, mut text) = (firmware.scheme, error.to_string());
+
+    let mut flags: Vec<String> = Vec::new();
+    if let Some(bytes) = args.log_size.filter(|_| text.contains("log_bytes")) {
+        flags.push(format!("--log-size {}", flag_size(bytes)));
     }
+    for setting in &args.set {
+        if text.contains(setting.key.name()) {
+            flags.push(format!("--set {}={}", setting.key.path, setting.value));
+        }
+    }
+    if !flags.is_empty() {
+        text.push_str(&format!(" (given: {})", flags.join(", ")));
+    }
+    if text.starts_with("log_bytes") {
+        let tables = firmware.tables_bytes(&config.geometry);
+        let least = least_of(&text).map(|bytes| (bytes as f64 / scale).ceil() as u64);
+        let wanted = if firmware.log_bytes < tables {
+            Some(tables)
+        } else {
+            least
+        };
+        if let Some(bytes) = wanted {
+            text.push_str(&format!("; --log-size {} will do", flag_size_above(bytes)));
+        }
+    }
+
+    match &args.config {
+        Some(path) => Failure::about(path.display(), format_args!("scheme {scheme}: {text}")),
+        None => Failure::usage(format_args!("scheme {scheme}: {text}")),
+    }
+}
+
+/// The number in `use at least N`.
+fn least_of(text: &str) -> Option<u64> {
+    let (_, after) = text.split_once("use at least ")?;
+    let digits = after
+        .split(|letter: char| !letter.is_ascii_digit())
+        .next()?;
+    digits.parse().ok()
+}
+
+/// A size as an option takes it.
+fn flag_size(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 10) => format!("{}KiB", bytes >> 10),
+        bytes => bytes.to_string(),
+    }
+}
+
+/// The next round size that is no smaller.
+fn flag_size_above(bytes: u64) -> String {
+    let unit = if bytes > 10 << 20 { 1 << 20 } else { 1 << 10 };
+    flag_size(bytes.next_multiple_of(unit))
 }
 
 /// `aged.img` of a scheme is `aged.nlog.img`.
@@ -301,11 +394,6 @@ fn check_workload(
     seed: u64,
     arrivals: Option<Arrivals>,
 ) -> Result<(), Failure> {
-    for job in jobs {
-        if let Start::New { config, .. } = job {
-            check_homes(config.firmware.scheme, feed)?;
-        }
-    }
     let Feed::Synthetic { spec, content, .. } = feed else {
         return Ok(());
     };

@@ -1,15 +1,14 @@
-//! A trace, replayed as often as wanted, and what is known of it beforehand.
+//! A trace, and what is known of it before anything runs.
 //!
-//! The trace is read through once before anything runs: a malformed line is said at once, the length is known, and
-//! what was served can be held against what there was.
-//! Invariant: each time round the contents are new ones and times go on where the last round ended.
-//! Absent: formats and folding (`remap_ssd_sim::trace`).
+//! The trace is read once, for all schemes and rounds: a malformed line is said at once, the length is known, and what was
+//! served can be held against what there was.
+//! Absent: formats, folding and what is kept of a trace (`remap_ssd_sim::trace`).
 
 use super::args::Args;
 use super::plan::trace_options;
 use crate::failure::Failure;
-use remap_ssd_sim::source::{HostPage, Source, SourceError};
-use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader, TraceStat, stat};
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_sim::trace::{Decoded, Format, Replay, TraceOptions, TraceStat};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +23,7 @@ pub struct TraceFacts {
     pub stat: TraceStat,
     /// How often it is replayed.
     pub repeat: u32,
+    requests: Box<Decoded>,
 }
 
 /// Addresses of the first reading are folded no further than this.
@@ -36,16 +36,24 @@ impl TraceFacts {
     /// It cannot be read, or a record is malformed.
     pub fn read(args: &Args, path: &Path) -> Result<Self, Failure> {
         let options = trace_options(args, WHOLE_DISK);
-        let format = TraceReader::open(path, args.format, options)
-            .map_err(Failure::failed)?
-            .format();
-        let stat = stat(path, Some(format), options).map_err(Failure::failed)?;
+        let requests = Decoded::read(path, args.format, options).map_err(Failure::failed)?;
         Ok(Self {
             path: path.into(),
-            format,
-            stat,
+            format: requests.format(),
+            stat: *requests.stat(),
             repeat: args.repeat,
+            requests: Box::new(requests),
         })
+    }
+
+    /// The device that was recorded, if the trace names it.
+    pub fn device(&self) -> Option<&DeviceConfig> {
+        self.requests.device()
+    }
+
+    /// Its requests, as often as wanted.
+    pub fn replay(&self, options: TraceOptions) -> Replay {
+        self.requests.replay(options, self.repeat)
     }
 
     /// Requests in all.
@@ -75,72 +83,5 @@ impl TraceFacts {
             "contains": self.stat,
             "duplicate_share": self.stat.duplicate_share(),
         })
-    }
-}
-
-/// A trace as an endless or finite source.
-pub struct Replay {
-    facts: TraceFacts,
-    options: TraceOptions,
-    reader: TraceReader,
-    rounds_left: u32,
-    /// Added to the times of this round, and the last time handed out.
-    offset_ns: u64,
-    at_ns: u64,
-    skipped: u64,
-}
-
-impl Replay {
-    /// The trace from its first request on.
-    ///
-    /// # Errors
-    /// It cannot be read any more.
-    pub fn open(facts: &TraceFacts, options: TraceOptions) -> Result<Self, SourceError> {
-        let reader = TraceReader::open(&facts.path, Some(facts.format), options)?;
-        let rounds_left = facts.repeat - 1;
-        Ok(Self {
-            facts: facts.clone(),
-            options,
-            reader,
-            rounds_left,
-            offset_ns: 0,
-            at_ns: 0,
-            skipped: 0,
-        })
-    }
-
-    /// Malformed records skipped so far.
-    pub fn skipped(&self) -> u64 {
-        self.skipped + self.reader.skipped()
-    }
-
-    fn next_round(&mut self) -> Result<(), SourceError> {
-        self.rounds_left -= 1;
-        self.offset_ns = self.at_ns;
-        self.skipped += self.reader.skipped();
-        self.options.content_base = self.reader.content_end() - 1;
-        self.reader = TraceReader::open(&self.facts.path, Some(self.facts.format), self.options)?;
-        Ok(())
-    }
-}
-
-impl Source for Replay {
-    fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
-        let start = out.len();
-        while !self.reader.fill(out, want)? {
-            if self.rounds_left == 0 {
-                return Ok(false);
-            }
-            self.next_round()?;
-        }
-        for page in &mut out[start..] {
-            page.at_ns += self.offset_ns;
-            self.at_ns = page.at_ns;
-        }
-        Ok(true)
-    }
-
-    fn len_hint(&self) -> Option<u64> {
-        Some(self.facts.pages())
     }
 }

@@ -1,12 +1,14 @@
 //! A comparison on a terminal, on a page, as JSON.
 //!
-//! Invariants: JSON and page hold nothing that depends on the machine: no real time, no thread, no path.
+//! Invariants: JSON and page hold nothing that depends on the machine: no real time, no thread, and no path but as it was
+//! typed.
 //! Absent: tables and figures themselves (`remap_ssd_sim::report`).
 
 use super::args::Args;
 use super::job::Done;
 use super::plan::{Feed, Plan, logical_bytes};
 use super::replay::TraceFacts;
+use crate::failure::Failure;
 use crate::numbers::fraction;
 use crate::output::{counted, pairs, table};
 use remap_ssd_device::DeviceConfig;
@@ -17,6 +19,9 @@ use remap_ssd_sim::report;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
 use remap_ssd_sim::summary::{Accounting, RunSummary};
 use serde_json::{Value, json as object};
+
+/// The version of the JSON: larger when a field that was there means something else or is gone.
+pub const FORMAT_VERSION: u32 = 1;
 
 /// On a terminal.
 pub fn text(args: &Args, plan: &Plan, done: &[Done]) -> String {
@@ -93,13 +98,17 @@ pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
         &summaries(done),
         title,
         &(subtitle + "."),
-        &config(args, plan, done),
+        &object!({
+            "program": format!("remap-ssd {}", env!("CARGO_PKG_VERSION")),
+            "command": args.command.join(" "),
+            "decides": config(args, plan, done),
+        }),
         args.seed,
     )
 }
 
 /// As JSON.
-pub fn json(args: &Args, plan: &Plan, done: &[Done]) -> Value {
+pub fn json(args: &Args, plan: &Plan, done: &[Done], failed: &[(String, Failure)]) -> Value {
     let run = |done: &Done| {
         let mut run = object!(done.summary);
         if let Value::Object(fields) = &mut run {
@@ -118,7 +127,16 @@ pub fn json(args: &Args, plan: &Plan, done: &[Done]) -> Value {
         }
         run
     };
-    object!({ "runs": done.iter().map(run).collect::<Vec<_>>(), "config": config(args, plan, done), "seed": args.seed })
+    let failure = |(scheme, failure): &(String, Failure)| object!({ "scheme": scheme, "error": failure.to_string() });
+    object!({
+        "format_version": FORMAT_VERSION,
+        "program_version": env!("CARGO_PKG_VERSION"),
+        "command": args.command,
+        "runs": done.iter().map(run).collect::<Vec<_>>(),
+        "failed": failed.iter().map(failure).collect::<Vec<_>>(),
+        "config": config(args, plan, done),
+        "seed": args.seed,
+    })
 }
 
 fn summaries(done: &[Done]) -> Vec<RunSummary> {

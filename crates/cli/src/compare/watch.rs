@@ -5,6 +5,8 @@
 use super::BAR_STEPS;
 use indicatif::ProgressBar;
 use remap_ssd_sim::source::{HostPage, Source, SourceError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Watches one job, from the thread that does it.
@@ -25,25 +27,46 @@ pub trait Watch: Sync {
     }
 }
 
-impl Watch for ProgressBar {
+/// A line on a terminal, for a job that a signal stops.
+pub(super) struct Bar {
+    line: ProgressBar,
+    stop: Arc<AtomicBool>,
+}
+
+impl Bar {
+    pub(super) fn new(line: ProgressBar, stop: Arc<AtomicBool>) -> Self {
+        Self { line, stop }
+    }
+
+    /// Takes the line away.
+    pub(super) fn clear(&self) {
+        self.line.finish_and_clear();
+    }
+}
+
+impl Watch for Bar {
     fn begin(&self) {
-        self.enable_steady_tick(Duration::from_millis(200));
+        self.line.enable_steady_tick(Duration::from_millis(200));
     }
 
     fn set_message(&self, message: &'static str) {
-        ProgressBar::set_message(self, message);
+        self.line.set_message(message);
     }
 
     fn set_position(&self, position: u64) {
-        ProgressBar::set_position(self, position.min(BAR_STEPS));
+        self.line.set_position(position.min(BAR_STEPS));
     }
 
     fn reset_elapsed(&self) {
-        ProgressBar::reset_elapsed(self);
+        self.line.reset_elapsed();
     }
 
     fn end(&self) {
-        self.finish_with_message("done");
+        self.line.finish_with_message("done");
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 

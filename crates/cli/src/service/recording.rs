@@ -4,8 +4,9 @@
 //! service. A server that is killed leaves out what was recorded in its last seconds, and may leave a part of a line.
 
 use crate::failure::Failure;
+use remap_ssd_device::DeviceConfig;
 use remap_ssd_nvme::controller::{Deed, Fingerprint, Recorder};
-use remap_ssd_sim::trace::session::Entry;
+use remap_ssd_sim::trace::session::{Entry, write_device};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,11 @@ impl Recording {
             path: path.into(),
             file: Arc::new(Mutex::new(Some(BufWriter::with_capacity(1 << 18, file)))),
         })
+    }
+
+    /// Says which device is recorded, so that a replay has the same; before anything else.
+    pub fn device(&self, config: &DeviceConfig) {
+        self.write(|file| write_device(config, file));
     }
 
     /// Takes the file away again: nothing was served.

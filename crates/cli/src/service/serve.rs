@@ -221,6 +221,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         power_cycles: kept.health.power_cycles + 1,
         ..kept.health
     };
+    let config = device.config().clone();
     let subsystem = Subsystem::new(
         device,
         &service.nqn,
@@ -241,6 +242,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     };
 
     let recording = args.record.as_deref().map(Recording::create).transpose()?;
+    recording
+        .iter()
+        .for_each(|recording| recording.device(&config));
     let subsystem = Arc::new(match &recording {
         Some(recording) => subsystem.recorded(Box::new(recording.clone())),
         None => subsystem,

@@ -32,10 +32,24 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Format: fiu, vscsi, mqsim, msr, blkparse or session.
-    #[arg(long, default_value_t = Format::Fiu)]
+    #[arg(long, default_value_t = Format::Fiu, value_parser = written)]
     pub format: Format,
     #[command(flatten)]
     pub feed: Feed,
+}
+
+/// A format that is written.
+fn written(name: &str) -> Result<Format, String> {
+    let format: Format = name.parse().map_err(|error| format!("{error}"))?;
+    match Format::WRITTEN.contains(&format) {
+        true => Ok(format),
+        false => {
+            let names = Format::WRITTEN.map(|format| format.to_string()).join(", ");
+            Err(format!(
+                "traces are read as {format} and not written: one of {names}"
+            ))
+        }
+    }
 }
 
 /// Bytes collected before they are written.

@@ -29,7 +29,8 @@ pub struct Args {
     /// Requests taken of each [default: all of a trace, a million of a workload].
     #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub requests: Option<u64>,
-    /// Format of the traces: fiu, vscsi, mqsim, msr, blkparse or session [default: told from their content].
+    /// Format of the traces: fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor, fio,
+    /// blktrace or oracleGeneral [default: told from their content].
     #[arg(long, requires = "files")]
     pub format: Option<Format>,
     /// Pages of several disks in one trace: `modulo` keeps addresses, so that the same ones of different disks are one

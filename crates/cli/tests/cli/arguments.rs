@@ -12,7 +12,12 @@ fn examples(help: &str) -> Vec<Vec<String>> {
     let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
     let lines = lines.take_while(|line| line.starts_with("  remap-ssd"));
     lines
-        .map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect())
+        .map(|line| {
+            let words = line.split_whitespace().skip(1);
+            words
+                .map(|word| word.trim_matches('\'').to_owned())
+                .collect()
+        })
         .collect()
 }
 
@@ -20,7 +25,7 @@ fn examples(help: &str) -> Vec<Vec<String>> {
 fn smaller(example: &[String]) -> Vec<String> {
     let has = |option: &str| example.iter().any(|word| word == option);
     let more: Vec<&str> = match example[0].as_str() {
-        "compare" if has("--help") => vec![],
+        "compare" if has("--help") || has("diff") => vec![],
         // Its length is the device's life.
         "compare" if has("--until-death") => vec!["--scale", "1/64", "--endurance", "3"],
         "compare" if has("--age") => vec!["--writes", "1000"],
@@ -276,8 +281,10 @@ fn mistakes_in_the_arguments_exit_with_2() {
 
 #[test]
 fn an_impossible_log_is_said_in_one_sentence() {
-    run(&["compare", "--scheme", "remap-ssd", "--log-size", "1KiB"])
-        .fails_in_one_line(2, &["scheme remap-ssd"]);
+    run(&["compare", "--scheme", "remap-ssd", "--log-size", "1KiB"]).fails_in_one_line(
+        2,
+        &["scheme remap-ssd", "log_bytes", "given: --log-size 1KiB"],
+    );
 }
 
 #[test]
@@ -311,7 +318,7 @@ fn a_bad_device_file_is_named_with_the_reason() {
         (whole.replace("queue_depth", "queue_length"), "queue_length"),
         (
             whole.replace("superblocks = 576", "superblocks = -1"),
-            "line 9",
+            "geometry.superblocks = -1 must be 1 to 2097151",
         ),
     ];
     for (text, word) in cases {

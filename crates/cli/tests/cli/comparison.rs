@@ -56,6 +56,13 @@ fn the_json_contract_holds_for_every_scheme() {
             ".wear_out.first_retired_bytes",
         ];
         missing.retain(|path| !NEVER.contains(&path.as_str()));
+        // Nothing was read or remapped by the host, and 3,000 writes are too few for one in ten thousand.
+        const FEW: [&str; 3] = [
+            ".latency_us.p9999",
+            ".read_latency_us.",
+            ".remap_latency_us.",
+        ];
+        missing.retain(|path| !FEW.iter().any(|few| path.starts_with(few)));
         assert_eq!(missing, Vec::<String>::new());
     }
     assert_eq!(runs[0]["remaps"], 0);

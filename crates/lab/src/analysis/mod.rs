@@ -26,6 +26,7 @@ use crate::LabError;
 use crate::claim::Measures;
 use crate::plot::Plot;
 use crate::table::Table;
+use remap_ssd_sim::report::format::number;
 
 /// What an analysis finds.
 #[derive(Debug, Default)]
@@ -49,7 +50,7 @@ impl Found {
 pub type Analysis = fn(&Table) -> Result<Found, LabError>;
 
 const ALL: &[(&str, Analysis)] = &[
-    ("table", |_| Ok(Found::default())),
+    ("table", plain),
     ("fast21-fig5", fast21_fig5::analyse),
     ("fast21-fig6", fast21_fig6::analyse),
     ("fast21-fig6-slice", fast21_fig6_slice::analyse),
@@ -68,6 +69,34 @@ const ALL: &[(&str, Analysis)] = &[
     ("recovery", recovery::analyse),
     ("cost", cost::analyse),
 ];
+
+/// Every run as a row: for experiments that claim nothing.
+fn plain(table: &Table) -> Result<Found, LabError> {
+    const SHOWN: [(&str, &str); 4] = [
+        ("WA", "write_amplification"),
+        ("MiB/s", "bandwidth_mib_s"),
+        ("requests/s", "requests_per_s"),
+        ("write p99, us", "latency_us.p99"),
+    ];
+    let heads = SHOWN.map(|(head, _)| head).join(" | ");
+    let mut text = format!(
+        "| run | {heads} |\n| --- |{}\n",
+        " ---: |".repeat(SHOWN.len())
+    );
+    for row in &table.rows {
+        // Some kinds of runs do not have all of them.
+        let cells = SHOWN.map(|(_, name)| row.number(name).map_or("-".into(), number));
+        text.push_str(&format!(
+            "| {} | {} |\n",
+            row.run.title(),
+            cells.join(" | ")
+        ));
+    }
+    Ok(Found {
+        text,
+        ..Found::default()
+    })
+}
 
 /// An analysis by its name.
 ///

@@ -121,11 +121,17 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
     let losing = runs.iter().any(|run| run.lost_references > 0);
     let open = runs.iter().any(|run| run.arrivals.is_some());
     let logging = runs.iter().any(|run| run.log_pages > 0);
+    let larger = runs.iter().any(has_larger_requests);
+    let reading = runs.iter().any(|run| run.read_latency_us.count > 0);
+    let writing = !reading || runs.iter().any(|run| run.latency_us.count > 0);
     let is_shown = |c: &Column| {
         (compared || c.head != VERSUS)
             && (losing || c.head != LOST)
             && (open || (c.head != RESPONSE && c.head != BACKLOG))
             && (logging || c.head != LOG)
+            && (larger || c.head != REQUESTS)
+            && (reading || c.head != READ)
+            && (writing || c.head != WRITE)
     };
     let columns = COLUMNS.iter().copied().filter(is_shown).collect();
     let rows = runs
@@ -135,6 +141,9 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
             let mut row = vec![label, number(run.bandwidth_mib_s)];
             if compared {
                 row.push(optional(speedup(runs, run), ratio));
+            }
+            if larger {
+                row.push(number(run.requests_per_s / 1e3));
             }
             row.extend([
                 number(run.iops / 1e3),
@@ -156,12 +165,14 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
             if open {
                 row.extend(waiting(run));
             }
-            row.extend([
-                compact(run.erases),
-                number(run.latency_us.p50),
-                number(run.latency_us.p99),
-                number(run.latency_us.p999),
-            ]);
+            row.push(compact(run.erases));
+            let latencies = |p: &Percentiles| [p.p50, p.p99, p.p999].map(number);
+            if reading {
+                row.extend(latencies(&run.read_latency_us));
+            }
+            if writing {
+                row.extend(latencies(&run.latency_us));
+            }
             row
         })
         .collect();
@@ -173,15 +184,15 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
     let always = [
         Section {
             title: "Write latency, µs",
-            rows: percentiles(&run.latency_us, true),
+            rows: percentiles(&run.latency_us),
         },
         Section {
             title: "Read latency, µs",
-            rows: percentiles(&run.read_latency_us, run.read_latency_us.max != 0.0),
+            rows: percentiles(&run.read_latency_us),
         },
         Section {
             title: "Remap latency, µs",
-            rows: percentiles(&run.remap_latency_us, run.remap_latency_us.max != 0.0),
+            rows: percentiles(&run.remap_latency_us),
         },
         flash_programs(run),
         remapping(run),
@@ -198,8 +209,7 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
 
 /// Requests that arrive at their own times: what each waited for, and how many wait.
 fn responses(open: &OpenLoop) -> [Section; 3] {
-    let any = |of: &Percentiles| percentiles(of, of.max != 0.0);
-    let mut all = any(&open.response_us);
+    let mut all = percentiles(&open.response_us);
     all.extend([
         ("requests arriving a second", number(open.offered_per_s)),
         (
@@ -218,11 +228,11 @@ fn responses(open: &OpenLoop) -> [Section; 3] {
         },
         Section {
             title: "Response of reads, µs",
-            rows: any(&open.read_response_us),
+            rows: percentiles(&open.read_response_us),
         },
         Section {
             title: "Response of writes, µs",
-            rows: any(&open.write_response_us),
+            rows: percentiles(&open.write_response_us),
         },
     ]
 }
@@ -241,6 +251,18 @@ fn waiting(run: &RunSummary) -> [String; 3] {
     ]
 }
 
+/// Are there requests of more than a page, so that requests and page operations differ?
+fn has_larger_requests(run: &RunSummary) -> bool {
+    run.requests_per_s.is_finite() && (run.requests_per_s / run.iops - 1.0).abs() > 1e-3
+}
+
+/// Only there if requests are of more than a page.
+const REQUESTS: &str = "kreq/s";
+
+/// Only there if something was read, and unless nothing was written.
+const READ: &str = "read";
+const WRITE: &str = "write";
+
 /// Only there if a scheme keeps a log on flash.
 const LOG: &str = "log";
 
@@ -253,10 +275,11 @@ const VERSUS: &str = "vs none";
 const LOST: &str = "LOST";
 
 #[rustfmt::skip]
-const COLUMNS: [Column; 19] = [
+const COLUMNS: [Column; 23] = [
     Column { head: "scheme", unit: "", help: "How a remap survives a power cut." },
     Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served." },
     Column { head: VERSUS, unit: "", help: "Bandwidth as a multiple of the run without remapping." },
+    Column { head: REQUESTS, unit: "", help: "Thousands of requests completed per second, each of one page or more." },
     Column { head: "kIOPS", unit: "", help: "Thousands of host page operations per second." },
     Column { head: "WA", unit: "", help: "Write amplification: flash pages programmed per host page written or remapped." },
     Column { head: "host", unit: "pages", help: "Pages the host wrote or remapped, deduplicated ones included." },
@@ -270,12 +293,15 @@ const COLUMNS: [Column; 19] = [
     Column { head: RESPONSE, unit: "p99 µs", help: "One request in a hundred took longer from its arrival on." },
     Column { head: BACKLOG, unit: "most", help: "The most requests that had arrived and not ended." },
     Column { head: "erases", unit: "blocks", help: "Blocks erased." },
-    Column { head: "write", unit: "p50 µs", help: "Median write latency." },
-    Column { head: "write", unit: "p99 µs", help: "One write in a hundred took longer." },
-    Column { head: "write", unit: "p99.9 µs", help: "One write in a thousand took longer." },
+    Column { head: READ, unit: "p50 µs", help: "Median read latency." },
+    Column { head: READ, unit: "p99 µs", help: "One read in a hundred took longer; of at least 100." },
+    Column { head: READ, unit: "p99.9 µs", help: "One read in a thousand took longer; of at least 1,000." },
+    Column { head: WRITE, unit: "p50 µs", help: "Median write latency." },
+    Column { head: WRITE, unit: "p99 µs", help: "One write in a hundred took longer; of at least 100." },
+    Column { head: WRITE, unit: "p99.9 µs", help: "One write in a thousand took longer; of at least 1,000." },
 ];
 
-fn percentiles(p: &Percentiles, any: bool) -> Vec<(&'static str, String)> {
+fn percentiles(p: &Percentiles) -> Vec<(&'static str, String)> {
     [
         ("mean", p.mean),
         ("p50", p.p50),
@@ -285,16 +311,7 @@ fn percentiles(p: &Percentiles, any: bool) -> Vec<(&'static str, String)> {
         ("p99.99", p.p9999),
         ("max", p.max),
     ]
-    .map(|(label, value)| {
-        (
-            label,
-            if any {
-                number(value)
-            } else {
-                MISSING.to_owned()
-            },
-        )
-    })
+    .map(|(label, value)| (label, number(value)))
     .to_vec()
 }
 
@@ -416,7 +433,18 @@ fn wear(run: &RunSummary) -> Section {
             ("erases per block, mean", number(run.erase_mean)),
             ("erases per block, max", exact(run.erase_max)),
             ("erases per block, spread", exact(run.erase_spread)),
-            ("projected flash life", years(run.lifetime_years)),
+            (
+                "terabytes written until worn out",
+                format!(
+                    "{} at {} cycles",
+                    number(run.life_tb_written),
+                    exact(run.endurance_cycles)
+                ),
+            ),
+            (
+                "drive writes a day for 5 years",
+                number(run.drive_writes_per_day),
+            ),
             (
                 "since power-on: blocks erased",
                 exact(run.wear_out.block_erases),
@@ -522,6 +550,7 @@ fn requests(run: &RunSummary) -> Section {
         title: "Requests",
         rows: vec![
             ("submitted", exact(r.submitted)),
+            ("completed a second", number(run.requests_per_s)),
             ("reads", exact(r.reads)),
             ("writes", exact(r.writes)),
             ("read-modify-writes", exact(r.read_modify_writes)),

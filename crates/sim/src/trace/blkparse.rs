@@ -15,7 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::format::UnknownName;
-use super::record::{Extent, Parsed, Reason, Verb, clip, number};
+use super::record::{Extent, Parsed, Reason, Verb, clip, number, seconds, words};
 
 /// Which step of a request's way through the block layer is taken from a `blkparse` text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +57,8 @@ impl FromStr for Action {
 }
 
 /// Whether `line` is a whole event, of any action.
-pub(super) fn is_event(line: &str) -> bool {
-    let fields: Vec<&str> = line.split_ascii_whitespace().take(7).collect();
+pub(super) fn is_event(line: &[u8]) -> bool {
+    let fields: Vec<&[u8]> = words(line).take(7).collect();
     let [device, cpu, sequence, time, pid, action, _rwbs] = fields[..] else {
         return false;
     };
@@ -67,11 +67,11 @@ pub(super) fn is_event(line: &str) -> bool {
             .iter()
             .all(|field| number(field, "").is_ok())
         && seconds(time).is_ok()
-        && action.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && action.iter().all(u8::is_ascii_alphabetic)
 }
 
-pub(super) fn parse(line: &str, wanted: Action) -> Result<Parsed, Reason> {
-    let mut fields = line.split_ascii_whitespace();
+pub(super) fn parse(line: &[u8], wanted: Action) -> Result<Parsed, Reason> {
+    let mut fields = words(line);
     let Some((major, minor)) = fields.next().and_then(device_numbers) else {
         return Ok(Parsed::Ignored); // Not an event: the summary, a message, a dropped-events note.
     };
@@ -84,7 +84,7 @@ pub(super) fn parse(line: &str, wanted: Action) -> Result<Parsed, Reason> {
     number(field("sequence number")?, "sequence number")?;
     let at_ns = seconds(field("time")?)?;
     number(field("pid")?, "pid")?;
-    if field("action")? != wanted.letter() {
+    if field("action")? != wanted.letter().as_bytes() {
         return Ok(Parsed::Ignored);
     }
     let rwbs = field("rwbs")?;
@@ -93,64 +93,47 @@ pub(super) fn parse(line: &str, wanted: Action) -> Result<Parsed, Reason> {
         None => return Ok(Parsed::Ignored),
     };
     let sector = field("sector")?;
-    if sector.starts_with(['[', '(']) {
+    if sector.starts_with(b"[") || sector.starts_with(b"(") {
         return Ok(Parsed::Ignored); // A flush, or a command with a payload instead of sectors.
     }
     let sector = number(sector, "sector")?;
     let plus = field("`+`")?;
-    if plus != "+" {
+    if plus != b"+" {
         return Err(format!("`{}` instead of `+`", clip(plus)));
     }
     let sectors = number(field("number of sectors")?, "number of sectors")?;
     field("process")?;
-    if !line.trim_end().ends_with(']') {
+    if !line.trim_ascii_end().ends_with(b"]") {
         return Err("cut within the process".to_owned());
     }
-    if sectors == 0 && rwbs.contains('F') {
+    if sectors == 0 && rwbs.contains(&b'F') {
         return Ok(Parsed::Ignored);
     }
     Extent::of_sectors(sector, sectors)?.request(at_ns, device_key(major, minor), verb)
 }
 
 /// What the letters of an rwbs field ask for; `None` if it moves and deallocates nothing.
-fn verb(rwbs: &str) -> Result<Option<Verb>, Reason> {
-    if !rwbs.bytes().all(|byte| byte.is_ascii_uppercase()) {
+fn verb(rwbs: &[u8]) -> Result<Option<Verb>, Reason> {
+    if !rwbs.iter().all(u8::is_ascii_uppercase) {
         return Err(format!("`{}` is not an rwbs field", clip(rwbs)));
     }
-    Ok(if rwbs.contains('D') {
+    Ok(if rwbs.contains(&b'D') {
         Some(Verb::Trim)
-    } else if rwbs.contains('W') {
+    } else if rwbs.contains(&b'W') {
         Some(Verb::Write)
-    } else if rwbs.contains('R') {
+    } else if rwbs.contains(&b'R') {
         Some(Verb::Read)
     } else {
         None
     })
 }
 
-fn device_numbers(field: &str) -> Option<(u32, u32)> {
-    let (major, minor) = field.split_once(',')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+fn device_numbers(field: &[u8]) -> Option<(u32, u32)> {
+    let comma = field.iter().position(|&byte| byte == b',')?;
+    let one = |field| u32::try_from(number(field, "").ok()?).ok();
+    Some((one(&field[..comma])?, one(&field[comma + 1..])?))
 }
 
 fn device_key(major: u32, minor: u32) -> u64 {
     u64::from(major) * (1 << 32) + u64::from(minor)
-}
-
-/// `seconds.fraction`, the fraction of one to nine digits, in nanoseconds.
-fn seconds(field: &str) -> Result<u64, Reason> {
-    const NS_PER_S: u64 = 1_000_000_000;
-    let not_time = || format!("time `{}` is not seconds.nanoseconds", clip(field));
-    let (whole, fraction) = field.split_once('.').ok_or_else(not_time)?;
-    let digits = u32::try_from(fraction.len()).map_err(|_| not_time())?;
-    let scale = 9u32
-        .checked_sub(digits)
-        .map(|missing| 10u64.pow(missing))
-        .ok_or_else(not_time)?;
-    let whole: u64 = whole.parse().map_err(|_| not_time())?;
-    let fraction: u64 = fraction.parse().map_err(|_| not_time())?;
-    whole
-        .checked_mul(NS_PER_S)
-        .and_then(|ns| ns.checked_add(fraction * scale))
-        .ok_or_else(not_time)
 }

@@ -9,23 +9,26 @@
 //! without blanks. The process name may itself contain blanks, so fields are taken from both ends.
 //! Invariant: a record is accepted only if the number of digests fits its size exactly.
 
-use super::record::{Digests, Extent, Grain, Parsed, Reason, Verb, clip, number};
+use super::record::{Digests, Extent, Grain, Parsed, Reason, Verb, clip, number, words};
 
 const DIGEST_HEX: usize = 32;
 const SECTORS_PER_PAGE: u64 = 8;
 
-pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason> {
+pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason> {
     digests.clear();
-    let mut fields = line.split_ascii_whitespace();
-    let mut hex = Vec::with_capacity(1);
+    let mut fields = words(line);
     let ts = fields.next().ok_or("an empty line")?;
     let pid = fields.next().ok_or("1 field instead of at least 9")?;
-    hex.push(fields.next_back().ok_or("2 fields instead of at least 9")?);
+
+    // The digests are behind all other fields: the last is where they begin, found from the end.
+    let hex = fields.next_back().ok_or("2 fields instead of at least 9")?;
+    let mut hex_begins = hex.as_ptr();
     let mut field = fields.next_back();
     while let Some(more) = field.filter(|field| field.len() >= DIGEST_HEX && is_hex(field)) {
-        hex.push(more);
+        hex_begins = more.as_ptr();
         field = fields.next_back();
     }
+
     let mut last = |name: &str| {
         let found = field.take().or_else(|| fields.next_back());
         found.ok_or_else(|| format!("the {name} is missing: at least 9 fields are needed"))
@@ -41,14 +44,16 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
         minor: device_number(minor, "minor number")?,
     };
     let verb = match verb {
-        "R" | "r" => Verb::Read,
-        "W" | "w" => Verb::Write,
+        b"R" | b"r" => Verb::Read,
+        b"W" | b"w" => Verb::Write,
         other => return Err(format!("`{}` is neither R nor W", clip(other))),
     };
     let sectors = number(sectors, "size")?;
     let parsed =
         Extent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
-    for piece in hex.iter().rev() {
+
+    let hex_begins = hex_begins as usize - line.as_ptr() as usize;
+    for piece in words(&line[hex_begins..]) {
         unhex(piece, &mut digests.bytes)?;
     }
     digests.grain = grain(digests.bytes.len() * 2, sectors)?;
@@ -67,7 +72,7 @@ impl Device {
     }
 }
 
-fn device_number(field: &str, name: &str) -> Result<u32, Reason> {
+fn device_number(field: &[u8], name: &str) -> Result<u32, Reason> {
     u32::try_from(number(field, name)?)
         .map_err(|_| format!("{name} `{}` is too large", clip(field)))
 }
@@ -90,26 +95,44 @@ fn grain(hex: usize, sectors: u64) -> Result<Grain, Reason> {
     }
 }
 
-fn is_hex(field: &str) -> bool {
-    field.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// The value of each byte as a hexadecimal digit; 16 and more where it is none.
+const DIGITS: [u8; 256] = {
+    let mut digits = [0xff; 256];
+    let mut value = 0;
+    while value < 16 {
+        let letter = b"0123456789abcdef"[value];
+        digits[letter as usize] = value as u8;
+        digits[letter.to_ascii_uppercase() as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
+
+fn is_hex(field: &[u8]) -> bool {
+    field.iter().all(|&byte| DIGITS[byte as usize] < 16)
 }
 
 /// Appends the bytes that `field` spells.
-fn unhex(field: &str, bytes: &mut Vec<u8>) -> Result<(), Reason> {
-    let not_hex = || format!("the digest `{}` is not hexadecimal", clip(field));
-    if !is_hex(field) {
-        return Err(not_hex());
+fn unhex(field: &[u8], bytes: &mut Vec<u8>) -> Result<(), Reason> {
+    let (pairs, rest) = field.as_chunks::<2>();
+    let mut all = 0;
+    bytes.extend(pairs.iter().map(|&[high, low]| {
+        let (high, low) = (DIGITS[high as usize], DIGITS[low as usize]);
+        all |= high | low;
+        high << 4 | low & 15
+    }));
+    all |= rest
+        .iter()
+        .fold(0, |all, &byte| all | DIGITS[byte as usize]);
+
+    if all >= 16 {
+        return Err(format!("the digest `{}` is not hexadecimal", clip(field)));
     }
-    let (pairs, rest) = field.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(format!(
+    match rest.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
             "the digest has {} hex digits, an odd number",
             field.len()
-        ));
+        )),
     }
-    for pair in pairs {
-        let digits = std::str::from_utf8(pair).map_err(|_| not_hex())?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| not_hex())?);
-    }
-    Ok(())
 }

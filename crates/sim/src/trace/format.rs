@@ -1,6 +1,6 @@
 //! The names of the trace formats, and telling a format by its content.
 //!
-//! Invariants: `guess` answers only when a record really parses as that format; the six formats
+//! Invariants: `guess` answers only when a record really parses as that format; the formats
 //! exclude each other record by record, so the answer does not depend on an order of trying.
 //! Absent: file names. An extension is a hint that is wrong too often.
 
@@ -8,7 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::record::{Digests, Parsed};
-use super::{blkparse, fiu, mqsim, msr, session, vscsi};
+use super::{alibaba, blkparse, blktrace, fio, fiu, mqsim, msr, oracle_general, session, systor};
+use super::{tencent, vscsi};
 
 /// A name that is none of the ones offered; the message lists them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,11 +46,39 @@ pub enum Format {
     Blkparse,
     /// What a served device was asked, with contents and remaps.
     Session,
+    /// Comma-separated values of the Alibaba Cloud traces.
+    Alibaba,
+    /// Comma-separated values of the Tencent Cloud traces.
+    Tencent,
+    /// Comma-separated values of the SYSTOR'17 traces of virtual desktops.
+    Systor,
+    /// fio's `write_iolog`, version 2 or 3.
+    Fio,
+    /// Binary events of a `blktrace` recording.
+    Blktrace,
+    /// Binary records of libCacheSim.
+    OracleGeneral,
 }
 
 impl Format {
     /// Every format, in the order in which help texts name them.
-    pub const ALL: [Format; 6] = [
+    pub const ALL: [Format; 12] = [
+        Format::Fiu,
+        Format::Vscsi,
+        Format::Mqsim,
+        Format::Msr,
+        Format::Blkparse,
+        Format::Session,
+        Format::Alibaba,
+        Format::Tencent,
+        Format::Systor,
+        Format::Fio,
+        Format::Blktrace,
+        Format::OracleGeneral,
+    ];
+
+    /// Those that `TraceWriter` writes.
+    pub const WRITTEN: [Format; 6] = [
         Format::Fiu,
         Format::Vscsi,
         Format::Mqsim,
@@ -58,7 +87,8 @@ impl Format {
         Format::Session,
     ];
 
-    pub(super) const NAMES: &'static str = "fiu, vscsi, mqsim, msr, blkparse, session";
+    pub(super) const NAMES: &'static str = "fiu, vscsi, mqsim, msr, blkparse, session, alibaba, \
+        tencent, systor, fio, blktrace, oracleGeneral";
 
     /// The format of a trace that begins with `sample` (decompressed), when that is plain.
     ///
@@ -73,35 +103,47 @@ impl Format {
         if vscsi::Version::of(sample).is_some() {
             return Some(Format::Vscsi);
         }
+        if blktrace::is_event(sample) {
+            return Some(Format::Blktrace);
+        }
         let whole_lines = match sample.iter().rposition(|&byte| byte == b'\n') {
             Some(end) => &sample[..end],
             None => sample,
         };
-        whole_lines
+        let mut lines = whole_lines
             .split(|&byte| byte == b'\n')
+            .map(<[u8]>::trim_ascii);
+        if lines.clone().next().is_some_and(fio::is_header) {
+            return Some(Format::Fio);
+        }
+        lines
+            .by_ref()
             .take(LINES_JUDGED)
-            .filter_map(|line| std::str::from_utf8(line).ok())
-            .find_map(|line| format_of_line(line.trim()))
+            .find_map(format_of_line)
+            .or_else(|| oracle_general::is_trace(sample).then_some(Format::OracleGeneral))
     }
 }
 
 const LINES_JUDGED: usize = 64;
 
-fn format_of_line(line: &str) -> Option<Format> {
+fn format_of_line(line: &[u8]) -> Option<Format> {
     let is_request = |parsed| matches!(parsed, Ok(Parsed::Request(_) | Parsed::Moved(_)));
-    if is_request(fiu::parse(line, &mut Digests::default())) {
-        Some(Format::Fiu)
-    } else if is_request(mqsim::parse(line)) {
-        Some(Format::Mqsim)
-    } else if is_request(msr::parse(line)) {
-        Some(Format::Msr)
-    } else if is_request(session::parse(line, &mut Digests::default())) {
-        Some(Format::Session)
-    } else if blkparse::is_event(line) {
-        Some(Format::Blkparse)
-    } else {
-        None
-    }
+    let mut digests = Digests::default();
+    let is = |format: Format, digests: &mut Digests| match format {
+        Format::Fiu => is_request(fiu::parse(line, digests)),
+        Format::Mqsim => is_request(mqsim::parse(line)),
+        Format::Msr => is_request(msr::parse(line)),
+        Format::Session => is_request(session::parse(line, digests)),
+        Format::Alibaba => is_request(alibaba::parse(line)),
+        Format::Tencent => is_request(tencent::parse(line)),
+        Format::Systor => is_request(systor::parse(line)),
+        Format::Blkparse => blkparse::is_event(line),
+        // Told by how a file begins.
+        Format::Vscsi | Format::Fio | Format::Blktrace | Format::OracleGeneral => false,
+    };
+    Format::ALL
+        .into_iter()
+        .find(|format| is(*format, &mut digests))
 }
 
 impl fmt::Display for Format {
@@ -113,6 +155,12 @@ impl fmt::Display for Format {
             Format::Msr => "msr",
             Format::Blkparse => "blkparse",
             Format::Session => "session",
+            Format::Alibaba => "alibaba",
+            Format::Tencent => "tencent",
+            Format::Systor => "systor",
+            Format::Fio => "fio",
+            Format::Blktrace => "blktrace",
+            Format::OracleGeneral => "oracleGeneral",
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The compression (gzip, xz, zstd or none) is told by the first bytes, never by the name; files made
 //! of several compressed streams one after the other read as one.
-//! Invariants: memory is bounded whatever the file holds (a line has at most `LINE_BYTES_MAX`);
+//! Invariants: memory is bounded whatever the file holds (a line has about `LINE_BYTES_MAX` at most);
 //! `number` is that of the line or record returned last, from 1.
 
 use std::fs::File;
@@ -12,10 +12,14 @@ use std::path::Path;
 use crate::source::SourceError;
 
 /// Longest line believed; a request of 100 MiB with a digest per 4 KiB still fits.
-const LINE_BYTES_MAX: u64 = 1 << 20;
+const LINE_BYTES_MAX: usize = 1 << 20;
 /// How much of the beginning is looked at to guess a format.
 const SAMPLE_BYTES: u64 = 64 << 10;
 const MAGIC_BYTES: u64 = 6;
+/// Bytes read at first.
+const FIRST_BYTES: usize = 8 << 10;
+/// Bytes read at a time.
+const BUFFER_BYTES: usize = 256 << 10;
 
 type Bytes = Box<dyn Read + Send>;
 /// A reader whose first bytes were looked at and put back.
@@ -25,14 +29,17 @@ type Unread<R> = io::Chain<Cursor<Vec<u8>>, R>;
 pub(super) struct Input {
     file: String,
     compression: Option<&'static str>,
-    reader: BufReader<Bytes>,
+    reader: Bytes,
     number: u64,
-    line: Vec<u8>,
+    /// What was read and not handed out yet is `buffer[begin..end]`; lines are handed out where they lie.
+    buffer: Vec<u8>,
+    begin: usize,
+    end: usize,
 }
 
 /// One line, without its end; or why there is none to look at.
 pub(super) enum Line<'a> {
-    Text(&'a str),
+    Text(&'a [u8]),
     Unreadable(&'static str),
     End,
 }
@@ -58,57 +65,115 @@ impl Input {
         };
         let (magic, raw) = peek(bytes, MAGIC_BYTES).map_err(io)?;
         let (compression, plain) = decompress(&magic, BufReader::new(raw)).map_err(io)?;
-        let empty: Bytes = Box::new(io::empty());
-        let reader = BufReader::new(empty);
         let mut input = Self {
             file,
             compression,
-            reader,
+            reader: Box::new(io::empty()),
             number: 0,
-            line: Vec::new(),
+            buffer: vec![0; FIRST_BYTES],
+            begin: 0,
+            end: 0,
         };
         let (sample, whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
-        input.reader = BufReader::with_capacity(SAMPLE_BYTES as usize, Box::new(whole));
+        input.reader = Box::new(whole);
         Ok((input, sample))
     }
 
     /// The next line, up to `\n`, `\r\n` or the end of the file.
     pub fn line(&mut self) -> Result<Line<'_>, SourceError> {
-        self.line.clear();
-        let mut bounded = self.reader.by_ref().take(LINE_BYTES_MAX);
-        let read = bounded.read_until(b'\n', &mut self.line);
-        if read.map_err(|e| self.io_error(e))? == 0 {
-            return Ok(Line::End);
-        }
+        let mut looked_at = 0;
+        let length = loop {
+            let unread = &self.buffer[self.begin + looked_at..self.end];
+            if let Some(length) = memchr::memchr(b'\n', unread) {
+                break Some(looked_at + length);
+            }
+            looked_at = self.end - self.begin;
+            if looked_at >= LINE_BYTES_MAX {
+                self.number += 1;
+                self.skip_line()?;
+                return Ok(Line::Unreadable("the line is longer than 1 MiB"));
+            }
+            if !self.read_more()? {
+                break None;
+            }
+        };
+
+        let begin = self.begin;
+        let end = match length {
+            Some(length) => {
+                self.begin += length + 1;
+                begin + length
+            }
+            None if begin == self.end => return Ok(Line::End),
+            None => {
+                self.begin = self.end;
+                self.end
+            }
+        };
         self.number += 1;
-        let ended = self.line.last() == Some(&b'\n');
-        if !ended && self.line.len() as u64 == LINE_BYTES_MAX {
-            self.reader
-                .skip_until(b'\n')
-                .map_err(|e| self.io_error(e))?;
-            return Ok(Line::Unreadable("the line is longer than 1 MiB"));
+        let mut line = &self.buffer[begin..end];
+        while let Some((b'\r', before)) = line.split_last() {
+            line = before;
         }
-        Ok(match std::str::from_utf8(&self.line) {
-            Ok(text) => Line::Text(text.trim_end_matches(['\r', '\n'])),
-            Err(_) => Line::Unreadable("the line is not UTF-8 text"),
-        })
+        Ok(Line::Text(line))
     }
 
-    /// Fills `record` with the next bytes; fewer than its length only at the end of the file.
-    pub fn record<'a>(&mut self, record: &'a mut [u8]) -> Result<&'a [u8], SourceError> {
-        let mut filled = 0;
-        while filled < record.len() {
-            match self.reader.read(&mut record[filled..]) {
-                Ok(0) => break,
-                Ok(more) => filled += more,
+    /// Drops the rest of a line that is too long.
+    fn skip_line(&mut self) -> Result<(), SourceError> {
+        loop {
+            let unread = &self.buffer[self.begin..self.end];
+            if let Some(length) = memchr::memchr(b'\n', unread) {
+                self.begin += length + 1;
+                return Ok(());
+            }
+            self.begin = self.end;
+            if !self.read_more()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads some more behind what is there; `false` at the end of the file.
+    fn read_more(&mut self) -> Result<bool, SourceError> {
+        if self.begin > 0 {
+            self.buffer.copy_within(self.begin..self.end, 0);
+            (self.begin, self.end) = (0, self.end - self.begin);
+        }
+        // Most files are short.
+        if self.end == self.buffer.len() || (self.number > 100 && self.buffer.len() < BUFFER_BYTES)
+        {
+            let longer = (2 * self.buffer.len()).max(BUFFER_BYTES);
+            self.buffer.resize(longer, 0);
+        }
+        loop {
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Ok(more) => {
+                    self.end += more;
+                    return Ok(more > 0);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.io_error(error)),
             }
         }
-        if filled > 0 {
+    }
+
+    /// The next `len` bytes; fewer only at the end of the file.
+    pub fn record(&mut self, len: usize) -> Result<&[u8], SourceError> {
+        while self.end - self.begin < len && self.read_more()? {}
+        let begin = self.begin;
+        self.begin = (begin + len).min(self.end);
+        if self.begin > begin {
             self.number += 1;
         }
-        Ok(&record[..filled])
+        Ok(&self.buffer[begin..self.begin])
+    }
+
+    /// Skips bytes that belong to the record returned last; `false` if there are not as many.
+    pub fn skip(&mut self, len: usize) -> Result<bool, SourceError> {
+        while self.end - self.begin < len && self.read_more()? {}
+        let begin = self.begin;
+        self.begin = (begin + len).min(self.end);
+        Ok(self.begin - begin == len)
     }
 
     /// An error at the line or record returned last.

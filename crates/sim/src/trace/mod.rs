@@ -16,17 +16,25 @@
 //! Absent: formats' fields (each parser's), and how fast the requests are replayed (the run's).
 
 pub mod address;
+mod alibaba;
 mod blkparse;
+mod blktrace;
+mod decoded;
+mod expand;
+mod fio;
 mod fiu;
 mod format;
 mod identity;
 mod input;
 mod mqsim;
 mod msr;
+mod oracle_general;
 mod profile;
 mod record;
 pub mod session;
 mod stat;
+mod systor;
+mod tencent;
 mod vscsi;
 mod write;
 
@@ -34,15 +42,18 @@ use std::path::Path;
 
 pub use address::{Cut, DevicePage, Fold, Folder, PAGE_BYTES, cut};
 pub use blkparse::Action;
+pub use decoded::{Decoded, Replay};
 pub use format::{Format, UnknownName};
 pub use profile::{Duplicates, Pages, Profile, Profiler, Requests, Skew, profile};
 pub use stat::{TraceStat, stat};
 pub use write::TraceWriter;
 
-use crate::source::{HostPage, PageKind, Source, SourceError};
+use crate::source::{HostPage, Source, SourceError};
+use expand::{Expander, Item, Op};
 use identity::Identities;
 use input::{Input, Line};
-use record::{Digests, Moved, Parsed, Reason, Request, Verb};
+use record::{Digests, Parsed, Reason, Request, Verb};
+use remap_ssd_device::DeviceConfig;
 
 /// What a reader may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +89,10 @@ impl TraceOptions {
 
 /// A trace file being replayed.
 pub struct TraceReader {
-    input: Input,
-    parser: Parser,
-    options: TraceOptions,
-    digests: Digests,
-    folder: Folder,
-    identities: Identities,
-    clock: Clock,
+    decoder: Decoder,
+    expander: Expander,
+    skip_bad: bool,
+    item: Item,
     counts: Counts,
     /// The end was reached; no more is read.
     ended: bool,
@@ -92,11 +100,23 @@ pub struct TraceReader {
     failure: Option<SourceError>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     requests: u64,
     skipped: u64,
     ignored: u64,
+}
+
+/// A trace file being read: requests as they were recorded, with times and contents made into numbers.
+struct Decoder {
+    input: Input,
+    parser: Parser,
+    flushes: bool,
+    digests: Digests,
+    identities: Identities,
+    clock: Clock,
+    /// The device that a session names.
+    device: Option<Box<DeviceConfig>>,
 }
 
 enum Parser {
@@ -106,6 +126,12 @@ enum Parser {
     Blkparse(Action),
     Vscsi(vscsi::Version),
     Session,
+    Alibaba,
+    Tencent,
+    Systor,
+    Fio(fio::Log),
+    Blktrace(Action),
+    OracleGeneral,
 }
 
 impl TraceReader {
@@ -135,28 +161,20 @@ impl TraceReader {
     }
 
     fn begin(
-        (mut input, sample): (Input, Vec<u8>),
+        opened: (Input, Vec<u8>),
         format: Option<Format>,
         options: TraceOptions,
     ) -> Result<Self, SourceError> {
         if options.addressable == 0 {
-            return Err(input.unusable("there is no page to replay on: addressable is 0"));
+            return Err(opened
+                .0
+                .unusable("there is no page to replay on: addressable is 0"));
         }
-        if sample.is_empty() {
-            return Err(input.unusable("replays to nothing: the file is empty"));
-        }
-        let Some(format) = format.or_else(|| Format::guess(&sample)) else {
-            let names = Format::NAMES;
-            return Err(input.unusable(format!("the content is of no known format; name {names}")));
-        };
         Ok(Self {
-            parser: Parser::new(format, options.action, &mut input, &sample)?,
-            input,
-            options,
-            digests: Digests::default(),
-            folder: Folder::new(options.fold, options.addressable),
-            identities: Identities::above(options.content_base),
-            clock: Clock::default(),
+            decoder: Decoder::begin(opened, format, &options)?,
+            expander: Expander::new(&options, 0),
+            skip_bad: options.skip_bad,
+            item: Item::default(),
             counts: Counts::default(),
             ended: false,
             failure: None,
@@ -165,14 +183,12 @@ impl TraceReader {
 
     /// The format being read.
     pub fn format(&self) -> Format {
-        match self.parser {
-            Parser::Fiu => Format::Fiu,
-            Parser::Mqsim => Format::Mqsim,
-            Parser::Msr => Format::Msr,
-            Parser::Blkparse(_) => Format::Blkparse,
-            Parser::Vscsi(_) => Format::Vscsi,
-            Parser::Session => Format::Session,
-        }
+        self.decoder.parser.format()
+    }
+
+    /// The device that was recorded, if the trace names it (sessions do).
+    pub fn device(&self) -> Option<&DeviceConfig> {
+        self.decoder.device.as_deref()
     }
 
     /// Requests delivered so far.
@@ -193,153 +209,131 @@ impl TraceReader {
 
     /// Every content identity given so far is below this one and above the base.
     pub fn content_end(&self) -> u64 {
-        self.identities.end()
+        self.decoder.identities.end()
     }
 
     /// Reads on until one request is delivered; `false` at the end of the file.
     fn deliver(&mut self, out: &mut Vec<HostPage>) -> Result<bool, SourceError> {
         loop {
-            match self.parser.next(&mut self.input, &mut self.digests)? {
-                Record::Parsed(Ok(Parsed::Request(request))) => {
-                    if self.pages_of(&request, out) {
-                        self.counts.requests += 1;
-                        return Ok(true);
-                    }
-                    self.counts.ignored += 1;
-                }
-                Record::Parsed(Ok(Parsed::Moved(moved))) => {
-                    if self.remaps_of(&moved, out) {
-                        self.counts.requests += 1;
-                        return Ok(true);
-                    }
-                    self.counts.ignored += 1;
-                }
-                Record::Parsed(Ok(Parsed::Flush(at_ns))) if self.options.flushes => {
-                    let at_ns = self.clock.since_start(at_ns);
-                    out.push(HostPage {
-                        at_ns,
-                        content: 0,
-                        lpn: 0,
-                        kind: PageKind::Flush,
-                        last: true,
-                    });
+            match self.decoder.next(&mut self.item)? {
+                Found::Item if self.expander.expand(&self.item, out) => {
                     self.counts.requests += 1;
                     return Ok(true);
                 }
-                Record::Parsed(Ok(Parsed::Ignored | Parsed::Flush(_))) => self.counts.ignored += 1,
-                Record::Parsed(Err(_)) if self.options.skip_bad => self.counts.skipped += 1,
-                Record::Parsed(Err(reason)) => return Err(self.input.malformed(reason)),
-                Record::Blank => {}
-                Record::End if self.counts.requests == 0 => return Err(self.nothing()),
-                Record::End => return Ok(false),
+                Found::Item | Found::Ignored => self.counts.ignored += 1,
+                Found::Malformed(_) if self.skip_bad => self.counts.skipped += 1,
+                Found::Malformed(reason) => return Err(self.decoder.input.malformed(reason)),
+                Found::End if self.counts.requests == 0 => {
+                    return Err(self.decoder.nothing(self.counts));
+                }
+                Found::End => return Ok(false),
             }
         }
     }
+}
 
-    /// Appends the pages of one request; `false` if it has none to act upon.
-    fn pages_of(&mut self, request: &Request, out: &mut Vec<HostPage>) -> bool {
-        let at_ns = self.clock.since_start(request.at_ns);
-        let start = out.len();
-        for Cut { page, whole } in cut(request.offset, request.len) {
-            let target = DevicePage {
-                device: request.device,
-                page,
-            };
-            let (kind, lpn, content) = match (request.verb, whole) {
-                (Verb::Read, _) => (PageKind::Read, self.folder.fold(target), 0),
-                (Verb::Write, true) => {
-                    let content = match self.digests.of_page(request, page * PAGE_BYTES) {
-                        Some(digests) => self.identities.of(digests),
-                        None => self.identities.fresh(),
-                    };
-                    (PageKind::Write, self.folder.fold(target), content)
-                }
-                (Verb::Write, false) => {
-                    let content = self.identities.fresh();
-                    (PageKind::ReadModifyWrite, self.folder.fold(target), content)
-                }
-                (Verb::Trim, true) => match self.folder.folded(target) {
-                    Some(lpn) => (PageKind::Trim, lpn, 0),
-                    None => continue,
-                },
-                (Verb::Trim, false) => continue,
-            };
-            out.push(HostPage {
-                at_ns,
-                content,
-                lpn,
-                kind,
-                last: false,
-            });
-            // A disk-wide discard folded into a small device names each page once, not many times.
-            if kind == PageKind::Trim && out.len() - start >= self.options.addressable as usize {
-                break;
-            }
+/// What a decoder found next.
+enum Found {
+    /// A request; it is in the item.
+    Item,
+    Ignored,
+    Malformed(Reason),
+    End,
+}
+
+impl Decoder {
+    fn begin(
+        (mut input, sample): (Input, Vec<u8>),
+        format: Option<Format>,
+        options: &TraceOptions,
+    ) -> Result<Self, SourceError> {
+        if sample.is_empty() {
+            return Err(input.unusable("replays to nothing: the file is empty"));
         }
-        let last = out[start..].last_mut();
-        last.map(|page| page.last = true).is_some()
-    }
-
-    /// Appends a remap: as one command, or as several where folding takes its pages apart. `false` if folding leaves
-    /// nothing to do.
-    fn remaps_of(&mut self, moved: &Moved, out: &mut Vec<HostPage>) -> bool {
-        let at_ns = self.clock.since_start(moved.at_ns);
-        let Moved {
-            relocate, atomic, ..
-        } = *moved;
-        let start = out.len();
-        let mut run: Option<(u32, u32, u16)> = None;
-        let put = |(lpn, source, len): (u32, u32, u16), out: &mut Vec<HostPage>| {
-            let kind = PageKind::Remap {
-                source,
-                len,
-                relocate,
-                atomic,
-            };
-            out.push(HostPage {
-                at_ns,
-                content: 0,
-                lpn,
-                kind,
-                last: false,
-            });
+        let Some(format) = format.or_else(|| Format::guess(&sample)) else {
+            let names = Format::NAMES;
+            return Err(input.unusable(format!("the content is of no known format; name {names}")));
         };
-        // A range longer than the device names each page once.
-        for index in 0..moved.count.min(self.options.addressable.into()) {
-            let source = self.folder.fold(DevicePage {
-                device: 0,
-                page: moved.source + index,
-            });
-            let target = self.folder.fold(DevicePage {
-                device: 0,
-                page: moved.target + index,
-            });
-            run = match run {
-                Some((to, from, len))
-                    if len < u16::MAX
-                        && to + u32::from(len) == target
-                        && from + u32::from(len) == source =>
-                {
-                    Some((to, from, len + 1))
-                }
-                before => {
-                    before.into_iter().for_each(|run| put(run, out));
-                    (source != target).then_some((target, source, 1))
-                }
+        let device = match format {
+            Format::Session => session::device(&sample).map(Box::new),
+            _ => None,
+        };
+        Ok(Self {
+            parser: Parser::new(format, options.action, &mut input, &sample)?,
+            input,
+            flushes: options.flushes,
+            digests: Digests::default(),
+            identities: Identities::above(options.content_base),
+            clock: Clock::default(),
+            device,
+        })
+    }
+
+    /// Reads the next record; a request is put into `item`.
+    fn next(&mut self, item: &mut Item) -> Result<Found, SourceError> {
+        loop {
+            let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
+                Record::Parsed(parsed) => parsed,
+                Record::Blank => continue,
+                Record::End => return Ok(Found::End),
             };
+            match parsed {
+                Ok(Parsed::Request(request)) => {
+                    item.at_ns = self.clock.since_start(request.at_ns);
+                    item.op = Op::Extent {
+                        device: request.device,
+                        verb: request.verb,
+                        offset: request.offset,
+                        len: request.len,
+                    };
+                    self.contents(&request, &mut item.contents);
+                }
+                Ok(Parsed::Moved(moved)) => {
+                    item.at_ns = self.clock.since_start(moved.at_ns);
+                    item.op = Op::Moved(moved);
+                    item.contents.clear();
+                }
+                Ok(Parsed::Flush(at_ns)) if self.flushes => {
+                    item.at_ns = self.clock.since_start(at_ns);
+                    item.op = Op::Flush;
+                    item.contents.clear();
+                }
+                Ok(Parsed::Ignored | Parsed::Flush(_)) => return Ok(Found::Ignored),
+                Ok(Parsed::Blank) => continue,
+                Err(reason) => return Ok(Found::Malformed(reason)),
+            }
+            return Ok(Found::Item);
         }
-        run.into_iter().for_each(|run| put(run, out));
-        let last = out[start..].last_mut();
-        last.map(|page| page.last = true).is_some()
+    }
+
+    /// The contents of a write's pages, in order.
+    #[inline]
+    fn contents(&mut self, request: &Request, contents: &mut Vec<u64>) {
+        contents.clear();
+        if request.verb != Verb::Write {
+            return;
+        }
+        for Cut { page, whole } in cut(request.offset, request.len) {
+            let digests = match whole {
+                true => self.digests.of_page(request, page * PAGE_BYTES),
+                false => None,
+            };
+            contents.push(match digests {
+                Some(digests) => self.identities.of(digests),
+                None => self.identities.fresh(),
+            });
+        }
     }
 
     /// The error of a trace in which nothing can be replayed, with what there was instead.
-    fn nothing(&self) -> SourceError {
+    fn nothing(&self, counts: Counts) -> SourceError {
         let Counts {
             skipped, ignored, ..
-        } = self.counts;
+        } = counts;
         let hint = match self.parser {
-            Parser::Blkparse(action) => format!("; only events with action {action} are taken"),
+            Parser::Blkparse(action) | Parser::Blktrace(action) => {
+                format!("; only events with action {action} are taken")
+            }
             _ => String::new(),
         };
         self.input.unusable(format!(
@@ -391,23 +385,56 @@ impl Parser {
             Format::Msr => Parser::Msr,
             Format::Blkparse => Parser::Blkparse(action),
             Format::Session => Parser::Session,
+            Format::Alibaba => Parser::Alibaba,
+            Format::Tencent => Parser::Tencent,
+            Format::Systor => Parser::Systor,
+            Format::Fio => Parser::Fio(fio::Log::default()),
+            Format::Blktrace => Parser::Blktrace(action),
+            Format::OracleGeneral => Parser::OracleGeneral,
             Format::Vscsi => match vscsi::Version::of_first(sample) {
                 Ok(version) => Parser::Vscsi(version),
                 Err(reason) => {
-                    input.record(&mut [0; vscsi::RECORD_BYTES_MAX])?;
+                    input.record(vscsi::RECORD_BYTES_MAX)?;
                     return Err(input.malformed(reason));
                 }
             },
         })
     }
 
-    fn next(&self, input: &mut Input, digests: &mut Digests) -> Result<Record, SourceError> {
-        if let Parser::Vscsi(version) = self {
-            let mut record = [0; vscsi::RECORD_BYTES_MAX];
-            return Ok(match input.record(&mut record[..version.record_bytes()])? {
-                [] => Record::End,
-                bytes => Record::Parsed(version.parse(bytes)),
-            });
+    fn format(&self) -> Format {
+        match self {
+            Parser::Fiu => Format::Fiu,
+            Parser::Mqsim => Format::Mqsim,
+            Parser::Msr => Format::Msr,
+            Parser::Blkparse(_) => Format::Blkparse,
+            Parser::Vscsi(_) => Format::Vscsi,
+            Parser::Session => Format::Session,
+            Parser::Alibaba => Format::Alibaba,
+            Parser::Tencent => Format::Tencent,
+            Parser::Systor => Format::Systor,
+            Parser::Fio(_) => Format::Fio,
+            Parser::Blktrace(_) => Format::Blktrace,
+            Parser::OracleGeneral => Format::OracleGeneral,
+        }
+    }
+
+    fn next(&mut self, input: &mut Input, digests: &mut Digests) -> Result<Record, SourceError> {
+        digests.clear();
+        match self {
+            Parser::Vscsi(version) => {
+                return Ok(match input.record(version.record_bytes())? {
+                    [] => Record::End,
+                    bytes => Record::Parsed(version.parse(bytes)),
+                });
+            }
+            Parser::OracleGeneral => {
+                return Ok(match input.record(oracle_general::RECORD_BYTES)? {
+                    [] => Record::End,
+                    bytes => Record::Parsed(oracle_general::parse(bytes)),
+                });
+            }
+            Parser::Blktrace(action) => return Self::next_event(*action, input),
+            _ => {}
         }
         let line = match input.line()? {
             Line::Text(line) if line.trim_ascii().is_empty() => return Ok(Record::Blank),
@@ -415,14 +442,40 @@ impl Parser {
             Line::Unreadable(reason) => return Ok(Record::Parsed(Err(reason.to_owned()))),
             Line::End => return Ok(Record::End),
         };
-        digests.clear();
-        Ok(Record::Parsed(match self {
+        let parsed = match self {
             Parser::Fiu => fiu::parse(line, digests),
             Parser::Mqsim => mqsim::parse(line),
             Parser::Msr => msr::parse(line),
             Parser::Blkparse(action) => blkparse::parse(line, *action),
             Parser::Session => session::parse(line, digests),
-            Parser::Vscsi(_) => unreachable!("binary records were read above"),
+            Parser::Alibaba => alibaba::parse(line),
+            Parser::Tencent => tencent::parse(line),
+            Parser::Systor => systor::parse(line),
+            Parser::Fio(log) => log.parse(line),
+            Parser::Vscsi(_) | Parser::Blktrace(_) | Parser::OracleGeneral => {
+                unreachable!("binary records were read above")
+            }
+        };
+        Ok(Record::Parsed(parsed.map_err(
+            |reason| match std::str::from_utf8(line) {
+                Ok(_) => reason,
+                Err(_) => "the line is not UTF-8 text".into(),
+            },
+        )))
+    }
+
+    /// An event and what follows it.
+    fn next_event(action: Action, input: &mut Input) -> Result<Record, SourceError> {
+        let parsed = match input.record(blktrace::EVENT_BYTES)? {
+            [] => return Ok(Record::End),
+            bytes => blktrace::parse(bytes, action),
+        };
+        Ok(Record::Parsed(match parsed {
+            Ok((_, payload)) if !input.skip(payload)? => {
+                Err(format!("cut within {payload} bytes of payload"))
+            }
+            Ok((parsed, _)) => Ok(parsed),
+            Err(reason) => Err(reason),
         }))
     }
 }

@@ -6,13 +6,13 @@
 //!
 //! Absent: contents; every whole page written is new.
 
-use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number};
+use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number, words};
 
-pub(super) fn parse(line: &str) -> Result<Parsed, Reason> {
-    let [time, device, lba, sectors, verb] = exactly(line.split_ascii_whitespace())?;
+pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
+    let [time, device, lba, sectors, verb] = exactly(words(line))?;
     let verb = match verb {
-        "0" => Verb::Write,
-        "1" => Verb::Read,
+        b"0" => Verb::Write,
+        b"1" => Verb::Read,
         other => return Err(format!("type `{}` is neither 0 nor 1", clip(other))),
     };
     let (at_ns, device) = (number(time, "time")?, number(device, "device")?);

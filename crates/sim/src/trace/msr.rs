@@ -7,19 +7,18 @@
 //! Offsets and sizes are bytes and need not be multiples of a sector.
 //! Absent: contents; every whole page written is new. The host name: one file is of one host.
 
-use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number};
+use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number, values};
 
 const TICK_NS: u64 = 100;
 
-pub(super) fn parse(line: &str) -> Result<Parsed, Reason> {
-    let [time, _host, disk, verb, offset, size, response] =
-        exactly(line.split(',').map(str::trim))?;
+pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
+    let [time, _host, disk, verb, offset, size, response] = exactly(values(line))?;
     let at_ns = number(time, "timestamp")?
         .checked_mul(TICK_NS)
         .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
-    let verb = if verb.eq_ignore_ascii_case("read") {
+    let verb = if verb.eq_ignore_ascii_case(b"read") {
         Verb::Read
-    } else if verb.eq_ignore_ascii_case("write") {
+    } else if verb.eq_ignore_ascii_case(b"write") {
         Verb::Write
     } else {
         return Err(format!("type `{}` is neither Read nor Write", clip(verb)));

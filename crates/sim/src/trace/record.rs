@@ -26,6 +26,8 @@ pub(super) enum Parsed {
     Flush(u64),
     /// Well-formed, but not a request: another action, a flush, a line of a summary.
     Ignored,
+    /// A header or a comment, which is no record.
+    Blank,
 }
 
 /// The verb of a request.
@@ -149,30 +151,80 @@ impl Digests {
 }
 
 /// `field` as a number, or a reason that names the field.
-pub(super) fn number(field: &str, name: &str) -> Result<u64, Reason> {
-    use std::num::IntErrorKind::PosOverflow;
-    field
-        .parse()
-        .map_err(|error: std::num::ParseIntError| match error.kind() {
-            PosOverflow => format!("{name} `{}` is too large", clip(field)),
-            _ => format!("{name} `{}` is not a number", clip(field)),
-        })
+#[inline]
+pub(super) fn number(field: &[u8], name: &str) -> Result<u64, Reason> {
+    // Nineteen digits always fit.
+    if (1..=19).contains(&field.len()) {
+        let (mut value, mut worst) = (0u64, 0);
+        for &byte in field {
+            let digit = byte.wrapping_sub(b'0');
+            worst = worst.max(digit);
+            value = value.wrapping_mul(10).wrapping_add(digit.into());
+        }
+        if worst <= 9 {
+            return Ok(value);
+        }
+    }
+    long_number(field, name)
+}
+
+/// The same of any field, and what is wrong with one.
+#[cold]
+fn long_number(field: &[u8], name: &str) -> Result<u64, Reason> {
+    if field.is_empty() || !field.iter().all(u8::is_ascii_digit) {
+        return Err(format!("{name} `{}` is not a number", clip(field)));
+    }
+    let text = String::from_utf8_lossy(field);
+    text.parse()
+        .map_err(|_| format!("{name} `{}` is too large", clip(field)))
+}
+
+/// Seconds with up to nine digits behind the point, in nanoseconds.
+pub(super) fn seconds(field: &[u8]) -> Result<u64, Reason> {
+    const NS_PER_S: u64 = 1_000_000_000;
+    let not_time = || format!("time `{}` is not seconds.nanoseconds", clip(field));
+    let point = field
+        .iter()
+        .position(|&byte| byte == b'.')
+        .ok_or_else(not_time)?;
+    let (whole, fraction) = (&field[..point], &field[point + 1..]);
+    let missing = 9usize.checked_sub(fraction.len()).ok_or_else(not_time)?;
+    let whole = number(whole, "").map_err(|_| not_time())?;
+    let fraction = number(fraction, "").map_err(|_| not_time())?;
+    whole
+        .checked_mul(NS_PER_S)
+        .and_then(|ns| ns.checked_add(fraction * 10u64.pow(missing as u32)))
+        .ok_or_else(not_time)
 }
 
 /// `field`, short enough to be quoted in a message.
-pub(super) fn clip(field: &str) -> String {
+pub(super) fn clip(field: &[u8]) -> String {
     const SHOWN: usize = 32;
-    match field.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &field[..end]),
-        None => field.to_owned(),
+    let text = String::from_utf8_lossy(field);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.into_owned(),
     }
+}
+
+/// The fields of a line that blanks separate, from either end.
+#[inline]
+pub(super) fn words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+}
+
+/// The fields of a line that commas separate.
+#[inline]
+pub(super) fn values(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
 /// Exactly `N` fields, or a reason that says how many there are.
 pub(super) fn exactly<'a, const N: usize>(
-    mut fields: impl Iterator<Item = &'a str>,
-) -> Result<[&'a str; N], Reason> {
-    let mut found = [""; N];
+    mut fields: impl Iterator<Item = &'a [u8]>,
+) -> Result<[&'a [u8]; N], Reason> {
+    let mut found: [&[u8]; N] = [b""; N];
     for (count, slot) in found.iter_mut().enumerate() {
         *slot = fields
             .next()

@@ -9,18 +9,39 @@
 //! ns C target source count [a]    remap, to copy; `a`: all pages or none survive a power cut
 //! ns M target source count [a]    remap, to relocate
 //! ns F                            flush; replayed if that is asked for
+//! #device JSON                    first line: the device that was asked
 //! ```
 //! Pages are of 4 KiB. Invariant: what `Entry` writes, `parse` reads. Absent: who asked.
 
 use std::io::{self, Write};
 
+use remap_ssd_device::DeviceConfig;
+
 use super::address::PAGE_BYTES;
 use super::record::{
-    DIGEST_BYTES, Digests, Extent, Grain, Moved, Parsed, Reason, Verb, clip, number,
+    DIGEST_BYTES, Digests, Extent, Grain, Moved, Parsed, Reason, Verb, clip, number, words,
 };
 
 /// Half a page, which is what a part is replayed as.
 const PART_BYTES: u64 = PAGE_BYTES / 2;
+
+/// The first line of a session of this device.
+///
+/// # Errors
+/// The sink's.
+pub fn write_device(config: &DeviceConfig, to: &mut impl Write) -> io::Result<()> {
+    let json = serde_json::to_string(config).map_err(io::Error::other)?;
+    writeln!(to, "{DEVICE}{json}")
+}
+
+/// What the first line begins with.
+const DEVICE: &str = "#device ";
+
+/// The device that a session begins by naming.
+pub(super) fn device(sample: &[u8]) -> Option<DeviceConfig> {
+    let line = sample.split(|&byte| byte == b'\n').next()?;
+    serde_json::from_slice(line.strip_prefix(DEVICE.as_bytes())?).ok()
+}
 
 /// One request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +124,11 @@ impl Entry<'_> {
     }
 }
 
+fn hexadecimal(digits: &[u8]) -> Option<u128> {
+    let text = std::str::from_utf8(digits).ok()?;
+    u128::from_str_radix(text, 16).ok()
+}
+
 fn extent(page: u64, count: u64) -> Result<Extent, Reason> {
     let bytes = |pages: u64| {
         pages
@@ -115,9 +141,12 @@ fn extent(page: u64, count: u64) -> Result<Extent, Reason> {
     })
 }
 
-pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason> {
+pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason> {
     digests.clear();
-    let mut fields = line.split_ascii_whitespace();
+    if line.starts_with(b"#") {
+        return Ok(Parsed::Blank);
+    }
+    let mut fields = words(line);
     let at_ns = number(fields.next().ok_or("an empty line")?, "time")?;
     let verb = fields.next().ok_or("the verb is missing")?;
     let mut next = |name: &str| {
@@ -129,20 +158,20 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
         )
     };
     let parsed = match verb {
-        "R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
-        "D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
-        "N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Write)?,
-        "P" => Extent {
+        b"R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
+        b"D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
+        b"N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Write)?,
+        b"P" => Extent {
             len: PART_BYTES,
             ..extent(next("page")?, 1)?
         }
         .request(at_ns, 0, Verb::Write)?,
-        "W" => {
+        b"W" => {
             let page = next("page")?;
             let mut count = 0;
             for digest in fields.by_ref() {
                 let value = (digest.len() == 2 * DIGEST_BYTES)
-                    .then(|| u128::from_str_radix(digest, 16).ok())
+                    .then(|| hexadecimal(digest))
                     .flatten();
                 let value = value.ok_or_else(|| {
                     format!("`{}` is no digest of 32 hexadecimal digits", clip(digest))
@@ -153,7 +182,7 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
             digests.grain = Grain::Page;
             extent(page, count)?.request(at_ns, 0, Verb::Write)?
         }
-        "C" | "M" => {
+        b"C" | b"M" => {
             let (target, source, count) = (next("target")?, next("source")?, next("count")?);
             // Both ends must be possible.
             for page in [target, source] {
@@ -161,7 +190,7 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
             }
             let atomic = match fields.next() {
                 None => false,
-                Some("a") => true,
+                Some(b"a") => true,
                 Some(other) => return Err(format!("`{}` is not `a`", clip(other))),
             };
             Parsed::Moved(Moved {
@@ -169,11 +198,11 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
                 target,
                 source,
                 count,
-                relocate: verb == "M",
+                relocate: verb == b"M",
                 atomic,
             })
         }
-        "F" => Parsed::Flush(at_ns),
+        b"F" => Parsed::Flush(at_ns),
         other => {
             return Err(format!(
                 "`{}` is none of R, W, N, P, D, C, M, F",
@@ -182,7 +211,11 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
         }
     };
     match fields.next() {
-        Some(more) => Err(format!("more than belongs to {verb}: `{}`", clip(more))),
+        Some(more) => Err(format!(
+            "more than belongs to {}: `{}`",
+            clip(verb),
+            clip(more)
+        )),
         None => Ok(parsed),
     }
 }

@@ -41,7 +41,11 @@ const START_TICKS: u64 = 134_117_856_000_000_000;
 
 impl<W: Write> TraceWriter<W> {
     /// A writer of a trace that begins now.
+    ///
+    /// # Panics
+    /// The format is none of `Format::WRITTEN`.
     pub fn new(format: Format, sink: W) -> Self {
+        assert!(Format::WRITTEN.contains(&format), "{format} is written");
         Self {
             format,
             sink,
@@ -97,6 +101,13 @@ impl<W: Write> TraceWriter<W> {
             Format::Msr => request.msr(&mut self.record)?,
             Format::Blkparse => request.blkparse(&mut self.record)?,
             Format::Vscsi => request.vscsi(&mut self.record),
+            // `new` has refused them.
+            Format::Alibaba
+            | Format::Tencent
+            | Format::Systor
+            | Format::Fio
+            | Format::Blktrace
+            | Format::OracleGeneral => unreachable!("{} is not written", self.format),
         }
         self.sink.write_all(&self.record)?;
         self.sequence += 1;

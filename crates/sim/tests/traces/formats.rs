@@ -205,9 +205,10 @@ fn names_read_back_and_unknown_ones_list_the_choices() {
     for fold in [Fold::Modulo, Fold::Compact] {
         assert_eq!(fold.to_string().parse(), Ok(fold));
     }
-    let error = "blktrace".parse::<Format>().unwrap_err().to_string();
+    let error = "pcap".parse::<Format>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "unknown trace format `blktrace`: one of fiu, vscsi, mqsim, msr, blkparse, session"
+        "unknown trace format `pcap`: one of fiu, vscsi, mqsim, msr, blkparse, session, alibaba, \
+         tencent, systor, fio, blktrace, oracleGeneral"
     );
 }

@@ -7,4 +7,5 @@ mod excerpts;
 mod formats;
 mod kit;
 mod oracle;
+mod samples;
 mod writing;

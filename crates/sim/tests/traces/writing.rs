@@ -46,7 +46,7 @@ proptest! {
         contents in prop::collection::vec(1u64..40, 1..50),
     ) {
         let mut contents = contents.into_iter().cycle();
-        for format in Format::ALL {
+        for format in Format::WRITTEN {
             let mut writer = TraceWriter::new(format, Vec::new());
             let (mut expected, mut left_out) = (Vec::<HostPage>::new(), 0);
             for Asked { kind, lpn, len } in asked.clone() {

@@ -1,0 +1,406 @@
+//! `compare diff`: two results beside each other, and conditions under which the command fails.
+//!
+//! Runs are laid beside each other by their labels: scheme, policy and mapping. A figure is a field of a run by its name in
+//! the JSON, inner ones with a dot (`latency_us.p99`); some have short names.
+//! Invariant: a condition on a figure that one of the results has not is an error, and never passes for kept.
+//! Absent: any running.
+
+use crate::failure::Failure;
+use crate::output::{self, table};
+use remap_ssd_device::keys::did_you_mean;
+use remap_ssd_sim::report::format::number;
+use serde_json::{Value, json};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Lays two results beside each other, and fails where a figure has changed too much.
+///
+/// Exit code 1 if a condition holds for any scheme. Results are files that `compare --out` wrote, or what `compare --json`
+/// printed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The result to compare with.
+    #[arg(value_name = "A.json")]
+    pub a: PathBuf,
+    /// The result that is judged.
+    #[arg(value_name = "B.json")]
+    pub b: PathBuf,
+    /// Fail if this holds: FIGURE>+2% or FIGURE<-2% (change from A to B), FIGURE>+0.1 (change in the figure's own unit),
+    /// FIGURE>2.5 (its value in B). Figures: wa, bw, iops, req, p50, p99, p999 (writes), read_p50, read_p99, tbw, or any number
+    /// of a run by its name in the JSON, such as latency_us.p99. May be repeated, or several with commas.
+    #[arg(long, value_name = "CONDITION", value_delimiter = ',')]
+    pub fail_if: Vec<Condition>,
+    /// Print the differences as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd compare diff a.json b.json
+  remap-ssd compare diff a.json b.json --fail-if 'wa>+2%' --fail-if 'bw<-5%,p99>+10%'
+  remap-ssd compare diff a.json b.json --fail-if 'requests_per_s<10000' --json";
+
+/// Short names of figures.
+const SHORT: [(&str, &str); 10] = [
+    ("wa", "write_amplification"),
+    ("bw", "bandwidth_mib_s"),
+    ("iops", "iops"),
+    ("req", "requests_per_s"),
+    ("p50", "latency_us.p50"),
+    ("p99", "latency_us.p99"),
+    ("p999", "latency_us.p999"),
+    ("read_p50", "read_latency_us.p50"),
+    ("read_p99", "read_latency_us.p99"),
+    ("tbw", "life_tb_written"),
+];
+
+/// Figures that are always shown.
+const SHOWN: [&str; 9] = [
+    "bandwidth_mib_s",
+    "requests_per_s",
+    "write_amplification",
+    "latency_us.p99",
+    "read_latency_us.p99",
+    "host_pages",
+    "flash_pages",
+    "gc_pages",
+    "remaps",
+];
+
+/// A condition under which the command fails.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    text: String,
+    figure: String,
+    above: bool,
+    of: Of,
+    limit: f64,
+}
+
+/// What a condition is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// The change, as a share of what it was.
+    Share,
+    /// The change.
+    Change,
+    /// The value.
+    Value,
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("`{text}` is not a condition such as wa>+2%, bw<-5%, p99>+100 or iops<10000")
+        };
+        let at = text.find(['<', '>']).ok_or_else(wrong)?;
+        let (name, limit) = (text[..at].trim(), text[at + 1..].trim());
+        if name.is_empty() {
+            return Err(wrong());
+        }
+        let is_change = limit.starts_with(['+', '-']);
+        let (digits, of) = match (limit.strip_suffix('%'), is_change) {
+            (Some(digits), true) => (digits, Of::Share),
+            (None, true) => (limit, Of::Change),
+            (None, false) => (limit, Of::Value),
+            (Some(_), false) => {
+                return Err(format!(
+                    "`{text}`: a change has a sign, such as {name}>+{limit}"
+                ));
+            }
+        };
+        let limit: f64 = digits.trim().parse().map_err(|_| wrong())?;
+        let long = SHORT.iter().find(|(short, _)| *short == name);
+        Ok(Self {
+            text: text.to_owned(),
+            figure: long.map_or(name, |(_, long)| long).to_owned(),
+            above: text.as_bytes()[at] == b'>',
+            of,
+            limit: if of == Of::Share {
+                limit / 100.0
+            } else {
+                limit
+            },
+        })
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Condition {
+    fn holds(&self, pair: Pair) -> bool {
+        let found = match self.of {
+            Of::Share => pair.change(),
+            Of::Change => pair.b - pair.a,
+            Of::Value => pair.b,
+        };
+        match self.above {
+            true => found > self.limit,
+            false => found < self.limit,
+        }
+    }
+}
+
+/// A figure in both results.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    a: f64,
+    b: f64,
+}
+
+impl Pair {
+    /// As a share of what it was.
+    fn change(self) -> f64 {
+        match self.b - self.a {
+            0.0 => 0.0,
+            difference => difference / self.a.abs(),
+        }
+    }
+}
+
+/// One scheme in both results.
+struct Both<'a> {
+    label: String,
+    a: &'a Value,
+    b: &'a Value,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A result cannot be read, a figure is missing, or a condition holds.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let (runs_a, runs_b) = (labelled(&args.a, &a)?, labelled(&args.b, &b)?);
+    let both: Vec<Both<'_>> = runs_a
+        .iter()
+        .filter_map(|(label, a)| {
+            let (_, b) = runs_b.iter().find(|(other, _)| other == label)?;
+            Some(Both {
+                label: label.clone(),
+                a,
+                b,
+            })
+        })
+        .collect();
+    if both.is_empty() {
+        return Err(Failure::failed(format_args!(
+            "{} and {} have no scheme in common",
+            args.a.display(),
+            args.b.display()
+        )));
+    }
+
+    let mut held = Vec::new();
+    for run in &both {
+        for condition in &args.fail_if {
+            let pair = run.figure(&condition.figure).ok_or_else(|| {
+                let names = SHORT.iter().flat_map(|(short, long)| [*short, *long]);
+                let hint = match run.a.get(&condition.figure) {
+                    Some(_) => " in both results".to_owned(),
+                    None if names.clone().any(|name| name == condition.figure) => {
+                        " in both results".to_owned()
+                    }
+                    None => did_you_mean(&condition.figure, names),
+                };
+                Failure::failed(format_args!(
+                    "{condition}: {} has no figure `{}`{hint}",
+                    run.label, condition.figure
+                ))
+            })?;
+            if condition.holds(pair) {
+                held.push((run, condition, pair));
+            }
+        }
+    }
+    let lone = |runs: &[(String, &Value)], others: &[(String, &Value)]| -> Vec<String> {
+        let is_lone = |label: &String| others.iter().all(|(other, _)| other != label);
+        let labels = runs.iter().map(|(label, _)| label.clone());
+        labels.filter(is_lone).collect()
+    };
+    let (only_a, only_b) = (lone(&runs_a, &runs_b), lone(&runs_b, &runs_a));
+    let figures = figures(&args.fail_if);
+
+    if args.json {
+        let pair = |pair: Pair| json!({ "a": pair.a, "b": pair.b, "change": pair.change() });
+        let run = |run: &Both<'_>| {
+            let found = figures
+                .iter()
+                .filter_map(|name| Some((name.clone(), pair(run.figure(name)?))));
+            json!({ "label": run.label, "figures": found.collect::<serde_json::Map<_, _>>() })
+        };
+        let failed = held.iter().map(|(run, condition, found)| {
+            json!({ "label": run.label, "condition": condition.text, "a": found.a, "b": found.b })
+        });
+        output::json(&json!({
+            "format_version": super::show::FORMAT_VERSION,
+            "runs": both.iter().map(run).collect::<Vec<_>>(),
+            "only_in_a": only_a,
+            "only_in_b": only_b,
+            "config": differences(&a["config"], &b["config"]),
+            "failed": failed.collect::<Vec<_>>(),
+        }))?;
+    } else {
+        output::text(&shown(&both, &figures))?;
+        for (name, only) in [(&args.a, &only_a), (&args.b, &only_b)] {
+            if !only.is_empty() {
+                output::note(format_args!(
+                    "note: only in {}: {}",
+                    name.display(),
+                    only.join(", ")
+                ));
+            }
+        }
+        for line in differences(&a["config"], &b["config"]).iter().take(12) {
+            output::note(format_args!("note: configurations differ: {line}"));
+        }
+        for (run, condition, pair) in &held {
+            output::text(&format!(
+                "FAILED {condition}: {} {} -> {} ({})\n",
+                run.label,
+                number(pair.a),
+                number(pair.b),
+                change(*pair)
+            ))?;
+        }
+    }
+    match held.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Found),
+    }
+}
+
+fn read(path: &Path) -> Result<Value, Failure> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::about(path.display(), error))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::about(path.display(), format_args!("not a result: {error}")))
+}
+
+/// The runs of a result, each with a label that no other has.
+fn labelled<'a>(path: &Path, result: &'a Value) -> Result<Vec<(String, &'a Value)>, Failure> {
+    let runs = result["runs"].as_array().ok_or_else(|| {
+        let reason = "not a result of `compare`: it has no list `runs`";
+        Failure::about(path.display(), reason)
+    })?;
+    let mut labelled: Vec<(String, &Value)> = Vec::new();
+    for run in runs {
+        let text = |name: &str| run.pointer(name).and_then(Value::as_str).unwrap_or("");
+        let mut label = text("/scheme").to_owned();
+        if !["", "greedy"].contains(&text("/gc_policy")) {
+            label = format!("{label}/{}", text("/gc_policy"));
+        }
+        if !["", "page"].contains(&text("/mapping/kind")) {
+            label = format!("{label}+{}", text("/mapping/kind"));
+        }
+        let plain = label.clone();
+        let mut number = 1;
+        while labelled.iter().any(|(other, _)| *other == label) {
+            number += 1;
+            label = format!("{plain} #{number}");
+        }
+        labelled.push((label, run));
+    }
+    Ok(labelled)
+}
+
+impl Both<'_> {
+    /// A figure, if both have it.
+    fn figure(&self, name: &str) -> Option<Pair> {
+        let of = |run: &Value| {
+            let found = name.split('.').try_fold(run, |value, part| value.get(part));
+            found.and_then(Value::as_f64)
+        };
+        Some(Pair {
+            a: of(self.a)?,
+            b: of(self.b)?,
+        })
+    }
+}
+
+/// What is shown: the usual figures, and those of conditions.
+fn figures(conditions: &[Condition]) -> Vec<String> {
+    let mut figures = SHOWN.map(str::to_owned).to_vec();
+    for condition in conditions {
+        if !figures.contains(&condition.figure) {
+            figures.push(condition.figure.clone());
+        }
+    }
+    figures
+}
+
+fn shown(both: &[Both<'_>], figures: &[String]) -> String {
+    let mut rows = Vec::new();
+    for run in both {
+        for name in figures {
+            if let Some(pair) = run.figure(name) {
+                rows.push(vec![
+                    format!("{} {name}", run.label),
+                    number(pair.a),
+                    number(pair.b),
+                    change(pair),
+                ]);
+            }
+        }
+    }
+    table(&["", "A", "B", "change"], &rows)
+}
+
+fn change(pair: Pair) -> String {
+    match pair.change() {
+        0.0 => "same".into(),
+        change if change.is_finite() => format!("{:+.2} %", change * 100.0),
+        _ => "new".into(),
+    }
+}
+
+/// What decided the results and is not the same: `path: a -> b`.
+fn differences(a: &Value, b: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    differ("", a, b, &mut found);
+    found
+}
+
+fn differ(path: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
+    match (a, b) {
+        (Value::Object(first), Value::Object(second)) => {
+            let more = second.keys().filter(|name| !first.contains_key(*name));
+            for name in first.keys().chain(more) {
+                let path = format!("{path}{}{name}", if path.is_empty() { "" } else { "." });
+                differ(&path, &a[name], &b[name], found);
+            }
+        }
+        (a, b) if a != b => found.push(format!("{path}: {a} -> {b}")),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(text: &str, a: f64, b: f64) -> bool {
+        text.parse::<Condition>().unwrap().holds(Pair { a, b })
+    }
+
+    #[test]
+    fn a_condition_is_about_a_change_or_about_a_value() {
+        assert!(holds("wa>+2%", 2.0, 2.05) && !holds("wa>+2%", 2.0, 2.03));
+        assert!(holds("bw<-5%", 100.0, 94.0) && !holds("bw<-5%", 100.0, 96.0));
+        assert!(holds("p99>+10", 100.0, 111.0) && !holds("p99>+10", 100.0, 110.0));
+        assert!(holds("iops<10000", 9.0, 9_999.0) && !holds("iops<10000", 9.0, 10_000.0));
+        assert!(holds("gc_pages>+0%", 0.0, 1.0) && !holds("gc_pages>+0%", 0.0, 0.0));
+        for wrong in ["wa", ">2", "wa>2%", "wa>", "wa>+x%"] {
+            assert!(wrong.parse::<Condition>().is_err(), "{wrong}");
+        }
+    }
+}

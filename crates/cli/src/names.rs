@@ -1,0 +1,45 @@
+//! Names as people type them: schemes, policies. A name that does not exist is an error that suggests one.
+//!
+//! Absent: the names themselves (`remap_ssd_ftl`).
+
+use remap_ssd_device::keys::did_you_mean;
+use remap_ssd_ftl::{GcPolicy, SchemeKind};
+
+/// A scheme by its name.
+///
+/// # Errors
+/// There is none of that name.
+pub fn scheme(name: &str) -> Result<SchemeKind, String> {
+    let names = SchemeKind::ALL.map(SchemeKind::name);
+    name.parse()
+        .map_err(|error: String| error + &did_you_mean(name, names))
+}
+
+/// A policy of garbage collection by its name.
+///
+/// # Errors
+/// There is none of that name.
+pub fn policy(name: &str) -> Result<GcPolicy, String> {
+    let names = GcPolicy::ALL.map(GcPolicy::name);
+    name.parse()
+        .map_err(|error: String| error + &did_you_mean(name, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_name_is_answered_with_the_one_that_was_meant() {
+        for name in ["Remap-SSD", "remap_ssd", "REMAPSSD", "remap-sdd"] {
+            let error = scheme(name).unwrap_err();
+            assert!(error.ends_with("did you mean `remap-ssd`?"), "{error}");
+        }
+        assert!(!scheme("raid").unwrap_err().contains("did you mean"));
+        assert!(
+            policy("Greedy")
+                .unwrap_err()
+                .contains("did you mean `greedy`?")
+        );
+    }
+}

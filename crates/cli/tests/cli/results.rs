@@ -1,0 +1,270 @@
+//! Results: said at once what is wrong, never lost, and compared with one another.
+
+use crate::kit::{TINY, compare, run, run_in};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_scheme_that_cannot_run_does_not_end_the_others() {
+    let args = ["compare", "--scheme", "none,pebble,wal-ssd,opt"];
+    let ran = run(&[&args, TINY].concat()).fails(
+        1,
+        &[
+            "note: pebble is left out",
+            "; --log-size 177MiB will do",
+            "note: wal-ssd is left out",
+            "2 of 4 schemes without a result",
+        ],
+    );
+    assert!(
+        ran.out.contains("\nnone ") && ran.out.contains("\nopt "),
+        "{}",
+        ran.out
+    );
+
+    let json = run(&[&["compare", "--json", "--scheme", "none,pebble"], TINY].concat());
+    let json = json.fails(1, &["1 of 2 schemes without a result"]).json();
+    assert_eq!(json["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(json["failed"][0]["scheme"], "pebble");
+    // Alone, it is a mistake in the arguments.
+    run(&[&["compare", "--scheme", "pebble"], TINY].concat())
+        .fails_in_one_line(2, &["--log-size 177MiB will do"]);
+    let enough = ["compare", "--scheme", "pebble", "--log-size", "177MiB"];
+    run(&[&enough, TINY].concat()).ok();
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    for option in ["--report", "--out", "--save-aged"] {
+        let began = Instant::now();
+        // Hours of work, if it were begun.
+        let args = [
+            "compare",
+            "--scheme",
+            "none",
+            "--writes",
+            "100G",
+            option,
+            "no/such.file",
+        ];
+        run_in(directory.path(), &args).fails_in_one_line(1, &["no/such.file"]);
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+    let args = [
+        &["compare", "--scheme", "none", "--json", "--out", "a.json"],
+        TINY,
+    ]
+    .concat();
+    let shown = run_in(directory.path(), &args).ok().out;
+    let written = std::fs::read_to_string(directory.path().join("a.json")).unwrap();
+    assert_eq!(written, shown);
+    let files = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(files, 1, "nothing is left beside it");
+}
+
+/// Runs until `file` is there, interrupts, and returns exit code, standard output and errors.
+fn interrupted_at(directory: &Path, args: &[&str], file: &str) -> (i32, String, String) {
+    let child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
+        .args(args)
+        .current_dir(directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while !directory.join(file).exists() {
+        assert!(Instant::now() < deadline, "{file} does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let id = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code().unwrap_or(-1),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn an_interruption_shows_what_has_finished() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = [
+        "compare",
+        "--scheme",
+        "none,remap-ssd",
+        "--scale",
+        "1/64",
+        "--writes",
+        "2M",
+        "--threads",
+        "1",
+        "--save-aged",
+        "aged.img",
+        "--out",
+        "a.json",
+    ];
+    // The second scheme's device is saved just before it is measured: the first has finished.
+    let (code, out, err) = interrupted_at(directory.path(), &args, "aged.remap-ssd.img");
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(out.contains("\nnone "), "{out}");
+    assert!(
+        err.contains("1 of 2 schemes without a result: remap-ssd (stopped)"),
+        "{err}"
+    );
+    let kept = std::fs::read_to_string(directory.path().join("a.json")).unwrap();
+    let kept: Value = serde_json::from_str(&kept).unwrap();
+    assert_eq!(kept["runs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_result_says_by_what_it_was_made_and_nothing_that_was_not_measured_is_zero() {
+    let result = compare(&["--scheme", "none", "--workload", "randread,pages=4"]);
+    assert_eq!(result["format_version"], 1);
+    assert!(result["program_version"].is_string());
+    let command: Vec<&str> = result["command"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .skip(1)
+        .map(|word| word.as_str().unwrap())
+        .collect();
+    assert_eq!(command[0], "compare");
+    assert!(command.contains(&"randread,pages=4") && !command.contains(&"--json"));
+
+    let run_of = &result["runs"][0];
+    for missing in [
+        "write_amplification",
+        "life_tb_written",
+        "drive_writes_per_day",
+    ] {
+        assert!(run_of[missing].is_null(), "{missing}: {}", run_of[missing]);
+    }
+    assert_eq!(run_of["latency_us"]["count"], 0);
+    assert!(run_of["latency_us"]["p50"].is_null());
+    // 750 requests: one in a hundred can be told, one in a thousand cannot.
+    let reads = &run_of["read_latency_us"];
+    assert!(
+        reads["p99"].is_number() && reads["p999"].is_null(),
+        "{reads}"
+    );
+    let per_s = |name: &str| run_of[name].as_f64().unwrap();
+    let pages = per_s("iops") / per_s("requests_per_s");
+    assert!((3.9..4.1).contains(&pages), "{pages}");
+
+    let args = [
+        "compare",
+        "--scheme",
+        "none",
+        "--workload",
+        "randread,pages=4",
+    ];
+    let table = run(&[&args, TINY].concat()).ok().out;
+    let head = table
+        .lines()
+        .find(|line| line.starts_with("scheme"))
+        .unwrap();
+    assert!(head.contains("kreq/s") && head.contains("read"), "{head}");
+    assert!(!head.contains("write"), "{head}");
+}
+
+#[test]
+fn two_results_are_compared_and_a_condition_that_holds_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let make = |out: &str, scheme: &str, more: &[&str]| {
+        let args = [&["compare", "--scheme", scheme, "--out", out], TINY, more].concat();
+        run_in(dir, &args).ok();
+    };
+    make("a.json", "none,remap-ssd", &[]);
+    make(
+        "b.json",
+        "remap-ssd,opt",
+        &["--set", "flash.program_ns=1_000_000"],
+    );
+    let diff = |more: &[&str]| {
+        run_in(
+            dir,
+            &[&["compare", "diff", "a.json", "b.json"], more].concat(),
+        )
+    };
+
+    let shown = diff(&[]).ok();
+    assert!(
+        shown.out.contains("remap-ssd write_amplification"),
+        "{}",
+        shown.out
+    );
+    assert!(shown.err.contains("only in a.json: none"), "{}", shown.err);
+    assert!(
+        shown
+            .err
+            .contains("device.flash.program_ns: 500000 -> 1000000"),
+        "{}",
+        shown.err
+    );
+    diff(&["--fail-if", "wa>+2%", "--fail-if", "bw>+0%"]).ok();
+    let failed = diff(&["--fail-if", "wa>+2%,p99>+10%,bw<-1%"]).fails(1, &[]);
+    assert!(
+        failed.out.contains("FAILED p99>+10%: remap-ssd"),
+        "{}",
+        failed.out
+    );
+    assert!(failed.out.contains("FAILED bw<-1%") && !failed.out.contains("FAILED wa"));
+
+    let json = diff(&["--json", "--fail-if", "iops<1000000000"])
+        .fails(1, &[])
+        .json();
+    assert_eq!(json["failed"][0]["condition"], "iops<1000000000");
+    assert_eq!(json["only_in_b"], serde_json::json!(["opt"]));
+    diff(&["--fail-if", "write_amplificaton>+2%"])
+        .fails(1, &["did you mean `write_amplification`?"]);
+    // What was not measured is never taken for kept.
+    diff(&["--fail-if", "read_p99>+2%"]).fails(1, &["no figure `read_latency_us.p99`"]);
+    diff(&["--fail-if", "wa>2%"]).fails(2, &["a change has a sign"]);
+}
+
+#[test]
+fn any_value_of_the_device_is_set_by_its_name_and_a_misspelt_one_is_suggested() {
+    let result = compare(&[
+        "--scheme",
+        "none",
+        "--set",
+        "firmware.gc_free=20%,firmware.gc_mode=published",
+        "--set",
+        "flash.read_ns=40_000",
+    ]);
+    let device = &result["config"]["device"];
+    assert_eq!(device["firmware"]["gc_free"], 0.2);
+    assert_eq!(device["firmware"]["gc_at_once"], true);
+    assert_eq!(device["flash"]["read_ns"], 40_000);
+
+    let refused = |setting: &str, words: &[&str]| {
+        run(&["compare", "--set", setting]).fails(2, words);
+    };
+    refused("firmware.gc_fre=0.1", &["did you mean `firmware.gc_free`?"]);
+    refused("firmware.gc_free=2", &["must be 0 to below 0.9"]);
+    run(&["compare", "--scheme", "Remap-SSD"]).fails(2, &["did you mean `remap-ssd`?"]);
+    run(&["compare", "--preset", "FAST21-32G"]).fails(2, &["did you mean `fast21-32g`?"]);
+
+    let directory = tempfile::tempdir().unwrap();
+    let args = [
+        "image",
+        "create",
+        "disk",
+        "--size",
+        "64MiB",
+        "--set",
+        "firmware.wear_gap=7",
+    ];
+    run_in(directory.path(), &args).ok();
+    let kept = std::fs::read_dir(directory.path().join("disk")).unwrap();
+    let is_set = |path: std::path::PathBuf| {
+        std::fs::read_to_string(path).is_ok_and(|text| text.contains("wear_gap = 7"))
+    };
+    assert!(kept.into_iter().any(|entry| is_set(entry.unwrap().path())));
+}

@@ -1,0 +1,491 @@
+//! Every key of a device file, once: its unit, its range and what it says.
+//!
+//! From this table come the reference page, files with comments, the JSON schema (`reference`), single values
+//! (`--set firmware.gc_free=0.1`) and the errors that name all that is wrong at once (`problems`).
+//!
+//! Invariant: each field of a `DeviceConfig` has a row here, and each row but those of the file itself (`preset`, `scale`,
+//! `firmware.gc_mode`) is such a field; a test compares them.
+//! Absent: what several keys must be together (`DeviceConfig::check`, the firmware's `Config::check`).
+
+use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
+use serde_json::Value;
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name, with that of its table: `firmware.gc_free`.
+    pub path: &'static str,
+    /// Its unit; empty where there is none.
+    pub unit: &'static str,
+    /// What it can be.
+    pub kind: Kind,
+    /// The option of the command line that sets it, if there is one.
+    pub flag: &'static str,
+    /// What it says, in one sentence or two.
+    pub about: &'static str,
+}
+
+/// What a key can be.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number, from one to another.
+    Integer(u64, u64),
+    /// A number in a range.
+    Number(Range),
+    /// True or false.
+    Flag,
+    /// One of these names.
+    Choice(fn() -> Vec<&'static str>),
+    /// Any text.
+    Text,
+    /// A factor: a number, or a fraction as text.
+    Factor,
+}
+
+/// A range of numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+    /// Is the least itself outside?
+    pub above: bool,
+    /// Is the most itself outside?
+    pub below: bool,
+}
+
+const fn key(path: &'static str, unit: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key {
+        path,
+        unit,
+        kind,
+        flag: "",
+        about,
+    }
+}
+
+impl Key {
+    const fn flag(self, flag: &'static str) -> Self {
+        Self { flag, ..self }
+    }
+
+    /// The name of its table; empty at the top of a file.
+    pub fn table(&self) -> &'static str {
+        self.path.rsplit_once('.').map_or("", |(table, _)| table)
+    }
+
+    /// Its name within its table.
+    pub fn name(&self) -> &'static str {
+        self.path
+            .rsplit_once('.')
+            .map_or(self.path, |(_, name)| name)
+    }
+}
+
+/// Larger latencies are typing errors, and sums of them could overflow.
+const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
+const TIME: Kind = Kind::Integer(0, LATENCY_MAX_NS);
+const TIME_ABOVE_0: Kind = Kind::Integer(1, LATENCY_MAX_NS);
+const ANY_U32: Kind = Kind::Integer(0, u32::MAX as u64);
+const SHARE: Kind = Kind::Number(Range {
+    least: 0.0,
+    most: 1.0,
+    above: false,
+    below: false,
+});
+
+const fn below(most: f64) -> Kind {
+    Kind::Number(Range {
+        least: 0.0,
+        most,
+        above: false,
+        below: true,
+    })
+}
+
+/// All keys, in the order of a file.
+pub static KEYS: &[Key] = &[
+    key("preset", "", Kind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
+        outside `[firmware]` must be there.").flag("--preset"),
+    key("scale", "", Kind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
+        smaller; their number, the latencies and all shares stay.").flag("--scale"),
+    key("name", "", Kind::Text, "What to call the device in results."),
+    key("addressable", "", Kind::Number(Range { least: 0.0, most: 1.0, above: true, below: false }), "Share of the logical pages that workloads \
+        address."),
+    key("queue_depth", "requests", Kind::Integer(1, 65_535), "Requests a host keeps in flight.").flag("--queue-depth"),
+    key("content", "", Kind::Choice(|| vec!["none", "identity", "bytes"]), "How data pages are stored: not at all (for devices of terabytes), as a \
+        64-bit identity, or as 4 KiB of bytes."),
+
+    key("geometry.channels", "", Kind::Integer(1, 64), "Channels; dies are dealt to them round robin."),
+    key("geometry.dies", "", Kind::Integer(1, 64), "Dies of the whole device, each of one plane."),
+    key("geometry.superblocks", "", Kind::Integer(1, (1 << 21) - 1), "Blocks of a die: as many superblocks, if each spans all dies."),
+    key("geometry.pages_per_block", "pages", Kind::Integer(1, 1 << 21), "Pages of a block, 4 KiB each. With the dies of a superblock: 4 to 2,097,152."),
+    key("geometry.superblock_dies", "dies", Kind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`.").flag("--superblock-dies"),
+
+    key("flash.read_ns", "ns", TIME_ABOVE_0, "Reading a page inside its die."),
+    key("flash.program_ns", "ns", TIME_ABOVE_0, "Programming a page inside its die."),
+    key("flash.erase_ns", "ns", TIME_ABOVE_0, "Erasing a block."),
+    key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled."),
+    key("flash.endurance", "cycles", Kind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired.").flag("--endurance"),
+
+    key("nvram.read_ns", "ns", TIME, "Reading 64 bytes of NVRAM; other amounts in proportion."),
+    key("nvram.write_ns", "ns", TIME, "Writing 64 bytes of NVRAM; other amounts in proportion."),
+    key("nvram.endurance", "writes", Kind::Integer(1, u64::MAX), "Writes that a word of NVRAM endures."),
+
+    key("hash.latency_ns", "ns", TIME, "From a page to its fingerprint."),
+    key("hash.interval_ns", "ns", TIME, "From one page's start in the hash unit to the next one's."),
+
+    key("link.mib_s", "MiB/s", Kind::Integer(0, 1 << 40), "Bandwidth of each direction of the host link; 0 is unlimited."),
+    key("link.command_ns", "ns", TIME, "Fixed cost of a command; it does not occupy the link."),
+
+    key("background.lookup_stalls_dies", "", Kind::Flag, "All dies stand still while the owners of a victim's pages are looked up."),
+    key("background.idle_after_ns", "ns", TIME, "After so much idle time the device collects garbage ahead of need."),
+
+    key("firmware.lpns", "pages", Kind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
+    key("firmware.scheme", "", Kind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),
+    key("firmware.log_bytes", "bytes", Kind::Integer(0, 1 << 44), "Remapping metadata: NVRAM of most schemes, the log's cap on flash of `flog`, DRAM \
+        under a capacitor of `shadow-oob`, both mapping tables of `pebble`.").flag("--log-size"),
+    key("firmware.cache_pages", "pages", ANY_U32, "`local-flash`: pages' worth of entries cached under its capacitor."),
+    key("firmware.energy_pages", "pages", ANY_U32, "`shadow-oob`: flash pages that the capacitor programs when power fails; 0 is as many as its DRAM \
+        fills."),
+    key("firmware.segment_bytes", "bytes", ANY_U32, "Size of an NVRAM segment (FAST'21 section 4.3)."),
+    key("firmware.entry", "bytes", Kind::Choice(|| vec!["16", "24"]), "Size of a remapping entry; with 24 bytes whole commands can be atomic."),
+    key("firmware.degree", "", ANY_U32, "LPNs that may be remapped to a flash page at a time, where a scheme has a fixed number of slots."),
+    key("firmware.mapping", "", Kind::Choice(|| Granularity::ALL.map(Granularity::name).to_vec()), "What an entry of the mapping table stands for: a \
+        page, or a block of pages in order with an extension for the others.").flag("--mapping"),
+    key("firmware.block_pages", "pages", Kind::Integer(2, 4096), "Hybrid mapping: logical pages of a block.").flag("--block-pages"),
+    key("firmware.extension", "", SHARE, "Hybrid mapping: entries of the table's extension, as a share of the logical pages.").flag("--extension"),
+    key("firmware.dedup", "", Kind::Flag, "The deduplication engine is on.").flag("--dedup"),
+    key("firmware.count_max", "", Kind::Integer(2, 15), "Largest reference count of a page: the counters have 4 bits."),
+    key("firmware.watermark", "", SHARE, "Remaps are demoted to copies while more than this share of the metadata's room is valid."),
+    key("firmware.gc_policy", "", Kind::Choice(|| GcPolicy::ALL.map(GcPolicy::name).to_vec()), "Which superblock garbage collection collects, and where \
+        it moves the pages.").flag("--gc"),
+    key("firmware.gc_mode", "", Kind::Choice(|| GC_MODES.iter().map(|mode| mode.name).collect()), "How garbage collection works; it stands for \
+        `gc_at_once`, `gc_joins_host` and `gc_garbage`, which are read after it."),
+    key("firmware.gc_free", "", below(0.9), "Garbage collection starts when at most this share of the superblocks is free.").flag("--gc-free"),
+    key("firmware.gc_garbage", "", below(1.0), "Ahead of need, only a superblock with at least this share of garbage is collected."),
+    key("firmware.gc_at_once", "", Kind::Flag, "A victim is emptied at once, instead of page by page while the host uses what it gains."),
+    key("firmware.gc_joins_host", "", Kind::Flag, "Pages that garbage collection moves go to the host's superblock, instead of one of their own."),
+    key("firmware.wear_gap", "erases", ANY_U32, "A superblock whose erase count is so far below the mean is collected to level wear; 0 is off."),
+    key("firmware.dealloc_slots", "", Kind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),
+    key("firmware.fs_files", "files", ANY_U32, "Files that the file map of `fs_write` can list; 0 if there is no map."),
+    key("firmware.fs_blocks", "pages", ANY_U32, "Pages that all its lists have room for together; 0 if there is no map."),
+    key("firmware.fingerprint", "", Kind::Choice(|| vec!["blake3", "murmur3"]), "Digest by which equal pages are found: of 256 bits, or of 128 bits with \
+        each hit verified by a read."),
+];
+
+fn preset_names() -> Vec<&'static str> {
+    crate::PRESETS.iter().map(|preset| preset.name).collect()
+}
+
+/// One way in which garbage collection works: the choice behind `firmware.gc_mode`.
+#[derive(Clone, Copy, Debug)]
+pub struct GcMode {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// `gc_at_once`.
+    pub at_once: bool,
+    /// `gc_joins_host`.
+    pub joins_host: bool,
+    /// `gc_garbage`.
+    pub garbage: f64,
+}
+
+/// The modes.
+pub static GC_MODES: &[GcMode] = &[
+    GcMode {
+        name: "background",
+        about: "Victims are emptied page by page beside the host, into superblocks of their own.",
+        at_once: false,
+        joins_host: false,
+        garbage: 0.0,
+    },
+    GcMode {
+        name: "published",
+        about: "As the simulator of FAST'21's authors: a victim is emptied at once, into the host's superblock.",
+        at_once: true,
+        joins_host: true,
+        garbage: 0.0,
+    },
+    GcMode {
+        name: "femu",
+        about: "As FEMU: like `published`, and only superblocks of which an eighth is garbage are collected ahead of need.",
+        at_once: true,
+        joins_host: true,
+        garbage: 0.125,
+    },
+    GcMode {
+        name: "femu-apart",
+        about: "Like `femu`, into superblocks of their own.",
+        at_once: true,
+        joins_host: false,
+        garbage: 0.125,
+    },
+];
+
+/// The key of this path.
+pub fn find(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// Of the names, the one that is most like this one in any case, if one is like it.
+pub fn suggest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const ALIKE: f64 = 0.8;
+    let plain = |text: &str| text.to_lowercase().replace('_', "-");
+    let given = plain(name);
+    names
+        .into_iter()
+        .map(|other| (strsim::jaro_winkler(&given, &plain(other)), other))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, other)| other)
+}
+
+/// `: did you mean x?`, or nothing.
+pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    suggest(name, names).map_or_else(String::new, |name| format!(": did you mean `{name}`?"))
+}
+
+/// Something wrong with one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key, or what stands for one.
+    pub path: String,
+    /// The sentence.
+    pub text: String,
+    /// Of a key that does not exist, the one that was probably meant.
+    pub meant: Option<&'static str>,
+}
+
+/// Everything that is wrong with single keys: names, types, ranges. In the order of the keys' names.
+pub fn problems(said: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    walk("", said, &mut found);
+    found
+}
+
+fn walk(table: &str, said: &Value, found: &mut Vec<Problem>) {
+    for (name, value) in said.as_object().into_iter().flatten() {
+        let path = match table {
+            "" => name.clone(),
+            table => format!("{table}.{name}"),
+        };
+        let is_table = KEYS.iter().any(|key| key.table() == path);
+        match (find(&path), value) {
+            (Some(key), value) => found.extend(key.problem(value)),
+            (None, Value::Object(_)) if is_table => walk(&path, value, found),
+            (None, _) if is_table => found.push(Problem {
+                text: format!("`{path}` must be a table: [{path}]"),
+                path,
+                meant: None,
+            }),
+            (None, _) => found.push(unknown(path)),
+        }
+    }
+}
+
+/// A key that does not exist; it may be of another table.
+fn unknown(path: String) -> Problem {
+    let name = path
+        .rsplit_once('.')
+        .map_or(path.as_str(), |(_, name)| name);
+    let same_name = KEYS.iter().find(|key| key.name() == name);
+    let meant = same_name
+        .map(|key| key.path)
+        .or_else(|| suggest(&path, KEYS.iter().map(|key| key.path)))
+        .or_else(|| {
+            let like = suggest(name, KEYS.iter().map(|key| key.name()))?;
+            KEYS.iter()
+                .find(|key| key.name() == like)
+                .map(|key| key.path)
+        });
+    let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+    Problem {
+        text: format!("unknown field `{path}`{hint}"),
+        path,
+        meant,
+    }
+}
+
+impl Key {
+    /// What it must be, to follow "must be".
+    pub fn range(&self) -> String {
+        let unit = |text: String| match self.unit {
+            "" => text,
+            unit => format!("{text} {unit}"),
+        };
+        match self.kind {
+            Kind::Integer(1, LATENCY_MAX_NS) => {
+                format!("above 0 and at most {LATENCY_MAX_NS} ns (1000 seconds)")
+            }
+            Kind::Integer(0, LATENCY_MAX_NS) => {
+                format!("at most {LATENCY_MAX_NS} ns (1000 seconds)")
+            }
+            Kind::Integer(least, most) if most >= u64::from(u32::MAX) => unit(match least {
+                0 => "a whole number".into(),
+                1 => "a whole number above 0".into(),
+                least => format!("a whole number, at least {least}"),
+            }),
+            Kind::Integer(least, most) => unit(format!("{least} to {most}")),
+            Kind::Number(Range {
+                least,
+                most,
+                above,
+                below,
+            }) => {
+                let least = match above {
+                    true => format!("above {least} and "),
+                    false => format!("{least} to "),
+                };
+                let most = match (above, below) {
+                    (_, true) => format!("below {most}"),
+                    (true, false) => format!("at most {most}"),
+                    (false, false) => most.to_string(),
+                };
+                least + &most
+            }
+            Kind::Flag => "true or false".into(),
+            Kind::Choice(names) => {
+                let names = names();
+                let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+                format!("one of {}", quoted.join(", "))
+            }
+            Kind::Text => "text".into(),
+            Kind::Factor => "above 0 and at most 1, such as \"1/16\" or 0.25".into(),
+        }
+    }
+
+    fn fits(&self, value: &Value) -> bool {
+        match self.kind {
+            Kind::Integer(least, most) => value
+                .as_u64()
+                .is_some_and(|value| (least..=most).contains(&value)),
+            Kind::Number(range) => value.as_f64().is_some_and(|value| {
+                let low = value > range.least || (!range.above && value == range.least);
+                let high = value < range.most || (!range.below && value == range.most);
+                low && high
+            }),
+            Kind::Flag => value.is_boolean(),
+            Kind::Choice(names) => value.as_str().is_some_and(|name| names().contains(&name)),
+            Kind::Text => value.is_string(),
+            Kind::Factor => match value {
+                Value::String(text) => crate::parse_scale(text).is_ok(),
+                value => value
+                    .as_f64()
+                    .is_some_and(|value| value > 0.0 && value <= 1.0),
+            },
+        }
+    }
+
+    /// What is wrong with a value of this key.
+    pub fn problem(&self, value: &Value) -> Option<Problem> {
+        if self.fits(value) {
+            return None;
+        }
+        let text = match (self.path, self.kind, value) {
+            ("preset", _, Value::String(name)) => match crate::preset::preset(name) {
+                Err(error) => error.to_string(),
+                Ok(_) => return None,
+            },
+            (path, Kind::Choice(names), Value::String(name)) => format!(
+                "{path} = \"{name}\" must be {}{}",
+                self.range(),
+                did_you_mean(name, names())
+            ),
+            ("scale", _, value) => format!(
+                "scale {} must be {}",
+                value.as_str().map_or(value.to_string(), str::to_owned),
+                self.range()
+            ),
+            (path, _, value) => format!("{path} = {value} must be {}", self.range()),
+        };
+        Some(Problem {
+            path: self.path.into(),
+            text,
+            meant: None,
+        })
+    }
+
+    /// A value as it is typed after `=` on a command line.
+    pub fn value(&self, text: &str) -> Value {
+        let digits = text.replace('_', "");
+        let number = || {
+            if let Ok(whole) = digits.parse::<u64>() {
+                return Some(Value::from(whole));
+            }
+            let share = text
+                .strip_suffix('%')
+                .and_then(|text| text.trim().parse::<f64>().ok());
+            let value = share.map(|percent| percent / 100.0);
+            value.or_else(|| digits.parse().ok()).map(Value::from)
+        };
+        let quoted = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        let known = match self.kind {
+            Kind::Integer(..) if self.unit == "bytes" => {
+                size(text).map(Value::from).or_else(number)
+            }
+            Kind::Integer(..) | Kind::Number(_) => number(),
+            Kind::Flag => match text {
+                "true" | "on" => Some(Value::Bool(true)),
+                "false" | "off" => Some(Value::Bool(false)),
+                _ => None,
+            },
+            Kind::Choice(_) | Kind::Text | Kind::Factor => None,
+        };
+        known.unwrap_or_else(|| Value::String(quoted.unwrap_or(text).to_owned()))
+    }
+}
+
+/// `40MiB` in bytes.
+fn size(text: &str) -> Option<u64> {
+    let at = text.find(|letter: char| letter.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(at);
+    let factor: u64 = match unit {
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return None,
+    };
+    let value = number.trim().parse::<f64>().ok()? * factor as f64;
+    (0.0..1e18).contains(&value).then_some(value as u64)
+}
+
+/// A value in the tables that its path names.
+pub(crate) fn nested(path: &str, value: Value) -> Value {
+    path.rsplit('.').fold(value, |inner, name| {
+        Value::Object(serde_json::Map::from_iter([(name.to_owned(), inner)]))
+    })
+}
+
+/// Replaces `gc_mode` by the keys that it stands for, as far as they are not said themselves.
+pub(crate) fn expand_mode(said: &mut Value) {
+    let Some(firmware) = said.get_mut("firmware").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let Some(name) = firmware.remove("gc_mode") else {
+        return;
+    };
+    let Some(mode) = GC_MODES
+        .iter()
+        .find(|mode| Some(mode.name) == name.as_str())
+    else {
+        return; // `problems` has said so.
+    };
+    let parts = [
+        ("gc_at_once", Value::Bool(mode.at_once)),
+        ("gc_joins_host", Value::Bool(mode.joins_host)),
+        ("gc_garbage", Value::from(mode.garbage)),
+    ];
+    for (part, value) in parts {
+        firmware.entry(part).or_insert(value);
+    }
+}

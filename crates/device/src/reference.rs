@@ -1,0 +1,257 @@
+//! What the table of keys is made into: a reference page, device files with comments, a JSON schema.
+//!
+//! Invariants: nothing here says what a key means, `keys` does; a file with comments reads back as the same device.
+//! Absent: reading device files (`config`).
+
+use crate::config::DeviceConfig;
+use crate::keys::{GC_MODES, KEYS, Key, Kind, Range};
+use crate::preset::PRESETS;
+use serde_json::{Map, Value, json};
+
+/// The widest line of a comment.
+const WIDTH: usize = 100;
+
+/// The schema of device files, for editors that complete and check them (JSON Schema 2020-12).
+pub fn schema() -> Value {
+    let mut top = Map::new();
+    for key in KEYS {
+        let place = match key.table() {
+            "" => &mut top,
+            table => {
+                let table = top.entry(table).or_insert_with(
+                    || json!({ "type": "object", "additionalProperties": false, "properties": {} }),
+                );
+                table["properties"]
+                    .as_object_mut()
+                    .expect("it was just made")
+            }
+        };
+        place.insert(key.name().into(), key.schema());
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A device file of remap-ssd",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": top,
+    })
+}
+
+impl Key {
+    fn schema(&self) -> Value {
+        let mut schema = match self.kind {
+            Kind::Integer(least, u64::MAX) => json!({ "type": "integer", "minimum": least }),
+            Kind::Integer(least, most) => {
+                json!({ "type": "integer", "minimum": least, "maximum": most })
+            }
+            Kind::Number(Range {
+                least,
+                most,
+                above,
+                below,
+            }) => {
+                let low = if above { "exclusiveMinimum" } else { "minimum" };
+                let high = if below { "exclusiveMaximum" } else { "maximum" };
+                json!({ "type": "number", low: least, high: most })
+            }
+            Kind::Flag => json!({ "type": "boolean" }),
+            Kind::Choice(names) => json!({ "type": "string", "enum": names() }),
+            Kind::Text => json!({ "type": "string" }),
+            Kind::Factor => json!({ "anyOf": [
+                { "type": "string" },
+                { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
+            ] }),
+        };
+        schema["description"] = self.sentence().into();
+        if let Some(value) = self.default() {
+            schema["default"] = value;
+        }
+        schema
+    }
+
+    /// What it says, with its unit.
+    fn sentence(&self) -> String {
+        match self.unit {
+            "" => self.about.into(),
+            unit => format!("{} In {unit}.", self.about),
+        }
+    }
+
+    /// Its value in the first preset, which is what a comparison takes unless told otherwise.
+    pub fn default(&self) -> Option<Value> {
+        let config = PRESETS[0].config();
+        match self.path {
+            "preset" => Some(PRESETS[0].name.into()),
+            "scale" => Some(1.into()),
+            "geometry.superblock_dies" => Some(0.into()),
+            path => value_of(&config, path),
+        }
+    }
+}
+
+/// The value of a key in a device.
+fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
+    let firmware = &config.firmware;
+    match path {
+        "firmware.gc_mode" => {
+            let is_so = |mode: &&crate::keys::GcMode| {
+                (mode.at_once, mode.joins_host, mode.garbage)
+                    == (
+                        firmware.gc_at_once,
+                        firmware.gc_joins_host,
+                        firmware.gc_garbage,
+                    )
+            };
+            GC_MODES.iter().find(is_so).map(|mode| mode.name.into())
+        }
+        // What has its default is not written into files.
+        "firmware.mapping" => Some(firmware.mapping.name().into()),
+        "firmware.block_pages" => Some(firmware.block_pages.into()),
+        "firmware.extension" => Some(firmware.extension.into()),
+        path => {
+            let whole = serde_json::to_value(config).expect("every device has a JSON form");
+            whole
+                .pointer(&format!("/{}", path.replace('.', "/")))
+                .cloned()
+        }
+    }
+}
+
+/// A device file with a comment above each key.
+pub fn commented(config: &DeviceConfig) -> String {
+    let mut text = String::from(
+        "# A device of remap-ssd. Keys that are left out are those of a preset, if the file names one:\n\
+         #   preset = \"fast21-32g\"\n",
+    );
+    let has_mode = value_of(config, "firmware.gc_mode").is_some();
+    let mut table = "";
+    for key in KEYS {
+        let is_part = ["gc_garbage", "gc_at_once", "gc_joins_host"].contains(&key.name());
+        let Some(value) = value_of(config, key.path).filter(|_| !(is_part && has_mode)) else {
+            continue;
+        };
+        if key.table() != table {
+            table = key.table();
+            text.push_str(&format!("\n[{table}]\n"));
+        }
+        let about = format!("{} ({})", key.about, key.range());
+        for line in wrapped(&about, WIDTH - 2) {
+            text.push_str(&format!("# {line}\n"));
+        }
+        text.push_str(&format!("{} = {}\n", key.name(), literal(key, &value)));
+    }
+    text
+}
+
+/// A value as TOML writes it.
+fn literal(key: &Key, value: &Value) -> String {
+    match (key.kind, value) {
+        (_, Value::String(text)) => toml::Value::String(text.clone()).to_string(),
+        (Kind::Number(_), value) => {
+            toml::Value::Float(value.as_f64().unwrap_or_default()).to_string()
+        }
+        (_, value) => value.to_string(),
+    }
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.is_empty() && line.len() + 1 + word.len() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// The reference page, `docs/configuration.md`.
+pub fn page() -> String {
+    let mut text = String::from(PAGE);
+    let mut table = None;
+    for key in KEYS {
+        if table != Some(key.table()) {
+            table = Some(key.table());
+            let (title, about) = match key.table() {
+                "" => ("The file".to_owned(), "At the top, before any table."),
+                table => (format!("`[{table}]`"), about_table(table)),
+            };
+            text.push_str(&format!(
+                "\n## {title}\n\n{about}\n\n| key | default | range | |\n| --- | --- | --- | --- |\n"
+            ));
+        }
+        let default = key.default().map_or("".into(), |value| match &value {
+            Value::String(text) => format!("`\"{text}\"`"),
+            value => format!("`{value}`"),
+        });
+        let flag = match key.flag {
+            "" => String::new(),
+            flag => format!(" Option `{flag}`."),
+        };
+        text.push_str(&format!(
+            "| `{}` | {default} | {} | {}{flag} |\n",
+            key.name(),
+            key.range().replace('|', "\\|"),
+            key.about
+        ));
+    }
+
+    text.push_str("\n## The modes of `gc_mode`\n\n| mode | `gc_at_once` | `gc_joins_host` | `gc_garbage` | |\n");
+    text.push_str("| --- | --- | --- | --- | --- |\n");
+    for mode in GC_MODES {
+        text.push_str(&format!(
+            "| `{}` | {} | {} | {} | {} |\n",
+            mode.name, mode.at_once, mode.joins_host, mode.garbage, mode.about
+        ));
+    }
+    text
+}
+
+fn about_table(table: &str) -> &'static str {
+    match table {
+        "geometry" => "The shape of the flash array.",
+        "flash" => "The flash chips.",
+        "nvram" => "Non-volatile memory beside the flash.",
+        "hash" => "The unit that computes fingerprints.",
+        "link" => "The connection to the host.",
+        "background" => "When the firmware works for itself.",
+        "firmware" => "Every key has a default, without a preset too.",
+        _ => "",
+    }
+}
+
+const PAGE: &str = "\
+# Configuration
+
+<!-- Generated from crates/device/src/keys.rs: UPDATE_DOCS=1 cargo test -p remap-ssd-device --test reference -->
+
+A device is described by a TOML file, by options of the command line, or by single values:
+
+```sh
+remap-ssd presets --toml fast21-32g > device.toml          # every key, with comments
+remap-ssd presets --schema > device.schema.json            # for editors that complete and check TOML
+remap-ssd compare --config device.toml
+remap-ssd compare --preset coldmap-16g --set firmware.gc_mode=background --set flash.read_ns=40_000
+```
+
+A file may name a preset and say only what differs:
+
+```toml
+#:schema ./device.schema.json
+preset = \"fast21-32g\"
+scale = \"1/16\"
+[firmware]
+scheme = \"nlog\"
+```
+
+`--set KEY=VALUE` takes any key below, with its table's name and a dot (`--set firmware.gc_free=0.1`), and may be repeated. It comes
+after the preset or the file and after other options, and before `--scale`. `compare`, `image create` and `serve --memory` have it.
+
+All that is wrong is said at once, with line numbers for a file. The default is the value of the preset `fast21-32g`, which
+`compare` takes unless told otherwise.
+";

@@ -1,0 +1,88 @@
+//! What `blktrace` records: binary events, each followed by its payload, little-endian.
+//!
+//! A request passes several actions on its way; those of one action are taken, as of a `blkparse` text. Files of one CPU
+//! each are merged by `blkparse -d FILE`; times that go back happen at the time before.
+//! Invariant: an event has 48 bytes, as the assertion says, and the version 7 of all kernels since 2.6.
+//! Absent: contents; every whole page written is new. Recordings of machines of the other byte order.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::blkparse::Action;
+use super::record::{Extent, Parsed, Reason, Verb};
+
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Event {
+    magic: U32,
+    sequence: U32,
+    at_ns: U64,
+    sector: U64,
+    len_bytes: U32,
+    /// The action below, what kind of request it is above.
+    action: U32,
+    pid: U32,
+    device: U32,
+    cpu: U32,
+    error: U16,
+    payload_bytes: U16,
+}
+
+const _: () = assert!(size_of::<Event>() == EVENT_BYTES);
+
+/// Bytes of an event without its payload.
+pub(super) const EVENT_BYTES: usize = 48;
+
+const MAGIC: u32 = 0x6561_7407;
+
+const IS_WRITE: u32 = 1 << 1;
+const IS_READ: u32 = 1;
+const IS_NOTE: u32 = 1 << 10;
+const IS_DISCARD: u32 = 1 << 13;
+
+/// Does a file begin with an event?
+pub(super) fn is_event(sample: &[u8]) -> bool {
+    Event::ref_from_prefix(sample).is_ok_and(|(event, _)| event.magic.get() == MAGIC)
+}
+
+/// What an event says, and how many bytes of payload follow it.
+pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Reason> {
+    let event = Event::ref_from_bytes(bytes)
+        .map_err(|_| format!("cut: {} of {EVENT_BYTES} bytes", bytes.len()))?;
+    match event.magic.get() {
+        MAGIC => {}
+        other if other.swap_bytes() == MAGIC => {
+            return Err("recorded on a machine of the other byte order".into());
+        }
+        other => {
+            return Err(format!(
+                "{other:#010x} is not the mark of an event of version 7"
+            ));
+        }
+    }
+    let payload = usize::from(event.payload_bytes.get());
+
+    let number = match wanted {
+        Action::Queued => 1,
+        Action::Issued => 7,
+        Action::Completed => 8,
+    };
+    let (action, kind) = (event.action.get() & 0xffff, event.action.get() >> 16);
+    let verb = match kind {
+        kind if kind & IS_NOTE != 0 || action != number => None,
+        kind if kind & IS_DISCARD != 0 => Some(Verb::Trim),
+        kind if kind & IS_WRITE != 0 => Some(Verb::Write),
+        kind if kind & IS_READ != 0 => Some(Verb::Read),
+        _ => None,
+    };
+    // A flush has no sectors.
+    let Some(verb) = verb.filter(|_| event.len_bytes.get() > 0) else {
+        return Ok((Parsed::Ignored, payload));
+    };
+    let extent = Extent {
+        len: event.len_bytes.get().into(),
+        ..Extent::of_sectors(event.sector.get(), 0)?
+    };
+    let parsed = extent.request(event.at_ns.get(), event.device.get().into(), verb)?;
+    Ok((parsed, payload))
+}

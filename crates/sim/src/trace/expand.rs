@@ -1,0 +1,172 @@
+//! From a request as it was recorded to pages of the device: cut, folded, with contents.
+//!
+//! Invariants: a request's pages ascend, and only the last of them is marked so; what is expanded depends on the request and
+//! on those before it alone. Absent: reading (the decoder's), keeping requests (`decoded`).
+
+use super::address::{Cut, DevicePage, Folder, cut};
+use super::record::{Moved, Verb};
+use super::{Fold, TraceOptions};
+use crate::source::{HostPage, PageKind};
+
+/// A request as it was recorded, at a time since the first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Item {
+    pub at_ns: u64,
+    pub op: Op,
+    /// Of a write, the identity of each page's content.
+    pub contents: Vec<u64>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Op {
+    Extent {
+        device: u64,
+        verb: Verb,
+        offset: u64,
+        len: u64,
+    },
+    Moved(Moved),
+    #[default]
+    Flush,
+}
+
+/// Expands the requests of one trace, in order.
+pub(super) struct Expander {
+    addressable: u32,
+    folder: Folder,
+    /// Added to all contents.
+    content_shift: u64,
+}
+
+impl Expander {
+    pub fn new(options: &TraceOptions, content_shift: u64) -> Self {
+        Self {
+            addressable: options.addressable,
+            folder: Folder::new(options.fold, options.addressable),
+            content_shift,
+        }
+    }
+
+    /// Begins again at the first request, with contents of its own.
+    pub fn again(&mut self, fold: Fold, content_shift: u64) {
+        self.folder = Folder::new(fold, self.addressable);
+        self.content_shift = content_shift;
+    }
+
+    /// Appends the pages of a request; `false` if it has none to act upon.
+    #[inline]
+    pub fn expand(&mut self, item: &Item, out: &mut Vec<HostPage>) -> bool {
+        let at_ns = item.at_ns;
+        match item.op {
+            Op::Extent {
+                device,
+                verb,
+                offset,
+                len,
+            } => {
+                let start = out.len();
+                for (index, cut) in cut(offset, len).enumerate() {
+                    let content = item.contents.get(index).copied().unwrap_or(0);
+                    let Some(page) = self.page(device, verb, cut, content) else {
+                        continue;
+                    };
+                    out.push(HostPage { at_ns, ..page });
+                    // A disk-wide discard folded into a small device names each page once, not many times.
+                    let is_full = out.len() - start >= self.addressable as usize;
+                    if verb == Verb::Trim && is_full {
+                        break;
+                    }
+                }
+                let last = out[start..].last_mut();
+                last.map(|page| page.last = true).is_some()
+            }
+            Op::Moved(moved) => self.remaps(at_ns, &moved, out),
+            Op::Flush => {
+                out.push(HostPage {
+                    at_ns,
+                    content: 0,
+                    lpn: 0,
+                    kind: PageKind::Flush,
+                    last: true,
+                });
+                true
+            }
+        }
+    }
+
+    #[inline]
+    fn page(&mut self, device: u64, verb: Verb, cut: Cut, content: u64) -> Option<HostPage> {
+        let target = DevicePage {
+            device,
+            page: cut.page,
+        };
+        let content = content + self.content_shift;
+        let (kind, lpn, content) = match (verb, cut.whole) {
+            (Verb::Read, _) => (PageKind::Read, self.folder.fold(target), 0),
+            (Verb::Write, true) => (PageKind::Write, self.folder.fold(target), content),
+            (Verb::Write, false) => (PageKind::ReadModifyWrite, self.folder.fold(target), content),
+            (Verb::Trim, true) => (PageKind::Trim, self.folder.folded(target)?, 0),
+            (Verb::Trim, false) => return None,
+        };
+        Some(HostPage {
+            at_ns: 0,
+            content,
+            lpn,
+            kind,
+            last: false,
+        })
+    }
+
+    /// Appends a remap: as one command, or as several where folding takes its pages apart. `false` if folding leaves
+    /// nothing to do.
+    fn remaps(&mut self, at_ns: u64, moved: &Moved, out: &mut Vec<HostPage>) -> bool {
+        let Moved {
+            relocate, atomic, ..
+        } = *moved;
+        let start = out.len();
+        let mut run: Option<(u32, u32, u16)> = None;
+        let put = |(lpn, source, len): (u32, u32, u16), out: &mut Vec<HostPage>| {
+            let kind = PageKind::Remap {
+                source,
+                len,
+                relocate,
+                atomic,
+            };
+            out.push(HostPage {
+                at_ns,
+                content: 0,
+                lpn,
+                kind,
+                last: false,
+            });
+        };
+
+        // A range longer than the device names each page once.
+        for index in 0..moved.count.min(self.addressable.into()) {
+            let mut fold = |first: u64| {
+                self.folder.fold(DevicePage {
+                    device: 0,
+                    page: first + index,
+                })
+            };
+            let (source, target) = (fold(moved.source), fold(moved.target));
+            run = match run {
+                Some((to, from, len))
+                    if len < u16::MAX
+                        && to + u32::from(len) == target
+                        && from + u32::from(len) == source =>
+                {
+                    Some((to, from, len + 1))
+                }
+                before => {
+                    before.into_iter().for_each(|run| put(run, out));
+                    (source != target).then_some((target, source, 1))
+                }
+            };
+        }
+        run.into_iter().for_each(|run| put(run, out));
+        let last = out[start..].last_mut();
+        last.map(|page| page.last = true).is_some()
+    }
+}

@@ -1,0 +1,108 @@
+//! What fio writes with `write_iolog`, versions 2 and 3: text, told by its first line.
+//!
+//! ```text
+//! fio version 2 iolog                    fio version 3 iolog
+//! file action                            us file action                     add, open, close
+//! file action offset(B) length(B)        us file action offset(B) length(B) read, write, trim, sync, datasync
+//! file wait us 0
+//! ```
+//!
+//! Version 2 has no times but those of `wait`, which count from the wait before. Each file is a device of its own.
+//! Absent: contents; every whole page written is new. Job files: they are no traces.
+
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
+use super::record::{Extent, Parsed, Reason, Verb, clip, number, words};
+
+const TICK_NS: u64 = 1000;
+
+/// A log being read.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    version: Option<Version>,
+    /// Of version 2: what was waited for so far.
+    waited_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Two,
+    Three,
+}
+
+/// Is it the first line of a log?
+pub(super) fn is_header(line: &[u8]) -> bool {
+    version(line).is_some()
+}
+
+fn version(line: &[u8]) -> Option<Version> {
+    match line.trim_ascii() {
+        b"fio version 2 iolog" => Some(Version::Two),
+        b"fio version 3 iolog" => Some(Version::Three),
+        _ => None,
+    }
+}
+
+impl Log {
+    pub fn parse(&mut self, line: &[u8]) -> Result<Parsed, Reason> {
+        let Some(known) = self.version else {
+            self.version = version(line);
+            return match self.version {
+                Some(_) => Ok(Parsed::Blank),
+                None => Err(format!(
+                    "the first line is `{}` and not `fio version 2 iolog` or `fio version 3 iolog`",
+                    clip(line)
+                )),
+            };
+        };
+        let mut fields = words(line);
+        let mut next = |name: &str| {
+            fields
+                .next()
+                .ok_or_else(|| format!("cut before the {name}"))
+        };
+        let at_us = match known {
+            Version::Two => self.waited_us,
+            Version::Three => number(next("timestamp")?, "timestamp")?,
+        };
+        let file = next("file")?;
+        let action = next("action")?;
+        let at_ns = at_us
+            .checked_mul(TICK_NS)
+            .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
+
+        let verb = match action {
+            b"add" | b"open" | b"close" => return Ok(Parsed::Ignored),
+            b"wait" => {
+                let wait_us = number(next("time to wait")?, "time to wait")?;
+                self.waited_us = self
+                    .waited_us
+                    .checked_add(wait_us)
+                    .ok_or("the times to wait add up to too much")?;
+                return Ok(Parsed::Ignored);
+            }
+            b"sync" | b"datasync" => return Ok(Parsed::Flush(at_ns)),
+            b"read" => Verb::Read,
+            b"write" => Verb::Write,
+            b"trim" => Verb::Trim,
+            other => return Err(format!("`{}` is no action of fio", clip(other))),
+        };
+        let extent = Extent {
+            offset: number(next("offset")?, "offset")?,
+            len: number(next("length")?, "length")?,
+        };
+        match fields.next() {
+            Some(more) => Err(format!("more than a length: `{}`", clip(more))),
+            None => extent.request(at_ns, device(file), verb),
+        }
+    }
+}
+
+/// A number for a file.
+fn device(file: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(file);
+    hasher.finish()
+}
