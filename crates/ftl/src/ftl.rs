@@ -35,6 +35,8 @@ pub struct Ftl {
     pub(crate) paused: bool,
     /// A write command goes on, and the scheme may have gathered remaps of it.
     pub(crate) goes_on: bool,
+    /// Writes are programmed without looking for their content on flash.
+    pub(crate) dedup_paused: bool,
     /// LPNs whose pages nobody else is to have.
     pub(crate) apart: Vec<Range<u32>>,
     /// Free superblocks at which collection starts, and below which the host waits for it.
@@ -91,6 +93,7 @@ impl Ftl {
             gc: Gc::default(),
             paused: false,
             goes_on: false,
+            dedup_paused: false,
             apart: Vec::new(),
             read_only: false,
             unreadable: BTreeSet::new(),
@@ -216,6 +219,23 @@ impl Ftl {
     /// persisted: it is said at each power-on.
     pub fn keep_apart(&mut self, lpns: Range<u32>) {
         self.apart.push(lpns);
+    }
+
+    /// The LPNs that are kept apart.
+    pub fn apart(&self) -> &[Range<u32>] {
+        &self.apart
+    }
+
+    /// Lets writes be programmed without looking for their content on flash, or looks for it again. What is written
+    /// meanwhile is not known by its content later. Not persisted.
+    pub fn pause_dedup(&mut self, pause: bool) {
+        self.end_write();
+        self.dedup_paused = pause;
+    }
+
+    /// Does deduplication pause?
+    pub fn is_dedup_paused(&self) -> bool {
+        self.dedup_paused
     }
 
     #[inline]

@@ -22,6 +22,7 @@ pub use port::{Advertised, Allowed, Port, canonical};
 
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
+use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, Joined, Latency, Outcome,
     QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
@@ -32,6 +33,7 @@ use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{FatalError, Flags, Ic, kind, offset};
 use crate::spec::status::Status;
 use completions::HeldCompletions;
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transfers::{Arrived, Transfers};
@@ -135,6 +137,8 @@ pub struct Connection {
     output_bytes: usize,
     /// Weight of the last turn.
     weight: Weight,
+    /// Commands executed whose time is still to be said, where no time is emulated.
+    executed: Cell<Batch>,
 }
 
 impl Connection {
@@ -152,6 +156,7 @@ impl Connection {
             unsettled: Vec::new(),
             output_bytes: 0,
             weight: Weight::default(),
+            executed: Cell::default(),
         }
     }
 
@@ -165,6 +170,17 @@ impl Connection {
         self.queue
             .as_ref()
             .map(|queue| (&*queue.association, queue.qid))
+    }
+
+    /// The association, once connected.
+    pub fn association(&self) -> Option<&Arc<Association>> {
+        self.queue.as_ref().map(|queue| &queue.association)
+    }
+
+    /// The commands that were executed since this was last called, unless their time is emulated.
+    #[inline]
+    pub fn take_executed(&self) -> Batch {
+        self.executed.take()
     }
 
     /// When the next completion is due.
