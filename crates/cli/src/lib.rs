@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod compare;
 pub mod crash;
+pub mod ctl;
 pub mod dedup;
 pub mod experiment;
 pub mod failure;
@@ -22,6 +23,7 @@ pub mod share;
 pub mod torture;
 pub mod trace;
 pub mod volume;
+pub mod watch;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -64,6 +66,8 @@ pub enum Command {
     Serve(service::serve::Args),
     /// Sends one command to a served device.
     Io(service::io::Args),
+    /// Looks at a served device and changes it: hosts, power cuts, faults, snapshots.
+    Ctl(ctl::Args),
     /// Files on a device, for host software that shares pages instead of writing them twice.
     Volume(volume::Args),
     /// Copies, moves, snapshots and defragments by sharing flash pages: no data page is programmed.
@@ -112,6 +116,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Image(args) => service::image::command(&args),
         Command::Serve(args) => service::serve::command(&args),
         Command::Io(args) => service::io::command(&args),
+        Command::Ctl(args) => ctl::command(&args),
         Command::Volume(args) => volume::command(&args),
         Command::Share(args) => share::command(&args),
         Command::Dedup(args) => dedup::command(&args),

@@ -251,6 +251,10 @@ impl Ftl {
     pub fn superblocks(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.core.blocks.iter()
     }
+    /// One superblock.
+    pub fn superblock(&self, sb: SbId) -> &Superblock {
+        self.core.blocks.get(sb)
+    }
     /// Who needs a superblock.
     pub fn owners(&self, sb: SbId) -> Owners {
         self.core.blocks.owners(sb)

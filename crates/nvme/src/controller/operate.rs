@@ -70,6 +70,11 @@ impl Subsystem {
         }
     }
 
+    /// Power cuts so far.
+    pub fn power_cuts(&self) -> u64 {
+        self.counters.power_cuts.load(Relaxed)
+    }
+
     /// Damages the medium; how many pages or words.
     ///
     /// # Errors
