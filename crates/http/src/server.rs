@@ -41,7 +41,8 @@ impl Default for Limits {
 /// How long a server that ends waits for its connections.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// What is read of a client that goes on sending after its answer, so that the answer is not lost.
-const DRAIN_BYTES_MAX: u64 = 64 << 10;
+const DRAIN_BYTES_MAX: usize = 64 << 10;
+const DRAIN_WITHIN: Duration = Duration::from_millis(500);
 const STACK_BYTES: usize = 512 << 10;
 
 /// Sent with every answer. The page is the only place that its scripts and data may come from.
@@ -224,11 +225,15 @@ impl Shared {
 
         // Closing with something unread would reset the connection, and the answer might be lost on the way.
         stream.shutdown(Shutdown::Write)?;
-        stream.set_read_timeout(Some(Duration::from_millis(200)))?;
-        io::copy(
-            &mut Read::by_ref(&mut stream).take(DRAIN_BYTES_MAX),
-            &mut io::sink(),
-        )?;
+        stream.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let (until, mut drained) = (Instant::now() + DRAIN_WITHIN, 0);
+        let mut chunk = [0; 2048];
+        while drained < DRAIN_BYTES_MAX && Instant::now() < until {
+            match stream.read(&mut chunk)? {
+                0 => break,
+                bytes => drained += bytes,
+            }
+        }
         Ok(())
     }
 

@@ -1,0 +1,6 @@
+//! What an operator asks of a served device and does to it: real server processes, real hosts, `ctl` as a program.
+
+mod kit;
+mod metrics;
+mod snapshot;
+mod verbs;
