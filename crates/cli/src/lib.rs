@@ -66,6 +66,8 @@ pub enum Command {
     Serve(service::serve::Args),
     /// Sends one command to a served device.
     Io(service::io::Args),
+    /// Plays a workload or a recorded session on a simulated device, on a page in the browser.
+    Watch(Box<watch::Args>),
     /// Looks at a served device and changes it: hosts, power cuts, faults, snapshots.
     Ctl(ctl::Args),
     /// Files on a device, for host software that shares pages instead of writing them twice.
@@ -117,6 +119,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => service::serve::command(&args),
         Command::Io(args) => service::io::command(&args),
         Command::Ctl(args) => ctl::command(&args),
+        Command::Watch(args) => watch::command(*args),
         Command::Volume(args) => volume::command(&args),
         Command::Share(args) => share::command(&args),
         Command::Dedup(args) => dedup::command(&args),

@@ -177,7 +177,7 @@ function showHosts(hosts, live) {
   for (const tr of [...$("hosts").children]) if (!keys.has(tr.dataset.key)) tr.remove();
   for (const host of hosts) {
     const queue = host.discovery ? "discovery" : host.queue === 0 ? "admin" : String(host.queue);
-    row("hosts", String(host.connection), [host.hostnqn, host.peer, queue, exact(host.commands), seconds(host.seconds)]);
+    row("hosts", String(host.connection), [`${host.hostnqn} from ${host.peer}`, queue, exact(host.commands), seconds(host.seconds)]);
   }
   if (hosts.length === 0) row("hosts", "none", [live.simulated ? "A simulation has no hosts." : "Nobody is connected."]);
   const refused = Object.entries(live.refused).map(([why, count]) => `${exact(count)} × ${why}`);
@@ -216,7 +216,8 @@ function chart(id, series, { label, low = 0, logarithmic = false, stacked = fals
   let high = nice(Math.max(low * 10, logarithmic ? 0 : 1e-3, ...tops));
   const scale = (value) => (logarithmic ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : value / high);
   const y = (value) => bottom - (bottom - top) * scale(value);
-  const x = (at) => right - ((right - left) * (history.length - 1 - at)) / (HISTORY - 1);
+  const span = Math.max(30, history.length);
+  const x = (at) => right - ((right - left) * (history.length - 1 - at)) / (span - 1);
 
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
@@ -266,6 +267,8 @@ function chart(id, series, { label, low = 0, logarithmic = false, stacked = fals
 
   // What is what, above the lines.
   context.textAlign = "left";
+  context.fillStyle = colour("soft");
+  context.fillText(`the last ${span} answers`, left + 4, bottom - 7);
   let at = left;
   for (const one of series) {
     context.fillStyle = colour(one.colour);
@@ -319,9 +322,9 @@ const LEGENDS = {
 
 function layout(width) {
   const count = map.state.length;
-  // Cells as large as fit in about a third of the width, from 8 to 26 pixels.
-  let size = Math.floor(Math.sqrt((width * width * 0.22) / count));
-  size = Math.max(8, Math.min(26, size));
+  // Cells so large that the map is about a third as high as it is wide, from 8 to 34 pixels.
+  let size = Math.floor(Math.sqrt((width * width * 0.35) / count));
+  size = Math.max(8, Math.min(34, size));
   const columns = Math.max(1, Math.floor(width / size));
   return { count, size, columns, rows: Math.ceil(count / columns) };
 }

@@ -7,6 +7,7 @@
 //! GET  /api/live  /api/map?cells=N        for the page
 //! GET  /api/hosts  namespaces  config  statistics
 //! POST /api/ctl/VERB                      with a token
+//! POST /api/play                          how fast a simulation is played
 //! ```
 //! Without a token's file, only clients that name an address of the loopback are answered: a page elsewhere whose name
 //! was made to mean this machine is not. Paths are compared whole: nothing is looked up in a file system. Absent: sockets.
@@ -137,7 +138,19 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
                 "verbs need a token: serve with --http-token FILE, and send what is in it",
             ),
             ("POST", Some(token)) if !has(token, request) => unauthorized(),
-            ("POST", Some(_)) => act(verb, &request.body, watched),
+            ("POST", Some(_)) => told(&request.body, |arguments| {
+                let done = watched.act(verb, arguments)?;
+                tracing::info!(verb, %arguments, "done for an operator");
+                Ok(done)
+            }),
+            _ => wrong_method("POST"),
+        };
+    }
+
+    if request.path == "/api/play" {
+        return match &*request.method {
+            "POST" if token.is_some_and(|token| !has(token, request)) => unauthorized(),
+            "POST" => told(&request.body, |change| watched.play(change)),
             _ => wrong_method("POST"),
         };
     }
@@ -194,7 +207,8 @@ fn health(path: &str, watched: &dyn Watched) -> Response {
     }
 }
 
-fn act(verb: &str, body: &[u8], watched: &dyn Watched) -> Response {
+/// Does what a body's JSON says.
+fn told(body: &[u8], act: impl FnOnce(&Value) -> Result<Value, Refused>) -> Response {
     let arguments = match body.trim_ascii().is_empty() {
         true => json!({}),
         false => match serde_json::from_slice::<Value>(body) {
@@ -202,11 +216,8 @@ fn act(verb: &str, body: &[u8], watched: &dyn Watched) -> Response {
             _ => return Response::error(400, "the body is no JSON object"),
         },
     };
-    match watched.act(verb, &arguments) {
-        Ok(done) => {
-            tracing::info!(verb, %arguments, "done for an operator");
-            Response::json(200, &done)
-        }
+    match act(&arguments) {
+        Ok(done) => Response::json(200, &done),
         Err(Refused::Unknown) => Response::error(404, "there is no such verb"),
         Err(Refused::Usage(sentence)) => Response::error(400, &sentence),
         Err(Refused::Failed(sentence)) => Response::error(409, &sentence),

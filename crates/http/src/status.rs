@@ -32,6 +32,13 @@ pub trait Watched: Send + Sync + 'static {
     /// # Errors
     /// There is no such verb, its arguments are wrong, or it cannot be done.
     fn act(&self, verb: &str, arguments: &Value) -> Result<Value, Refused>;
+    /// Changes how a simulation is played.
+    ///
+    /// # Errors
+    /// Nothing is played, or not like this.
+    fn play(&self, _change: &Value) -> Result<Value, Refused> {
+        Err(Refused::Unknown)
+    }
 }
 
 /// I/O commands of one kind.

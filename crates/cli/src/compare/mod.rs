@@ -19,7 +19,7 @@ pub use watch::Watch;
 use crate::failure::Failure;
 use crate::output;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use job::{Done, job};
+use job::{Done, Staged, job, staged};
 use plan::{Plan, Start, plan};
 use remap_ssd_ftl::GcPolicy;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,6 +38,18 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     match args.json {
         true => output::json(&comparison.json(&measured)),
         false => output::text(&show::text(args, &comparison.plan, &measured.0)),
+    }
+}
+
+/// The device of the only scheme and what it is fed, for those who run it themselves.
+///
+/// # Errors
+/// What does not fit together, or cannot be read.
+pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
+    let plan = plan(args)?;
+    match &plan.jobs[..] {
+        [start] => staged(args, &plan, start, watch),
+        _ => Err(Failure::usage("--scheme: one scheme")),
     }
 }
 

@@ -8,9 +8,8 @@ use super::backup;
 use super::table::Table;
 use crate::service::serve::LogLevel;
 use remap_ssd_http::status::Holds;
-use remap_ssd_http::{Cells, Command, Host, Refused, Status, Watched};
+use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::operate::{Damage, OperateError};
-use remap_ssd_nvme::controller::telemetry::CommandKind;
 use remap_ssd_nvme::controller::{Gate, Latency, Subsystem};
 use remap_ssd_nvme::tcp::roster::Roster;
 use serde_json::{Map, Value, json};
@@ -258,7 +257,7 @@ impl Watched for Served {
         let mut status = Status {
             uptime_seconds: self.epoch.elapsed().as_secs_f64(),
             title: self.nqn.clone(),
-            resident_bytes: resident_bytes(),
+            resident_bytes: super::resident_bytes(),
             ..Status::default()
         };
         self.gate.with(|subsystem| count(subsystem, &mut status));
@@ -410,25 +409,5 @@ fn count(subsystem: &Subsystem, status: &mut Status) {
     status.host_written_bytes = health.sectors_written * 512;
     status.media_errors = health.media_errors;
     status.power_cuts = subsystem.power_cuts();
-    let kinds = subsystem.telemetry().read();
-    status.commands = CommandKind::NAMES
-        .into_iter()
-        .zip(kinds)
-        .map(|(name, kind)| Command {
-            name,
-            buckets: kind.buckets.to_vec(),
-            sum_ns: kind.sum_ns,
-            failed: kind.failed,
-        })
-        .collect();
-}
-
-/// Memory of this process, as Linux counts it; 0 elsewhere.
-fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
+    status.commands = super::commands(subsystem.telemetry());
 }

@@ -139,13 +139,15 @@ fn health_and_json_say_who_is_connected_to_what() {
     assert_eq!(namespaces[1]["size_bytes"], 16 << 20);
     let queues = |hosts: &serde_json::Value| -> Vec<u64> {
         let hosts = hosts.as_array().expect("a list").iter();
+        // A client asks for the subsystem first, and leaves.
+        let hosts = hosts.filter(|host| host["discovery"] == false);
         hosts
             .map(|host| host["queue"].as_u64().expect("a number"))
             .collect()
     };
     let hosts = served.json("/api/hosts");
     assert_eq!(queues(&hosts), [0, 1], "{hosts}");
-    assert_eq!(served.json("/api/live")["connections"], 2);
+    assert!(served.json("/api/live")["connections"].as_u64() >= Some(2));
     let config = served.json("/api/config");
     assert_eq!(config["latency"], "none");
     assert_eq!(config["device"]["firmware"]["scheme"], "remap-ssd");
