@@ -12,6 +12,7 @@ use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_vfio::{Service, ServiceError};
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -138,6 +139,8 @@ impl Fronts {
         subsystem: &Subsystem,
         mut tick: impl FnMut(Tick),
     ) -> Result<(), Failure> {
+        // A supervisor that waits for it (`Type=notify`) learns that hosts can connect; without one nothing happens.
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
         let mut ticks = 0;
         let mut open = [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()]
             .map(u32::from)
@@ -164,6 +167,7 @@ impl Fronts {
 
     /// Ends all, after what is under way.
     fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
         self.signals.close();
         // Operators first: a backup ends here, and nobody asks for the device while it closes.
         if let Some((server, gate)) = self.http.take() {

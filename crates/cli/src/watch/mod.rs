@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 /// The device and what it is fed are those of `compare`, whose options these are; one scheme is played. A preset is scaled
 /// to a 64th unless told otherwise, so that one sees its superblocks.
 #[derive(Debug, clap::Args)]
+#[group(id = "watch")]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where to listen for HTTP; an address of this machine only. Port 0 takes a free one.

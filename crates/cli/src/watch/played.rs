@@ -123,7 +123,11 @@ impl Played {
             until = until.min(stage.entered as f64 + behind_max);
 
             let before = next;
-            while next < pages.len() && next - before < CHUNK && (stage.entered as f64) < until {
+            while next < pages.len()
+                && next - before < CHUNK
+                && (stage.entered as f64) < until
+                && !stage.is_done()
+            {
                 stage.page(&pages[next], &self.telemetry);
                 next += 1;
             }
@@ -134,7 +138,7 @@ impl Played {
                     stage.entered = arrives.min(until as u64).max(stage.entered);
                 }
             }
-            if stage.pages >= stage.pages_total {
+            if stage.is_done() {
                 break;
             }
             let is_ahead = stage.entered as f64 >= until;
@@ -149,6 +153,11 @@ impl Played {
 }
 
 impl Stage {
+    /// Have all pages been submitted? A request that has begun is brought to its end.
+    fn is_done(&self) -> bool {
+        self.request.is_none() && self.pages >= self.pages_total
+    }
+
     fn page(&mut self, page: &HostPage, telemetry: &Telemetry) {
         let (entered, done_before) = match self.request.take() {
             Some(request) => request,

@@ -4,3 +4,4 @@ mod kit;
 mod metrics;
 mod snapshot;
 mod verbs;
+mod watch;

@@ -260,3 +260,34 @@ fn verbs_are_refused_without_the_token_and_with_a_wrong_one() {
     run(&["ctl", "--connect", "127.0.0.1:1", "hosts"]).fails(1, "127.0.0.1:1");
     open.stop();
 }
+
+#[test]
+fn namespaces_kept_apart_stay_so_after_a_power_cut() {
+    let served = serve(&[
+        "--memory",
+        "32MiB",
+        "--dedup",
+        "on",
+        "--namespaces",
+        "2",
+        "--unshared",
+        "2",
+    ]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = file(dir.path(), "data", &pattern(50, 1));
+    served.io(&["write", "--lba", "0", "--file", &source]).ok();
+    served.ctl(&["power-cut"]).ok();
+
+    let before = served.stat("data_pages");
+    let write = ["--nsid", "2", "write", "--lba", "0", "--file", &source];
+    served.io(&write).ok();
+    served
+        .io(&["--nsid", "2", "write", "--lba", "500", "--file", &source])
+        .ok();
+    assert_eq!(
+        served.stat("data_pages") - before,
+        100,
+        "every page is programmed"
+    );
+    served.stop();
+}
