@@ -68,7 +68,7 @@ fn what_is_played_to_its_end_is_what_compare_measures() {
     let played: Value = serde_json::from_str(&played.out).expect("JSON");
 
     let compared = run(&[&["compare", "--json"], &common[..]].concat()).ok();
-    let counters = &compared["schemes"][0];
+    let counters = &compared["runs"][0];
     let find = |name: &str| find(counters, name).unwrap_or_else(|| panic!("no {name}: {compared}"));
     assert_eq!(played["host_pages"], 20000);
     for name in ["host_pages", "flash_pages", "remaps"] {
