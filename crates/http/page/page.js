@@ -439,6 +439,11 @@ function showPlayer(live) {
   $("progress").value = done;
   $("pause").disabled = ended;
   $("pause").textContent = ended ? "Ended" : speed === 0 ? "Go on" : "Pause";
+  // The slider follows what is, unless somebody moves it.
+  if (speed > 0 && document.activeElement !== $("speed")) {
+    $("speed").value = Math.log10(speed);
+    tellSpeed(speed);
+  }
   if (ended) state("ended", false);
 }
 async function play(change) {
@@ -451,10 +456,10 @@ async function play(change) {
 }
 const chosenSpeed = () => 10 ** Number($("speed").value);
 $("pause").addEventListener("click", () => play({ speed: $("pause").textContent === "Pause" ? 0 : chosenSpeed() }));
-$("speed").addEventListener("input", () => {
-  const speed = chosenSpeed();
+const tellSpeed = (speed) => {
   put("speed-text", speed >= 1 ? `${rounded(speed)} virtual seconds a second` : `${rounded(1000 * speed)} virtual ms a second`);
-});
+};
+$("speed").addEventListener("input", () => tellSpeed(chosenSpeed()));
 $("speed").addEventListener("change", () => play({ speed: chosenSpeed() }));
 
 // --- Beginning -------------------------------------------------------------------------------------------------------
