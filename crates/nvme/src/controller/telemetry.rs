@@ -201,7 +201,9 @@ mod tests {
         let telemetry = Telemetry::default();
         let mut batch = Batch::default();
         assert!(batch.is_empty());
-        [CommandKind::Read, CommandKind::Write, CommandKind::Read].map(|kind| batch.add(kind));
+        for kind in [CommandKind::Read, CommandKind::Write, CommandKind::Read] {
+            batch.add(kind);
+        }
 
         telemetry.observe_batch(&batch, 3000);
         telemetry.observe(CommandKind::Read, 1, 500);
