@@ -7,6 +7,7 @@
 //! (`subsystem`).
 
 use super::request::IoRequest;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Buckets with an upper bound: 1 µs, 2 µs, and so on to 8.4 s.
@@ -75,26 +76,41 @@ impl CommandKind {
     }
 }
 
-/// Commands of each kind that took equally long.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Batch([u32; CommandKind::COUNT]);
+/// Commands of each kind that took equally long, of one connection.
+#[derive(Default)]
+pub struct Batch {
+    /// The kinds that are there, one bit each: the loop over them is mostly one step.
+    kinds: Cell<u16>,
+    counts: [Cell<u32>; CommandKind::COUNT],
+}
 
 impl Batch {
     /// One more.
     #[inline]
-    pub fn add(&mut self, kind: CommandKind) {
-        self.0[kind as usize] += 1;
+    pub fn add(&self, kind: CommandKind) {
+        let count = &self.counts[kind as usize];
+        count.set(count.get() + 1);
+        self.kinds.set(self.kinds.get() | 1 << kind as usize);
     }
 
     /// None at all?
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0 == [0; CommandKind::COUNT]
+        self.kinds.get() == 0
     }
 
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.0.iter().map(|count| u64::from(*count)).sum()
+    /// Counts all commands, each of which took this long, and forgets them; how many those were.
+    #[inline]
+    pub fn observe(&self, telemetry: &Telemetry, ns: u64) -> u64 {
+        let (mut kinds, mut total) = (self.kinds.take(), 0);
+        while kinds != 0 {
+            let kind = kinds.trailing_zeros() as usize;
+            kinds &= kinds - 1;
+            let count = self.counts[kind].take();
+            telemetry.count(kind, count, ns);
+            total += u64::from(count);
+        }
+        total
     }
 }
 
@@ -143,20 +159,15 @@ impl Telemetry {
     /// Some commands of one kind took this long, each.
     #[inline]
     pub fn observe(&self, kind: CommandKind, count: u32, ns: u64) {
-        let of = &self.0[kind as usize];
+        self.count(kind as usize, count, ns);
+    }
+
+    #[inline]
+    fn count(&self, kind: usize, count: u32, ns: u64) {
+        let of = &self.0[kind];
         of.buckets[bucket_of(ns)].fetch_add(count.into(), Relaxed);
         of.sum_ns
             .fetch_add(ns.saturating_mul(count.into()), Relaxed);
-    }
-
-    /// A batch took this long, each command of it.
-    pub fn observe_batch(&self, batch: &Batch, ns: u64) {
-        let bucket = bucket_of(ns);
-        for (of, count) in self.0.iter().zip(batch.0).filter(|(_, count)| *count > 0) {
-            of.buckets[bucket].fetch_add(count.into(), Relaxed);
-            of.sum_ns
-                .fetch_add(ns.saturating_mul(count.into()), Relaxed);
-        }
     }
 
     /// A command ended with an error.
@@ -199,13 +210,15 @@ mod tests {
     #[test]
     fn a_batch_counts_each_of_its_commands() {
         let telemetry = Telemetry::default();
-        let mut batch = Batch::default();
+        let batch = Batch::default();
         assert!(batch.is_empty());
         for kind in [CommandKind::Read, CommandKind::Write, CommandKind::Read] {
             batch.add(kind);
         }
 
-        telemetry.observe_batch(&batch, 3000);
+        assert_eq!(batch.observe(&telemetry, 3000), 3);
+        assert!(batch.is_empty());
+        assert_eq!(batch.observe(&telemetry, 9000), 0);
         telemetry.observe(CommandKind::Read, 1, 500);
 
         let read = telemetry.read();

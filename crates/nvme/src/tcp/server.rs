@@ -539,17 +539,14 @@ impl Shared {
     /// Counts what was executed and sent since `began`.
     #[inline]
     fn note_times(&self, connection: &Connection, began: u64, seat: Option<&Seated>) {
-        let executed = connection.take_executed();
-        if executed.is_empty() {
+        if connection.executed().is_empty() {
             return;
         }
         let took_ns = self.now().saturating_sub(began);
-        self.port
-            .subsystem()
-            .telemetry()
-            .observe_batch(&executed, took_ns);
+        let telemetry = self.port.subsystem().telemetry();
+        let commands = connection.executed().observe(telemetry, took_ns);
         if let Some(seat) = seat {
-            seat.commands(executed.total());
+            seat.commands(commands);
         }
     }
 

@@ -134,9 +134,7 @@ impl Connection {
                 turn.subsystem.telemetry().observe(kind, 1, took_ns);
             }
             Latency::None => {
-                let mut executed = self.executed.get();
-                executed.add(kind);
-                self.executed.set(executed);
+                self.executed.add(kind);
             }
         }
     }

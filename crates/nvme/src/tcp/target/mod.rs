@@ -33,7 +33,6 @@ use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{FatalError, Flags, Ic, kind, offset};
 use crate::spec::status::Status;
 use completions::HeldCompletions;
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transfers::{Arrived, Transfers};
@@ -138,7 +137,7 @@ pub struct Connection {
     /// Weight of the last turn.
     weight: Weight,
     /// Commands executed whose time is still to be said, where no time is emulated.
-    executed: Cell<Batch>,
+    executed: Batch,
 }
 
 impl Connection {
@@ -156,7 +155,7 @@ impl Connection {
             unsettled: Vec::new(),
             output_bytes: 0,
             weight: Weight::default(),
-            executed: Cell::default(),
+            executed: Batch::default(),
         }
     }
 
@@ -177,10 +176,10 @@ impl Connection {
         self.queue.as_ref().map(|queue| &queue.association)
     }
 
-    /// The commands that were executed since this was last called, unless their time is emulated.
+    /// The commands that were executed and whose time was not said yet; none where it is emulated.
     #[inline]
-    pub fn take_executed(&self) -> Batch {
-        self.executed.take()
+    pub fn executed(&self) -> &Batch {
+        &self.executed
     }
 
     /// When the next completion is due.
