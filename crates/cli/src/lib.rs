@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod compare;
 pub mod crash;
+pub mod ctl;
 pub mod dedup;
 pub mod experiment;
 pub mod failure;
@@ -24,6 +25,7 @@ pub mod sweep;
 pub mod torture;
 pub mod trace;
 pub mod volume;
+pub mod watch;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -68,6 +70,10 @@ pub enum Command {
     Serve(service::serve::Args),
     /// Sends one command to a served device.
     Io(service::io::Args),
+    /// Plays a workload or a recorded session on a simulated device, on a page in the browser.
+    Watch(Box<watch::Args>),
+    /// Looks at a served device and changes it: hosts, power cuts, faults, snapshots.
+    Ctl(ctl::Args),
     /// Manages files on a device, for host software that shares pages instead of writing them twice.
     Volume(volume::Args),
     /// Copies, moves, snapshots and defragments by sharing flash pages, without programming data.
@@ -123,6 +129,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Image(args) => service::image::command(&args),
         Command::Serve(args) => service::serve::command(&args),
         Command::Io(args) => service::io::command(&args),
+        Command::Ctl(args) => ctl::command(&args),
+        Command::Watch(args) => watch::command(*args),
         Command::Volume(args) => volume::command(&args),
         Command::Share(args) => share::command(&args),
         Command::Dedup(args) => dedup::command(&args),

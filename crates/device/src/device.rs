@@ -222,6 +222,36 @@ impl Device {
         self.ftl.into_media()
     }
 
+    /// Cuts the power and restores it: what is not on flash or in NVRAM is gone, and is rebuilt from them. Fingerprints are
+    /// not read again. What was set for this device stays set: pages kept apart, whether time is kept, a pause of
+    /// deduplication.
+    ///
+    /// # Errors
+    /// The media cannot be recovered.
+    pub fn power_cycle(self) -> Result<(Self, RecoveryReport), OpenError> {
+        let Self {
+            ftl,
+            config,
+            settling,
+            dir,
+            ..
+        } = self;
+        let (apart, paused) = (ftl.apart().to_vec(), ftl.is_dedup_paused());
+
+        let (mut device, report) = Self::recover(ftl.into_media(), config)?;
+        device.dir = dir;
+        device.keep_time(settling.timed);
+        apart.into_iter().for_each(|lpns| device.keep_apart(lpns));
+        device.pause_dedup(paused);
+        Ok((device, report))
+    }
+
+    /// Lets writes be programmed without looking for their content on flash, or looks for it again.
+    pub fn pause_dedup(&mut self, pause: bool) {
+        self.ftl.pause_dedup(pause);
+        self.settling.hashes = self.ftl.deduplicates() && !pause;
+    }
+
     /// Uses the firmware without any time passing.
     #[inline]
     pub fn untimed<R>(&mut self, work: impl FnOnce(&mut Ftl) -> R) -> R {

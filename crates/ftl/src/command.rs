@@ -157,7 +157,7 @@ impl Ftl {
                 .program(lpn, Origin::Payload(payload), None, None)
                 .map(drop);
         }
-        if self.is_apart(lpn) {
+        if self.dedup_paused || self.is_apart(lpn) {
             self.end_write();
             return self
                 .program(lpn, Origin::Payload(payload), None, None)

@@ -38,6 +38,8 @@ pub struct Ftl {
     pub(crate) paused: bool,
     /// A write command goes on, and the scheme may have gathered remaps of it.
     pub(crate) write_goes_on: bool,
+    /// Writes are programmed without looking for their content on flash.
+    pub(crate) dedup_paused: bool,
     /// LPNs whose pages nobody else is to have.
     pub(crate) apart: Vec<Range<u32>>,
     /// Free superblocks at which collection starts, and below which the host waits for it.
@@ -92,6 +94,7 @@ impl Ftl {
             gc: Gc::default(),
             paused: false,
             write_goes_on: false,
+            dedup_paused: false,
             apart: Vec::new(),
             read_only: false,
             unreadable: BTreeSet::new(),
@@ -231,6 +234,23 @@ impl Ftl {
         self.apart.push(lpns);
     }
 
+    /// The LPNs that are kept apart.
+    pub fn apart(&self) -> &[Range<u32>] {
+        &self.apart
+    }
+
+    /// Lets writes be programmed without looking for their content on flash, or looks for it again. What is written
+    /// meanwhile is not known by its content later. Not persisted.
+    pub fn pause_dedup(&mut self, pause: bool) {
+        self.end_write();
+        self.dedup_paused = pause;
+    }
+
+    /// Does deduplication pause?
+    pub fn is_dedup_paused(&self) -> bool {
+        self.dedup_paused
+    }
+
     #[inline]
     pub(crate) fn is_apart(&self, lpn: u32) -> bool {
         !self.apart.is_empty() && self.apart.iter().any(|lpns| lpns.contains(&lpn))
@@ -243,6 +263,10 @@ impl Ftl {
     /// All superblocks.
     pub fn superblocks(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.core.blocks.iter()
+    }
+    /// One superblock.
+    pub fn superblock(&self, sb: SbId) -> &Superblock {
+        self.core.blocks.get(sb)
     }
     /// Who needs a superblock.
     pub fn owners(&self, sb: SbId) -> Owners {

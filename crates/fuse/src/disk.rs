@@ -6,6 +6,7 @@
 //! device; ranges past the end are cut or refused here. Absent: the kernel.
 
 use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_nvme::controller::telemetry::CommandKind;
 use remap_ssd_nvme::controller::{
     DeviceTurn, Gate, InMemory, IoRequest, Job, Latency, Namespace, Outcome, Subsystem, Weight,
     copy_range_blocks_max,
@@ -57,6 +58,8 @@ struct Turn<'a> {
     device: DeviceTurn<'a>,
     namespace: &'a Namespace,
     now: u64,
+    /// Where that is counted from.
+    epoch: Instant,
     /// Completion time of all commands together.
     outcome: Outcome,
 }
@@ -82,6 +85,12 @@ impl Turn<'_> {
         let outcome = self.subsystem.execute(&mut self.device, &job, &mut data);
         self.outcome.done_at = self.outcome.done_at.max(outcome.done_at);
         self.outcome.owes = self.outcome.owes.max(outcome.owes);
+
+        let done_ns = outcome.done_at.max(self.epoch.elapsed().as_nanos() as u64);
+        let took_ns = done_ns.saturating_sub(self.now);
+        self.subsystem
+            .telemetry()
+            .observe(CommandKind::of(request), 1, took_ns);
         if outcome.status.is_success() {
             Ok(())
         } else {
@@ -213,6 +222,7 @@ impl Disk {
                 device,
                 namespace: &self.namespace,
                 now,
+                epoch: self.epoch,
                 outcome,
             };
             let result = work(&mut turn)?;

@@ -10,6 +10,7 @@ use crate::memory::{Access, Memory, OutOfReach};
 use crate::pci::{BAR_BYTES, Config, VECTORS};
 use crate::prp::{GuestData, PAGE, segments};
 use crate::queues::{Place, Queues};
+use remap_ssd_nvme::controller::telemetry::CommandKind;
 use remap_ssd_nvme::controller::{
     AdminOutcome, Association, HostData, IO_QUEUES_MAX, Job, Latency, Outcome, QUEUE_ENTRIES_MAX,
     Subsystem, Transfer, Weight, admin_transfer,
@@ -551,6 +552,10 @@ impl Shared {
         let failed = data.failed();
         state.weight = device.weight();
         drop(device);
+        let took_ns = outcome.done_at.max(self.now()).saturating_sub(job.now);
+        subsystem
+            .telemetry()
+            .observe(CommandKind::of(&request), 1, took_ns);
         if outcome.status.is_success() && failed {
             return Outcome {
                 status: Status::DATA_TRANSFER,

@@ -89,6 +89,65 @@ pub fn job(
     })
 }
 
+/// A device as a job begins with it, and what it will be fed.
+pub struct Staged {
+    /// The device, aged if it was to be.
+    pub device: Device,
+    /// What it is fed.
+    pub source: Box<dyn Source>,
+    /// How many pages of it.
+    pub pages: u64,
+    /// What that is, in a word.
+    pub title: String,
+}
+
+/// Prepares a job, for those who run it themselves.
+///
+/// # Errors
+/// Why there is no device.
+pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Result<Staged, Failure> {
+    let device = match start {
+        Start::Image(path) => load(path)?.0,
+        Start::New { config, aged, .. } => {
+            bar.set_message("aging");
+            new_device(args, config, aged.then_some(plan.aging_content), bar)?.0
+        }
+    };
+    check_homes(device.config().firmware.scheme, &plan.feed)?;
+    let addressable = device.config().addressable_lpns();
+    let (source, pages, title): (Box<dyn Source>, _, _) = match &plan.feed {
+        Feed::Synthetic {
+            spec,
+            content,
+            pages,
+        } => {
+            let base = content_base(content);
+            let source = spec.source(*content, addressable, args.seed, base);
+            let pages = pages.unwrap_or_else(|| pages_default(device.config()));
+            (source.map_err(Failure::usage)?, pages, spec.to_string())
+        }
+        Feed::Trace(facts) => {
+            let options = trace_options(args, addressable);
+            let title = facts.path.display().to_string();
+            (Box::new(facts.replay(options)), u64::MAX, title)
+        }
+    };
+    Ok(Staged {
+        device,
+        source,
+        pages,
+        title,
+    })
+}
+
+/// The published model's contents are those that aging wrote; others are new.
+fn content_base(content: &ContentModel) -> u64 {
+    match content {
+        ContentModel::Papers { .. } => 0,
+        _ => OWN_CONTENTS,
+    }
+}
+
 fn load(path: &Path) -> Result<(Device, RecoveryReport), Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(path.display(), error);
     let _lock = image_file::lock(path).map_err(|error| about(&error))?;
@@ -157,14 +216,8 @@ fn measure(
             content,
             pages,
         } => {
-            // The published model's contents are those that aging wrote; others are new.
-            let content_base = if matches!(content, ContentModel::Papers { .. }) {
-                0
-            } else {
-                OWN_CONTENTS
-            };
             let mut source = spec
-                .source(*content, addressable, args.seed, content_base)
+                .source(*content, addressable, args.seed, content_base(content))
                 .map_err(Failure::usage)?;
             let mut timed;
             let source: &mut dyn Source = match arrivals {

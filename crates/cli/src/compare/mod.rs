@@ -16,12 +16,13 @@ mod show;
 mod watch;
 
 pub use args::{Args, Switch};
+pub(crate) use watch::Bar;
 pub use watch::Watch;
 
 use crate::failure::Failure;
 use crate::output::{self, Pending, counted};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use job::{Done, job};
+use job::{Done, Staged, job, staged};
 use memory::Need;
 use plan::{Plan, Start, plan};
 use remap_ssd_ftl::GcPolicy;
@@ -31,7 +32,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use watch::Bar;
 
 /// Runs one workload or trace against several schemes of address remapping, on the same device, and lays the results
 /// side by side.
@@ -107,6 +107,18 @@ fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
         .try_for_each(register)
         .map_err(Failure::failed)?;
     Ok(stop)
+}
+
+/// The device of the only scheme and what it is fed, for those who run it themselves.
+///
+/// # Errors
+/// What does not fit together, or cannot be read.
+pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
+    let plan = plan(args)?;
+    match &plan.jobs[..] {
+        [start] => staged(args, &plan, start, watch),
+        _ => Err(Failure::usage("--scheme: one scheme")),
+    }
 }
 
 /// A comparison that can be run, as far as can be told beforehand: what `command` does, for programs that watch it

@@ -28,18 +28,18 @@ pub trait Watch: Sync {
 }
 
 /// A line on a terminal, for a job that a signal stops.
-pub(super) struct Bar {
+pub(crate) struct Bar {
     line: ProgressBar,
     stop: Arc<AtomicBool>,
 }
 
 impl Bar {
-    pub(super) fn new(line: ProgressBar, stop: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(line: ProgressBar, stop: Arc<AtomicBool>) -> Self {
         Self { line, stop }
     }
 
     /// Takes the line away.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.line.finish_and_clear();
     }
 }

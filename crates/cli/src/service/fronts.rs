@@ -3,13 +3,16 @@
 //! Invariants: either all ways of serving that were asked for are open, or none and a sentence says why; when serving has
 //! ended nobody is left who could use the device. All have one clock, since the timing model has one.
 
-use super::serve::Args;
+use super::serve::{Args, LogLevel};
 use crate::failure::Failure;
+use crate::watch::served::Served;
 use remap_ssd_fuse::{MountError, Mounted, file_name};
+use remap_ssd_http::{Limits as HttpLimits, Server as HttpServer, Token};
 use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_vfio::{Service, ServiceError};
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -54,6 +57,7 @@ pub struct Fronts {
     tcp: Option<(Stopper, JoinHandle<io::Result<()>>)>,
     fuse: Option<Mounted>,
     vfio: Option<Service>,
+    http: Option<(HttpServer, Arc<Gate>)>,
     events: Receiver<Event>,
     signals: signal_hook::iterator::Handle,
 }
@@ -79,7 +83,9 @@ impl Fronts {
         subsystem: &Arc<Subsystem>,
         nqn: &str,
         allowed: Allowed,
+        log: LogLevel,
     ) -> Result<Self, Failure> {
+        let token = args.http_token.as_deref().map(token).transpose()?;
         let epoch = Instant::now();
         let (sender, events) = channel();
         let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
@@ -99,6 +105,16 @@ impl Fronts {
             .as_deref()
             .map(|path| attach(epoch, path, subsystem))
             .transpose()?;
+        let roster = server.as_ref().map(Server::roster);
+        let http = args
+            .http
+            .map(|address| {
+                let gate = Arc::new(Gate::new(subsystem.clone()));
+                let image = args.image.as_deref();
+                let served = Served::new(gate.clone(), epoch, image, nqn, roster, log);
+                watch(address, served, token).map(|server| (server, gate))
+            })
+            .transpose()?;
         // From here on nothing is left behind: what is mounted must be unmounted.
         let signals = heed_signals(sender.clone()).map_err(Failure::failed)?;
         let fuse = args
@@ -111,6 +127,7 @@ impl Fronts {
             tcp,
             fuse,
             vfio,
+            http,
             events,
             signals,
         })
@@ -126,6 +143,8 @@ impl Fronts {
         subsystem: &Subsystem,
         mut tick: impl FnMut(Tick),
     ) -> Result<(), Failure> {
+        // A supervisor that waits for it (`Type=notify`) learns that hosts can connect; without one nothing happens.
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
         let mut ticks = 0;
         let mut open = [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()]
             .map(u32::from)
@@ -153,7 +172,13 @@ impl Fronts {
 
     /// Ends all, after what is under way.
     fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
         self.signals.close();
+        // Operators first: a backup ends here, and nobody asks for the device while it closes.
+        if let Some((server, gate)) = self.http.take() {
+            gate.close();
+            drop(server);
+        }
         // Who has a file open may wait for its answer: the files first.
         let fuse = self.fuse.take().map(|mounted| {
             let folder = mounted.mountpoint().display().to_string();
@@ -234,6 +259,28 @@ fn bind(
             _ => Failure::about(address, error),
         }
     })
+}
+
+fn token(file: &Path) -> Result<Token, Failure> {
+    Token::load(file).map_err(|error| Failure::about(file.display(), error))
+}
+
+/// Answers operators.
+fn watch(address: SocketAddr, served: Served, token: Option<Token>) -> Result<HttpServer, Failure> {
+    let limits = HttpLimits::default();
+    let started = HttpServer::start(address, Arc::new(served), token, limits);
+    let server = started.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => Failure::usage(format_args!(
+            "{address} can be reached from elsewhere: say who may ask, with --http-token FILE"
+        )),
+        io::ErrorKind::AddrInUse => Failure::about(
+            address,
+            "the address is in use; stop what listens there, or choose another with --http",
+        ),
+        _ => Failure::about(address, error),
+    })?;
+    tracing::info!(http = %format_args!("http://{}/", server.address()), "serving");
+    Ok(server)
 }
 
 fn run(

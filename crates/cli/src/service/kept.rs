@@ -14,7 +14,8 @@ use std::path::Path;
 
 /// Name of the file.
 pub const SERVICE: &str = "service.json";
-const HEALTH: &str = "health.json";
+/// The file of what SMART counts.
+pub const HEALTH: &str = "health.json";
 
 /// Name and namespaces; changes only when an image is adopted.
 #[derive(Clone, Debug, Serialize, Deserialize)]

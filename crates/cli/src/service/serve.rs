@@ -23,10 +23,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, reload};
 
 /// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, as files in a
 /// folder, or as a PCI Express function of a virtual machine; any of them at once.
@@ -84,6 +84,12 @@ pub struct Args {
     /// Seed of what SIGUSR2 loses of the volatile cache; a random one, which is logged, unless given.
     #[arg(long, value_name = "N", requires = "volatile_cache")]
     pub cut_seed: Option<u64>,
+    /// Where to listen for HTTP: metrics for Prometheus, health, a live page, and the verbs of `ctl`. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http: Option<SocketAddr>,
+    /// A file with a token, of mode 600: who sends it may use the verbs. Needed for other addresses than the loopback.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub http_token: Option<PathBuf>,
     /// Log one JSON object per line instead of text.
     #[arg(long)]
     pub json_log: bool,
@@ -97,6 +103,11 @@ Examples:
   remap-ssd image create disk --size 2GiB && remap-ssd serve --image disk
   remap-ssd serve --memory 1GiB --latency emulated
   remap-ssd serve --image disk --listen 0.0.0.0:4420 --allow 192.168.1.7
+
+Metrics, a page to look at, and verbs:
+  (umask 077; head -c 24 /dev/urandom | base64 > token)
+  remap-ssd serve --image disk --http 127.0.0.1:9420 --http-token token
+  remap-ssd ctl --connect 127.0.0.1:9420 --token token hosts
 
 On a Linux host:
   modprobe nvme-tcp
@@ -188,7 +199,42 @@ fn allowed(args: &Args) -> Result<Allowed, Failure> {
     Ok(allowed)
 }
 
-fn start_log(args: &Args) {
+type Handle = reload::Handle<LevelFilter, Registry>;
+
+/// What is logged, which an operator may change while the service runs.
+#[derive(Clone)]
+pub struct LogLevel(Handle);
+
+impl LogLevel {
+    /// The names of the levels.
+    const LEVELS: [(&str, LevelFilter); 5] = [
+        ("error", LevelFilter::ERROR),
+        ("warn", LevelFilter::WARN),
+        ("info", LevelFilter::INFO),
+        ("debug", LevelFilter::DEBUG),
+        ("trace", LevelFilter::TRACE),
+    ];
+
+    /// The level now.
+    pub fn get(&self) -> String {
+        let level = self.0.clone_current().unwrap_or(LevelFilter::INFO);
+        level.to_string().to_lowercase()
+    }
+
+    /// Logs this and what is more serious from now on.
+    ///
+    /// # Errors
+    /// There is no such level.
+    pub fn set(&self, name: &str) -> Result<(), String> {
+        let level = Self::LEVELS.iter().find(|(known, _)| *known == name);
+        let (_, level) = level.ok_or("level: error, warn, info, debug or trace")?;
+        // Fails only if there is no log any more.
+        let _ = self.0.reload(*level);
+        Ok(())
+    }
+}
+
+fn start_log(args: &Args) -> LogLevel {
     // Ours alone: what libraries log is for those who develop them.
     let ours = filter_fn(|about| about.target().starts_with("remap_ssd"));
     let lines = tracing_subscriber::fmt::layer()
@@ -201,10 +247,12 @@ fn start_log(args: &Args) {
     } else {
         lines.with_ansi(false).boxed()
     };
+    let (level, handle) = reload::Layer::new(LevelFilter::INFO);
     // Fails only if there is a log already.
     let _ = tracing_subscriber::registry()
-        .with(lines.with_filter(LevelFilter::INFO).with_filter(ours))
+        .with(lines.with_filter(level).with_filter(ours))
         .try_init();
+    LogLevel(handle)
 }
 
 /// Runs `serve`.
@@ -213,7 +261,7 @@ fn start_log(args: &Args) {
 /// The device cannot be opened or served as asked, or it failed in service.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let allowed = allowed(args)?;
-    start_log(args);
+    let log = start_log(args);
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
 
@@ -264,7 +312,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem)))
         .transpose()?;
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
-    let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed);
+    let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed, log);
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
 
     keep(kept(false));

@@ -8,6 +8,7 @@ use super::io::{Run, pieces};
 use super::record::Notes;
 use super::request::{Blocks, IoRequest, Transfer, copy_ranges, dsm_ranges};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::status::Status;
 use remap_ssd_ftl::{FilePage, FileStatus, Remap};
@@ -91,6 +92,9 @@ impl Subsystem {
         };
         if let Some(notes) = run.notes.take().filter(|notes| !notes.deeds.is_empty()) {
             notes.recorder.command(job.now, &notes.deeds);
+        }
+        if !status.is_success() {
+            self.telemetry().failed(CommandKind::of(job.request));
         }
         if status.kind() == 2 {
             self.counters.media_errors.fetch_add(1, Relaxed);

@@ -11,6 +11,8 @@
 //! data        their data, wherever the transport has them
 //! bus         what a controller on a bus has instead of connections
 //! gate        the way in for services that may have to let go of the device
+//! telemetry   how many commands, how long they took: for an operator
+//! operate     power cuts, damage and switches, for an operator
 //! record      what the device was asked, for traces
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! connect     why a host is refused one
@@ -30,10 +32,12 @@ mod gate;
 mod identify;
 mod io;
 mod logs;
+pub mod operate;
 mod record;
 mod request;
 pub mod statistics;
 mod subsystem;
+pub mod telemetry;
 mod turn;
 mod volatile;
 

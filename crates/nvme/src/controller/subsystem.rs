@@ -6,6 +6,7 @@
 use super::durable::Durable;
 use super::record::Recorder;
 use super::request::Blocks;
+use super::telemetry::Telemetry;
 use super::turn::Turnstile;
 use super::volatile::VolatileCache;
 use crate::spec::status::Status;
@@ -96,6 +97,8 @@ pub(super) struct Counters {
     pub read_commands: AtomicU64,
     pub write_commands: AtomicU64,
     pub media_errors: AtomicU64,
+    /// Power cuts that an operator asked for.
+    pub power_cuts: AtomicU64,
 }
 
 /// Why there can be no such subsystem.
@@ -129,11 +132,13 @@ pub struct Subsystem {
     serial: String,
     /// Bytes that the namespaces' identifiers depend on besides their names; none if the bytes outlive the process.
     incarnation: Vec<u8>,
-    latency: Latency,
+    /// Are completions due when the timing model says?
+    pub(super) emulated: AtomicBool,
     volatile_cache: bool,
     /// Commands executed, which number them.
     pub(super) commands: AtomicU64,
     before: Health,
+    telemetry: Telemetry,
     pub(super) counters: Counters,
     cntlids: Mutex<Cntlids>,
     capacity_bytes: u64,
@@ -217,10 +222,11 @@ impl Subsystem {
             nqn: nqn.into(),
             serial,
             incarnation: Vec::new(),
-            latency,
+            emulated: AtomicBool::new(latency == Latency::Emulated),
             volatile_cache,
             commands: AtomicU64::new(0),
             before: health,
+            telemetry: Telemetry::default(),
             counters: Counters::default(),
             cntlids: Mutex::new(Cntlids {
                 next: CNTLID_FIRST,
@@ -282,8 +288,17 @@ impl Subsystem {
         self.capacity_bytes
     }
     /// When completions are due.
+    #[inline]
     pub fn latency(&self) -> Latency {
-        self.latency
+        if self.emulated.load(Ordering::Relaxed) {
+            Latency::Emulated
+        } else {
+            Latency::None
+        }
+    }
+    /// Counters of commands, for an operator.
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
     /// All namespaces.
     pub fn namespaces(&self) -> &[Namespace] {
@@ -333,6 +348,11 @@ impl Subsystem {
         self.device.is_poisoned() || self.broken.load(Ordering::Relaxed)
     }
 
+    /// Nobody gets anything from the device any more.
+    pub(super) fn fail(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
     /// Flash pages programmed since power-on, as of the last turn.
     pub fn pages_programmed(&self) -> u64 {
         self.programs.load(Ordering::Relaxed)
@@ -353,6 +373,8 @@ impl Subsystem {
             read_commands: sum(before.read_commands, &now.read_commands),
             write_commands: sum(before.write_commands, &now.write_commands),
             media_errors: sum(before.media_errors, &now.media_errors),
+            power_cycles: sum(before.power_cycles, &now.power_cuts),
+            unsafe_shutdowns: sum(before.unsafe_shutdowns, &now.power_cuts),
             ..*before
         }
     }

@@ -5,6 +5,7 @@
 //! wire      bytes to PDUs and back, digests
 //! quota     limits of connections and memory per host
 //! target    one connection's state machine: bytes in, bytes out, no socket
+//! roster    who is connected, for an operator
 //! server    sockets, threads, the clock
 //! patience  writing to a peer that may stop reading
 //! notice    rate limits for log lines that peers can cause
@@ -16,6 +17,7 @@ pub mod client;
 pub mod notice;
 mod patience;
 mod quota;
+pub mod roster;
 pub mod server;
 pub mod target;
 pub mod wire;

@@ -12,6 +12,7 @@ use super::buffer::Buffer;
 use super::notice::{Notices, Pace, more};
 use super::patience::Patient;
 use super::quota::Shares;
+use super::roster::{Entered, Roster, Seated};
 use super::target::{Connection, End, Output, PDU_BYTES_MAX, Port, Refused, canonical};
 use crate::Escaped;
 use crate::controller::{Association, Latency};
@@ -117,6 +118,7 @@ struct Shared {
     stop: AtomicBool,
     epoch: Instant,
     threads: AtomicUsize,
+    roster: Arc<Roster>,
     half_open: Mutex<VecDeque<HalfOpen>>,
 }
 
@@ -192,6 +194,7 @@ impl Server {
             stop: AtomicBool::new(false),
             epoch,
             threads: AtomicUsize::new(0),
+            roster: Arc::default(),
             half_open: Mutex::default(),
         };
         Ok(Self {
@@ -206,6 +209,11 @@ impl Server {
     /// The system's reason.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Who is connected, and what was refused.
+    pub fn roster(&self) -> Arc<Roster> {
+        self.shared.roster.clone()
     }
 
     /// Something to stop it with.
@@ -246,6 +254,7 @@ impl Server {
             }
 
             number += 1;
+            self.shared.roster.accept();
             if self.shared.admit(&stream, peer, number) {
                 self.shared.start(stream, peer, number);
             }
@@ -317,6 +326,7 @@ impl Shared {
 
     fn admit(&self, stream: &TcpStream, peer: SocketAddr, number: u64) -> bool {
         if !self.port.allowed().address(peer.ip()) {
+            self.roster.refuse("this address is not allowed");
             self.notice("address", peer, "refused: this address is not allowed");
             return false;
         }
@@ -338,6 +348,7 @@ impl Shared {
         };
         if let Some(HalfOpen { peer, stream, .. }) = displaced {
             let _ = stream.shutdown(Shutdown::Both);
+            self.roster.drop_one();
             self.notice(
                 "half open",
                 peer,
@@ -402,10 +413,16 @@ impl Shared {
             format!("{kind} {qid} of {}", Escaped::name(association.hostnqn()))
         });
         match (queue, connection.refused(), result) {
-            (_, Some(refused), _) => self.notice("connect", peer, &refusal(refused)),
+            (_, Some(refused), _) => {
+                self.roster.refuse(refused.refusal.why);
+                self.notice("connect", peer, &refusal(refused));
+            }
             (Some(queue), None, result) => {
                 let seconds = began.elapsed().as_secs_f64();
-                let why = result.unwrap_or_else(|error| format!("dropped: {error}"));
+                let why = result.unwrap_or_else(|error| {
+                    self.roster.drop_one();
+                    format!("dropped: {error}")
+                });
                 self.ordinary(
                     "ended",
                     peer,
@@ -417,7 +434,10 @@ impl Shared {
                 peer,
                 &format!("ended without a queue: {why}"),
             ),
-            (None, None, Err(error)) => self.notice("dropped", peer, &format!("dropped: {error}")),
+            (None, None, Err(error)) => {
+                self.roster.drop_one();
+                self.notice("dropped", peer, &format!("dropped: {error}"));
+            }
         }
     }
 
@@ -439,6 +459,7 @@ impl Shared {
         let mut out = Output::default();
         let mut waits = Waits::new(self.now());
         let mut stopping: Option<Instant> = None;
+        let mut seat: Option<Entered> = None;
         loop {
             let now = self.now();
             connection.due(now, &mut out);
@@ -453,6 +474,7 @@ impl Shared {
             if sent {
                 connection.sent(false, &mut out);
             }
+            self.note_times(connection, now, seat.as_deref());
 
             let consumed = match received {
                 Ok(consumed) => consumed,
@@ -467,6 +489,9 @@ impl Shared {
                 is_connected = true;
                 buffer.grow(2 * PDU_BYTES_MAX);
                 self.greet(association, qid, peer, number);
+                seat = connection
+                    .association()
+                    .map(|association| self.roster.enter(number, peer, qid, association, now));
             }
 
             let whole = buffer.has_more() && connection.next_deadline().is_some();
@@ -508,6 +533,20 @@ impl Shared {
             {
                 return Ok("its host closed the connection".into());
             }
+        }
+    }
+
+    /// Counts what was executed and sent since `began`.
+    #[inline]
+    fn note_times(&self, connection: &Connection, began: u64, seat: Option<&Seated>) {
+        if connection.executed().is_empty() {
+            return;
+        }
+        let took_ns = self.now().saturating_sub(began);
+        let telemetry = self.port.subsystem().telemetry();
+        let commands = connection.executed().observe(telemetry, took_ns);
+        if let Some(seat) = seat {
+            seat.commands(commands);
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::unsettled::Unsettled;
 use super::{Connection, End, PDU_BYTES_MAX, Queue, Refused, Turn, Want};
+use crate::controller::telemetry::CommandKind;
 use crate::controller::{
     AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Joined, Latency, Outcome,
     Transfer, fabrics_kind,
@@ -115,9 +116,26 @@ impl Connection {
         let device = turn
             .device
             .get_or_insert_with(|| turn.subsystem.turn(self.weight));
-        match continued {
-            false => turn.subsystem.execute(device, &job, &mut data),
-            true => turn.subsystem.go_on(device, &job, &mut data),
+        if continued {
+            return turn.subsystem.go_on(device, &job, &mut data);
+        }
+        let outcome = turn.subsystem.execute(device, &job, &mut data);
+        self.note_time(request, &outcome, turn);
+        outcome
+    }
+
+    /// Counts a command. How long it took is known if that is emulated; else the caller says it, for all of them.
+    #[inline]
+    fn note_time(&self, request: &IoRequest, outcome: &Outcome, turn: &Turn<'_>) {
+        let kind = CommandKind::of(request);
+        match turn.subsystem.latency() {
+            Latency::Emulated => {
+                let took_ns = outcome.done_at.saturating_sub(turn.now);
+                turn.subsystem.telemetry().observe(kind, 1, took_ns);
+            }
+            Latency::None => {
+                self.executed.add(kind);
+            }
         }
     }
 

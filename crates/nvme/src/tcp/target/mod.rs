@@ -22,6 +22,7 @@ pub use port::{Advertised, Allowed, Port, canonical};
 
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
+use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, Joined, Latency, Outcome,
     QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
@@ -135,6 +136,8 @@ pub struct Connection {
     output_bytes: usize,
     /// Weight of the last turn.
     weight: Weight,
+    /// Commands executed whose time is still to be said, where no time is emulated.
+    executed: Batch,
 }
 
 impl Connection {
@@ -152,6 +155,7 @@ impl Connection {
             unsettled: Vec::new(),
             output_bytes: 0,
             weight: Weight::default(),
+            executed: Batch::default(),
         }
     }
 
@@ -165,6 +169,17 @@ impl Connection {
         self.queue
             .as_ref()
             .map(|queue| (&*queue.association, queue.qid))
+    }
+
+    /// The association, once connected.
+    pub fn association(&self) -> Option<&Arc<Association>> {
+        self.queue.as_ref().map(|queue| &queue.association)
+    }
+
+    /// The commands that were executed and whose time was not said yet; none where it is emulated.
+    #[inline]
+    pub fn executed(&self) -> &Batch {
+        &self.executed
     }
 
     /// When the next completion is due.

@@ -154,7 +154,7 @@ mod tests {
     fn everything_is_written_in_order_however_slowly_it_is_taken() {
         let mut out = Output::default();
         let mut slow = Slow(Vec::new());
-        let mut expected = Vec::new();
+        let mut expected: Vec<u8> = Vec::new();
         for round in 0..5u8 {
             for piece in 0..100u8 {
                 let bytes = vec![round ^ piece; usize::from(piece % 7)];

@@ -1,0 +1,235 @@
+//! `ctl`: looks at a served device and changes it, over the service's HTTP.
+//!
+//! Invariants: a verb is one request; what the server says against it is one sentence here, and exit code 1; a mistake in the
+//! arguments is exit code 2, whichever side finds it. Absent: what verbs do (`watch::served`).
+
+use crate::failure::Failure;
+use crate::output::{self, pairs, table};
+use remap_ssd_http::{Token, client};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Looks at a device that `serve --http` serves, and changes it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where the service listens for HTTP (`serve --http`).
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9420")]
+    pub connect: String,
+    /// The file with the token (`serve --http-token`); all verbs that change something need it.
+    #[arg(long, value_name = "FILE")]
+    pub token: Option<PathBuf>,
+    /// Print the answer as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd ctl hosts
+  remap-ssd ctl --token token drop nqn.2014-08.org.nvmexpress:uuid:...
+  remap-ssd ctl --token token power-cut
+  remap-ssd ctl --token token inject read-error --lba 100 --blocks 8
+  remap-ssd ctl --token token latency emulated
+  remap-ssd ctl --token token snapshot /backup/disk-monday && remap-ssd image check /backup/disk-monday
+  remap-ssd ctl statistics --json
+
+Exit codes: 0 success, 1 the service refused or cannot be reached, 2 mistake in the arguments.";
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Lists who is connected.
+    Hosts,
+    /// Lists the namespaces.
+    Namespaces,
+    /// Shows what the device and the service were made with.
+    Config,
+    /// Shows the counters of the translation layer since the last reset.
+    Statistics,
+    /// Ends a host's connections. It may come back at once; `serve --allow` says who may.
+    Drop {
+        /// The host's name (NQN), or the number of one of its connections.
+        host: String,
+    },
+    /// Cuts the device's power and restores it: connections end, and the device recovers from flash and NVRAM.
+    PowerCut,
+    /// Damages the medium.
+    Inject {
+        #[command(subcommand)]
+        what: Inject,
+    },
+    /// Completions as fast as the machine goes, or when the flash would have done it.
+    Latency {
+        /// Which.
+        #[arg(value_parser = ["none", "emulated"])]
+        mode: String,
+    },
+    /// Deduplication of writes, on a device that was made with it.
+    Dedup {
+        /// Whether.
+        #[arg(value_parser = ["on", "off"])]
+        mode: String,
+    },
+    /// What is counted.
+    Stats {
+        /// `reset`: `statistics` counts from now on. Metrics and `io stat` go on as they are.
+        #[arg(value_parser = ["reset"])]
+        what: String,
+    },
+    /// Copies the image while it is served, as it is at one instant.
+    Snapshot {
+        /// A folder to make, on the service's machine.
+        to: PathBuf,
+    },
+    /// What is logged.
+    Log {
+        /// This and what is more serious.
+        #[arg(value_parser = ["error", "warn", "info", "debug", "trace"])]
+        level: String,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Inject {
+    /// Blocks cannot be read any more, until they are rewritten.
+    ReadError {
+        /// The namespace.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        nsid: u32,
+        /// First block of 4096 bytes.
+        #[arg(long)]
+        lba: u64,
+        /// How many.
+        #[arg(long, default_value_t = 1)]
+        blocks: u32,
+    },
+    /// A bit of NVRAM flips. One flipped bit of a word is corrected, two are not.
+    NvramFlip {
+        /// The word of 8 bytes.
+        #[arg(long)]
+        word: u64,
+        /// The bit.
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..64))]
+        bit: u32,
+    },
+    /// All planted faults are taken back.
+    None,
+}
+
+/// A snapshot of a large image takes its time.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Runs `ctl`.
+///
+/// # Errors
+/// The service cannot be reached, or refuses.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let (path, body) = request(&args.verb)?;
+    let token = args
+        .token
+        .as_deref()
+        .map(|file| Token::load(file).map_err(|error| Failure::about(file.display(), error)));
+    let token = token.transpose()?;
+
+    let body = body.map(|body| body.to_string().into_bytes());
+    let answer = client::ask(
+        &args.connect,
+        &path,
+        body.as_deref(),
+        token.as_ref(),
+        PATIENCE,
+    );
+    let answer = answer.map_err(|error| Failure::about(&args.connect, error))?;
+    let value: Value = serde_json::from_slice(&answer.body)
+        .map_err(|_| Failure::about(&args.connect, "what answers there is not remap-ssd serve"))?;
+    if answer.status != 200 {
+        let sentence = value["error"].as_str().unwrap_or("it refused").to_owned();
+        return Err(match answer.status {
+            400 => Failure::Usage(sentence),
+            401 | 403 if args.token.is_none() => {
+                Failure::failed(format_args!("{sentence} (ctl --token FILE)"))
+            }
+            _ => Failure::Failed(sentence),
+        });
+    }
+    match args.json {
+        true => output::json(&value),
+        false => show(&args.verb, &value),
+    }
+}
+
+/// The path that a verb is, and what is posted to it.
+fn request(verb: &Verb) -> Result<(String, Option<Value>), Failure> {
+    let get = |what: &str| Ok((format!("/api/{what}"), None));
+    let post = |verb: &str, body: Value| Ok((format!("/api/ctl/{verb}"), Some(body)));
+    match verb {
+        Verb::Hosts => get("hosts"),
+        Verb::Namespaces => get("namespaces"),
+        Verb::Config => get("config"),
+        Verb::Statistics => get("statistics"),
+        Verb::Drop { host } => post("drop", json!({ "host": host })),
+        Verb::PowerCut => post("power-cut", json!({})),
+        Verb::Inject { what } => post("inject", injected(what)),
+        Verb::Latency { mode } => post("latency", json!({ "mode": mode })),
+        Verb::Dedup { mode } => post("dedup", json!({ "mode": mode })),
+        Verb::Stats { .. } => post("reset", json!({})),
+        Verb::Snapshot { to } => {
+            let to = std::path::absolute(to).map_err(Failure::usage)?;
+            post("snapshot", json!({ "to": to }))
+        }
+        Verb::Log { level } => post("log", json!({ "level": level })),
+    }
+}
+
+fn injected(what: &Inject) -> Value {
+    match what {
+        Inject::ReadError { nsid, lba, blocks } => {
+            json!({ "what": "read-error", "nsid": nsid, "lba": lba, "blocks": blocks })
+        }
+        Inject::NvramFlip { word, bit } => {
+            json!({ "what": "nvram-flip", "word": word, "bit": bit })
+        }
+        Inject::None => json!({ "what": "none" }),
+    }
+}
+
+fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
+    let columns: &[&str] = match verb {
+        Verb::Hosts => &[
+            "hostnqn",
+            "connection",
+            "peer",
+            "controller",
+            "queue",
+            "seconds",
+            "commands",
+        ],
+        Verb::Namespaces => &["nsid", "block_bytes", "blocks", "size_bytes"],
+        Verb::Config => return output::json(value),
+        _ => {
+            let rows = value.as_object().into_iter().flatten();
+            let rows = rows.filter(|(_, value)| !value.is_object());
+            let rows: Vec<_> = rows
+                .map(|(name, value)| (name.replace('_', " "), text(value)))
+                .collect();
+            return output::text(&pairs(&rows));
+        }
+    };
+    let row = |one: &Value| columns.iter().map(|column| text(&one[column])).collect();
+    let rows: Vec<Vec<String>> = value.as_array().into_iter().flatten().map(row).collect();
+    output::text(&table(columns, &rows))
+}
+
+/// A value as it is shown. Hosts choose their names: what is not printable is escaped.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => remap_ssd_nvme::Escaped::text(text).to_string(),
+        Value::Number(number) if number.is_f64() => {
+            format!("{:.3}", number.as_f64().unwrap_or(0.0))
+        }
+        other => other.to_string(),
+    }
+}

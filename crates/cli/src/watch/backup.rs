@@ -1,0 +1,229 @@
+//! A copy of an image while it is served: what a power cut at one instant would have left.
+//!
+//! Contents are copied while hosts go on, superblock by superblock, again where something was programmed or erased meanwhile. When
+//! little is left, the device is held: 1. all is made durable  2. the contents that changed since they were copied  3. the
+//! journal and the state. So 2 and 3 are of one instant, and replaying 3 over 2 is what opening the image does after a cut.
+//! Superblocks whose erase counts and written rows are the same hold the same: nothing else changes contents. Invariants: the
+//! copy is not an image before it is complete (`device.toml` comes last); what fails leaves nothing behind. Absent: a new name
+//! for the copy (`image adopt`).
+
+use crate::service::kept;
+use remap_ssd_device::Device;
+use remap_ssd_media::SbId;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_nvme::controller::Gate;
+use serde::Serialize;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Instant;
+
+/// Superblocks compared in one turn.
+const STRETCH: u32 = 256;
+/// Times that contents are gone over while hosts go on.
+const PASSES_MAX: u32 = 8;
+/// Pages that may be copied while hosts wait: 4 MiB.
+const HELD_PAGES_MAX: u64 = 1 << 10;
+/// Bytes moved at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+const CONTENTS: &str = "contents";
+const CONFIG: &str = "device.toml";
+const STATES: [&str; 4] = ["state.0", "state.1", "journal.0", "journal.1"];
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Copied {
+    /// Bytes of contents copied, those that changed meanwhile again.
+    pub bytes: u64,
+    /// Times that contents were gone over while hosts went on.
+    pub passes: u32,
+    /// Pages of contents that were copied while hosts waited.
+    pub held_pages: u64,
+    /// How long hosts waited.
+    pub held_seconds: f64,
+    /// In all.
+    pub seconds: f64,
+}
+
+/// What tells whether a superblock's contents are still the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Version {
+    erases: u64,
+    rows: u64,
+    /// Rows of which every die has been programmed, and of which any has.
+    rows_min: u32,
+    rows_max: u32,
+}
+
+impl Version {
+    fn of(device: &Device, sb: SbId) -> Self {
+        let media = device.ftl().media();
+        let geometry = media.geometry();
+        let mut version = Self {
+            rows_min: u32::MAX,
+            ..Self::default()
+        };
+        for die in 0..geometry.dies() {
+            let block = geometry.block(sb, die);
+            let rows = media.next_row(block);
+            version.erases += u64::from(media.erase_count(block));
+            version.rows += u64::from(rows);
+            version.rows_min = version.rows_min.min(rows);
+            version.rows_max = version.rows_max.max(rows);
+        }
+        version
+    }
+
+    /// The rows to copy, of a superblock that was `before` when it was copied.
+    fn rows_since(&self, before: &Self) -> std::ops::Range<u32> {
+        let same = self.erases == before.erases;
+        let from = if same { before.rows_min } else { 0 };
+        from..self.rows_max
+    }
+}
+
+struct Copier<'a> {
+    gate: &'a Gate,
+    from: File,
+    to: File,
+    versions: Vec<Version>,
+    dies: u32,
+    pages_per_superblock: u32,
+    piece: Vec<u8>,
+    copied: Copied,
+}
+
+/// Copies the image in `image`, which the subsystem behind `gate` serves, into a new folder.
+///
+/// # Errors
+/// One sentence; nothing is left behind.
+pub fn copy(gate: &Gate, image: &Path, to: &Path) -> Result<Copied, String> {
+    let about = |error: io::Error| format!("{}: {error}", to.display());
+    std::fs::create_dir(to).map_err(about)?;
+    fill(gate, image, to).map_err(|error| {
+        let _ = std::fs::remove_dir_all(to);
+        about(error)
+    })
+}
+
+fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
+    let began = Instant::now();
+    let from = File::open(image.join(CONTENTS))?;
+    let contents = File::create_new(to.join(CONTENTS))?;
+    contents.set_len(from.metadata()?.len())?;
+
+    let geometry = gate
+        .with(|subsystem| subsystem.device().ftl().media().geometry())
+        .ok_or_else(ended)?;
+    let mut copier = Copier {
+        gate,
+        from,
+        to: contents,
+        versions: vec![Version::default(); geometry.superblocks() as usize],
+        dies: geometry.dies(),
+        pages_per_superblock: geometry.pages_per_superblock(),
+        piece: vec![0; PIECE_BYTES],
+        copied: Copied::default(),
+    };
+
+    // As long as hosts write more during a pass than may be copied while they wait, another pass follows.
+    loop {
+        let changed = copier.pass()?;
+        copier.copied.passes += 1;
+        if changed <= HELD_PAGES_MAX || copier.copied.passes >= PASSES_MAX {
+            break;
+        }
+    }
+    copier.hold(image, to)?;
+
+    for name in [kept::SERVICE, kept::HEALTH] {
+        match std::fs::copy(image.join(name), to.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => drop(other?),
+        }
+    }
+    for entry in std::fs::read_dir(to)? {
+        File::open(entry?.path())?.sync_all()?;
+    }
+    // 1. everything is durable  2. the configuration, without which a folder is no image.
+    std::fs::copy(image.join(CONFIG), to.join(CONFIG))?;
+    File::open(to.join(CONFIG))?.sync_all()?;
+    File::open(to)?.sync_all()?;
+
+    copier.copied.seconds = began.elapsed().as_secs_f64();
+    Ok(copier.copied)
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the service ends")
+}
+
+impl Copier<'_> {
+    /// Copies what has changed, while hosts go on; how many pages those were.
+    fn pass(&mut self) -> io::Result<u64> {
+        let mut pages = 0;
+        for first in (0..self.versions.len() as u32).step_by(STRETCH as usize) {
+            let end = (first + STRETCH).min(self.versions.len() as u32);
+            let gate = self.gate;
+            let now = gate
+                .with(|subsystem| {
+                    let device = subsystem.device();
+                    let versions = (first..end).map(|sb| Version::of(&device, SbId(sb)));
+                    versions.collect::<Vec<_>>()
+                })
+                .ok_or_else(ended)?;
+            for (sb, version) in (first..end).zip(now) {
+                pages += self.superblock(sb, version)?;
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Copies what has changed of one superblock; how many pages those were.
+    fn superblock(&mut self, sb: u32, now: Version) -> io::Result<u64> {
+        let before = std::mem::replace(&mut self.versions[sb as usize], now);
+        if before == now {
+            return Ok(0);
+        }
+        let rows = now.rows_since(&before);
+        let first = u64::from(sb) * u64::from(self.pages_per_superblock)
+            + u64::from(rows.start) * u64::from(self.dies);
+        let pages = u64::from(rows.len() as u32) * u64::from(self.dies);
+
+        let (mut at, end) = (
+            first * PAGE_BYTES as u64,
+            (first + pages) * PAGE_BYTES as u64,
+        );
+        while at < end {
+            let len = ((end - at) as usize).min(PIECE_BYTES);
+            let piece = &mut self.piece[..len];
+            self.from.read_exact_at(piece, at)?;
+            self.to.write_all_at(piece, at)?;
+            at += len as u64;
+        }
+        self.copied.bytes += pages * PAGE_BYTES as u64;
+        Ok(pages)
+    }
+
+    /// Copies the rest while hosts wait.
+    fn hold(&mut self, image: &Path, to: &Path) -> io::Result<()> {
+        let gate = self.gate;
+        let held = gate.with(|subsystem| {
+            let mut device = subsystem.device().undivided();
+            let began = Instant::now();
+            device.sync()?;
+            for sb in 0..self.versions.len() as u32 {
+                let now = Version::of(&device, SbId(sb));
+                self.copied.held_pages += self.superblock(sb, now)?;
+            }
+            for name in STATES {
+                std::fs::copy(image.join(name), to.join(name))?;
+            }
+            self.copied.held_seconds = began.elapsed().as_secs_f64();
+            Ok(())
+        });
+        held.unwrap_or_else(|| Err(ended()))
+    }
+}

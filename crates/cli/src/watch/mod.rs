@@ -1,0 +1,116 @@
+//! Devices as operators see them: what `remap-ssd-http` shows; and `watch`, which plays a simulated one.
+//!
+//! ```text
+//! table    superblocks and counters, read from a device in short stretches
+//! served   a device in service, and the verbs of `ctl`
+//! backup   a copy of an image while it is served
+//! played   a simulated device in virtual time
+//! ```
+//! Absent: HTTP, and how a device is served (`service`).
+
+pub mod backup;
+pub mod played;
+pub mod served;
+pub mod table;
+
+use crate::compare::{self, Bar};
+use crate::failure::Failure;
+use crate::output;
+use indicatif::ProgressBar;
+use played::{Options, Played, commands};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_http::{Limits, Server};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Plays a workload or a recorded session on a simulated device, in virtual time and at any speed, on a page in the browser.
+///
+/// The device and what it is fed are those of `compare`, whose options these are; one scheme is played. A preset is scaled
+/// to a 64th unless told otherwise, so that one sees its superblocks.
+#[derive(Debug, clap::Args)]
+#[group(id = "watch")]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where to listen for HTTP; an address of this machine only. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9420")]
+    pub http: SocketAddr,
+    /// Virtual seconds a second to begin with; 0 waits for the page. The page changes it.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub speed: f64,
+    /// End with the workload; otherwise the page stays until Ctrl-C.
+    #[arg(long)]
+    pub end: bool,
+    /// What is played.
+    #[command(flatten)]
+    pub compare: compare::Args,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd watch --workload rw-random --scheme remap-ssd --http 127.0.0.1:0
+  remap-ssd serve --memory 1GiB --record session.trace
+  remap-ssd watch --trace session.trace --speed 10";
+
+/// The share of a preset that is played.
+const SCALE: f64 = 1.0 / 64.0;
+
+/// Runs `watch`.
+///
+/// # Errors
+/// The device or what it is fed cannot be, or the address.
+pub fn command(mut args: Args) -> Result<(), Failure> {
+    if !args.http.ip().to_canonical().is_loopback() {
+        return Err(Failure::usage(
+            "--http: an address of the loopback, such as 127.0.0.1:9420",
+        ));
+    }
+    if !(args.speed >= 0.0 && args.speed <= 1e6) {
+        return Err(Failure::usage(
+            "--speed: 0 to 1000000 virtual seconds a second",
+        ));
+    }
+    let compared = &mut args.compare;
+    if compared.scheme.len() > 1 {
+        return Err(Failure::usage("--scheme: one scheme is played"));
+    }
+    if compared.scheme.is_empty() && compared.age.is_none() {
+        compared.scheme = vec![SchemeKind::default()];
+    }
+    if compared.config.is_none() && compared.trace.is_none() && compared.age.is_none() {
+        compared.scale = compared.scale.or(Some(SCALE));
+    }
+
+    let bar = Bar::new(ProgressBar::new(1), Arc::default());
+    let mut staged = compare::stage(compared, &bar)?;
+    bar.clear();
+    let config = staged.device.config();
+    let options = Options {
+        queue_depth: compared.queue_depth.unwrap_or(config.queue_depth),
+        pages_total: staged.pages,
+        speed: args.speed,
+    };
+    let played = Played::new(staged.title, staged.device, options);
+    let server = Server::start(args.http, played.clone(), None, Limits::default());
+    let server = server.map_err(|error| Failure::about(args.http, error))?;
+    output::note(format_args!("watch it at http://{}/", server.address()));
+
+    played.play(&mut *staged.source).map_err(Failure::failed)?;
+    if !args.end {
+        output::note("the workload has ended; Ctrl-C ends the page");
+        loop {
+            std::thread::park();
+        }
+    }
+    let statistics = remap_ssd_http::Watched::statistics(&*played);
+    output::json(&statistics)
+}
+
+/// Memory of this process, as Linux counts it; 0 elsewhere.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}

@@ -1,0 +1,417 @@
+//! A device in service, as operators see it, and what they do to it.
+//!
+//! However many clients ask, the device is read at most once in `FRESH`, in turns of `STRETCH` superblocks in which hosts wait;
+//! between two turns they go first (`nvme::controller::turn`). Invariants: whoever asks never waits inside a turn for a client;
+//! once closed, nothing here holds the device. Absent: HTTP.
+
+use super::backup;
+use super::table::Table;
+use crate::service::image::random;
+use crate::service::serve::LogLevel;
+use remap_ssd_http::status::Holds;
+use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
+use remap_ssd_nvme::controller::operate::{Damage, OperateError};
+use remap_ssd_nvme::controller::{Gate, Latency, Subsystem};
+use remap_ssd_nvme::tcp::roster::Roster;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How old an answer may be.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// What was read of the device, and when.
+#[derive(Default)]
+struct Sampled {
+    at: Option<Instant>,
+    table: Table,
+    holds: Holds,
+}
+
+/// A device in service.
+pub struct Served {
+    gate: Arc<Gate>,
+    epoch: Instant,
+    image: Option<PathBuf>,
+    nqn: String,
+    roster: Option<Arc<Roster>>,
+    log: LogLevel,
+    sampled: Mutex<Sampled>,
+    /// Counters when they were last reset.
+    reset: Mutex<(Instant, BTreeMap<&'static str, u64>)>,
+    backup: Mutex<()>,
+}
+
+/// Counters that are not sums: they have no beginning to count from.
+const LEVELS: [&str; 4] = [
+    "free_superblocks",
+    "nvram_capacity_bytes",
+    "nvram_used_bytes",
+    "nvram_valid_bytes",
+];
+
+const ENDED: &str = "the service ends";
+
+impl Served {
+    /// A device in service since `epoch`; `image` is where it is, if it is not in memory.
+    pub fn new(
+        gate: Arc<Gate>,
+        epoch: Instant,
+        image: Option<&Path>,
+        nqn: &str,
+        roster: Option<Arc<Roster>>,
+        log: LogLevel,
+    ) -> Self {
+        Self {
+            gate,
+            epoch,
+            image: image.map(Path::to_owned),
+            nqn: nqn.to_owned(),
+            roster,
+            log,
+            sampled: Mutex::default(),
+            reset: Mutex::new((epoch, BTreeMap::new())),
+            backup: Mutex::new(()),
+        }
+    }
+
+    /// What is known of the device, read anew if it is too old.
+    fn sampled(&self) -> MutexGuard<'_, Sampled> {
+        let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
+        if sampled.at.is_none_or(|at| at.elapsed() >= FRESH) {
+            self.gate.with(|subsystem| sampled.read(subsystem));
+        }
+        sampled
+    }
+
+    /// Does something with the device, if it still works.
+    fn with<R>(
+        &self,
+        work: impl FnOnce(&Subsystem) -> Result<R, OperateError>,
+    ) -> Result<R, Refused> {
+        let done = self.gate.with(|subsystem| match subsystem.is_broken() {
+            true => Err(OperateError("the device has failed".into())),
+            false => work(subsystem),
+        });
+        done.unwrap_or_else(|| Err(OperateError(ENDED.into())))
+            .map_err(|error| Refused::Failed(error.to_string()))
+    }
+
+    fn drop_hosts(&self, host: Option<&str>) -> usize {
+        self.roster
+            .as_ref()
+            .map_or(0, |roster| roster.drop_hosts(host))
+    }
+
+    fn power_cut(&self) -> Result<Value, Refused> {
+        // Hosts see what a cut is for them: their connections end, and they come back.
+        let connections = self.drop_hosts(None);
+        let began = Instant::now();
+        // What a volatile cache loses; `serve --cut-seed` has the meaning of the number.
+        let seed = random();
+        let report = self.with(|subsystem| subsystem.power_cut(seed))?;
+
+        let seconds = began.elapsed().as_secs_f64();
+        tracing::warn!(
+            seed,
+            connections,
+            seconds,
+            "power was cut and restored for an operator"
+        );
+        let mut reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
+        reset.1.clear();
+        self.sampled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .at = None;
+        Ok(json!({
+            "connections_ended": connections,
+            "seconds": seconds,
+            "recovery": report,
+        }))
+    }
+
+    fn inject(&self, arguments: &Arguments<'_>) -> Result<Value, Refused> {
+        let damage = match arguments.text("what")? {
+            "read-error" => {
+                let nsid = arguments.number_or("nsid", 1)? as u32;
+                let shift = self.with(|subsystem| {
+                    let namespace = subsystem.namespace(nsid);
+                    let namespace = namespace
+                        .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
+                    Ok(12 - namespace.lba_shift)
+                })?;
+                let (lba, blocks) = (arguments.number("lba")?, arguments.number_or("blocks", 1)?);
+                let count = u32::try_from(blocks.saturating_mul(1 << shift));
+                Damage::Unreadable {
+                    nsid,
+                    slba: lba.saturating_mul(1 << shift),
+                    count: count.map_err(|_| Refused::Usage("blocks: too many".into()))?,
+                }
+            }
+            "nvram-flip" => Damage::Flip {
+                word: arguments.number("word")? as usize,
+                bit: arguments.number_or("bit", 0)?.min(u64::from(u32::MAX)) as u32,
+            },
+            "none" => Damage::None,
+            other => {
+                return Err(Refused::Usage(format!(
+                    "`{other}`: read-error, nvram-flip or none can be injected"
+                )));
+            }
+        };
+        let places = self.with(|subsystem| subsystem.damage(damage))?;
+        Ok(json!({ "places": places }))
+    }
+
+    fn snapshot(&self, arguments: &Arguments<'_>) -> Result<Value, Refused> {
+        let to = Path::new(arguments.text("to")?);
+        if !to.is_absolute() {
+            return Err(Refused::Usage("to: an absolute path is needed".into()));
+        }
+        let Some(image) = &self.image else {
+            return Err(Refused::Failed(
+                "the device is in memory: there is no image to copy".into(),
+            ));
+        };
+        let Ok(_one) = self.backup.try_lock() else {
+            return Err(Refused::Failed("another copy is being made".into()));
+        };
+        let made = backup::copy(&self.gate, image, to).map_err(Refused::Failed)?;
+        serde_json::to_value(made).map_err(|error| Refused::Failed(error.to_string()))
+    }
+}
+
+impl Sampled {
+    /// Reads the device, one turn a stretch. If it has failed, what was read before stands.
+    fn read(&mut self, subsystem: &Subsystem) {
+        if subsystem.is_broken() {
+            return;
+        }
+        self.turn(subsystem, |table, device| {
+            table.count(device);
+            0
+        });
+        let mut first = 0;
+        while first < self.table.superblocks() && !subsystem.is_broken() {
+            first += self.turn(subsystem, |table, device| table.look(device, first));
+        }
+        self.at = Some(Instant::now());
+    }
+
+    /// One turn, and what it cost.
+    fn turn(
+        &mut self,
+        subsystem: &Subsystem,
+        look: impl FnOnce(&mut Table, &remap_ssd_device::Device) -> u32,
+    ) -> u32 {
+        let turn = subsystem.device();
+        let began = Instant::now();
+        let looked = look(&mut self.table, &turn);
+        drop(turn);
+
+        let held_ns = began.elapsed().as_nanos() as u64;
+        let holds = &mut self.holds;
+        holds.turns += 1;
+        holds.sum_ns += held_ns;
+        holds.max_ns = holds.max_ns.max(held_ns);
+        holds.superblocks_max = holds.superblocks_max.max(looked.into());
+        looked
+    }
+}
+
+/// Arguments of a verb by name.
+struct Arguments<'a>(&'a Value);
+
+impl Arguments<'_> {
+    fn text(&self, name: &str) -> Result<&str, Refused> {
+        self.0[name]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .ok_or_else(|| Refused::Usage(format!("{name}: a text is needed")))
+    }
+
+    fn number(&self, name: &str) -> Result<u64, Refused> {
+        self.0[name]
+            .as_u64()
+            .ok_or_else(|| Refused::Usage(format!("{name}: a number is needed")))
+    }
+
+    fn number_or(&self, name: &str, otherwise: u64) -> Result<u64, Refused> {
+        match self.0[name] {
+            Value::Null => Ok(otherwise),
+            _ => self.number(name),
+        }
+    }
+
+    fn one_of<T: Copy>(&self, name: &str, values: [(&str, T); 2]) -> Result<T, Refused> {
+        let said = self.text(name)?;
+        let found = values.iter().find(|(known, _)| *known == said);
+        let [(first, _), (second, _)] = values;
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| Refused::Usage(format!("{name}: {first} or {second}")))
+    }
+}
+
+impl Watched for Served {
+    fn status(&self) -> Status {
+        let mut status = Status {
+            uptime_seconds: self.epoch.elapsed().as_secs_f64(),
+            title: self.nqn.clone(),
+            resident_bytes: super::resident_bytes(),
+            ..Status::default()
+        };
+        self.gate.with(|subsystem| count(subsystem, &mut status));
+        if let Some(roster) = &self.roster {
+            let tally = roster.tally();
+            status.connections = roster.list().len() as u64;
+            (status.accepted, status.dropped) = (tally.accepted, tally.dropped);
+            status.refused = tally.refused;
+        }
+        let sampled = self.sampled();
+        sampled.table.fill(&mut status);
+        status.holds = sampled.holds;
+        status
+    }
+
+    fn cells(&self, cells_max: usize) -> Cells {
+        self.sampled().table.cells(cells_max)
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        let now_ns = self.epoch.elapsed().as_nanos() as u64;
+        let listed = self.roster.iter().flat_map(|roster| roster.list());
+        listed
+            .map(|one| Host {
+                connection: one.number,
+                peer: one.peer.to_string(),
+                hostnqn: one.hostnqn,
+                controller: one.cntlid,
+                queue: one.qid,
+                discovery: one.discovery,
+                seconds: now_ns.saturating_sub(one.since_ns) as f64 / 1e9,
+                commands: one.commands,
+            })
+            .collect()
+    }
+
+    fn namespaces(&self) -> Value {
+        let namespaces = self.gate.with(|subsystem| {
+            let each = subsystem.namespaces().iter().map(|namespace| {
+                json!({
+                    "nsid": namespace.nsid,
+                    "block_bytes": 1u64 << namespace.lba_shift,
+                    "blocks": namespace.size_blocks(),
+                    "size_bytes": u64::from(namespace.pages) * 4096,
+                })
+            });
+            each.collect::<Vec<_>>()
+        });
+        json!(namespaces.unwrap_or_default())
+    }
+
+    fn config(&self) -> Value {
+        let made = self.gate.with(|subsystem| {
+            let emulated = subsystem.latency() == Latency::Emulated;
+            let (device, paused) = match subsystem.is_broken() {
+                true => (Value::Null, false),
+                false => {
+                    let turn = subsystem.device();
+                    let config = turn.config().clone();
+                    let paused = turn.ftl().is_dedup_paused();
+                    drop(turn);
+                    (serde_json::to_value(config).unwrap_or_default(), paused)
+                }
+            };
+            json!({
+                "nqn": self.nqn,
+                "image": self.image,
+                "latency": if emulated { "emulated" } else { "none" },
+                "dedup_paused": paused,
+                "log_level": self.log.get(),
+                "device": device,
+            })
+        });
+        made.unwrap_or_default()
+    }
+
+    fn statistics(&self) -> Value {
+        let counters = self.sampled().table.counters().to_vec();
+        let reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since: Map<String, Value> = counters
+            .iter()
+            .map(|(name, value)| {
+                let before = reset.1.get(name).copied().unwrap_or(0);
+                ((*name).to_owned(), json!(value.saturating_sub(before)))
+            })
+            .collect();
+        let seconds = reset.0.elapsed().as_secs_f64();
+        since.insert("seconds".into(), json!(seconds));
+        since.into()
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match self.gate.with(|subsystem| subsystem.is_broken()) {
+            Some(false) => Ok(()),
+            Some(true) => Err("the device has failed".into()),
+            None => Err(ENDED.into()),
+        }
+    }
+
+    fn act(&self, verb: &str, arguments: &Value) -> Result<Value, Refused> {
+        let arguments = Arguments(arguments);
+        match verb {
+            "drop" => {
+                let host = arguments.text("host")?;
+                match self.drop_hosts(Some(host)) {
+                    0 => Err(Refused::Failed(format!("`{host}` is not connected"))),
+                    connections => Ok(json!({ "connections_ended": connections })),
+                }
+            }
+            "power-cut" => self.power_cut(),
+            "inject" => self.inject(&arguments),
+            "latency" => {
+                let modes = [("none", Latency::None), ("emulated", Latency::Emulated)];
+                let mode = arguments.one_of("mode", modes)?;
+                self.with(|subsystem| {
+                    subsystem.set_latency(mode);
+                    Ok(json!({ "latency": arguments.0["mode"] }))
+                })
+            }
+            "dedup" => {
+                let on = arguments.one_of("mode", [("on", true), ("off", false)])?;
+                self.with(|subsystem| subsystem.set_dedup(on))?;
+                Ok(json!({ "dedup": arguments.0["mode"] }))
+            }
+            "reset" => {
+                let mut sampled = self.sampled();
+                self.gate.with(|subsystem| sampled.read(subsystem));
+                let counters = sampled.table.counters().iter().copied();
+                let sums = counters.filter(|(name, _)| !LEVELS.contains(name));
+                let mut reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
+                *reset = (Instant::now(), sums.collect());
+                Ok(json!({ "counters": reset.1.len() }))
+            }
+            "snapshot" => self.snapshot(&arguments),
+            "log" => {
+                let level = arguments.text("level")?;
+                self.log.set(level).map_err(Refused::Usage)?;
+                Ok(json!({ "log_level": level }))
+            }
+            _ => Err(Refused::Unknown),
+        }
+    }
+}
+
+/// What is counted without the device.
+fn count(subsystem: &Subsystem, status: &mut Status) {
+    let health = subsystem.health();
+    status.host_read_bytes = health.sectors_read * 512;
+    status.host_written_bytes = health.sectors_written * 512;
+    status.media_errors = health.media_errors;
+    status.power_cuts = subsystem.power_cuts();
+    status.commands = super::commands(subsystem.telemetry());
+}

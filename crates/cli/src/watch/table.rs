@@ -1,0 +1,193 @@
+//! What a device says of itself, read in short stretches: counters, superblocks, wear.
+//!
+//! Invariant: one stretch looks at no more than `STRETCH` superblocks, each at a cost that does not depend on the device's
+//! size. Absent: who holds the device meanwhile.
+
+use remap_ssd_device::Device;
+use remap_ssd_ftl::{Ftl, State, Stream};
+use remap_ssd_http::Cells;
+use remap_ssd_http::status::{Nvram, Status, Superblocks, Wear};
+use remap_ssd_media::SbId;
+use remap_ssd_nvme::controller::statistics;
+
+/// Superblocks of one stretch: some tens of microseconds.
+pub const STRETCH: u32 = 256;
+
+/// A superblock, as it was when it was looked at.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    state: State,
+    stream: Stream,
+    valid: u32,
+    remapped: u32,
+    garbage: u32,
+    erases_min: u32,
+    erases_max: u32,
+    erases_sum: u64,
+    dies: u32,
+    segments: u32,
+}
+
+/// What a device said.
+#[derive(Default)]
+pub struct Table {
+    entries: Vec<Option<Entry>>,
+    counters: Vec<(&'static str, u64)>,
+    nvram: Nvram,
+    read_only: bool,
+    gc_start: u32,
+    pages_per_superblock: u32,
+    scheme: String,
+}
+
+impl Table {
+    /// Reads the counters. After this the superblocks can be looked at.
+    pub fn count(&mut self, device: &Device) {
+        let ftl = device.ftl();
+        let (geometry, usage) = (ftl.media().geometry(), ftl.usage());
+        self.entries.resize(geometry.superblocks() as usize, None);
+        self.pages_per_superblock = geometry.pages_per_superblock();
+        self.counters = statistics::NAMES
+            .into_iter()
+            .zip(statistics::read(device))
+            .collect();
+        self.nvram = Nvram {
+            capacity_bytes: usage.capacity_bytes,
+            used_bytes: usage.used_bytes,
+            valid_bytes: usage.valid_bytes,
+            largest_group_bytes: usage.largest_group_bytes,
+        };
+        self.read_only = ftl.is_read_only();
+        self.gc_start = ftl.gc_start();
+        self.scheme = ftl.config().scheme.to_string();
+    }
+
+    /// How many superblocks there are.
+    pub fn superblocks(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Looks at one stretch of superblocks; how many those were.
+    pub fn look(&mut self, device: &Device, first: u32) -> u32 {
+        let end = first.saturating_add(STRETCH).min(self.superblocks());
+        for sb in first..end {
+            self.entries[sb as usize] = Some(entry(device.ftl(), SbId(sb)));
+        }
+        end.saturating_sub(first)
+    }
+
+    /// Looks at all superblocks, for a device that nobody waits for.
+    pub fn look_at_all(&mut self, device: &Device) {
+        self.count(device);
+        let mut first = 0;
+        while first < self.superblocks() {
+            first += self.look(device, first);
+        }
+    }
+
+    /// A counter by name.
+    pub fn counters(&self) -> &[(&'static str, u64)] {
+        &self.counters
+    }
+
+    /// Fills in what of a status is the device's.
+    pub fn fill(&self, status: &mut Status) {
+        status.counters = self.counters.iter().copied().collect();
+        status.nvram = self.nvram;
+        status.read_only = self.read_only;
+        status.scheme.clone_from(&self.scheme);
+
+        let entries = || self.entries.iter().flatten();
+        let count = |state: State| entries().filter(|entry| entry.state == state).count() as u64;
+        status.superblocks = Superblocks {
+            free: count(State::Free),
+            open: count(State::Open),
+            closed: count(State::Closed),
+            retired: count(State::Retired),
+            gc_start: self.gc_start.into(),
+        };
+
+        let blocks: u64 = entries().map(|entry| u64::from(entry.dies)).sum();
+        let erases: u64 = entries().map(|entry| entry.erases_sum).sum();
+        status.wear = Wear {
+            min: entries().map(|entry| entry.erases_min).min().unwrap_or(0),
+            mean: erases as f64 / blocks.max(1) as f64,
+            max: entries().map(|entry| entry.erases_max).max().unwrap_or(0),
+        };
+    }
+
+    /// The superblocks in at most so many cells.
+    pub fn cells(&self, cells_max: usize) -> Cells {
+        let per_cell = self.entries.len().div_ceil(cells_max.max(1)).max(1);
+        let mut cells = Cells {
+            superblocks: self.superblocks(),
+            per_cell: per_cell as u32,
+            pages_per_superblock: self.pages_per_superblock,
+            ..Cells::default()
+        };
+        for entries in self.entries.chunks(per_cell) {
+            let known = || entries.iter().flatten();
+            let sum = |of: fn(&Entry) -> u32| known().map(of).fold(0, u32::saturating_add);
+            cells.state.push(letter(known()));
+            cells.valid.push(sum(|entry| entry.valid));
+            cells.remapped.push(sum(|entry| entry.remapped));
+            cells.garbage.push(sum(|entry| entry.garbage));
+            cells.segments.push(sum(|entry| entry.segments));
+            let erases: u64 = known().map(|entry| entry.erases_sum).sum();
+            let blocks: u64 = known().map(|entry| u64::from(entry.dies)).sum();
+            cells.erases.push((erases / blocks.max(1)) as u32);
+        }
+        cells
+    }
+}
+
+fn entry(ftl: &Ftl, sb: SbId) -> Entry {
+    let (media, superblock) = (ftl.media(), ftl.superblock(sb));
+    let geometry = media.geometry();
+    let owners = ftl.owners(sb);
+    let mut entry = Entry {
+        state: superblock.state,
+        stream: superblock.stream,
+        valid: owners.live,
+        remapped: owners.remapped,
+        garbage: 0,
+        erases_min: u32::MAX,
+        erases_max: 0,
+        erases_sum: 0,
+        dies: geometry.dies(),
+        segments: ftl.group(sb).map_or(0, |group| group.segments.len() as u32),
+    };
+
+    let mut written = 0;
+    for die in 0..geometry.dies() {
+        let block = geometry.block(sb, die);
+        let erases = media.erase_count(block);
+        entry.erases_min = entry.erases_min.min(erases);
+        entry.erases_max = entry.erases_max.max(erases);
+        entry.erases_sum += u64::from(erases);
+        written += media.next_row(block);
+    }
+    // The head is no garbage, and the tail's place does not hold data.
+    let held = written.saturating_sub(1).min(superblock.capacity);
+    entry.garbage = match superblock.state {
+        State::Open | State::Closed => held.saturating_sub(owners.live),
+        State::Free | State::Retired => 0,
+    };
+    entry
+}
+
+/// One letter for some superblocks: the open one's, else the most frequent.
+fn letter<'a>(entries: impl Iterator<Item = &'a Entry>) -> char {
+    let mut counts = [0u32; 3];
+    for entry in entries {
+        match (entry.state, entry.stream) {
+            (State::Open, Stream::Host) => return 'h',
+            (State::Open, _) => return 'g',
+            (State::Free, _) => counts[0] += 1,
+            (State::Closed, _) => counts[1] += 1,
+            (State::Retired, _) => counts[2] += 1,
+        }
+    }
+    let most = (0..3).rev().max_by_key(|at| counts[*at]).unwrap_or(0);
+    ['f', 'c', 'r'][most]
+}

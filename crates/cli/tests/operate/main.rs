@@ -1,0 +1,7 @@
+//! What an operator asks of a served device and does to it: real server processes, real hosts, `ctl` as a program.
+
+mod kit;
+mod metrics;
+mod snapshot;
+mod verbs;
+mod watch;

@@ -1,0 +1,191 @@
+//! One request, parsed: its method, path and body, and the three headers that mean something here.
+//!
+//! Invariants: a head has at most `HEAD_BYTES_MAX` bytes and 64 headers, a body `BODY_BYTES_MAX`; what is not understood is refused
+//! with a status, never guessed. One request a connection: nothing can hide behind another. Absent: sockets (`server`).
+
+use crate::route::Response;
+
+/// Bytes of a request line and its headers.
+pub const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a body.
+pub const BODY_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+
+/// A request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Method.
+    pub method: String,
+    /// Path, without what follows `?`.
+    pub path: String,
+    /// What follows `?`.
+    pub query: String,
+    /// The host that the client believes to talk to.
+    pub host: Option<String>,
+    /// Who it says it is.
+    pub authorization: Option<Vec<u8>>,
+    /// What it takes.
+    pub accept: String,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// A head, and how much follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The request, still without its body.
+    pub request: Request,
+    /// Bytes of the head.
+    pub head_bytes: usize,
+    /// Bytes of the body.
+    pub body_bytes: usize,
+}
+
+/// Parses what has arrived of a request; `None` if the head is not complete.
+///
+/// # Errors
+/// What to answer to something that will never be a request.
+pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let head_bytes = match parsed.parse(input) {
+        Ok(httparse::Status::Complete(bytes)) if bytes <= HEAD_BYTES_MAX => bytes,
+        Ok(httparse::Status::Partial) if input.len() < HEAD_BYTES_MAX => return Ok(None),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => {
+            return Err(Response::error(431, "the headers are too long"));
+        }
+        Err(_) => return Err(Response::error(400, "this is no HTTP request")),
+    };
+
+    let target = parsed.path.unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mut request = Request {
+        method: parsed.method.unwrap_or_default().into(),
+        path: path.into(),
+        query: query.into(),
+        ..Request::default()
+    };
+    let mut length: Option<&[u8]> = None;
+
+    for header in parsed.headers.iter() {
+        let name = header.name;
+        let is_again = if name.eq_ignore_ascii_case("content-length") {
+            length.replace(header.value).is_some()
+        } else if name.eq_ignore_ascii_case("host") {
+            let host = String::from_utf8_lossy(header.value).into_owned();
+            request.host.replace(host).is_some()
+        } else if name.eq_ignore_ascii_case("authorization") {
+            request
+                .authorization
+                .replace(header.value.to_vec())
+                .is_some()
+        } else if name.eq_ignore_ascii_case("accept") {
+            request
+                .accept
+                .push_str(&String::from_utf8_lossy(header.value));
+            false
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err(Response::error(
+                411,
+                "say how long the body is: Content-Length",
+            ));
+        } else {
+            false
+        };
+        if is_again {
+            return Err(Response::error(400, "a header comes twice"));
+        }
+    }
+
+    let body_bytes = match length {
+        None => 0,
+        Some(digits) if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
+            std::str::from_utf8(digits)
+                .ok()
+                .and_then(|digits| digits.parse::<usize>().ok())
+                .unwrap_or(usize::MAX)
+        }
+        Some(_) => return Err(Response::error(400, "Content-Length is no number")),
+    };
+    if body_bytes > BODY_BYTES_MAX {
+        return Err(Response::error(413, "the body is too long"));
+    }
+    Ok(Some(Head {
+        request,
+        head_bytes,
+        body_bytes,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status_of(input: &[u8]) -> Option<u16> {
+        parse(input).err().map(|response| response.status)
+    }
+
+    #[test]
+    fn a_request_is_cut_where_it_ends_and_waits_for_what_is_missing() {
+        let whole = b"POST /api/x?y=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
+        for len in 0..whole.len() - 2 {
+            assert_eq!(parse(&whole[..len]), Ok(None), "{len} bytes");
+        }
+        let head = parse(whole).expect("a request").expect("whole");
+        assert_eq!((head.head_bytes, head.body_bytes), (whole.len() - 2, 2));
+        let Request {
+            method,
+            path,
+            query,
+            host,
+            ..
+        } = head.request;
+        assert_eq!((&*method, &*path, &*query), ("POST", "/api/x", "y=1"));
+        assert_eq!(host.as_deref(), Some("localhost"));
+    }
+
+    #[test]
+    fn what_two_programs_could_read_in_two_ways_is_refused() {
+        let with = |header: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{header}\r\n\r\n");
+        for (header, status) in [
+            ("Content-Length: 1\r\nContent-Length: 2", 400),
+            ("Content-Length: +1", 400),
+            ("Content-Length: 1,1", 400),
+            ("Content-Length:", 400),
+            ("Content-Length: 99999999999999999999999", 413),
+            ("Content-Length: 16385", 413),
+            ("Transfer-Encoding: chunked", 411),
+            ("Host: b", 400),
+            ("Authorization: a\r\nAuthorization: b", 400),
+            (" folded: x", 400),
+        ] {
+            assert_eq!(status_of(with(header).as_bytes()), Some(status), "{header}");
+        }
+    }
+
+    #[test]
+    fn an_endless_head_is_refused_before_it_fills_more_than_its_share() {
+        let long = [b"GET /".as_slice(), &[b'a'; HEAD_BYTES_MAX]].concat();
+        assert_eq!(status_of(&long), Some(431));
+        let many = format!(
+            "GET / HTTP/1.1\r\n{}\r\n",
+            "a: b\r\n".repeat(HEADERS_MAX + 1)
+        );
+        assert_eq!(status_of(many.as_bytes()), Some(431));
+    }
+
+    // Every damage to a request is a status or a wait, never a panic.
+    #[test]
+    fn no_byte_anywhere_makes_the_parser_fail() {
+        let whole = b"GET /metrics HTTP/1.1\r\nHost: [::1]:9\r\nAccept: */*\r\n\r\n";
+        for at in 0..whole.len() {
+            for byte in 0..=255 {
+                let mut damaged = whole.to_vec();
+                damaged[at] = byte;
+                let _ = parse(&damaged);
+                damaged.truncate(at + 1);
+                let _ = parse(&damaged);
+            }
+        }
+    }
+}

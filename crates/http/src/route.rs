@@ -1,0 +1,286 @@
+//! Which path gives what, and who may have it.
+//!
+//! ```text
+//! GET  /  /page.css  /page.js             the page, which has no data in it
+//! GET  /healthz  /readyz                  for supervisors, without a token
+//! GET  /metrics                           for Prometheus
+//! GET  /api/live  /api/map?cells=N        for the page
+//! GET  /api/hosts  namespaces  config  statistics
+//! POST /api/ctl/VERB                      with a token
+//! POST /api/play                          how fast a simulation is played
+//! ```
+//! Without a token's file, only clients that name an address of the loopback are answered: a page elsewhere whose name
+//! was made to mean this machine is not. Paths are compared whole: nothing is looked up in a file system. Absent: sockets.
+
+use crate::metrics::{self, Format};
+use crate::page;
+use crate::request::Request;
+use crate::status::Watched;
+use crate::token::Token;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+
+/// Cells of a map, unless said otherwise, and at most.
+const CELLS: usize = 1024;
+const CELLS_MAX: usize = 4096;
+
+/// Why a verb is not done: a sentence and whose mistake it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such verb.
+    Unknown,
+    /// The arguments are wrong.
+    Usage(String),
+    /// It cannot be done, or failed.
+    Failed(String),
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// HTTP status.
+    pub status: u16,
+    /// Media type.
+    pub content_type: &'static str,
+    /// Further headers.
+    pub headers: Vec<(&'static str, &'static str)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+const JSON: &str = "application/json";
+
+impl Response {
+    /// An error: one sentence as JSON.
+    pub fn error(status: u16, sentence: &str) -> Self {
+        Self::json(status, &json!({ "error": sentence }))
+    }
+
+    fn json(status: u16, value: &impl serde::Serialize) -> Self {
+        let mut body = serde_json::to_vec(value).expect("plain data is JSON");
+        body.push(b'\n');
+        Self::ok(JSON, body).with_status(status)
+    }
+
+    fn ok(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status: 200,
+            content_type,
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    fn with_status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
+    fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The phrase behind the status.
+    pub fn phrase(&self) -> &'static str {
+        match self.status {
+            200 => "OK",
+            400 => "Bad Request",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            408 => "Request Timeout",
+            409 => "Conflict",
+            411 => "Length Required",
+            413 => "Content Too Large",
+            421 => "Misdirected Request",
+            431 => "Request Header Fields Too Large",
+            503 => "Service Unavailable",
+            _ => "Error",
+        }
+    }
+}
+
+/// Answers a request.
+pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -> Response {
+    let is_get = matches!(&*request.method, "GET" | "HEAD");
+    if token.is_none() && !names_loopback(request.host.as_deref()) {
+        return Response::error(
+            421,
+            "without --http-token only 127.0.0.1, [::1] and localhost are answered",
+        );
+    }
+
+    // What has no data in it is for everybody.
+    let open = match &*request.path {
+        "/" => Some(page::HTML),
+        "/page.css" => Some(page::CSS),
+        "/page.js" => Some(page::JS),
+        _ => None,
+    };
+    if let Some(asset) = open {
+        return match is_get {
+            true => Response::ok(asset.content_type, asset.text),
+            false => wrong_method("GET, HEAD"),
+        };
+    }
+    if matches!(&*request.path, "/healthz" | "/readyz") {
+        return match is_get {
+            true => health(&request.path, watched),
+            false => wrong_method("GET, HEAD"),
+        };
+    }
+
+    if let Some(verb) = request.path.strip_prefix("/api/ctl/") {
+        return match (&*request.method, token) {
+            ("POST", None) => Response::error(
+                403,
+                "verbs need a token: serve with --http-token FILE, and send what is in it",
+            ),
+            ("POST", Some(token)) if !has(token, request) => unauthorized(),
+            ("POST", Some(_)) => told(&request.body, |arguments| {
+                let done = watched.act(verb, arguments)?;
+                tracing::info!(verb, %arguments, "done for an operator");
+                Ok(done)
+            }),
+            _ => wrong_method("POST"),
+        };
+    }
+
+    if request.path == "/api/play" {
+        return match &*request.method {
+            "POST" if token.is_some_and(|token| !has(token, request)) => unauthorized(),
+            "POST" => told(&request.body, |change| watched.play(change)),
+            _ => wrong_method("POST"),
+        };
+    }
+
+    let known = [
+        "/metrics",
+        "/api/live",
+        "/api/map",
+        "/api/hosts",
+        "/api/namespaces",
+        "/api/config",
+        "/api/statistics",
+    ];
+    if !known.contains(&&*request.path) {
+        return Response::error(404, "there is nothing here");
+    }
+    if !is_get {
+        return wrong_method("GET, HEAD");
+    }
+    if token.is_some_and(|token| !has(token, request)) {
+        return unauthorized();
+    }
+    read(request, watched)
+}
+
+fn read(request: &Request, watched: &dyn Watched) -> Response {
+    match &*request.path {
+        "/metrics" => {
+            let format = Format::accepted(&request.accept);
+            let text = metrics::encode(watched.status(), format);
+            Response::ok(format.content_type(), text).with("Vary", "Accept")
+        }
+        "/api/live" => Response::json(200, &watched.status()),
+        "/api/map" => {
+            let asked = request.query.strip_prefix("cells=");
+            let cells = asked.map_or(Ok(CELLS), str::parse);
+            match cells.map(|cells: usize| cells.clamp(1, CELLS_MAX)) {
+                Ok(cells) => Response::json(200, &watched.cells(cells)),
+                Err(_) => Response::error(400, "cells is no number"),
+            }
+        }
+        "/api/hosts" => Response::json(200, &watched.hosts()),
+        "/api/namespaces" => Response::json(200, &watched.namespaces()),
+        "/api/config" => Response::json(200, &watched.config()),
+        _ => Response::json(200, &watched.statistics()),
+    }
+}
+
+fn health(path: &str, watched: &dyn Watched) -> Response {
+    // Being alive is answering at all; being ready is that the device works.
+    match watched.ready() {
+        Err(why) if path == "/readyz" => Response::error(503, &why),
+        _ => Response::ok("text/plain; charset=utf-8", "ok\n"),
+    }
+}
+
+/// Does what a body's JSON says.
+fn told(body: &[u8], act: impl FnOnce(&Value) -> Result<Value, Refused>) -> Response {
+    let arguments = match body.trim_ascii().is_empty() {
+        true => json!({}),
+        false => match serde_json::from_slice::<Value>(body) {
+            Ok(arguments) if arguments.is_object() => arguments,
+            _ => return Response::error(400, "the body is no JSON object"),
+        },
+    };
+    match act(&arguments) {
+        Ok(done) => Response::json(200, &done),
+        Err(Refused::Unknown) => Response::error(404, "there is no such verb"),
+        Err(Refused::Usage(sentence)) => Response::error(400, &sentence),
+        Err(Refused::Failed(sentence)) => Response::error(409, &sentence),
+    }
+}
+
+fn has(token: &Token, request: &Request) -> bool {
+    request
+        .authorization
+        .as_deref()
+        .is_some_and(|said| token.is_in(said))
+}
+
+fn unauthorized() -> Response {
+    Response::error(401, "a token is needed: Authorization: Bearer TOKEN")
+        .with("WWW-Authenticate", "Bearer")
+}
+
+fn wrong_method(allow: &'static str) -> Response {
+    Response::error(405, "not with this method").with("Allow", allow)
+}
+
+/// Does a `Host` header name the loopback? HTTP/1.0 clients send none; browsers always do.
+fn names_loopback(host: Option<&str>) -> bool {
+    let Some(host) = host else {
+        return true;
+    };
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) => name,
+        _ => host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || bare
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_a_browser_was_tricked_into_is_not_the_loopback() {
+        for host in [
+            "localhost",
+            "LOCALHOST:8080",
+            "127.0.0.1:9",
+            "127.1.2.3",
+            "[::1]:9",
+            "[::1]",
+        ] {
+            assert!(names_loopback(Some(host)), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "10.0.0.1",
+            "",
+        ] {
+            assert!(!names_loopback(Some(host)), "{host}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Sockets and threads: one request a connection, one thread each, within limits.
+//!
+//! `tiny_http` and its like keep a thread for whoever connects, for as long as it likes; this server's limits are why it is
+//! our own, on `httparse`. Invariants: at most `Limits::clients` connections; when all are taken the oldest one ends for the next; a
+//! request that is not there within `Limits::receive_within`, and an answer that is not taken within `Limits::send_within`, end
+//! their connection. Absent: what is answered (`route`).
+
+use crate::request::{self, HEAD_BYTES_MAX, Head, Request};
+use crate::route::{self, Response};
+use crate::status::Watched;
+use crate::token::Token;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once.
+    pub clients: usize,
+    /// Time for a whole request to arrive.
+    pub receive_within: Duration,
+    /// Time for a whole answer to be taken.
+    pub send_within: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 32,
+            receive_within: Duration::from_secs(5),
+            send_within: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How long a server that ends waits for its connections.
+const FINISH_WITHIN: Duration = Duration::from_secs(2);
+/// What is read of a client that goes on sending after its answer, so that the answer is not lost.
+const DRAIN_BYTES_MAX: usize = 64 << 10;
+const DRAIN_WITHIN: Duration = Duration::from_millis(500);
+const STACK_BYTES: usize = 512 << 10;
+
+/// Sent with every answer. The page is the only place that its scripts and data may come from.
+const HEADERS: &str = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+    Referrer-Policy: no-referrer\r\nContent-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
+    connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
+
+struct Shared {
+    watched: Arc<dyn Watched>,
+    token: Option<Token>,
+    limits: Limits,
+    stop: AtomicBool,
+    /// Connections by their number: the first is the oldest.
+    clients: Mutex<BTreeMap<u64, TcpStream>>,
+    changed: Condvar,
+}
+
+/// A server, until it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens, and answers from now on. Whoever can reach an address beyond the loopback needs the token.
+    ///
+    /// # Errors
+    /// The system's reason; `InvalidInput` for such an address without a token.
+    pub fn start(
+        address: SocketAddr,
+        watched: Arc<dyn Watched>,
+        token: Option<Token>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        if token.is_none() && !address.ip().to_canonical().is_loopback() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "this address can be reached from elsewhere: a token is needed",
+            ));
+        }
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            watched,
+            token,
+            limits,
+            stop: AtomicBool::new(false),
+            clients: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let thread = std::thread::Builder::new().name("http".into()).spawn({
+            let shared = shared.clone();
+            move || shared.run(&listener)
+        })?;
+        Ok(Self {
+            address,
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections now.
+    pub fn clients(&self) -> usize {
+        self.shared.clients().len()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        let mut to = self.address;
+        if to.ip().is_unspecified() {
+            to.set_ip(match to {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        // Wakes the listener.
+        let _ = TcpStream::connect_timeout(&to, Duration::from_millis(200));
+        let _ = self.thread.take().map(JoinHandle::join);
+
+        // What is under way may finish; then all sockets are closed, whoever is behind them.
+        let clients = self.shared.clients();
+        let (clients, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(clients, FINISH_WITHIN, |clients| !clients.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        clients
+            .values()
+            .for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+    }
+}
+
+impl Shared {
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(self: Arc<Self>, listener: &TcpListener) {
+        for number in 0.. {
+            let stream = listener.accept();
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            match stream {
+                Ok((stream, _)) => self.clone().admit(number, stream),
+                // No file descriptors are left, say: the listener itself still works.
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// Gives a connection a place, the oldest one's if there is no other, and a thread.
+    fn admit(self: Arc<Self>, number: u64, stream: TcpStream) {
+        let Ok(handle) = stream.try_clone() else {
+            return;
+        };
+        {
+            let mut clients = self.clients();
+            // A place is free once its thread has ended; meanwhile nobody else is let in.
+            while clients.len() >= self.limits.clients {
+                if let Some((_, oldest)) = clients.first_key_value() {
+                    let _ = oldest.shutdown(Shutdown::Both);
+                }
+                clients = self
+                    .changed
+                    .wait_timeout(clients, Duration::from_millis(100))
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+                if self.stop.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+            clients.insert(number, handle);
+        }
+
+        let place = Place {
+            shared: self.clone(),
+            number,
+        };
+        // If there is no thread, the place is given back with what was to run in it.
+        let _ = std::thread::Builder::new()
+            .name("http client".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let _ = place.shared.serve(&stream);
+                drop(place);
+            });
+    }
+
+    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let response = match self.receive(stream)? {
+            Ok(request) => {
+                let response = route::answer(&request, &*self.watched, self.token.as_ref());
+                tracing::debug!(
+                    method = request.method,
+                    path = request.path,
+                    status = response.status,
+                    "http"
+                );
+                match &*request.method {
+                    "HEAD" => self.send(stream, &response, false)?,
+                    _ => self.send(stream, &response, true)?,
+                }
+                None
+            }
+            Err(response) => Some(response),
+        };
+        if let Some(response) = response {
+            self.send(stream, &response, true)?;
+        }
+
+        // Closing with something unread would reset the connection, and the answer might be lost on the way.
+        stream.shutdown(Shutdown::Write)?;
+        stream.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let (until, mut drained) = (Instant::now() + DRAIN_WITHIN, 0);
+        let mut chunk = [0; 2048];
+        while drained < DRAIN_BYTES_MAX && Instant::now() < until {
+            match stream.read(&mut chunk)? {
+                0 => break,
+                bytes => drained += bytes,
+            }
+        }
+        Ok(())
+    }
+
+    /// A whole request, or what to answer instead.
+    fn receive(&self, mut stream: &TcpStream) -> io::Result<Result<Request, Response>> {
+        let until = Instant::now() + self.limits.receive_within;
+        let mut input = Vec::with_capacity(1024);
+        let mut chunk = [0; 2048];
+        loop {
+            match request::parse(&input) {
+                Ok(Some(Head {
+                    mut request,
+                    head_bytes,
+                    body_bytes,
+                })) => {
+                    if let Some(body) = input.get(head_bytes..head_bytes + body_bytes) {
+                        request.body = body.to_vec();
+                        return Ok(Ok(request));
+                    }
+                }
+                Ok(None) => {}
+                Err(response) => return Ok(Err(response)),
+            }
+            debug_assert!(input.len() < HEAD_BYTES_MAX + request::BODY_BYTES_MAX + chunk.len());
+
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let late = Response::error(408, "the request did not come in time");
+                return Ok(Err(late));
+            }
+            stream.set_read_timeout(Some(left))?;
+            match stream.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => input.extend_from_slice(&chunk[..bytes]),
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn send(&self, mut stream: &TcpStream, response: &Response, body: bool) -> io::Result<()> {
+        let (status, phrase) = (response.status, response.phrase());
+        let mut bytes = format!(
+            "HTTP/1.1 {status} {phrase}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{HEADERS}",
+            response.content_type,
+            response.body.len()
+        );
+        for (name, value) in &response.headers {
+            bytes.push_str(&format!("{name}: {value}\r\n"));
+        }
+        bytes.push_str("\r\n");
+        let mut bytes = bytes.into_bytes();
+        if body {
+            bytes.extend_from_slice(&response.body);
+        }
+
+        let until = Instant::now() + self.limits.send_within;
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            stream.set_write_timeout(Some(left))?;
+            match stream.write(rest) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+/// A connection's place, until its thread ends, by a panic too.
+struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.clients().remove(&self.number);
+        self.shared.changed.notify_all();
+    }
+}

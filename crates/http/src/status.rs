@@ -1,0 +1,217 @@
+//! What is known of a device, as plain data.
+//!
+//! Invariants: counters never go back but when the device has lost its power; whatever is counted in pages is in flash pages of
+//! 4096 bytes. Absent: where the numbers come from.
+
+use crate::route::Refused;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Who knows a device. Calls may come from several threads at once, and often.
+pub trait Watched: Send + Sync + 'static {
+    /// What is counted. May be some hundred milliseconds old.
+    fn status(&self) -> Status;
+    /// The superblocks, in at most so many cells.
+    fn cells(&self, cells_max: usize) -> Cells;
+    /// Who is connected.
+    fn hosts(&self) -> Vec<Host>;
+    /// The namespaces, as JSON.
+    fn namespaces(&self) -> Value;
+    /// What the device and the service were made with, as JSON.
+    fn config(&self) -> Value;
+    /// Counters since they were last reset, as JSON.
+    fn statistics(&self) -> Value;
+    /// Can hosts be served? If not, one sentence says why.
+    ///
+    /// # Errors
+    /// The reason.
+    fn ready(&self) -> Result<(), String>;
+    /// Does what a verb says.
+    ///
+    /// # Errors
+    /// There is no such verb, its arguments are wrong, or it cannot be done.
+    fn act(&self, verb: &str, arguments: &Value) -> Result<Value, Refused>;
+    /// Changes how a simulation is played.
+    ///
+    /// # Errors
+    /// Nothing is played, or not like this.
+    fn play(&self, _change: &Value) -> Result<Value, Refused> {
+        Err(Refused::Unknown)
+    }
+}
+
+/// I/O commands of one kind.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Command {
+    /// Their name.
+    pub name: &'static str,
+    /// Commands by time, not cumulative: up to 1 µs, up to 2 µs, and so on; the last is for all that took longer.
+    pub buckets: Vec<u64>,
+    /// Sum of their times.
+    pub sum_ns: u64,
+    /// Those that ended with an error.
+    pub failed: u64,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// Its number, as in the log.
+    pub connection: u64,
+    /// Where the host is.
+    pub peer: String,
+    /// The host's name.
+    pub hostnqn: String,
+    /// The controller.
+    pub controller: u16,
+    /// The queue; 0 is the admin queue.
+    pub queue: u16,
+    /// Only for discovery?
+    pub discovery: bool,
+    /// For how long.
+    pub seconds: f64,
+    /// I/O commands so far.
+    pub commands: u64,
+}
+
+/// Superblocks by what they are.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Superblocks {
+    /// Erased, or to be erased when they are opened.
+    pub free: u64,
+    /// Being filled.
+    pub open: u64,
+    /// Full.
+    pub closed: u64,
+    /// Too few good blocks are left.
+    pub retired: u64,
+    /// Free ones at which collection starts.
+    pub gc_start: u64,
+}
+
+/// Erases of blocks.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Wear {
+    /// Of the least worn block.
+    pub min: u32,
+    /// On average.
+    pub mean: f64,
+    /// Of the most worn block.
+    pub max: u32,
+}
+
+/// NVRAM, or the log, for remaps.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Nvram {
+    /// All of it; 0 if unlimited.
+    pub capacity_bytes: u64,
+    /// Taken by entries, valid or not.
+    pub used_bytes: u64,
+    /// Taken by valid entries.
+    pub valid_bytes: u64,
+    /// Largest segment group.
+    pub largest_group_bytes: u64,
+}
+
+/// How long watching has had the device to itself.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Holds {
+    /// Turns that were taken.
+    pub turns: u64,
+    /// In all.
+    pub sum_ns: u64,
+    /// The longest turn.
+    pub max_ns: u64,
+    /// Most superblocks looked at in one turn.
+    pub superblocks_max: u64,
+}
+
+/// What is known of a device.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Status {
+    /// Since the service began; virtual seconds of a simulation.
+    pub uptime_seconds: f64,
+    /// Is it a simulation, in virtual time?
+    pub simulated: bool,
+    /// What is shown: a name, a workload.
+    pub title: String,
+    /// How remaps survive a power cut.
+    pub scheme: String,
+    /// Counters of the translation layer by name, as `io stat` has them.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// I/O commands by kind.
+    pub commands: Vec<Command>,
+    /// Bytes read by hosts.
+    pub host_read_bytes: u64,
+    /// Bytes written by hosts.
+    pub host_written_bytes: u64,
+    /// Commands answered with a media error.
+    pub media_errors: u64,
+    /// Superblocks by state.
+    pub superblocks: Superblocks,
+    /// Erases.
+    pub wear: Wear,
+    /// Room for remaps.
+    pub nvram: Nvram,
+    /// Is nothing changed any more?
+    pub read_only: bool,
+    /// Power cuts that an operator asked for.
+    pub power_cuts: u64,
+    /// Connections with a queue.
+    pub connections: u64,
+    /// Connections accepted so far.
+    pub accepted: u64,
+    /// Connections that the service ended.
+    pub dropped: u64,
+    /// Connects refused, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Memory of the process.
+    pub resident_bytes: u64,
+    /// What watching costs.
+    pub holds: Holds,
+    /// How fast a simulation is played, and whether it has ended.
+    pub playing: Option<Playing>,
+}
+
+/// A simulation that is played.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Playing {
+    /// Virtual seconds a second; 0 while it is paused.
+    pub speed: f64,
+    /// Has it come to its end?
+    pub ended: bool,
+    /// The part of the requests that is done, 0 to 1.
+    pub done: f64,
+}
+
+impl Status {
+    /// A counter of the translation layer; 0 if there is none of this name.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Superblocks, several to a cell where there are many.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Cells {
+    /// Superblocks in all, and in one cell.
+    pub superblocks: u32,
+    /// Superblocks of one cell.
+    pub per_cell: u32,
+    /// Pages of one superblock.
+    pub pages_per_superblock: u32,
+    /// One letter a cell: `f`ree, `h` open for the host, `g` open for collection, `c`losed, `r`etired; of several superblocks
+    /// the one that is open, else the most frequent.
+    pub state: String,
+    /// Pages with owners.
+    pub valid: Vec<u32>,
+    /// LPNs that were mapped by a remap, so that they may share their page.
+    pub remapped: Vec<u32>,
+    /// Pages without owners.
+    pub garbage: Vec<u32>,
+    /// Erases of a block, on average.
+    pub erases: Vec<u32>,
+    /// Segments of remaps in NVRAM.
+    pub segments: Vec<u32>,
+}

@@ -1,0 +1,126 @@
+//! Who may have more than health and the page: whoever knows what is in the token's file.
+//!
+//! Invariants: a comparison takes equally long wherever the first difference is; the token is never logged or shown. Absent:
+//! TLS; beyond the loopback put a proxy in front that has it.
+
+use constant_time_eq::constant_time_eq;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Fewest characters of a token.
+pub const LEN_MIN: usize = 16;
+
+/// A token.
+pub struct Token(String);
+
+/// A file that is no token's.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Unreadable(std::io::Error),
+    /// Others can read it.
+    #[error("others can read it (mode {0:04o}): chmod 600")]
+    Open(u32),
+    /// It is too short, or no text of one line.
+    #[error("a token is one line of at least {LEN_MIN} letters, digits and signs, without blanks")]
+    Shape,
+}
+
+impl Token {
+    /// Reads a token's file, which nobody else may be able to read.
+    ///
+    /// # Errors
+    /// It cannot be read, others can, or it holds no token.
+    pub fn load(path: &Path) -> Result<Self, TokenError> {
+        let mode = std::fs::metadata(path)
+            .map_err(TokenError::Unreadable)?
+            .permissions()
+            .mode();
+        if mode & 0o077 != 0 {
+            return Err(TokenError::Open(mode & 0o7777));
+        }
+        let text = std::fs::read_to_string(path).map_err(TokenError::Unreadable)?;
+        Self::new(&text)
+    }
+
+    /// A token from its text.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim_end_matches(['\n', '\r']);
+        let fits = text.len() >= LEN_MIN && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if fits {
+            Ok(Self(text.into()))
+        } else {
+            Err(TokenError::Shape)
+        }
+    }
+
+    /// Is this the value of an `Authorization` header that carries the token?
+    pub fn is_in(&self, authorization: &[u8]) -> bool {
+        let Some((scheme, said)) = authorization.split_at_checked(7) else {
+            return false;
+        };
+        scheme.eq_ignore_ascii_case(b"bearer ")
+            && constant_time_eq(said.trim_ascii(), self.0.as_bytes())
+    }
+
+    /// The header's value, for clients.
+    pub fn authorization(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_token_after_bearer_is_the_token() {
+        let token = Token::new("0123456789abcdef\n").expect("a token");
+        assert!(token.is_in(b"Bearer 0123456789abcdef"));
+        assert!(token.is_in(b"bearer 0123456789abcdef"));
+        for wrong in [
+            "",
+            "Bearer ",
+            "0123456789abcdef",
+            "Basic 0123456789abcdef",
+            "Bearer 0123456789abcde",
+            "Bearer 0123456789abcdef0",
+            "Bearer 0123456789abcdeF",
+            "Bearer 1123456789abcdef",
+        ] {
+            assert!(!token.is_in(wrong.as_bytes()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_short_token_or_one_that_others_can_read_is_refused() {
+        assert!(matches!(Token::new("short"), Err(TokenError::Shape)));
+        assert!(matches!(
+            Token::new("0123456789 abcdef"),
+            Err(TokenError::Shape)
+        ));
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("token");
+        std::fs::write(&path, "0123456789abcdef\n").expect("room");
+        for (mode, works) in [
+            (0o644, false),
+            (0o640, false),
+            (0o604, false),
+            (0o600, true),
+        ] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("ours");
+            assert_eq!(Token::load(&path).is_ok(), works, "{mode:o}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What an operator does to a device in service: cut its power, damage its medium, switch timing and deduplication.
+//!
+//! Each verb takes one turn at the device. Invariants: a power cut loses what power loses and nothing else, since the
+//! device is recovered from its media alone; a device that does not recover is broken for everybody. Absent: who may do
+//! this (`remap-ssd-http`), and the connections that a power cut ends (`tcp::roster`).
+
+use super::subsystem::{Latency, PAGE_SHIFT, Subsystem};
+use super::turn::DeviceTurn;
+use remap_ssd_device::{Device, DeviceConfig, OpenError};
+use remap_ssd_ftl::{RecoveryReport, SchemeKind};
+use remap_ssd_media::Ppn;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A verb that cannot be done: one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OperateError(pub String);
+
+/// What can be damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Pages of a namespace cannot be read until their block is erased or they are rewritten.
+    Unreadable {
+        /// The namespace.
+        nsid: u32,
+        /// First logical block, in blocks of the namespace.
+        slba: u64,
+        /// Blocks.
+        count: u32,
+    },
+    /// A bit of NVRAM flips, until its word is stored again. One flipped bit of a word is corrected; two are not.
+    Flip {
+        /// The word of 8 bytes.
+        word: usize,
+        /// The bit, 0 to 63.
+        bit: u32,
+    },
+    /// All planted faults are taken back.
+    None,
+}
+
+/// The smallest device there is: it stands in while another one has no power.
+const STAND_IN_BYTES: u64 = 16 << 20;
+
+impl Subsystem {
+    /// Cuts the power and restores it: tables in DRAM are gone, and rebuilt from flash and NVRAM, and
+    /// a volatile cache loses what `seed` draws. Hosts wait meanwhile.
+    ///
+    /// # Errors
+    /// The device does not recover, or does not take what the cache keeps; in the first case it has
+    /// failed for everybody.
+    pub fn power_cut(&self, seed: u64) -> Result<RecoveryReport, OperateError> {
+        let error = |error: &dyn std::fmt::Display| OperateError(error.to_string());
+        let config = DeviceConfig::for_service(STAND_IN_BYTES, SchemeKind::BASELINE, false)
+            .map_err(|reason| error(&reason))?;
+        let stand_in = Device::in_memory(config).map_err(|reason| error(&reason))?;
+
+        let recovered = self.cut_power(seed, |present, _| {
+            let device = std::mem::replace(present, stand_in);
+            self.counters.power_cuts.fetch_add(1, Relaxed);
+
+            let (device, report) = device.power_cycle()?;
+            *present = device;
+            Ok::<_, OpenError>(report)
+        });
+        let recovered = recovered.map_err(|status| {
+            OperateError(format!(
+                "the device does not take what the cache keeps: {status:?}"
+            ))
+        })?;
+
+        recovered.map_err(|reason| {
+            self.fail();
+            OperateError(format!("the device does not recover: {reason}"))
+        })
+    }
+
+    /// Power cuts so far.
+    pub fn power_cuts(&self) -> u64 {
+        self.counters.power_cuts.load(Relaxed)
+    }
+
+    /// Damages the medium; how many pages or words.
+    ///
+    /// # Errors
+    /// There is no such place.
+    pub fn damage(&self, damage: Damage) -> Result<u32, OperateError> {
+        let pages = match damage {
+            Damage::Unreadable { nsid, slba, count } => Some(self.pages(nsid, slba, count)?),
+            _ => None,
+        };
+        let mut turn = self.device();
+        match damage {
+            Damage::Unreadable { .. } => {
+                let placed: Vec<Ppn> = pages
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|lpn| turn.ftl().place(lpn))
+                    .collect();
+                plant(&mut turn, |faults| faults.read.extend(&placed));
+                Ok(placed.len() as u32)
+            }
+            Damage::Flip { word, bit } => {
+                let words = turn.ftl().media().nvram_words();
+                if word >= words || bit > 63 {
+                    return Err(OperateError(format!(
+                        "NVRAM has {words} words of 64 bits: there is no bit {bit} of word {word}"
+                    )));
+                }
+                plant(&mut turn, |faults| {
+                    *faults.flips.entry(word).or_default() ^= 1 << bit;
+                });
+                Ok(1)
+            }
+            Damage::None => {
+                let faults = turn.ftl().media().faults();
+                let planted = faults.read.len() + faults.flips.len();
+                plant(&mut turn, |faults| {
+                    faults.read.clear();
+                    faults.flips.clear();
+                });
+                Ok(planted as u32)
+            }
+        }
+    }
+
+    /// The device's logical pages that blocks of a namespace lie on.
+    fn pages(
+        &self,
+        nsid: u32,
+        slba: u64,
+        count: u32,
+    ) -> Result<std::ops::RangeInclusive<u32>, OperateError> {
+        let namespace = self
+            .namespace(nsid)
+            .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
+        if count == 0 || namespace.blocks(slba, count).is_err() {
+            let blocks = namespace.size_blocks();
+            return Err(OperateError(format!(
+                "namespace {nsid} has {blocks} blocks: {count} from {slba} on are not there"
+            )));
+        }
+        let lpn =
+            |slba: u64| namespace.first_lpn + (slba << namespace.lba_shift >> PAGE_SHIFT) as u32;
+        Ok(lpn(slba)..=lpn(slba + u64::from(count) - 1))
+    }
+
+    /// From now on completions are due at once, or when the timing model says.
+    pub fn set_latency(&self, latency: Latency) {
+        let mut turn = self.device();
+        turn.keep_time(latency == Latency::Emulated);
+        self.emulated.store(latency == Latency::Emulated, Relaxed);
+    }
+
+    /// Switches deduplication of writes off and on again. What is written meanwhile is not found later as a duplicate.
+    ///
+    /// # Errors
+    /// The device was made without.
+    pub fn set_dedup(&self, on: bool) -> Result<(), OperateError> {
+        let mut turn = self.device();
+        if !turn.ftl().deduplicates() {
+            return Err(OperateError(
+                "the device was made without deduplication (--dedup on)".into(),
+            ));
+        }
+        turn.pause_dedup(!on);
+        Ok(())
+    }
+}
+
+fn plant(turn: &mut DeviceTurn<'_>, change: impl FnOnce(&mut remap_ssd_media::Faults)) {
+    turn.untimed(|ftl| ftl.media_mut().plant(change));
+}

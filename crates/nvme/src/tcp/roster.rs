@@ -1,0 +1,171 @@
+//! Who is connected, for an operator: every queue with its host, and what was refused.
+//!
+//! Invariants: a connection is listed from its Connect until it ends, however it ends; counters never go back. A host is
+//! dropped by closing its associations, which its connections notice within a tick. Absent: limits (`quota`), logs.
+
+use crate::controller::Association;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A connection with a queue.
+pub struct Seated {
+    number: u64,
+    peer: SocketAddr,
+    qid: u16,
+    association: Arc<Association>,
+    since_ns: u64,
+    commands: AtomicU64,
+}
+
+impl Seated {
+    /// So many more commands were executed.
+    #[inline]
+    pub(super) fn commands(&self, count: u64) {
+        self.commands.fetch_add(count, Relaxed);
+    }
+}
+
+/// A connection, as read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its number, which logs have too.
+    pub number: u64,
+    /// Where the host is.
+    pub peer: SocketAddr,
+    /// The host's name, as it put it.
+    pub hostnqn: String,
+    /// The controller.
+    pub cntlid: u16,
+    /// The queue; 0 is the admin queue.
+    pub qid: u16,
+    /// Only for discovery?
+    pub discovery: bool,
+    /// When its queue was connected, in the clock of the service.
+    pub since_ns: u64,
+    /// I/O commands executed so far, where no time is emulated.
+    pub commands: u64,
+}
+
+/// What was counted of connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections that the server ended because of what they did or did not do.
+    pub dropped: u64,
+    /// Connects and addresses refused, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
+/// All connections with queues.
+#[derive(Default)]
+pub struct Roster {
+    seated: Mutex<BTreeMap<u64, Arc<Seated>>>,
+    tally: Mutex<Tally>,
+}
+
+/// A line of the roster, until this is dropped.
+pub(super) struct Entered {
+    roster: Arc<Roster>,
+    seated: Arc<Seated>,
+}
+
+impl Deref for Entered {
+    type Target = Seated;
+    fn deref(&self) -> &Seated {
+        &self.seated
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.roster.seated().remove(&self.seated.number);
+    }
+}
+
+impl Roster {
+    fn seated(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Seated>>> {
+        self.seated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tally_mut(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists a connection that has just connected its queue.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        number: u64,
+        peer: SocketAddr,
+        qid: u16,
+        association: &Arc<Association>,
+        since_ns: u64,
+    ) -> Entered {
+        let seated = Arc::new(Seated {
+            number,
+            peer,
+            qid,
+            association: association.clone(),
+            since_ns,
+            commands: AtomicU64::new(0),
+        });
+        self.seated().insert(number, seated.clone());
+        Entered {
+            roster: self.clone(),
+            seated,
+        }
+    }
+
+    pub(super) fn accept(&self) {
+        self.tally_mut().accepted += 1;
+    }
+
+    pub(super) fn drop_one(&self) {
+        self.tally_mut().dropped += 1;
+    }
+
+    /// `why` is one of a few sentences of ours, never a peer's text.
+    pub(super) fn refuse(&self, why: &'static str) {
+        *self.tally_mut().refused.entry(why).or_default() += 1;
+    }
+
+    /// All connections with queues, in the order in which they came.
+    pub fn list(&self) -> Vec<Listed> {
+        let listed = |seated: &Arc<Seated>| Listed {
+            number: seated.number,
+            peer: seated.peer,
+            hostnqn: seated.association.hostnqn().to_owned(),
+            cntlid: seated.association.cntlid(),
+            qid: seated.qid,
+            discovery: seated.association.is_discovery(),
+            since_ns: seated.since_ns,
+            commands: seated.commands.load(Relaxed),
+        };
+        self.seated().values().map(listed).collect()
+    }
+
+    /// What was counted so far.
+    pub fn tally(&self) -> Tally {
+        self.tally_mut().clone()
+    }
+
+    /// Drops hosts: all whose name this is, or whose connection has this number, or everybody (`None`). How many
+    /// connections will end. A host may connect again at once.
+    pub fn drop_hosts(&self, host: Option<&str>) -> usize {
+        let seated = self.seated();
+        let numbered = host
+            .and_then(|host| host.parse::<u64>().ok())
+            .and_then(|number| seated.get(&number));
+        let is_meant = |one: &Seated| match (host, numbered) {
+            (None, _) => true,
+            (Some(_), Some(numbered)) => Arc::ptr_eq(&numbered.association, &one.association),
+            (Some(host), None) => one.association.hostnqn() == host,
+        };
+        let meant: Vec<_> = seated.values().filter(|one| is_meant(one)).collect();
+        meant.iter().for_each(|one| one.association.close());
+        meant.len()
+    }
+}
