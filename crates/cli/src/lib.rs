@@ -67,7 +67,7 @@ pub enum Command {
     /// Creates, checks and repairs a device in a folder.
     Image(service::image::Args),
     /// Serves a device over NVMe/TCP, FUSE or vfio-user.
-    Serve(service::serve::Args),
+    Serve(Box<service::serve::Args>),
     /// Sends one command to a served device.
     Io(service::io::Args),
     /// Plays a workload or a recorded session on a simulated device, on a page in the browser.

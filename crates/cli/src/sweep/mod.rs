@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Runs every combination of a file's values, each once, and lays the results beside each other.
 ///
-/// A file has a table [options], the same for all points, and a table [grid] of lists. Names are the options of `compare`
+/// A file has a table `options`, the same for all points, and a table `grid` of lists. Names are the options of `compare`
 /// (scheme, workload, trace, seed, scale, ...) and values of the device with a dot (firmware.gc_free). Give the same command
 /// again after an interruption, and it goes on where it stopped; a larger grid makes only what is missing.
 #[derive(Debug, clap::Args)]
