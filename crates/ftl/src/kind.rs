@@ -141,7 +141,7 @@ impl SchemeKind {
         self.0.spans_all_dies
     }
 
-    /// Memory of the machine that simulates it, in bytes for each flash page. See [`HostBytes`].
+    /// Memory of the machine that simulates it, in bytes for each flash page. See `HostBytes`.
     pub fn host_bytes_per_page(self, dedup: bool) -> u64 {
         let bytes = self.0.host_bytes_per_page;
         if dedup { bytes.dedup } else { bytes.plain }

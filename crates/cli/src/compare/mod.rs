@@ -60,6 +60,9 @@ pub enum Action {
     Diff(diff::Args),
 }
 
+/// Memory from which on it is said before the runs begin: less, every machine has.
+const NOTED_BYTES: u64 = 512 << 20;
+
 /// Runs it.
 ///
 /// # Errors
@@ -74,7 +77,7 @@ pub fn command(line: &Line) -> Result<(), Failure> {
         output::note(format_args!("note: {scheme} is left out: {failure}"));
     }
 
-    if !args.json && comparison.need.run_bytes > 0 {
+    if !args.json && comparison.need.total_bytes >= NOTED_BYTES {
         let Need { total_bytes, .. } = comparison.need;
         output::note(format_args!(
             "about {} of memory: {}",

@@ -116,5 +116,5 @@ fn a_namespace_that_shares_nothing_has_all_its_pages_to_itself() {
     }
 
     run(&["serve", "--image", path, "--unshared", "1"])
-        .fails(2, &["--unshared: the image was made with 2"]);
+        .fails(2, &["--unshared: the image was created with 2"]);
 }

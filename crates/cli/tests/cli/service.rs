@@ -297,9 +297,9 @@ fn mistakes_in_service_are_sentences() {
         "1MiB",
     ])
     .fails_in_one_line(2, &["16 MiB"]);
-    let file = file(dir.path(), "file", b"no socket");
+    let file = file(dir.path(), "file", b"not a socket");
     run(&["serve", "--memory", "32MiB", "--vfio-user", &file])
-        .fails_in_one_line(1, &[&file, "no socket"]);
+        .fails_in_one_line(1, &[&file, "not a socket"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
     run(&["serve", "--memory", "32MiB", "--listen", &address])

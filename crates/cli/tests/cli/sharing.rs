@@ -269,7 +269,7 @@ fn a_namespace_of_an_image_goes_back_to_a_snapshot() {
 
     // What is served has to be what it was made with.
     let opened = |args: &[&str]| run(&[&["serve", "--image", &rig.image], args].concat());
-    opened(&["--snapshots", "3"]).fails(2, &["--snapshots: the image was made with 2"]);
+    opened(&["--snapshots", "3"]).fails(2, &["--snapshots: the image was created with 2"]);
     opened(&["--namespaces", "3"]).fails(2, &["--namespaces: the image was made with 1"]);
     opened(&["--size", "32MiB"]).fails(2, &["--size: the image was made with 16"]);
     let served = serve(&[
@@ -494,7 +494,7 @@ fn a_list_of_extents_is_gathered_and_its_new_layout_is_printed() {
     let said = gather(&["--force"]).ok().out;
     assert!(said.contains("offset") && said.contains("1015"), "{said}");
     std::fs::write(&list, "50 ten\n").expect("room for it");
-    gather(&[]).fails_in_one_line(1, &["line 1 is no extent", "filefrag"]);
+    gather(&[]).fails_in_one_line(1, &["line 1 is not an extent", "filefrag"]);
 }
 
 #[test]
