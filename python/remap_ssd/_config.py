@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from functools import lru_cache
 from typing import Any, Union
 
 from . import _native
 from ._results import Record
+
+
+def _of_values(keys: dict[str, Any]) -> tuple[str, str]:
+    """A device from its values. Mistakes name values, and no lines of a text that nobody wrote."""
+    try:
+        return _native.config_of_json(json.dumps(keys))
+    except ValueError as error:
+        raise ValueError(re.sub(r"\bline \d+: ", "", str(error))) from None
 
 
 class Config:
@@ -39,7 +48,7 @@ class Config:
                 keys[name] = value
         if scale is not None:
             keys["scale"] = scale
-        self._set(*_native.config_of_json(json.dumps(keys)))
+        self._set(*_of_values(keys))
 
     def _set(self, toml: str, value: str) -> None:
         known = json.loads(value)
@@ -77,7 +86,7 @@ class Config:
                 keys[name] = {**keys.get(name, {}), **value}
             else:
                 keys[name] = value
-        return self._of(*_native.config_of_json(json.dumps(keys)))
+        return self._of(*_of_values(keys))
 
     def to_toml(self) -> str:
         """A device file that reads back as this device; the command line takes it by ``--config``."""

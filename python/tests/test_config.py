@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import subprocess
 
 import pytest
@@ -14,7 +15,8 @@ def test_presets_are_the_command_lines(program):
     assert [preset.to_dict() for preset in remap_ssd.presets()] == listed
     for preset in listed:
         printed = subprocess.run([program, "presets", "--toml", preset["name"]], capture_output=True, text=True, check=True)
-        assert remap_ssd.Config(preset["name"]).to_toml() == printed.stdout
+        # The command line's file has a comment for each key, and another order.
+        assert remap_ssd.Config.from_toml(printed.stdout) == remap_ssd.Config(preset["name"])
 
 
 def test_values_are_replaced_and_the_rest_stays():
@@ -51,7 +53,7 @@ def test_mistakes_are_said_as_the_command_line_says_them(tmp_path, refusal, toml
     _, said = refusal("--config", str(path))
     with pytest.raises(ValueError) as raised:
         remap_ssd.Config(**values)
-    assert said == f"error: {path}: {raised.value}\n"
+    assert re.sub(r"line \d+: ", "", said) == f"error: {path}: {raised.value}\n"
     with pytest.raises(ValueError) as raised:
         remap_ssd.Config.load(path)
     assert said == f"error: {raised.value}\n"
