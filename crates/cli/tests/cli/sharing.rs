@@ -270,8 +270,8 @@ fn a_namespace_of_an_image_goes_back_to_a_snapshot() {
     // What is served has to be what it was made with.
     let opened = |args: &[&str]| run(&[&["serve", "--image", &rig.image], args].concat());
     opened(&["--snapshots", "3"]).fails(2, &["--snapshots: the image was created with 2"]);
-    opened(&["--namespaces", "3"]).fails(2, &["--namespaces: the image was made with 1"]);
-    opened(&["--size", "32MiB"]).fails(2, &["--size: the image was made with 16"]);
+    opened(&["--namespaces", "3"]).fails(2, &["--namespaces: the image was created with 1"]);
+    opened(&["--size", "32MiB"]).fails(2, &["--size: the image was created with 16"]);
     let served = serve(&[
         "--image",
         &rig.image,
