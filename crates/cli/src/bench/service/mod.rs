@@ -165,11 +165,8 @@ fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
         depth: DEPTH_SEQUENTIAL,
         ..random(kind)
     };
-    Load {
-        until: Until::Once,
-        ..sequential(Kind::SequentialWrite)
-    }
-    .run(&rig.client, &mut lanes)?;
+
+    warm_up(&mut rig, &mut lanes, extent)?;
     let loads = [
         random(Kind::RandomRead),
         random(Kind::RandomWrite),
@@ -194,6 +191,30 @@ fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
         sequential_write_gib_per_s: gib(writes_in_order),
         ..copies
     })
+}
+
+/// Writes the whole device, then its region once more, and trims what is behind.
+///
+/// Flash pages that were never programmed have no memory yet. The system hands that out at a speed that differs
+/// several times from one minute to the next, and the loads would measure this.
+fn warm_up(rig: &mut Rig, lanes: &mut [Lane], extent: Extent) -> Result<(), Failure> {
+    let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
+    let (region, device) = (pages(extent.region), pages(extent.device_bytes()));
+
+    for region in [device, region] {
+        let fill = Load {
+            kind: Kind::SequentialWrite,
+            pages: SEQUENTIAL_PAGES,
+            depth: DEPTH_SEQUENTIAL,
+            region: region as u32,
+            duplicates: 0.0,
+            until: Until::Once,
+        };
+        fill.run(&rig.client, lanes)?;
+    }
+    rig.client
+        .trim(region, device - region)
+        .map_err(Failure::failed)
 }
 
 /// Copies the region behind itself, by Copy and by Remap.

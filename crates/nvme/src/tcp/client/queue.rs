@@ -67,6 +67,14 @@ pub trait Arrivals {
     fn done(&mut self, cid: u16, status: Status, result: u64) -> bool;
 }
 
+/// How to wait for an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Look for it for a moment first: its sender has nothing else to do.
+    Looking,
+    Asleep,
+}
+
 /// Calls that were sent together, and their answers.
 struct Together<'a> {
     first: u16,
@@ -138,7 +146,7 @@ impl Queue {
                     len,
                 );
             }
-            queue.read()?;
+            queue.read(Wait::Asleep)?;
         };
         queue.input.consume(len);
         let ic = ic.ok_or(broken("no ICResp"))?;
@@ -160,8 +168,10 @@ impl Queue {
         Ok(())
     }
 
-    fn read(&mut self) -> Result<(), ClientError> {
-        self.spin.look(&self.stream);
+    fn read(&mut self, wait: Wait) -> Result<(), ClientError> {
+        if wait == Wait::Looking {
+            self.spin.look(&self.stream);
+        }
         match self.input.read(&mut self.stream)? {
             0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             _ => Ok(()),
@@ -170,9 +180,15 @@ impl Queue {
 
     /// Hands on all that has arrived, waiting for something if nothing has; data that were asked for are sent.
     ///
+    /// Meant for hosts that send more as soon as something is done: it sleeps, so that several answers arrive at once.
+    ///
     /// # Errors
     /// The connection broke, or the target broke the protocol.
     pub fn receive(&mut self, host: &mut impl Arrivals) -> Result<(), ClientError> {
+        self.receive_by(Wait::Asleep, host)
+    }
+
+    fn receive_by(&mut self, wait: Wait, host: &mut impl Arrivals) -> Result<(), ClientError> {
         let mut handled = false;
         loop {
             let cut = wire::cut(self.input.filled(), self.agreed, DATA_MAX);
@@ -183,7 +199,7 @@ impl Queue {
                 if handled {
                     return Ok(());
                 }
-                self.read()?;
+                self.read(wait)?;
                 continue;
             };
 
@@ -243,7 +259,7 @@ impl Queue {
             open: calls.len(),
         };
         while together.open > 0 {
-            self.receive(&mut together)?;
+            self.receive_by(Wait::Looking, &mut together)?;
         }
         Ok(together.answers)
     }
