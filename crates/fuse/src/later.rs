@@ -69,6 +69,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
         let next = waiting
             .peek()
             .map(|Reverse(first)| epoch + Duration::from_nanos(first.due));
+
         let received = match next {
             None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(due) => match due.saturating_duration_since(Instant::now()) {
@@ -76,6 +77,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
                 left => receiver.recv_timeout(left - SPIN),
             },
         };
+
         match received {
             Ok(first) => {
                 // All that is known before any is answered, so that they are in order.
@@ -87,6 +89,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+
         while let Some(Reverse(first)) = waiting.peek()
             && epoch + Duration::from_nanos(first.due) <= Instant::now()
             && let Some(Reverse(Waiting { answer, .. })) = waiting.pop()
@@ -95,6 +98,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
         }
         std::hint::spin_loop();
     }
+
     while let Some(Reverse(Waiting { answer, .. })) = waiting.pop() {
         answer();
     }
@@ -110,9 +114,11 @@ mod tests {
         let epoch = Instant::now();
         let given = Arc::new(Mutex::new(Vec::new()));
         let later = Later::start(epoch).expect("a thread");
+
         // One that takes its time, until all the others are known.
         let (go, wait) = channel();
         later.at(0, move || wait.recv().expect("sent"));
+
         for due in [3_000_000u64, 1_000_000, 2_000_000, 1_000_000] {
             let given = given.clone();
             later.at(due, move || {
@@ -120,10 +126,12 @@ mod tests {
                 given.lock().expect("nothing fails here").push((due, late));
             });
         }
+
         go.send(()).expect("it waits");
         while given.lock().expect("nothing fails here").len() < 4 {
             std::thread::sleep(Duration::from_millis(1));
         }
+
         let answers = given.lock().expect("nothing fails here").clone();
         assert_eq!(
             answers,

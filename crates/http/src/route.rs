@@ -180,6 +180,7 @@ fn read(request: &Request, watched: &dyn Watched) -> Response {
     match &*request.path {
         "/metrics" => {
             let format = Format::accepted(&request.accept);
+
             let text = metrics::encode(watched.status(), format);
             Response::ok(format.content_type(), text).with("Vary", "Accept")
         }
@@ -187,6 +188,7 @@ fn read(request: &Request, watched: &dyn Watched) -> Response {
         "/api/map" => {
             let asked = request.query.strip_prefix("cells=");
             let cells = asked.map_or(Ok(CELLS), str::parse);
+
             match cells.map(|cells: usize| cells.clamp(1, CELLS_MAX)) {
                 Ok(cells) => Response::json(200, &watched.cells(cells)),
                 Err(_) => Response::error(400, "cells is no number"),
@@ -273,6 +275,7 @@ mod tests {
         ] {
             assert!(names_loopback(Some(host)), "{host}");
         }
+
         for host in [
             "evil.example",
             "localhost.evil.example",

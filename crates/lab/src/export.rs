@@ -32,10 +32,12 @@ pub fn columns(table: &Table) -> Vec<Column> {
         };
         table.rows.iter().map(of).collect()
     };
+
     let mut columns: Vec<Column> = WORDS
         .iter()
         .map(|name| Column::words(name, word(name)))
         .collect();
+
     let numbers: [(&str, NumberOf); 5] = [
         ("log_mib", |run| run.log_mib),
         ("segment_bytes", |run| run.segment_bytes.into()),
@@ -45,6 +47,8 @@ pub fn columns(table: &Table) -> Vec<Column> {
             run.device.geometry.pages().into()
         }),
     ];
+
+    // A result's numbers are columns too; a run that lacks one has NaN there.
     for (name, of) in numbers {
         columns.push(Column::numbers(
             name,
@@ -61,6 +65,7 @@ pub fn columns(table: &Table) -> Vec<Column> {
         })
         .collect();
     let names: BTreeSet<&String> = leaves.iter().flat_map(BTreeMap::keys).collect();
+
     for name in names {
         let values = leaves
             .iter()
@@ -68,6 +73,7 @@ pub fn columns(table: &Table) -> Vec<Column> {
             .collect();
         columns.push(Column::numbers(&format!("result.{name}"), values));
     }
+
     columns
 }
 
@@ -87,6 +93,7 @@ fn leaves(name: &str, value: &Value, out: &mut BTreeMap<String, f64>) {
                 );
             }
         }
+
         Value::Number(number) => {
             out.insert(name.into(), number.as_f64().unwrap_or(f64::NAN));
         }

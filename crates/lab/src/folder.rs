@@ -60,11 +60,13 @@ impl Shelf {
     /// It cannot be read, or holds no experiment.
     pub fn lay_over(&mut self, directory: &Path) -> Result<(), LabError> {
         let about = |path: &Path, error: std::io::Error| LabError::wrong(path.display(), error);
+
         let mut names = Vec::new();
         for entry in std::fs::read_dir(directory).map_err(|error| about(directory, error))? {
             names.push(entry.map_err(|error| about(directory, error))?.path());
         }
         names.sort();
+
         let papers = directory.join("papers");
         if papers.is_dir() {
             for entry in std::fs::read_dir(&papers).map_err(|error| about(&papers, error))? {
@@ -80,6 +82,7 @@ impl Shelf {
                 }
             }
         }
+
         let mut found = false;
         for path in names
             .iter()
@@ -96,6 +99,7 @@ impl Shelf {
                     Ok(String::new())
                 }
             };
+
             let folder = Folder {
                 name: path
                     .file_name()
@@ -106,10 +110,12 @@ impl Shelf {
                 expectation: optional("expectation.toml")?,
                 readme: optional("README.md")?,
             };
+
             self.folders.retain(|other| other.name != folder.name);
             self.folders.push(folder);
             found = true;
         }
+
         match found {
             true => Ok(()),
             false => Err(LabError::wrong(

@@ -161,6 +161,7 @@ fn combine(
 ) -> Result<Vec<Run>, LabError> {
     let about = format!("{name}/experiment.toml");
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(&about, what);
+
     let setup = paper.setup.get(&grid.setup).ok_or_else(|| {
         let known = paper
             .setup
@@ -173,6 +174,7 @@ fn combine(
             grid.setup
         ))
     })?;
+
     if grid.scheme.is_empty() {
         return Err(wrong(&"a grid of runs needs at least one scheme"));
     }
@@ -186,15 +188,18 @@ fn combine(
             &"runs under a workload need `workload` and `content`",
         ));
     }
+
     let base = device(setup)
         .map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
     let extent = setup.extent(form);
     let workloads = or_default(&grid.workload, String::new());
     let contents = or_default(&grid.content, String::new());
+
     let logs = or_default(
         &grid.log_mib,
         base.firmware.log_bytes as f64 / f64::from(1 << 20),
     );
+
     let mut cells = vec![Cell {
         capacity: 1.0,
         workload: "",
@@ -205,6 +210,8 @@ fn combine(
         arrivals: CLOSED,
         scheme: "",
     }];
+
+    // The product of all lists: the last one given varies fastest.
     times(
         &mut cells,
         &or_default(&grid.capacity, 1.0),
@@ -221,6 +228,7 @@ fn combine(
     });
     times(&mut cells, &grid.gc, |cell, value| cell.gc = *value);
     times(&mut cells, &grid.scheme, |cell, value| cell.scheme = value);
+
     let table = Terms {
         about: &about,
         paper: paper_name,
@@ -230,6 +238,7 @@ fn combine(
         base: &base,
         seed: paper.seed,
     };
+
     cells.iter().map(|cell| one(&table, cell)).collect()
 }
 

@@ -26,6 +26,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
             "unknown microbenchmark `{workload}`: move-remap, move-readwrite, write or fs-write, each with `,threads=N`"
         )
     };
+
     let (name, threads) = match workload.split_once(",threads=") {
         Some((name, threads)) => (
             name,
@@ -37,6 +38,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
         ),
         None => (workload, 1),
     };
+
     let micro = match name {
         "move-remap" => Micro::Move(MoveHow::Remap),
         "move-readwrite" => Micro::Move(MoveHow::ReadWrite),
@@ -44,6 +46,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
         "fs-write" => Micro::Write(true),
         _ => return Err(wrong()),
     };
+
     Ok((micro, threads))
 }
 

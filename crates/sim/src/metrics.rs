@@ -47,10 +47,12 @@ impl Latencies {
         if count == 0 {
             return Percentiles::default();
         }
+
         let at = |quantile, least| match count >= least {
             true => us(self.0.value_at_quantile(quantile)),
             false => f64::NAN,
         };
+
         Percentiles {
             count,
             mean: self.0.mean() / 1e3,
@@ -347,9 +349,11 @@ fn survival(device: &Device) -> Vec<SurvivalClass> {
 
 fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
     let seconds = (to.at_ns - from.at_ns) as f64 / NS_PER_S;
+
     let (glimpse, before) = (&to.glimpse, &from.glimpse);
     let host_writes = glimpse.host_writes - before.host_writes;
     let transfers = (to.passed.transfers - from.passed.transfers) as f64;
+
     Sample {
         at_s: (to.at_ns - start_ns) as f64 / NS_PER_S,
         bandwidth_mib_s: rate(transfers * PAGE_BYTES as f64 / MIB, seconds),

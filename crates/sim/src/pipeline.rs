@@ -112,20 +112,25 @@ fn do_lots(
     while let Ok(mut lot) = ordered.recv() {
         let pages = std::mem::take(&mut lot.pages);
         front.sink.lot = lot;
+
         for (index, page) in pages[..front.sink.lot.len].iter().enumerate() {
             if !front.goes_on() {
                 break;
             }
+
             front.sink.firmware.look_ahead(&pages, index, command);
             front.page(page);
         }
+
         let mut lot = std::mem::take(&mut front.sink.lot);
         lot.pages = pages;
         lot.passed = front.tally.passed;
+
         if done.send(lot).is_err() {
             break; // The run has been given up.
         }
     }
+
     let is_inside = front.is_inside_request();
     (front.tally, is_inside)
 }
@@ -149,20 +154,24 @@ fn keep_time(
                 to_firmware = None;
                 break;
             }
+
             let lot = idle.pop_front().expect("it was there");
             if sender.send(lot).is_err() {
                 return Ok(()); // It has panicked, which `join` tells.
             }
         }
+
         let Ok(mut lot) = from_firmware.recv() else {
             return Ok(());
         };
+
         charge(&mut lot, timing, times);
         let told = Progress {
             pages: lot.passed.operations,
             pages_total: None,
             seconds_simulated: (times.entered - start) as f64 / 1e9,
         };
+
         idle.push_back(lot);
         if tell(told).is_break() {
             return Err(RunError::Stopped);

@@ -174,17 +174,21 @@ fn run_directly(
     let start = times.entered;
     let mut front = Front::new(Direct { device, times }, options);
     let mut feed = Feed::default();
+
     while front.goes_on() && feed.refill(source)? {
         feed.drain(&mut front);
+
         let told = Progress {
             pages: front.tally.passed.operations,
             pages_total: None,
             seconds_simulated: (front.sink.times.entered - start) as f64 / 1e9,
         };
+
         if tell(told).is_break() {
             return Err(RunError::Stopped);
         }
     }
+
     let is_inside = front.is_inside_request();
     Ok(((front.tally, is_inside), front.sink.times))
 }
@@ -339,15 +343,18 @@ impl<S: Sink> Front<S> {
                 }
             }
         };
+
         let result = match page.kind {
             PageKind::Trim => self.trim(page),
             _ => self.sink.submit(page),
         };
         self.tally.page(page.kind);
         request.result = request.result.and(result);
+
         if page.kind == PageKind::ReadModifyWrite {
             request.kind = page.kind;
         }
+
         if page.last {
             self.leave(&request);
         } else {
@@ -495,9 +502,11 @@ impl Tally {
         if all.submitted == 0 {
             return Err(RunError::Nothing);
         }
+
         let completed =
             all.reads + all.writes + all.read_modify_writes + all.trims + all.remaps + all.flushes;
         let refused = all.refused.values().sum::<u64>();
+
         let agree = |what, submitted, ended| match submitted == ended {
             true => Ok(()),
             false => Err(RunError::Unaccounted {
@@ -506,12 +515,14 @@ impl Tally {
                 ended,
             }),
         };
+
         agree("requests", all.submitted, completed + refused)?;
         // What the firmware counts of a page that it refuses is its own affair.
         if refused == 0 {
             agree("pages read", self.page_reads, stats.host_reads)?;
             agree("pages written", self.page_writes, stats.host_writes)?;
         }
+
         Ok(())
     }
 }

@@ -88,13 +88,16 @@ impl Times {
             Clock::Closed(queue) => queue.replace_earliest(done_at),
             Clock::Open(open) => open.end(done_at),
         }
+
         self.ended = self.ended.max(done_at);
         if kind == PageKind::Flush {
             self.flushed = done_at;
         }
+
         if !served {
             return;
         }
+
         if let Clock::Open(open) = &mut self.clock {
             let is_read = match kind {
                 PageKind::Read => Some(true),
@@ -103,6 +106,7 @@ impl Times {
             };
             open.served(done_at, is_read);
         }
+
         let latency = done_at - self.entered;
         match kind {
             PageKind::Read => self.meters.reads.record(latency),

@@ -62,14 +62,17 @@ pub fn read_each<D: Disk>(
     mut show: impl FnMut(u64, Result<&Page, D::Error>),
 ) {
     let mut bytes = vec![[0; PAGE_BYTES]; BATCH_PAGES.min(count as usize)];
+
     for at in (0..count).step_by(BATCH_PAGES) {
         let bytes = &mut bytes[..BATCH_PAGES.min((count - at) as usize)];
+
         if disk.read(first + at, bytes.as_flattened_mut()).is_ok() {
             (at..)
                 .zip(bytes.iter())
                 .for_each(|(index, page)| show(index, Ok(page)));
             continue;
         }
+
         for (index, page) in (at..).zip(bytes.iter_mut()) {
             match disk.read(first + index, page) {
                 Ok(()) => show(index, Ok(page)),

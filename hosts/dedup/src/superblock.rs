@@ -267,6 +267,7 @@ pub fn open<D: Disk>(
     if without != Some(Guard::FlushOpened) {
         disk.flush()?;
     }
+
     let (superblock, notes) = find(disk)?;
     if superblock.scheme != scheme {
         let other = superblock.scheme.name();
@@ -275,6 +276,7 @@ pub fn open<D: Disk>(
             scheme.name()
         )));
     }
+
     if !notes.is_empty() {
         // One after the other: a cut must not take both.
         for page in 0..SUPERBLOCKS {
@@ -282,6 +284,7 @@ pub fn open<D: Disk>(
             disk.flush()?;
         }
     }
+
     Ok((superblock, notes))
 }
 

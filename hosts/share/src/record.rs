@@ -115,6 +115,7 @@ impl Record {
             self.name.len() <= NAME_BYTES_MAX,
             "names are checked before"
         );
+
         let mut record = SnapshotRecord {
             magic: MAGIC,
             crc: U32::ZERO,
@@ -128,8 +129,10 @@ impl Record {
             name: [0; NAME_BYTES_MAX],
             rest: [0; PAGE_BYTES - 112],
         };
+
         record.name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         record.crc = crc(nsid, record.as_bytes()).into();
+
         zerocopy::transmute!(record)
     }
 
@@ -138,6 +141,7 @@ impl Record {
         if page.iter().all(|byte| *byte == 0) {
             return Found::Blank;
         }
+
         let record: &SnapshotRecord = zerocopy::transmute_ref!(page);
         if record.magic != MAGIC {
             return Found::Other;
@@ -145,12 +149,14 @@ impl Record {
         if record.crc.get() != crc(nsid, page) {
             return Found::Damaged("its checksum is wrong");
         }
+
         let state = State::ALL
             .into_iter()
             .find(|state| state.number() == record.state.get());
         let (Some(state), VERSION) = (state, record.version.get()) else {
             return Found::Damaged("it is of an unknown version");
         };
+
         let name = record
             .name
             .get(..usize::from(record.name_bytes.get()))
@@ -158,6 +164,7 @@ impl Record {
         let Ok(name) = std::str::from_utf8(name) else {
             return Found::Damaged("its name is not text");
         };
+
         let found = Self {
             state,
             name: name.to_owned(),
@@ -165,6 +172,7 @@ impl Record {
             pages: record.pages.get(),
             made_at: record.made_at.get(),
         };
+
         match found.pages < size {
             true => Found::Record(found),
             false => Found::Damaged("its snapshot is longer than the namespace"),

@@ -102,11 +102,13 @@ pub struct NewSnapshot {
 /// The device, or the way to it.
 pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError> {
     let mut listed = Listed::default();
+
     for nsid in 1..=device.count() {
         let size = device.pages(nsid);
         if size == 0 {
             continue;
         }
+
         let mut page = [0; PAGE_BYTES];
         device.read(
             Place {
@@ -115,6 +117,7 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
             },
             &mut page,
         )?;
+
         match Record::decode(&page, nsid, size) {
             Found::Other => {}
             Found::Blank => listed.blank.push(nsid),
@@ -146,6 +149,7 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
             }
         }
     }
+
     Ok(listed)
 }
 

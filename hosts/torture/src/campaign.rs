@@ -283,11 +283,14 @@ impl<'a> Campaign<'a> {
         let About {
             fs, mount_options, ..
         } = &recording.about;
+
         let fs = fs.as_ref().map(|name| FileSystem {
             name: name.clone(),
             mount_options: mount_options.clone().unwrap_or_default(),
             ..FileSystem::default()
         });
+
+        // Promises are made there: a flush has ended, or the workload has set a mark.
         let points = recording.instants().filter(|instant| {
             match instant.checked_sub(1).map(|at| &recording.events[at]) {
                 Some(Event::Done(request)) => recording.events[*request as usize] == Event::Flush,
@@ -296,9 +299,11 @@ impl<'a> Campaign<'a> {
             }
         });
         let points = points.collect();
+
         let start = Replay::new(recording).until(recording.instants().start);
         let stage = Stage::new(recording.shape)?;
         let check = check.into();
+
         Ok(Self {
             recording,
             fs,
@@ -493,10 +498,12 @@ impl<'a> Campaign<'a> {
         let (_, lost) = self.state(cut);
         let (began, finding) = (Instant::now(), first.finding.clone());
         let (mut tried, mut verdict) = (0, first);
+
         let at = |lost: &[Lost]| Cut {
             instant: cut.instant,
             choice: Choice::Lost(lost.to_vec()),
         };
+
         // What the firmware loses besides is not listed: the cut may not fail without it.
         if self.player.is_some() && self.try_cut(&at(&lost))?.finding != finding {
             return Ok(Smallest {
@@ -507,10 +514,12 @@ impl<'a> Campaign<'a> {
                 verdict,
             });
         }
+
         let (lost, finished) = shrink(&lost, |lost| {
             if began.elapsed() > limit {
                 return Ok(None);
             }
+
             tried += 1;
             let result = self.try_cut(&at(lost))?;
             let failed = result.finding == finding;
@@ -519,6 +528,7 @@ impl<'a> Campaign<'a> {
             }
             Ok::<_, TortureError>(Some(failed))
         })?;
+
         Ok(Smallest {
             cut: at(&lost),
             lost,

@@ -120,13 +120,16 @@ impl Runs {
     fn of(extent: Extent, subject: &mut Subject, feed: &mut Feed) -> Result<Self, Failure> {
         // The system counts processor time by hundredths of a second.
         let pages = extent.pages.max(2_000_000);
+
         let pairs = (0..extent.rounds)
             .map(|_| {
                 let one = subject.run(feed, pages, 1)?;
                 Ok((one, subject.run(feed, pages, 2)?))
             })
             .collect::<Result<Vec<(RunWork, RunWork)>, Failure>>()?;
+
         let of = |value: fn(&(RunWork, RunWork)) -> f64| median(pairs.iter().map(value).collect());
+
         Ok(Self {
             page_ops_per_s: of(|(one, _)| one.work.page_ops as f64 / one.work.seconds),
             page_ops_per_s_two_threads: of(|(_, two)| two.work.page_ops as f64 / two.work.seconds),
@@ -177,6 +180,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             pages: 4_000_000,
         },
     };
+
     let target = if args.json {
         ProgressDrawTarget::hidden()
     } else {
@@ -184,11 +188,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     };
     let line = ProgressBar::with_draw_target(None, target);
     line.enable_steady_tick(Duration::from_millis(200));
+
     if args.service {
         return service::command(args, &line);
     }
+
     let config = device(&args.preset, extent.scale)?;
     let mut results = measure(&config, extent, args.seed, &line)?;
+
     if args.scales {
         let factors = if args.quick {
             [1.0 / 256.0, 1.0 / 16.0]
@@ -201,7 +208,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
                 .push(scaled(factor, extent, args.seed, &line)?);
         }
     }
+
     line.finish_and_clear();
+
     match args.json {
         true => output::json(&serde_json::json!(results)),
         false => output::text(&shown(&config, &results)),

@@ -232,10 +232,12 @@ impl Args {
             "--out",
         ];
         const VALUES: [&str; 4] = ["--threads", "--memory", "--report", "--out"];
+
         let mut words = words.into_iter();
         // The program's name, however it was found.
         drop(words.next());
         self.command.push("remap-ssd".into());
+
         while let Some(word) = words.next() {
             let name = word.split('=').next().unwrap_or_default();
             match SHOWN.contains(&name) {

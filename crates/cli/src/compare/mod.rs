@@ -199,6 +199,7 @@ impl<'a> Comparison<'a> {
                     GcPolicy::Greedy => firmware.scheme.to_string(),
                     policy => format!("{}/{policy}", firmware.scheme),
                 };
+
                 if firmware.is_hybrid() {
                     format!("{name}+{}", firmware.mapping)
                 } else {
@@ -211,6 +212,7 @@ impl<'a> Comparison<'a> {
                 .to_string_lossy()
                 .into_owned(),
         };
+
         self.plan.jobs.iter().map(name).collect()
     }
 
@@ -316,8 +318,10 @@ fn run_all(
     let workers = allowed.min(plan.jobs.len() as u32);
     let cores = Cores::new(allowed - workers);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+
     let results: Vec<Mutex<Option<Result<Done, Failure>>>> =
         plan.jobs.iter().map(|_| Mutex::default()).collect();
+
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -329,13 +333,16 @@ fn run_all(
                         // Nothing is left to begin: this thread's core goes to a run that is about to be measured.
                         return cores.add();
                     };
+
                     if failing == Failing::Continues && watches[index].is_stopped() {
                         return;
                     }
+
                     watches[index].begin();
                     let result = job(args, plan, start, &cores, &watches[index]);
                     let ends = result.is_err() && failing == Failing::Ends;
                     failed.fetch_or(ends, Ordering::Relaxed);
+
                     watches[index].end();
                     *results[index]
                         .lock()
@@ -344,6 +351,7 @@ fn run_all(
             });
         }
     });
+
     results
         .into_iter()
         .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))

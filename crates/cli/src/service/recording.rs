@@ -94,6 +94,7 @@ fn adjoin(first: &Deed, second: &Deed) -> bool {
 
 fn line(now: u64, deeds: &[Deed], to: &mut impl Write) -> io::Result<()> {
     let count = deeds.len() as u64;
+
     let entry = match deeds[0] {
         Deed::Read(page) => Entry::Read {
             page: page.into(),
@@ -107,7 +108,9 @@ fn line(now: u64, deeds: &[Deed], to: &mut impl Write) -> io::Result<()> {
                     None
                 }
             };
+
             let digests: Vec<Fingerprint> = deeds.iter().filter_map(digest).collect();
+
             return Entry::Write {
                 page: page.into(),
                 digests: &digests,
@@ -127,5 +130,6 @@ fn line(now: u64, deeds: &[Deed], to: &mut impl Write) -> io::Result<()> {
         },
         Deed::Flush => Entry::Flush,
     };
+
     entry.write(now, to)
 }

@@ -235,15 +235,19 @@ fn read(list: &Path) -> Result<String, Failure> {
 /// The extents of a list.
 fn parse(text: &str) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
+
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         let heading = ["Filesystem type", "File size", "ext:"]
             .iter()
             .any(|begin| line.starts_with(begin));
+
         if line.is_empty() || line.starts_with('#') || heading || line.ends_with("found") {
             continue;
         }
+
         let piece = of_filefrag(line).or_else(|| of_numbers(line));
+
         let wrong = || {
             format!(
                 "line {} is not an extent: expected a first page and a number of pages, or a line of `filefrag -v`",
@@ -252,6 +256,7 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
         };
         pieces.push(piece.ok_or_else(wrong)?);
     }
+
     Ok(pieces)
 }
 
@@ -282,10 +287,12 @@ mod tests {
     #[test]
     fn a_list_of_extents_is_numbers_or_what_filefrag_prints() {
         let piece = |first, pages| Piece { first, pages };
+
         assert_eq!(
             parse("# of a file\n10 3\n\n 20\t4 \n"),
             Ok(vec![piece(10, 3), piece(20, 4)])
         );
+
         let filefrag = "\
 Filesystem type is: ef53
 File size of big is 1052672 (257 blocks of 4096 bytes)
@@ -294,10 +301,12 @@ File size of big is 1052672 (257 blocks of 4096 bytes)
    1:      256..     256:      40000..     40000:      1:      35072: last,eof
 big: 2 extents found
 ";
+
         assert_eq!(
             parse(filefrag),
             Ok(vec![piece(34816, 256), piece(40000, 1)])
         );
+
         for wrong in ["10", "10 3 4", "ten 3", "10 -3", "0: 1..2: 3"] {
             assert!(
                 parse(wrong).is_err_and(|why| why.contains("line 1")),

@@ -133,18 +133,21 @@ pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
         })?;
         return show::done(&done, &[], args.json);
     }
+
     let (from, to, pages) = args.what.range(&args.place)?;
     let empty = match (args.resume, args.force) {
         (true, _) => Empty::Leave,
         (_, true) => Empty::Take,
         _ => Empty::Refuse,
     };
+
     let mut patience = Patience::new("move", Some(pages));
     let shared = on_namespaces(&args.place, |device| {
         copy::relocate(device, from, to, pages, empty, &mut |done, _| {
             patience.at(done)
         })
     });
+
     drop(patience);
     show::shared(&shared?, &[], args.json)
 }

@@ -165,10 +165,12 @@ fn values(file: &Table, table: &str, known: &[String], wrong: &mut Vec<String>) 
     let Some(table) = file.get(table) else {
         return found;
     };
+
     let Some(table) = table.as_table() else {
         wrong.push("[options] and [grid] are tables".into());
         return found;
     };
+
     for (name, value) in table {
         let words = match value {
             Value::Array(values) if values.is_empty() => {
@@ -178,17 +180,21 @@ fn values(file: &Table, table: &str, known: &[String], wrong: &mut Vec<String>) 
             Value::Array(values) => values.iter().map(word).collect(),
             value => word(value).map(|word| vec![word]),
         };
+
         let Some(words): Option<Vec<String>> = words else {
             wrong.push(format!(
                 "`{name}` must be text, a number, true or false, or a list of them"
             ));
             continue;
         };
+
         let name = if name.contains('.') {
             name.clone()
         } else {
             name.replace('-', "_")
         };
+
+        // With a dot it is a setting of the device, which has no option of its own.
         if name.contains('.') {
             let settings = words.iter().map(|word| format!("{name}={word}"));
             wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));
@@ -198,8 +204,10 @@ fn values(file: &Table, table: &str, known: &[String], wrong: &mut Vec<String>) 
             let hint = did_you_mean(&name, known.iter().map(String::as_str));
             wrong.push(format!("`{name}` is no option of `compare`{hint}"));
         }
+
         found.push((name, words));
     }
+
     found
 }
 

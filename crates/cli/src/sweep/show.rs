@@ -39,21 +39,26 @@ pub fn text(args: &Args, folder: &Path, found: &[Found<'_>]) -> String {
             .map(|(name, _)| name.as_str())
             .collect()
     });
+
     let head: Vec<&str> = names
         .iter()
         .copied()
         .chain(args.show.iter().map(String::as_str))
         .collect();
+
     let row = |(point, result): &Found<'_>| -> Vec<String> {
         let values = point.of_grid.iter().map(|(_, value)| value.clone());
+
         let figures = args.show.iter().map(|name| match result {
             None => "not done".to_owned(),
             Some(result) => figure_of(result, name).map_or(MISSING.into(), number),
         });
         values.chain(figures).collect()
     };
+
     let rows: Vec<Vec<String>> = found.iter().map(row).collect();
     let done = found.iter().filter(|(_, result)| result.is_some()).count();
+
     format!(
         "{}\n{done} of {} done, in {}\n",
         table(&head, &rows),

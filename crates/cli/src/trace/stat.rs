@@ -68,16 +68,19 @@ struct Found {
 /// A trace cannot be read, or a workload cannot be.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let mut found = Vec::new();
+
     for path in &args.files {
         let options = TraceOptions {
             fold: args.fold,
             skip_bad: args.skip_bad,
             ..TraceOptions::new(WHOLE_DISK)
         };
+
         let mut reader = TraceReader::open(path, args.format, options).map_err(Failure::failed)?;
         let mut patience = Patience::new(&path.display().to_string(), args.requests);
         let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
+
         found.push(Found {
             name: path
                 .file_name()
@@ -90,12 +93,15 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             ignored: reader.ignored(),
         });
     }
+
     for workload in &args.workload {
         let mut source = args.feed.source(workload)?;
         let requests = args.requests.unwrap_or(REQUESTS_DEFAULT);
         let mut patience = Patience::new(&workload.to_string(), Some(requests));
+
         let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
+
         found.push(Found {
             name: workload.to_string(),
             kind: "workload".into(),
@@ -104,6 +110,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             ignored: 0,
         });
     }
+
     match args.json {
         true => output::json(&found.iter().map(as_json).collect()),
         false => output::text(&as_text(&found)),

@@ -66,6 +66,7 @@ impl Played {
     /// A device that is about to be fed.
     pub fn new(title: String, device: Device, options: Options) -> Arc<Self> {
         let began = device.timing().busy_until();
+
         Arc::new(Self {
             title,
             telemetry: Telemetry::default(),
@@ -219,6 +220,7 @@ impl Stage {
 impl Watched for Played {
     fn status(&self) -> Status {
         let stage = self.stage();
+
         let mut status = Status {
             uptime_seconds: (stage.entered - stage.began) as f64 / 1e9,
             simulated: true,
@@ -233,9 +235,12 @@ impl Watched for Played {
             }),
             ..Status::default()
         };
+
         stage.table().fill(&mut status);
         drop(stage);
+
         status.commands = super::commands(&self.telemetry);
+
         status
     }
 

@@ -117,6 +117,7 @@ fn ratios(
     let mut all = [0.0; 4];
     for ((_, _, _, metric), ratio) in METRICS.iter().zip(&mut all) {
         let mut each = Vec::new();
+
         for workload in workloads {
             let of = |setup, scheme, gc| {
                 let ask = Ask {
@@ -131,10 +132,12 @@ fn ratios(
                     ..ask
                 })?)
             };
+
             each.push(of(setup, scheme, gc)? / of(base, base_scheme, "greedy")?);
         }
         *ratio = mean(&each);
     }
+
     Ok(all)
 }
 

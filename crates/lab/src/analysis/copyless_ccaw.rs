@@ -168,13 +168,16 @@ fn latencies(table: &Table, found: &mut Found) -> Result<(), LabError> {
     let (ccaw, ccaw_ms) = distribution(table, "ccaw,window=100")?;
     let (dedup, dedup_ms) = distribution(table, "ordermerge,window=100")?;
     let (short, short_ms) = distribution(table, "ordermerge,window=10")?;
+
     let p80 = quantile(&ccaw_ms, 0.8);
+
     found.measure("ccaw_within_10_ms", share_within(&ccaw_ms, 10.0));
     found.measure("dedup_within_10_ms", share_within(&dedup_ms, 10.0));
     found.measure("dedup_within_ccaw_p80", share_within(&dedup_ms, p80));
     found.measure("ccaw_p80_ms", p80);
     found.measure("dedup_p80_ms", quantile(&dedup_ms, 0.8));
     found.measure("dedup_p80_ms_10", quantile(&short_ms, 0.8));
+
     found.measure(
         "dedup_10_p80_over_ccaw_100_p80",
         quantile(&short_ms, 0.8) / p80,
@@ -187,6 +190,7 @@ fn latencies(table: &Table, found: &mut Found) -> Result<(), LabError> {
         "mean_over_ccaw",
         dedup.number("latency_mean_ms")? / ccaw.number("latency_mean_ms")?,
     );
+
     Ok(())
 }
 

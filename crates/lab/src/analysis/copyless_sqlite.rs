@@ -129,6 +129,7 @@ fn left_alone(table: &Table, value: u32, found: &mut Found) -> Result<(), LabErr
 fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
     let panel = |synchronous: &str, figure: fn(f64) -> f64| {
         let mut groups = Vec::new();
+
         for value in VALUES {
             let bars = ARMS.iter().map(|(name, off, full)| {
                 let arm = if synchronous == "off" { off } else { full };
@@ -142,11 +143,13 @@ fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
                 bars.collect::<Result<Vec<_>, LabError>>()?,
             ));
         }
+
         Ok::<_, LabError>(Panel {
             title: format!("synchronous={}", synchronous.to_uppercase()),
             groups,
         })
     };
+
     for (name, title, y, figure) in [
         (
             "fig2",
@@ -171,5 +174,6 @@ fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
             shape: Shape::Bars(vec![panel("off", figure)?, panel("full", figure)?], None),
         });
     }
+
     Ok(())
 }

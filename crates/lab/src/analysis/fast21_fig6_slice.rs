@@ -47,6 +47,7 @@ fn row<'a>(
 fn below_opt(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
     let speed =
         |scheme, workload, log| row(table, "", scheme, workload, log)?.number("bandwidth_mib_s");
+
     let (mut below, mut over_none) = (Vec::new(), Vec::new());
     for log in table.logs() {
         for workload in workloads {
@@ -57,16 +58,19 @@ fn below_opt(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(),
                 below[below.len() - 1],
             );
             found.measure(format!("demoted_{log} {workload}"), ours.demoted()?);
+
             for scheme in OTHERS {
                 over_none
                     .push(speed(scheme, workload, Some(log))? / speed("none", workload, None)?);
             }
         }
     }
+
     found.measure("below_opt_mean", mean(&below));
     found.measure("below_opt_most", most(&below));
     found.measure("over_none_least", least(&over_none));
     found.measure("over_none_most", most(&over_none));
+
     Ok(())
 }
 

@@ -82,9 +82,11 @@ fn flash_pages(
         format!("wa none {test}"),
         stock.number("write_amplification")?,
     );
+
     let mut bars = vec![("none".to_owned(), 1.0)];
     for (scheme, row) in REMAPPING.iter().zip(rows) {
         let share = row.number("flash_pages")? / stock.number("flash_pages")?;
+
         found.measure(format!("saved {scheme} {test}"), 1.0 - share);
         found.measure(
             format!("wa {scheme} {test}"),
@@ -95,8 +97,10 @@ fn flash_pages(
             format!("remapped_share {scheme} {test}"),
             row.number("remaps")? / row.number("host_programs")?,
         );
+
         bars.push(((*scheme).to_owned(), share));
     }
+
     Ok(bars)
 }
 
@@ -228,23 +232,29 @@ struct Course {
 impl Course {
     fn of(row: &Row) -> Result<Self, LabError> {
         let wrong = || LabError::Failed(format!("run `{}` has no series", row.run.title()));
+
         let samples = row
             .result
             .get("samples")
             .and_then(Value::as_array)
             .ok_or_else(wrong)?;
+
         let (mut points, mut begun) = (vec![(0.0, 0.0)], None);
         let (mut at_s, mut written) = (0.0, 0.0);
         for sample in samples {
             let number = |name: &str| sample.get(name).and_then(Value::as_f64).ok_or_else(wrong);
+
+            // The curve bends where collection begins.
             if number("gc_runs")? > 0.0 {
                 begun.get_or_insert(written / row.run.scale);
             }
+
             let until = number("at_s")?;
             written += number("written_mib_s")? * (until - at_s);
             at_s = until;
             points.push((at_s / row.run.scale, written / row.run.scale));
         }
+
         Ok(Self {
             points,
             begun: begun.unwrap_or(f64::NAN),

@@ -68,22 +68,26 @@ fn picture(table: &Table, load: &str) -> Result<Plot, LabError> {
         "none",
         phases(table, &format!("f2fs-{load}-stock"), "none")?,
     )];
+
     for scheme in REMAPPING {
         arms.push((
             scheme,
             phases(table, &format!("f2fs-{load}-remap"), scheme)?,
         ));
     }
+
     let bars = |index: usize| {
         arms.iter()
             .map(|(name, phases)| ((*name).to_owned(), phases[index].seconds))
             .collect()
     };
+
     let groups = PHASES
         .iter()
         .enumerate()
         .map(|(index, phase)| ((*phase).to_owned(), bars(index)))
         .collect();
+
     Ok(Plot {
         name: format!("fig9-{load}"),
         title: format!("F2FS under {load}: before cleaning, cleaning, and after it"),

@@ -78,11 +78,13 @@ fn plain(table: &Table) -> Result<Found, LabError> {
         ("requests/s", "requests_per_s"),
         ("write p99, us", "latency_us.p99"),
     ];
+
     let heads = SHOWN.map(|(head, _)| head).join(" | ");
     let mut text = format!(
         "| run | {heads} |\n| --- |{}\n",
         " ---: |".repeat(SHOWN.len())
     );
+
     for row in &table.rows {
         // Some kinds of runs do not have all of them.
         let cells = SHOWN.map(|(_, name)| row.number(name).map_or("-".into(), number));
@@ -92,6 +94,7 @@ fn plain(table: &Table) -> Result<Found, LabError> {
             cells.join(" | ")
         ));
     }
+
     Ok(Found {
         text,
         ..Found::default()

@@ -49,6 +49,7 @@ impl HostSpec {
                 "unknown host software `{text}`: plain, ccaw or ordermerge, `,window=N`, `,compare`"
             )
         };
+
         let mut fields = text.split(',');
         let arm = match fields.next() {
             Some("plain") => Arm::Plain,
@@ -56,11 +57,13 @@ impl HostSpec {
             Some("ordermerge") => Arm::OrderMerge,
             _ => return Err(wrong()),
         };
+
         let mut spec = Self {
             arm,
             window: 0,
             compare: false,
         };
+
         for field in fields {
             match field.strip_prefix("window=") {
                 Some(window) => {
@@ -73,6 +76,7 @@ impl HostSpec {
                 None => return Err(wrong()),
             }
         }
+
         Ok(spec)
     }
 }
@@ -110,16 +114,20 @@ impl Subject {
             window,
             compare,
         } = spec;
+
         // The table and the records take less than a 64th.
         let used = (u64::from(pages) + u64::from(pages) / 64 + 2048).min(disk.pages());
+
         // What is read while it is opened is not measured.
         disk.reads_wait = true;
+
         let new = NewDedup {
             pages: Some(used),
             force: true,
             identity: Some([7; 16]),
             ..NewDedup::default()
         };
+
         let ccaw = CcawOptions {
             window,
             compare: Some(compare),
@@ -130,6 +138,7 @@ impl Subject {
             compare: Some(compare),
             ..OrderMergeOptions::default()
         };
+
         let subject = match (arm, first) {
             (Arm::Plain, _) => Self::Plain {
                 disk: Box::new(disk),
@@ -150,6 +159,7 @@ impl Subject {
                 OrderMerge::open(disk, order_merge).map_err(|e| e.to_string())?,
             )),
         };
+
         match subject.pages() >= u64::from(pages) {
             true => Ok(subject),
             false => Err(format!(
@@ -177,6 +187,7 @@ impl Subject {
 
     fn write(&mut self, at: u32, content: u64) -> Result<(), String> {
         let bytes = page(content);
+
         match self {
             Self::Plain { disk, window, used } => {
                 disk.write(at.into(), &bytes)
@@ -188,6 +199,7 @@ impl Subject {
                 }
                 Ok(())
             }
+
             Self::Ccaw(disk) => disk
                 .write(at.into(), &bytes)
                 .map_err(|error| error.to_string()),
@@ -251,6 +263,7 @@ fn issue(
 ) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let mut entered = Vec::new();
+
     while tally.writes + tally.reads < requests || !entered.is_empty() {
         match load.next()? {
             Request::Read { page } => {
@@ -265,6 +278,8 @@ fn issue(
                 tally.writes += 1;
             }
         }
+
+        // A window's requests are done when it is: each waited from its own entry.
         if spec.window > 0 && entered.len() == spec.window as usize {
             let now = subject.timed().now();
             tally
@@ -272,6 +287,7 @@ fn issue(
                 .extend(entered.drain(..).map(|entered| now - entered));
         }
     }
+
     subject.timed().wait();
     Ok(tally)
 }
@@ -365,17 +381,20 @@ mod tests {
             let mut load = Load::new(text.parse().unwrap(), 1 << 18, 3).unwrap();
             let mut seen = std::collections::BTreeSet::new();
             let (mut known, mut writes) = (0, 0);
+
             for _ in 0..60_000 {
                 if let Request::Write { content, .. } = load.next().unwrap() {
                     writes += 1;
                     known += u32::from(!seen.insert(content));
                 }
             }
+
             let found = f64::from(known) / f64::from(writes);
             assert!(
                 (found - duplicates).abs() < 0.02,
                 "{text}: {found} duplicates"
             );
+
             let found = 1.0 - f64::from(writes) / 60_000.0;
             assert!((found - reads).abs() < 0.02, "{text}: {found} reads");
         }

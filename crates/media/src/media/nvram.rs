@@ -60,6 +60,7 @@ impl Media {
     pub fn store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
+
         match self.ops.last_mut() {
             Some(last)
                 if last.kind == OpKind::NvWrite
@@ -75,6 +76,7 @@ impl Media {
                 self.record(op);
             }
         }
+
         if self.is_tracked() {
             self.track_store(word, value, purpose, after);
             self.folder_store(word, &[value]);
@@ -103,17 +105,21 @@ impl Media {
         after: After,
     ) {
         assert!(record.contains(&word));
+
         let mut op = Op::new(OpKind::NvWrite, purpose, after);
         op.amount = 8;
         self.record(op);
+
         self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
+
         if self.is_tracked() {
             self.folder_store(word, &[value]);
         }
         if self.faulty {
             self.heal(word..word + 1);
         }
+
         if let Some(rail) = &mut self.rail {
             rail.push_change(
                 What::Store { word, value },

@@ -93,18 +93,24 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
         len,
         ..
     } = remap;
+
     let ascending = target < source;
     // Pages at this end whose sources are also targets.
     let shared = len.saturating_sub(target.abs_diff(source));
+
     let mut done = 0;
+
     std::iter::from_fn(move || {
         let left = len - done;
+
         let (count, relocate) = match shared.saturating_sub(done) {
             0 => (left.min(REMAP_PAGES), remap.relocate),
             shared => (shared.min(REMAP_PAGES), false),
         };
+
         let first = if ascending { done } else { left - count };
         done += count;
+
         let step = Remap {
             target: target + first,
             source: source + first,
@@ -112,6 +118,7 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
             relocate,
             atomic: false,
         };
+
         (count > 0).then_some(step)
     })
 }
@@ -122,11 +129,14 @@ fn whole_pages(
     blocks: Blocks,
 ) -> ((u32, u32), impl Iterator<Item = Piece> + use<>) {
     let page = PAGE_BYTES as u64;
+
     let start = blocks.slba << namespace.lba_shift;
     let end = start + (u64::from(blocks.count) << namespace.lba_shift);
     let (first, behind) = (start.div_ceil(page), end / page);
+
     let head = start..end.min(first * page);
     let tail = head.end.max(behind * page)..end;
+
     let first_lpn = namespace.first_lpn;
     let parts = [head, tail]
         .into_iter()
@@ -136,6 +146,7 @@ fn whole_pages(
             start: (part.start % page) as usize,
             len: (part.end - part.start) as usize,
         });
+
     (
         (
             first_lpn + first as u32,
@@ -187,11 +198,13 @@ impl Run<'_, '_> {
             }
             Err(show) => show,
         };
+
         let (done_at, shown) = self.device.view(self.now, lpn, show);
         self.done(Completion {
             done_at,
             result: Ok(()),
         })?;
+
         let shown = shown.map_err(status_of)?;
         self.note(Deed::Read(lpn));
         shown
@@ -231,6 +244,7 @@ impl Run<'_, '_> {
                 false => self.write_part_through(piece, bytes),
             };
         }
+
         let merged = match bytes.first_chunk::<PAGE_BYTES>() {
             Some(whole) if piece.len == PAGE_BYTES => return self.write_page(piece.lpn, whole),
             _ => {
@@ -245,6 +259,7 @@ impl Run<'_, '_> {
                 page
             }
         };
+
         self.write_page(piece.lpn, &merged)
     }
 
@@ -298,6 +313,7 @@ impl Run<'_, '_> {
     ) -> Result<(), Status> {
         let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
         let behind = lpn + pages;
+
         if self.caches_deallocation(pages) {
             while lpn < behind {
                 self.pause();
@@ -305,21 +321,26 @@ impl Run<'_, '_> {
                 lpn += 1;
             }
         }
+
         while lpn < behind {
             self.pause();
             let len = (DEALLOCATE_PAGES - lpn % DEALLOCATE_PAGES).min(behind - lpn);
+
             self.device.spend(Step::Deallocate(len));
             let completion = self.device.deallocate(self.now, lpn, len);
             self.done(completion)?;
             self.forget_pages(lpn, len);
             lpn += len;
         }
+
         if pages > 0 {
             self.note(Deed::Deallocate(behind - pages, pages));
         }
+
         if !must_be_zero {
             return Ok(());
         }
+
         let written = parts.try_for_each(|piece| self.write(&piece, &[0; PAGE_BYTES]));
         self.end_write();
         written
@@ -428,11 +449,14 @@ impl Run<'_, '_> {
         page: FilePage,
     ) -> Result<FileStatus, Status> {
         let lpn = namespace.first_lpn + ((blocks.slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
+
         self.device.spend(Step::Write);
+
         let bytes = data
             .take(PAGE_BYTES)
             .first_chunk::<PAGE_BYTES>()
             .ok_or(Status::DATA_TRANSFER)?;
+
         let completion = self
             .device
             .fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
@@ -440,9 +464,12 @@ impl Run<'_, '_> {
             done_at: completion.done_at,
             result: Ok(()),
         })?;
+
         let status = completion.result.map_err(status_of)?;
+
         self.forget_pages(lpn, 1);
         self.note_write(lpn, bytes);
+
         Ok(status)
     }
 
@@ -454,18 +481,21 @@ impl Run<'_, '_> {
     ) -> Result<Vec<[u32; 2]>, Status> {
         let Some(inode) = inode else {
             let (done_at, files) = self.device.fs_files(self.now);
+
             self.device
                 .spend(Step::List(files.as_ref().map_or(0, Vec::len)));
             self.done(Completion {
                 done_at,
                 result: Ok(()),
             })?;
+
             return Ok(files
                 .map_err(status_of)?
                 .into_iter()
                 .map(|inode| [inode, 0])
                 .collect());
         };
+
         let (done_at, blocks) = self.device.fs_map(self.now, inode);
         self.device
             .spend(Step::List(blocks.as_ref().map_or(0, Vec::len)));
@@ -473,11 +503,13 @@ impl Run<'_, '_> {
             done_at,
             result: Ok(()),
         })?;
+
         let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
         let blocks = blocks
             .map_err(status_of)?
             .into_iter()
             .filter(|block| own.contains(&block.lpn));
+
         Ok(blocks
             .map(|block| [block.offset, block.lpn - own.start])
             .collect())
@@ -535,12 +567,15 @@ mod tests {
                 relocate: true,
                 atomic: false,
             };
+
             let old: Vec<u32> = (1..=2500).collect();
             let (mut new, mut pages) = (old.clone(), old.clone());
             does(&command, &mut new);
+
             for step in remap_steps(command) {
                 assert!(step.len <= REMAP_PAGES);
                 does(&step, &mut pages);
+
                 let found = pages.iter().zip(old.iter().zip(&new));
                 assert!(
                     found
@@ -549,6 +584,7 @@ mod tests {
                     "{command:?}, {step:?}"
                 );
             }
+
             assert_eq!(pages, new, "{command:?}");
         }
     }

@@ -63,8 +63,10 @@ impl Input {
             file: file.clone(),
             source,
         };
+
         let (magic, raw) = peek(bytes, MAGIC_BYTES).map_err(io)?;
         let (compression, plain) = decompress(&magic, BufReader::new(raw)).map_err(io)?;
+
         let mut input = Self {
             file,
             compression,
@@ -74,6 +76,7 @@ impl Input {
             begin: 0,
             end: 0,
         };
+
         let (sample, whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
         input.reader = Box::new(whole);
         Ok((input, sample))
@@ -139,12 +142,14 @@ impl Input {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
+
         // Most files are short.
         if self.end == self.buffer.len() || (self.number > 100 && self.buffer.len() < BUFFER_BYTES)
         {
             let longer = (2 * self.buffer.len()).max(BUFFER_BYTES);
             self.buffer.resize(longer, 0);
         }
+
         loop {
             match self.reader.read(&mut self.buffer[self.end..]) {
                 Ok(more) => {

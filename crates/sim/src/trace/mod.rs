@@ -170,6 +170,7 @@ impl TraceReader {
                 .0
                 .unusable("there is no page to replay on: addressable is 0"));
         }
+
         Ok(Self {
             decoder: Decoder::begin(opened, format, &options)?,
             expander: Expander::new(&options, 0),
@@ -250,14 +251,17 @@ impl Decoder {
         if sample.is_empty() {
             return Err(input.unusable("replays to nothing: the file is empty"));
         }
+
         let Some(format) = format.or_else(|| Format::guess(&sample)) else {
             let names = Format::NAMES;
             return Err(input.unusable(format!("the content is of no known format; name {names}")));
         };
+
         let device = match format {
             Format::Session => session::device(&sample).map(Box::new),
             _ => None,
         };
+
         Ok(Self {
             parser: Parser::new(format, options.action, &mut input, &sample)?,
             input,
@@ -277,6 +281,7 @@ impl Decoder {
                 Record::Blank => continue,
                 Record::End => return Ok(Found::End),
             };
+
             match parsed {
                 Ok(Parsed::Request(request)) => {
                     item.at_ns = self.clock.since_start(request.at_ns);
@@ -286,6 +291,7 @@ impl Decoder {
                         offset: request.offset,
                         len: request.len,
                     };
+
                     self.contents(&request, &mut item.contents);
                 }
                 Ok(Parsed::Moved(moved)) => {
@@ -302,6 +308,7 @@ impl Decoder {
                 Ok(Parsed::Blank) => continue,
                 Err(reason) => return Ok(Found::Malformed(reason)),
             }
+
             return Ok(Found::Item);
         }
     }
@@ -420,6 +427,7 @@ impl Parser {
 
     fn next(&mut self, input: &mut Input, digests: &mut Digests) -> Result<Record, SourceError> {
         digests.clear();
+
         match self {
             Parser::Vscsi(version) => {
                 return Ok(match input.record(version.record_bytes())? {
@@ -436,12 +444,14 @@ impl Parser {
             Parser::Blktrace(action) => return Self::next_event(*action, input),
             _ => {}
         }
+
         let line = match input.line()? {
             Line::Text(line) if line.trim_ascii().is_empty() => return Ok(Record::Blank),
             Line::Text(line) => line,
             Line::Unreadable(reason) => return Ok(Record::Parsed(Err(reason.to_owned()))),
             Line::End => return Ok(Record::End),
         };
+
         let parsed = match self {
             Parser::Fiu => fiu::parse(line, digests),
             Parser::Mqsim => mqsim::parse(line),
@@ -456,6 +466,7 @@ impl Parser {
                 unreachable!("binary records were read above")
             }
         };
+
         Ok(Record::Parsed(parsed.map_err(
             |reason| match std::str::from_utf8(line) {
                 Ok(_) => reason,

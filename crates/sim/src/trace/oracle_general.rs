@@ -35,19 +35,26 @@ const PAGES_MAX: u64 = 1 << 40;
 /// Does a file begin with such records?
 pub(super) fn is_trace(sample: &[u8]) -> bool {
     const RECORDS_JUDGED: usize = 64;
+
     let (records, _) = sample.as_chunks::<RECORD_BYTES>();
     let mut before = 0;
+
     let is_record = |(index, bytes): (usize, &[u8; RECORD_BYTES])| {
         let Ok(record) = Record::ref_from_bytes(bytes) else {
             return false;
         };
+
         let (at_s, next) = (record.at_s.get(), record.next.get());
         let in_order = at_s >= before;
         before = at_s;
+
+        // The next access to an object lies behind this one, or there is none.
         let is_later = next == -1 || next == i64::MAX || next > index as i64;
         in_order && is_later && parse(bytes).is_ok()
     };
+
     let text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+
     !records.is_empty()
         && !sample.iter().take(RECORD_BYTES).all(text)
         && records

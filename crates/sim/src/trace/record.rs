@@ -82,19 +82,24 @@ impl Extent {
     /// This extent as a request, if it can be one.
     pub fn request(self, at_ns: u64, device: u64, verb: Verb) -> Result<Parsed, Reason> {
         let Self { offset, len } = self;
+
         if len == 0 {
             return Err("the size is 0".to_owned());
         }
+
         let longest = match verb {
             Verb::Read | Verb::Write => TRANSFER_BYTES_MAX,
             Verb::Trim => TRIM_BYTES_MAX,
         };
+
         if len > longest {
             return Err(format!("a size of {len} bytes is absurd"));
         }
+
         if offset.checked_add(len).is_none() {
             return Err(format!("{len} bytes at byte {offset} end beyond any disk"));
         }
+
         Ok(Parsed::Request(Request {
             at_ns,
             device,

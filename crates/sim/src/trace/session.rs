@@ -146,9 +146,11 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     if line.starts_with(b"#") {
         return Ok(Parsed::Blank);
     }
+
     let mut fields = words(line);
     let at_ns = number(fields.next().ok_or("an empty line")?, "time")?;
     let verb = fields.next().ok_or("the verb is missing")?;
+
     let mut next = |name: &str| {
         number(
             fields
@@ -157,6 +159,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
             name,
         )
     };
+
     let parsed = match verb {
         b"R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
         b"D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
@@ -169,6 +172,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         b"W" => {
             let page = next("page")?;
             let mut count = 0;
+
             for digest in fields.by_ref() {
                 let value = (digest.len() == 2 * DIGEST_BYTES)
                     .then(|| hexadecimal(digest))
@@ -179,6 +183,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
                 digests.bytes.extend_from_slice(&value.to_be_bytes());
                 count += 1;
             }
+
             digests.grain = Grain::Page;
             extent(page, count)?.request(at_ns, 0, Verb::Write)?
         }
@@ -188,11 +193,13 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
             for page in [target, source] {
                 extent(page, count)?.request(at_ns, 0, Verb::Trim)?;
             }
+
             let atomic = match fields.next() {
                 None => false,
                 Some(b"a") => true,
                 Some(other) => return Err(format!("`{}` is not `a`", clip(other))),
             };
+
             Parsed::Moved(Moved {
                 at_ns,
                 target,
@@ -210,6 +217,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
             ));
         }
     };
+
     match fields.next() {
         Some(more) => Err(format!(
             "more than belongs to {}: `{}`",

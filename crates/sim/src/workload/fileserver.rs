@@ -64,12 +64,14 @@ impl Fileserver {
         let mean_pages = FILE_BYTES_MEAN / f64::from(PAGE_BYTES);
         let room = (f64::from(count) * mean_pages * ROOM) as u64 + u64::from(FILE_PAGES_MAX);
         scale.needs(room)?;
+
         let mut rng = scale.rng.clone();
         let file = |rng: &mut _| File {
             created_bytes: file_bytes(rng),
             bytes: 0,
             extents: Vec::new(),
         };
+
         let mut server = Self {
             direct: scale.direct,
             space: Space::new(Extent {
@@ -82,11 +84,13 @@ impl Fileserver {
             next: 0,
             rng,
         };
+
         while (server.existing as f64) < f64::from(count) * PREALLOCATED {
             if server.create().is_none() {
                 break;
             }
         }
+
         Ok(server)
     }
 
@@ -132,20 +136,27 @@ impl Fileserver {
         if more == 0 {
             return;
         }
+
         let file = &mut self.files[self.order[place] as usize];
         let pages = file.bytes.div_ceil(PAGE_BYTES);
         let new_pages = (file.bytes + more).div_ceil(PAGE_BYTES) - pages;
         if new_pages > self.space.free_pages() || pages + new_pages > FILE_PAGES_MAX {
             return;
         }
+
         let last = file.extents.last_mut().expect("a file has a page");
         let end = last.first + last.len;
         let partial = !file.bytes.is_multiple_of(PAGE_BYTES);
+
+        // The last extent grows where it can; the rest is placed anew.
         file.bytes += more;
         let follows = self.space.extend(end, new_pages);
         last.len += follows;
+
         let behind = file.extents.len();
         self.space.allocate(new_pages - follows, &mut file.extents);
+
+        // The page that was partly full is written again: with direct I/O by reading it first.
         match (partial, self.direct) {
             (true, false) => steps.write(Extent {
                 first: end - 1,
@@ -166,6 +177,7 @@ impl Fileserver {
                 len: follows,
             }),
         }
+
         file.extents[behind..]
             .iter()
             .for_each(|extent| steps.write(*extent));

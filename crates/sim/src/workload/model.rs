@@ -220,10 +220,12 @@ impl ModelSpec {
                 self.size
             )));
         }
+
         let requests = Xoshiro256PlusPlus::seed_from_u64(seed);
         // The contents' generator starts 2^128 steps further on, so that the two never meet.
         let mut draws = requests.clone();
         draws.jump();
+
         let reference = f64::from(self.kind.reference_pages());
         let scale = Scale {
             name: self.kind.name(),
@@ -232,6 +234,7 @@ impl ModelSpec {
             direct: self.direct,
             rng: requests,
         };
+
         Ok(Model {
             script: self.kind.script(&scale)?,
             steps: Steps {
@@ -250,12 +253,14 @@ impl FromStr for ModelSpec {
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
         let mut fields = text.split(',');
         let name = fields.next().unwrap_or_default();
+
         let Some(kind) = MODELS.into_iter().find(|kind| kind.name() == name) else {
             let names = MODELS.map(ModelKind::name).join(", ");
             return Err(WorkloadError::new(format!(
                 "unknown model `{name}`: one of {names}"
             )));
         };
+
         let mut spec = Self::new(kind);
         for option in fields {
             match (option, option.strip_prefix("size=").map(str::parse::<f64>)) {
@@ -269,6 +274,7 @@ impl FromStr for ModelSpec {
                 }
             }
         }
+
         Ok(spec)
     }
 }

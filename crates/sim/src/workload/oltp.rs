@@ -73,13 +73,16 @@ impl Script for Oltp {
                 len: LOG_WRITE_PAGES,
             });
         }
+
         self.since_log += 1;
+
         if self.direct {
             (0..READS_PER_DATA_WRITE).for_each(|_| {
                 let page = self.page();
                 steps.read(page);
             });
         }
+
         let page = self.page();
         match self.direct {
             true => steps.modify(page),

@@ -75,14 +75,17 @@ impl Script for Snapshot {
             self.begun += WRITE_PAGES;
             return;
         }
+
         if self.copied < self.volume_pages {
             return self.copy(steps);
         }
+
         let first = below(VOLUMES * self.volume_pages / WRITE_PAGES, &mut self.rng) * WRITE_PAGES;
         steps.write(Extent {
             first,
             len: WRITE_PAGES,
         });
+
         self.since += WRITE_PAGES;
         if self.since >= self.volume_pages / SHARE {
             (self.since, self.copied) = (0, 0);

@@ -47,12 +47,16 @@ impl Space {
         if pages > self.free_pages {
             return false;
         }
+
         let mut left = pages;
         while left > 0 {
             let (first, len) = self.hole(left);
             let part = len.min(left);
+
             self.take(first, len, part);
             self.cursor = first + part;
+
+            // An extent that continues the last one is not an extent of its own.
             match into
                 .last_mut()
                 .filter(|last| last.first + last.len == first)
@@ -60,8 +64,10 @@ impl Space {
                 Some(last) => last.len += part,
                 None => into.push(Extent { first, len: part }),
             }
+
             left -= part;
         }
+
         true
     }
 
@@ -140,6 +146,7 @@ mod tests {
             first: 100,
             len: PAGES,
         });
+
         let (mut taken, mut files) = (vec![false; 700], Vec::<Vec<Extent>>::new());
         let mark = |taken: &mut Vec<bool>, Extent { first, len }: Extent, to: bool| {
             for page in first..first + len {
@@ -151,20 +158,24 @@ mod tests {
                 );
             }
         };
+
         for _ in 0..20_000 {
             let draw = |bound, rng: &mut _| super::super::draw::below(bound, rng);
             let wanted = 1 + draw(40, &mut rng);
+
             match draw(3, &mut rng) {
                 0 => {
                     let mut file = Vec::new();
                     let fits = wanted <= space.free_pages();
                     assert_eq!(space.allocate(wanted, &mut file), fits);
+
                     assert_eq!(
                         file.iter().map(|extent| extent.len).sum::<u32>(),
                         if fits { wanted } else { 0 }
                     );
                     file.iter()
                         .for_each(|extent| mark(&mut taken, *extent, true));
+
                     if fits {
                         files.push(file);
                     }
@@ -173,6 +184,7 @@ mod tests {
                     let at = draw(files.len() as u32, &mut rng) as usize;
                     let last = files[at].last_mut().unwrap();
                     let end = last.first + last.len;
+
                     let more = space.extend(end, wanted);
                     mark(
                         &mut taken,
@@ -182,6 +194,7 @@ mod tests {
                         },
                         true,
                     );
+
                     last.len += more;
                 }
                 _ if !files.is_empty() => {
@@ -193,13 +206,16 @@ mod tests {
                 }
                 _ => {}
             }
+
             let used = taken.iter().filter(|taken| **taken).count() as u32;
             assert_eq!(space.free_pages(), PAGES - used);
         }
+
         files
             .into_iter()
             .flatten()
             .for_each(|extent| space.release(extent));
+
         assert_eq!(space.free, BTreeMap::from([(100, PAGES)]));
     }
 }

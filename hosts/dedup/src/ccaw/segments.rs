@@ -199,16 +199,19 @@ impl Segments {
         for segment in segments {
             let pages: Vec<u32> = self.dirty_pages(*segment).collect();
             let places: Vec<u64> = pages.iter().map(|page| self.layout.place(*page)).collect();
+
             let (first, base) = (
                 self.layout.table_pages_of(*segment).start,
                 self.layout.header(*segment) + 1,
             );
+
             write_each(disk, &places, |place| {
                 let lba = (first + (place - base) as u32) * PAGE_SIGNATURES;
                 format::signatures(&self.superblock, place, |index| {
                     table.signature(lba + index).unwrap_or(UNKNOWN)
                 })
             })?;
+
             done.metadata_pages += pages.len() as u64;
         }
         Ok(())

@@ -108,28 +108,35 @@ pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
             single_reads: 4000,
         },
     };
+
     let dir = match (&args.dir, args.memory) {
         (Some(dir), _) => Some(dir.clone()),
         (None, false) => Some(std::env::temp_dir()),
         (None, true) => None,
     };
+
     let served = |dedup, latency| Served {
         bytes: extent.device_bytes(),
         dedup,
         latency,
         dir: dir.as_deref(),
     };
+
     line.set_message("deduplication off");
     let dedup_off = speed(&served(false, Latency::None), extent)?;
+
     line.set_message("deduplication on");
     let dedup_on = speed(&served(true, Latency::None), extent)?;
+
     line.set_message("emulated latency");
     let emulated = emulated(
         &served(false, Latency::None),
         &served(false, Latency::Emulated),
         extent,
     )?;
+
     line.finish_and_clear();
+
     let results = Results {
         dedup_off,
         dedup_on,
@@ -142,6 +149,7 @@ pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
         rounds: extent.rounds,
         image: dir,
     };
+
     match args.json {
         true => output::json(&serde_json::json!(results)),
         false => output::text(&shown(&results)),
@@ -220,13 +228,17 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], extent: Extent) -> Result<(), Fail
 /// Copies the region behind itself, by Copy and by Remap.
 fn copies(client: &mut Client, extent: Extent) -> Result<Speed, Failure> {
     let blocks = extent.region / PAGE_BYTES as u64;
+
     let before = counters(client)?;
     let (mut copy, mut remap) = (Vec::new(), Vec::new());
+
     for _ in 0..extent.rounds {
         client.trim(blocks, blocks).map_err(Failure::failed)?;
         let began = Instant::now();
         client.copy(0, blocks, blocks).map_err(Failure::failed)?;
         copy.push(began.elapsed().as_secs_f64() * 1e3);
+
+        // A deallocated target again, so that neither command meets what the other one left.
         client.trim(blocks, blocks).map_err(Failure::failed)?;
         let began = Instant::now();
         client
@@ -234,8 +246,10 @@ fn copies(client: &mut Client, extent: Extent) -> Result<Speed, Failure> {
             .map_err(Failure::failed)?;
         remap.push(began.elapsed().as_secs_f64() * 1e3);
     }
+
     let after = counters(client)?;
     let grown = |index: usize| after[index] - before[index];
+
     Ok(Speed {
         copy_ms: median(copy),
         remap_ms: median(remap),
@@ -271,12 +285,14 @@ fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
 
 fn emulated(none: &Served<'_>, emulated: &Served<'_>, extent: Extent) -> Result<Emulated, Failure> {
     let region = (extent.region / 16 / PAGE_BYTES as u64) as u32;
+
     let start = |served: &Served<'_>| {
         let rig = Rig::new(&Served {
             bytes: extent.region,
             ..*served
         })?;
         let mut lanes = Lane::connect(&rig.client, 1)?;
+
         let fill = Load {
             kind: Kind::SequentialWrite,
             pages: SEQUENTIAL_PAGES,
@@ -288,21 +304,26 @@ fn emulated(none: &Served<'_>, emulated: &Served<'_>, extent: Extent) -> Result<
         fill.run(&rig.client, &mut lanes)?;
         Ok::<_, Failure>((rig, lanes))
     };
+
     let mut pair = [start(none)?, start(emulated)?];
     let model = model(&pair[1].0.config)?.as_secs_f64() * 1e6;
     let mut quantiles = [const { [const { Vec::new() }; 2] }; 2];
+
     for _ in 0..extent.rounds {
         for ((rig, lanes), quantiles) in pair.iter_mut().zip(&mut quantiles) {
             let mut took = lanes[0].read_singly(&rig.client, region, extent.single_reads)?;
             took.sort_unstable();
+
             let at =
                 |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
             quantiles[0].push(at(0.5));
             quantiles[1].push(at(0.99));
         }
     }
+
     let [[none_p50, none_p99], [emulated_p50, emulated_p99]] =
         quantiles.map(|both| both.map(median));
+
     Ok(Emulated {
         model_us: model,
         none_p50_us: none_p50,

@@ -91,12 +91,14 @@ impl<'t> Run<'_, 't> {
             Content::Zeroes => 0,
             Content::Bytes { bytes, .. } => bytes.len() as u64,
         } + super::VERSION_BYTES;
+
         loop {
             let mut cache = self.cache().expect("only cached commands come here");
             let oldest = match cache.is_full_for(bytes) {
                 true => cache.oldest_before(u64::MAX),
                 false => None,
             };
+
             match oldest {
                 None => {
                     self.device.spend(Step::Read);
@@ -337,19 +339,23 @@ impl<'t> Run<'_, 't> {
     ) -> Result<u32, Status> {
         let apart = lpn.abs_diff(source);
         let pages = if apart < pages { 1 } else { pages };
+
         for at in 0..pages {
             let wanted = self.newest_page(cache, lpn + at)?;
+
             self.device.spend(Step::Read);
             let (_, same) = self.device.view(
                 self.now,
                 source + at,
                 |page| matches!(page, PageView::Bytes(bytes) if *bytes == wanted),
             );
+
             // A source that cannot be read is no source.
             if !same.unwrap_or(false) {
                 return Ok(at);
             }
         }
+
         Ok(pages)
     }
 }
@@ -367,14 +373,17 @@ impl Subsystem {
             now: 0,
             cache_enabled: true,
         };
+
         let mut data = InMemory {
             from_host: &[],
             to_host: &mut Vec::new(),
         };
+
         let outcome = {
             let mut turn = self.device();
             self.execute(&mut turn, &job, &mut data)
         };
+
         match self.settle(outcome).status {
             Status::SUCCESS => Ok(()),
             status => Err(status),
