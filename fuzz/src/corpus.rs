@@ -243,17 +243,16 @@ fn script(ftl: &mut Ftl, steps: u32) {
             _ => Payload::Identity(content),
         };
 
-        match ftl.config().fs_files > 0 && step % 3 == 0 {
-            true => {
-                let page = FilePage {
-                    inode: step % 5,
-                    offset: step,
-                };
-                ftl.fs_write(lpn, &payload, page)
-                    .map(drop)
-                    .expect("within the device");
-            }
-            false => ftl.write(lpn, &payload).expect("within the device"),
+        if ftl.config().fs_files > 0 && step % 3 == 0 {
+            let page = FilePage {
+                inode: step % 5,
+                offset: step,
+            };
+            ftl.fs_write(lpn, &payload, page)
+                .map(drop)
+                .expect("within the device");
+        } else {
+            ftl.write(lpn, &payload).expect("within the device")
         }
 
         if step % 7 == 3 {

@@ -103,12 +103,11 @@ fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
         macro_rules! put {
             ($header:ty) => {{
                 let header: $header = pdu.parse()?;
-                match pdu.data.is_empty() {
-                    true => wire::put(out, pdu.common.kind, pdu.common.flags, &header, agreed),
-                    false => {
-                        let (kind, flags) = (pdu.common.kind, pdu.common.flags);
-                        wire::put_data(out, kind, flags, &header, agreed, pdu.data.len(), fill);
-                    }
+                if pdu.data.is_empty() {
+                    wire::put(out, pdu.common.kind, pdu.common.flags, &header, agreed)
+                } else {
+                    let (kind, flags) = (pdu.common.kind, pdu.common.flags);
+                    wire::put_data(out, kind, flags, &header, agreed, pdu.data.len(), fill);
                 }
             }};
         }

@@ -100,12 +100,13 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         output::text(&shown(args, &reports))?;
     }
 
-    match reports
+    if reports
         .iter()
         .all(|(scheme, report)| is_as_it_should_be(args, *scheme, report))
     {
-        true => Ok(()),
-        false => Err(Failure::Found),
+        Ok(())
+    } else {
+        Err(Failure::Found)
     }
 }
 
@@ -212,10 +213,11 @@ fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> Progr
 
 /// What is not durable is caught, everything else loses nothing.
 fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool {
-    match scheme.is_durable() {
-        true => report.violations == 0,
+    if scheme.is_durable() {
+        report.violations == 0
+    } else {
         // A single script may well lose nothing.
-        false => report.violations > 0 || args.replay.is_some(),
+        report.violations > 0 || args.replay.is_some()
     }
 }
 

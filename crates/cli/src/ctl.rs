@@ -155,9 +155,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             _ => Failure::Failed(sentence),
         });
     }
-    match args.json {
-        true => output::json(&value),
-        false => show(&args.verb, &value),
+    if args.json {
+        output::json(&value)
+    } else {
+        show(&args.verb, &value)
     }
 }
 

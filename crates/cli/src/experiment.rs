@@ -103,14 +103,15 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     let concluded = run(args, &study)?;
 
-    match args.json {
-        true => output::json(&json!({
+    if args.json {
+        output::json(&json!({
             "form": form.to_string(),
             "out": args.out,
             "claims": concluded.iter().flat_map(|one| &one.claims).collect::<Vec<_>>(),
             "findings": concluded.iter().flat_map(|one| &one.findings).collect::<Vec<_>>(),
-        })),
-        false => output::text(&text(args, form, &concluded)),
+        }))
+    } else {
+        output::text(&text(args, form, &concluded))
     }
 }
 
@@ -321,9 +322,10 @@ impl Progress {
         };
         self.bar.set_position((share * STEPS as f64) as u64);
 
-        let remains = match share > 0.0 {
-            true => remaining(state.began.elapsed().mul_f64((1.0 - share) / share)),
-            false => "?".into(),
+        let remains = if share > 0.0 {
+            remaining(state.began.elapsed().mul_f64((1.0 - share) / share))
+        } else {
+            "?".into()
         };
 
         self.bar.set_message(format!(

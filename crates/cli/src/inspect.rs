@@ -106,14 +106,16 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         unreadable,
     };
 
-    match args.json {
-        true => output::json(&as_json(&device, &found))?,
-        false => output::text(&as_text(args, &device, &found))?,
+    if args.json {
+        output::json(&as_json(&device, &found))?
+    } else {
+        output::text(&as_text(args, &device, &found))?
     }
 
-    match found.contradiction.is_none() && found.unreadable == 0 {
-        true => Ok(()),
-        false => Err(Failure::Found),
+    if found.contradiction.is_none() && found.unreadable == 0 {
+        Ok(())
+    } else {
+        Err(Failure::Found)
     }
 }
 

@@ -107,10 +107,14 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 /// A factor as a fraction where it is one: `1/16`.
 pub fn fraction(factor: f64) -> String {
     let whole = 1.0 / factor;
-    match (whole - whole.round()).abs() < 1e-9 * whole {
-        true if whole.round() == 1.0 => "full size".into(),
-        true => format!("1/{}", whole.round()),
-        false => format!("{factor}"),
+    let is_whole = (whole - whole.round()).abs() < 1e-9 * whole;
+
+    if !is_whole {
+        format!("{factor}")
+    } else if whole.round() == 1.0 {
+        "full size".into()
+    } else {
+        format!("1/{}", whole.round())
     }
 }
 

@@ -242,9 +242,10 @@ impl DeviceConfig {
             return Err(DeviceConfigError(error.to_string()));
         }
 
-        match wrong.is_empty() {
-            true => Ok(()),
-            false => Err(listed(&wrong, &|_| None)),
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(listed(&wrong, &|_| None))
         }
     }
 

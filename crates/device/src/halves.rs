@@ -149,9 +149,10 @@ impl Settling {
             _ => received,
         };
 
-        let done = match self.timed {
-            true => timing.charge(ops, Command { now, ready }),
-            false => now,
+        let done = if self.timed {
+            timing.charge(ops, Command { now, ready })
+        } else {
+            now
         };
 
         match data {

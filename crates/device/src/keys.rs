@@ -340,9 +340,10 @@ impl Key {
                 above,
                 below,
             }) => {
-                let least = match above {
-                    true => format!("above {least} and "),
-                    false => format!("{least} to "),
+                let least = if above {
+                    format!("above {least} and ")
+                } else {
+                    format!("{least} to ")
                 };
 
                 let most = match (above, below) {

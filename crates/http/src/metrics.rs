@@ -229,9 +229,12 @@ fn commands(status: &Status, to: &mut Families<'_>) -> fmt::Result {
 
         let buckets: Vec<(f64, u64)> = (0..)
             .zip(&command.buckets)
-            .map(|(bucket, count)| match bucket == last {
-                true => (f64::INFINITY, *count),
-                false => ((1u64 << bucket) as f64 / 1e6, *count),
+            .map(|(bucket, count)| {
+                if bucket == last {
+                    (f64::INFINITY, *count)
+                } else {
+                    ((1u64 << bucket) as f64 / 1e6, *count)
+                }
             })
             .collect();
 

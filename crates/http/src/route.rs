@@ -119,15 +119,17 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         _ => None,
     };
     if let Some(asset) = open {
-        return match is_get {
-            true => Response::ok(asset.content_type, asset.text),
-            false => wrong_method("GET, HEAD"),
+        return if is_get {
+            Response::ok(asset.content_type, asset.text)
+        } else {
+            wrong_method("GET, HEAD")
         };
     }
     if matches!(&*request.path, "/healthz" | "/readyz") {
-        return match is_get {
-            true => health(&request.path, watched),
-            false => wrong_method("GET, HEAD"),
+        return if is_get {
+            health(&request.path, watched)
+        } else {
+            wrong_method("GET, HEAD")
         };
     }
 
@@ -211,12 +213,13 @@ fn health(path: &str, watched: &dyn Watched) -> Response {
 
 /// Does what a body's JSON says.
 fn told(body: &[u8], act: impl FnOnce(&Value) -> Result<Value, Refused>) -> Response {
-    let arguments = match body.trim_ascii().is_empty() {
-        true => json!({}),
-        false => match serde_json::from_slice::<Value>(body) {
+    let arguments = if body.trim_ascii().is_empty() {
+        json!({})
+    } else {
+        match serde_json::from_slice::<Value>(body) {
             Ok(arguments) if arguments.is_object() => arguments,
             _ => return Response::error(400, "the body is no JSON object"),
-        },
+        }
     };
     match act(&arguments) {
         Ok(done) => Response::json(200, &done),

@@ -106,9 +106,12 @@ fn leaves(name: &str, value: &Value, out: &mut BTreeMap<String, f64>) {
 
 /// As CSV (RFC 4180); what is no number is empty.
 pub fn csv(columns: &[Column]) -> String {
-    let quoted = |text: &str| match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    let quoted = |text: &str| {
+        if text.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text.to_owned()
+        }
     };
     let rows = columns.first().map_or(0, Column::len);
     let mut text = columns

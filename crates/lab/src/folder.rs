@@ -116,12 +116,13 @@ impl Shelf {
             found = true;
         }
 
-        match found {
-            true => Ok(()),
-            false => Err(LabError::wrong(
+        if found {
+            Ok(())
+        } else {
+            Err(LabError::wrong(
                 directory.display(),
                 "holds no folder with an experiment.toml",
-            )),
+            ))
         }
     }
 

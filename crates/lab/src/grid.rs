@@ -354,14 +354,13 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         content => content.to_owned(),
     };
     // Contents of the published model are there already when the measured run begins; others are its own.
-    let aging_content =
-        setup
-            .aging_content
-            .clone()
-            .unwrap_or_else(|| match content.starts_with("papers:") {
-                true => content.clone(),
-                false => "unique".into(),
-            });
+    let aging_content = setup.aging_content.clone().unwrap_or_else(|| {
+        if content.starts_with("papers:") {
+            content.clone()
+        } else {
+            "unique".into()
+        }
+    });
     aging_content
         .parse::<ContentModel>()
         .map_err(|error| wrong(&error))?;

@@ -269,12 +269,15 @@ fn draw_lines(lines: &Lines, names: &[String]) -> Markup {
     }
 
     // Round ends, so that the outermost marks lie on the frame.
-    let widen = |range: (f64, f64)| match lines.logarithmic {
-        true => (range.0.floor(), range.1.ceil().max(range.0.floor() + 1.0)),
-        false => (
-            0.0,
-            (range.1.max(1e-9) / step(range.1)).ceil() * step(range.1),
-        ),
+    let widen = |range: (f64, f64)| {
+        if lines.logarithmic {
+            (range.0.floor(), range.1.ceil().max(range.0.floor() + 1.0))
+        } else {
+            (
+                0.0,
+                (range.1.max(1e-9) / step(range.1)).ceil() * step(range.1),
+            )
+        }
     };
 
     let (x, y) = (widen(x), widen(y));

@@ -67,7 +67,6 @@ pub fn model(device: &DeviceConfig) -> Reads {
 ///
 /// # Errors
 /// It cannot be recovered.
-
 pub fn recovered(run: &Run, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
     let entry = if usage.p2l_bytes > 0 {

@@ -48,9 +48,12 @@ impl Latencies {
             return Percentiles::default();
         }
 
-        let at = |quantile, least| match count >= least {
-            true => us(self.0.value_at_quantile(quantile)),
-            false => f64::NAN,
+        let at = |quantile, least| {
+            if count >= least {
+                us(self.0.value_at_quantile(quantile))
+            } else {
+                f64::NAN
+            }
         };
 
         Percentiles {
@@ -224,12 +227,11 @@ impl Meters {
 
         // What the host wrote for one erase of every block, as often as a block can be erased.
         let erases_per_block = erases as f64 / blocks.len() as f64;
-        let life_bytes = match erases > 0 && stats.host_writes > 0 {
-            true => {
-                let bytes = stats.host_writes as f64 * PAGE_BYTES as f64;
-                bytes / erases_per_block * config.flash.endurance as f64
-            }
-            false => f64::NAN,
+        let life_bytes = if erases > 0 && stats.host_writes > 0 {
+            let bytes = stats.host_writes as f64 * PAGE_BYTES as f64;
+            bytes / erases_per_block * config.flash.endurance as f64
+        } else {
+            f64::NAN
         };
 
         RunSummary {
@@ -239,9 +241,10 @@ impl Meters {
                 kind: config.firmware.mapping.to_string(),
                 table_bytes: config.firmware.mapping_bytes(),
                 extension_entries: device.ftl().extension_entries().into(),
-                extension_room: match config.firmware.is_hybrid() {
-                    true => config.firmware.extension_entries().into(),
-                    false => 0,
+                extension_room: if config.firmware.is_hybrid() {
+                    config.firmware.extension_entries().into()
+                } else {
+                    0
                 },
                 merges_switch: stats.merges_switch,
                 merges_partial: stats.merges_partial,

@@ -279,9 +279,10 @@ impl Feeder {
 
         // One thread would take pages from the window up to here, and look ahead at the rest.
         let pages = self.feed.window();
-        let taken = match self.feed.is_exhausted() {
-            true => pages.len(),
-            false => pages.len().saturating_sub(LOOK_AHEAD_FAR),
+        let taken = if self.feed.is_exhausted() {
+            pages.len()
+        } else {
+            pages.len().saturating_sub(LOOK_AHEAD_FAR)
         };
         let end = (taken..pages.len())
             .find(|end| *end > 0 && pages[end - 1].last)

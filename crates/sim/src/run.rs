@@ -112,9 +112,10 @@ pub fn run(
     let start = device.timing().busy_until();
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
-    let clock = match options.open_loop {
-        true => Clock::Open(Box::new(OpenLoop::new(start, options.bound))),
-        false => Clock::Closed(InFlight::new(options.queue_depth, start)),
+    let clock = if options.open_loop {
+        Clock::Open(Box::new(OpenLoop::new(start, options.bound)))
+    } else {
+        Clock::Closed(InFlight::new(options.queue_depth, start))
     };
     let meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     let mut times = Times::new(clock, meters, start);
@@ -127,9 +128,10 @@ pub fn run(
 
     // Where time has no say in what the firmware does: see `pipeline`.
     let divides = options.threads > 1 && !options.open_loop && !options.until_worn_out;
-    let divided = match divides {
-        true => pipeline::run(device, source, options, &mut times, &mut tell).transpose()?,
-        false => None,
+    let divided = if divides {
+        pipeline::run(device, source, options, &mut times, &mut tell).transpose()?
+    } else {
+        None
     };
     let (tally, is_inside) = match divided {
         Some(accounts) => accounts,
@@ -373,12 +375,11 @@ impl<S: Sink> Front<S> {
             }
             None => (page.lpn, 1),
         };
-        match page.last {
-            true => whole.and(self.sink.deallocate(extent.0, extent.1)),
-            false => {
-                self.trim = Some(extent);
-                whole
-            }
+        if page.last {
+            whole.and(self.sink.deallocate(extent.0, extent.1))
+        } else {
+            self.trim = Some(extent);
+            whole
         }
     }
 
@@ -423,10 +424,11 @@ impl Sink for Direct<'_> {
 
     #[inline(always)]
     fn submit(&mut self, page: &HostPage) -> Result<(), Refusal> {
-        let completion = match page.last {
-            true => self.device.submit(self.times.entered, &command(page)),
+        let completion = if page.last {
+            self.device.submit(self.times.entered, &command(page))
+        } else {
             // Nothing of a request is acknowledged before all of it.
-            false => self.device.submit_more(self.times.entered, &command(page)),
+            self.device.submit_more(self.times.entered, &command(page))
         };
         self.times.done(completion.done_at);
         completion.result
@@ -507,13 +509,16 @@ impl Tally {
             all.reads + all.writes + all.read_modify_writes + all.trims + all.remaps + all.flushes;
         let refused = all.refused.values().sum::<u64>();
 
-        let agree = |what, submitted, ended| match submitted == ended {
-            true => Ok(()),
-            false => Err(RunError::Unaccounted {
-                what,
-                submitted,
-                ended,
-            }),
+        let agree = |what, submitted, ended| {
+            if submitted == ended {
+                Ok(())
+            } else {
+                Err(RunError::Unaccounted {
+                    what,
+                    submitted,
+                    ended,
+                })
+            }
         };
 
         agree("requests", all.submitted, completed + refused)?;

@@ -12,9 +12,10 @@ pub const BATCH_PAGES: usize = 256;
 
 /// Pages of a buffer.
 pub fn whole<E: std::error::Error>(bytes: usize) -> Result<u64, DedupError<E>> {
-    match bytes.is_multiple_of(PAGE_BYTES) {
-        true => Ok((bytes / PAGE_BYTES) as u64),
-        false => Err(DedupError::NotWholePages(bytes)),
+    if bytes.is_multiple_of(PAGE_BYTES) {
+        Ok((bytes / PAGE_BYTES) as u64)
+    } else {
+        Err(DedupError::NotWholePages(bytes))
     }
 }
 

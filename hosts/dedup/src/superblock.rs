@@ -196,12 +196,13 @@ impl Superblock {
             logical: record.logical.get(),
             extent: record.extent.get(),
         };
-        match found.pages <= disk_pages {
-            true => Ok(found),
-            false => Err(format!(
+        if found.pages <= disk_pages {
+            Ok(found)
+        } else {
+            Err(format!(
                 "it is of {} pages, and the disk has {disk_pages}",
                 found.pages
-            )),
+            ))
         }
     }
 

@@ -292,11 +292,12 @@ fn chosen(
             .filter(|info| !belongs(&info.name))
             .map(in_snapshot)
             .collect();
-        return match files.is_empty() {
-            true => Err(FilesError::Refused(
+        return if files.is_empty() {
+            Err(FilesError::Refused(
                 "there are no files in the volume to make a snapshot of".into(),
-            )),
-            false => Ok(files),
+            ))
+        } else {
+            Ok(files)
         };
     }
     let mut files: Vec<FileInSnapshot> = Vec::new();

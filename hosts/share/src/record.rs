@@ -173,9 +173,10 @@ impl Record {
             made_at: record.made_at.get(),
         };
 
-        match found.pages < size {
-            true => Found::Record(found),
-            false => Found::Damaged("its snapshot is longer than the namespace"),
+        if found.pages < size {
+            Found::Record(found)
+        } else {
+            Found::Damaged("its snapshot is longer than the namespace")
         }
     }
 }

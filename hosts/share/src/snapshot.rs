@@ -260,11 +260,12 @@ fn check_source(listed: &Listed, source: u32) -> Result<(), ShareError> {
     }
     let is_snapshot =
         listed.snapshots.iter().any(|one| one.nsid == source) || listed.vacant.contains(&source);
-    match is_snapshot {
-        true => Err(ShareError::Refused(format!(
+    if is_snapshot {
+        Err(ShareError::Refused(format!(
             "namespace {source} is for snapshots itself"
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 

@@ -159,11 +159,12 @@ fn perform(
     })?;
     work(run, stage, recorder, faulty, mounted.folder(), stop)?;
 
-    match mounted.unmount() {
-        true => Ok(()),
-        false => Err(TortureError::missing(
+    if mounted.unmount() {
+        Ok(())
+    } else {
+        Err(TortureError::missing(
             "the workload left processes that use $DIR: let it end them before it ends itself",
-        )),
+        ))
     }
 }
 
@@ -384,9 +385,10 @@ impl<'a> Campaign<'a> {
 
     /// What a cut can lose, and what it loses.
     pub fn state(&self, cut: &Cut) -> (State, Vec<Lost>) {
-        let replay = match cut.instant < self.start.played() {
-            true => Replay::new(self.recording),
-            false => self.start.clone(),
+        let replay = if cut.instant < self.start.played() {
+            Replay::new(self.recording)
+        } else {
+            self.start.clone()
         };
         let state = replay.until(cut.instant).into_state();
         let lost = state.lost(&cut.choice);

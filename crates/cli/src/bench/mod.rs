@@ -168,17 +168,18 @@ struct Extent {
 /// # Errors
 /// Invalid device configuration.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let extent = match args.quick {
-        true => Extent {
+    let extent = if args.quick {
+        Extent {
             scale: 1.0 / 16.0,
             rounds: 3,
             pages: 500_000,
-        },
-        false => Extent {
+        }
+    } else {
+        Extent {
             scale: 1.0,
             rounds: 5,
             pages: 4_000_000,
-        },
+        }
     };
 
     let target = if args.json {
@@ -211,9 +212,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     line.finish_and_clear();
 
-    match args.json {
-        true => output::json(&serde_json::json!(results)),
-        false => output::text(&shown(&config, &results)),
+    if args.json {
+        output::json(&serde_json::json!(results))
+    } else {
+        output::text(&shown(&config, &results))
     }
 }
 

@@ -240,10 +240,10 @@ impl Args {
 
         while let Some(word) = words.next() {
             let name = word.split('=').next().unwrap_or_default();
-            match SHOWN.contains(&name) {
-                true if VALUES.contains(&word.as_str()) => drop(words.next()),
-                true => {}
-                false => self.command.push(word),
+            if !SHOWN.contains(&name) {
+                self.command.push(word);
+            } else if VALUES.contains(&word.as_str()) {
+                drop(words.next());
             }
         }
     }

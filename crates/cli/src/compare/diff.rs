@@ -148,9 +148,10 @@ impl Condition {
             Of::Change => pair.b - pair.a,
             Of::Value => pair.b,
         };
-        match self.above {
-            true => found > self.limit,
-            false => found < self.limit,
+        if self.above {
+            found > self.limit
+        } else {
+            found < self.limit
         }
     }
 }
@@ -278,9 +279,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             ))?;
         }
     }
-    match held.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Found),
+    if held.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Found)
     }
 }
 

@@ -252,11 +252,12 @@ fn measure(
                     ..options(Some(pages_of_a_life(device.config())))
                 };
                 let summary = measured(device, source, &options, bar)?;
-                return match summary.wear_out.read_only {
-                    true => Ok((summary, None)),
-                    false => Err(Failure::Failed(format!(
+                return if summary.wear_out.read_only {
+                    Ok((summary, None))
+                } else {
+                    Err(Failure::Failed(format!(
                         "scheme {scheme}: this workload does not wear the device out"
-                    ))),
+                    )))
                 };
             }
             let pages = pages.unwrap_or_else(|| pages_default(device.config()));
@@ -275,16 +276,17 @@ fn measure(
                 None => measured(device, &mut source, &options(None), bar)?,
             };
             summary.requests.skipped = source.skipped();
-            match summary.requests.submitted == facts.requests() {
-                true => Ok((summary, None)),
-                false => Err(Failure::about(
+            if summary.requests.submitted == facts.requests() {
+                Ok((summary, None))
+            } else {
+                Err(Failure::about(
                     facts.path.display(),
                     format_args!(
                         "scheme {scheme} was given {} requests and the trace has {}",
                         summary.requests.submitted,
                         facts.requests()
                     ),
-                )),
+                ))
             }
         }
     }

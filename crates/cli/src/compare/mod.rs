@@ -90,9 +90,10 @@ pub fn command(line: &Line) -> Result<(), Failure> {
     let bars = bars(args, &comparison, &stop);
     let measured = comparison.run_possible(&bars)?;
     bars.iter().for_each(Bar::clear);
-    match args.json {
-        true => output::json(&comparison.json(&measured))?,
-        false => output::text(&show::text(args, &comparison.plan, &measured.done))?,
+    if args.json {
+        output::json(&comparison.json(&measured))?
+    } else {
+        output::text(&show::text(args, &comparison.plan, &measured.done))?
     }
     measured.complete().map(drop)
 }
@@ -173,9 +174,10 @@ impl<'a> Comparison<'a> {
     /// memory than there is.
     pub fn new(args: &'a Args) -> Result<Self, Failure> {
         let mut comparison = Self::of_possible(args)?;
-        match comparison.plan.refused.is_empty() {
-            true => Ok(comparison),
-            false => Err(comparison.plan.refused.swap_remove(0).1),
+        if comparison.plan.refused.is_empty() {
+            Ok(comparison)
+        } else {
+            Err(comparison.plan.refused.swap_remove(0).1)
         }
     }
 
@@ -223,14 +225,15 @@ impl<'a> Comparison<'a> {
     /// What cannot be measured or written.
     pub fn run(&self, watches: &[impl Watch]) -> Result<Measured, Failure> {
         let measured = self.run_all(watches, Failing::Ends)?;
-        match measured.failed.is_empty() {
-            true => Ok(measured),
-            false => Err(measured
+        if measured.failed.is_empty() {
+            Ok(measured)
+        } else {
+            Err(measured
                 .failed
                 .into_iter()
                 .map(|(_, failure)| failure)
                 .next())
-            .map_err(|failure| failure.expect("there is one")),
+            .map_err(|failure| failure.expect("there is one"))
         }
     }
 

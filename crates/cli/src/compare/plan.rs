@@ -405,15 +405,16 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
         .map(Start::Image)
         .collect();
 
-    match starts.is_empty() {
-        false => Ok(starts),
-        true => Err(Failure::about(
+    if starts.is_empty() {
+        Err(Failure::about(
             image.display(),
             format_args!(
                 "no such file, nor one of a scheme such as {}",
                 of_scheme(image, SchemeKind::default().name()).display()
             ),
-        )),
+        ))
+    } else {
+        Ok(starts)
     }
 }
 
@@ -448,12 +449,13 @@ fn check_workload(
 /// It is such a scheme, and such a workload.
 pub fn check_homes(scheme: SchemeKind, feed: &Feed) -> Result<(), Failure> {
     let names_homes = matches!(feed, Feed::Synthetic { spec, .. } if spec.names_homes());
-    match scheme.uses_hints() && !names_homes {
-        false => Ok(()),
-        true => Err(Failure::usage(format_args!(
+    if scheme.uses_hints() && !names_homes {
+        Err(Failure::usage(format_args!(
             "scheme {scheme} remaps only pages that were written for a home, and this workload names none: use \
              --workload journal, or another scheme"
-        ))),
+        )))
+    } else {
+        Ok(())
     }
 }
 

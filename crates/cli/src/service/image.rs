@@ -418,12 +418,13 @@ fn repair(args: &Repair) -> Result<(), Failure> {
 
     if !args.accept_loss || found.beyond.is_some() {
         report(dir, &found, args.json, None)?;
-        return Err(match found.beyond.is_some() {
-            true => Failure::about(dir.display(), "it cannot be repaired; nothing was changed"),
-            false => Failure::about(
+        return Err(if found.beyond.is_some() {
+            Failure::about(dir.display(), "it cannot be repaired; nothing was changed")
+        } else {
+            Failure::about(
                 dir.display(),
                 "nothing was changed; --accept-loss goes on without what is lost",
-            ),
+            )
         });
     }
 

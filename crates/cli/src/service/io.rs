@@ -314,11 +314,10 @@ fn statistics(
 
 fn read_from(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut data = Vec::new();
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().lock().read_to_end(&mut data).map(drop),
-        false => {
-            std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data).map(drop))
-        }
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_end(&mut data).map(drop)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data).map(drop))
     };
     read.map_err(|error| Failure::about(path.display(), error))?;
     if data.is_empty() {

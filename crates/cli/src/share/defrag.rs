@@ -109,9 +109,10 @@ fn files(args: &Args) -> Result<(), Failure> {
             Others::Refused
         },
         |volume| {
-            let names = match args.files.is_empty() {
-                true => volume.list()?.into_iter().map(|info| info.name).collect(),
-                false => args.files.clone(),
+            let names = if args.files.is_empty() {
+                volume.list()?.into_iter().map(|info| info.name).collect()
+            } else {
+                args.files.clone()
             };
             // Every file is looked for before the first is changed.
             let files = names
@@ -119,13 +120,14 @@ fn files(args: &Args) -> Result<(), Failure> {
                 .map(|name| Ok((volume.open(&name, OpenOptions::default())?, name)));
             let files: Vec<_> = files.collect::<Result<_, FilesError>>()?;
             let plan = |file, name: String| {
-                let plan = match args.dry_run {
-                    true => volume.defrag_plan(file)?,
-                    false => volume.defrag(file, &mut |done, all| {
+                let plan = if args.dry_run {
+                    volume.defrag_plan(file)?
+                } else {
+                    volume.defrag(file, &mut |done, all| {
                         patience
                             .get_or_insert_with(|| Patience::new("defrag", Some(all)))
                             .at(done);
-                    })?,
+                    })?
                 };
                 Ok(Planned { name, plan })
             };
@@ -224,9 +226,10 @@ fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
 
 fn read(list: &Path) -> Result<String, Failure> {
     let mut text = String::new();
-    let read = match list.as_os_str() == "-" {
-        true => std::io::stdin().lock().read_to_string(&mut text),
-        false => std::fs::File::open(list).and_then(|mut file| file.read_to_string(&mut text)),
+    let read = if list.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_string(&mut text)
+    } else {
+        std::fs::File::open(list).and_then(|mut file| file.read_to_string(&mut text))
     };
     read.map_err(|error| Failure::about(list.display(), error))?;
     Ok(text)

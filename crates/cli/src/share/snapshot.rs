@@ -173,9 +173,10 @@ fn delete(args: &Named) -> Result<(), Failure> {
 }
 
 fn deleted(name: &str, as_json: bool) -> Result<(), Failure> {
-    match as_json {
-        true => output::json(&json!({ "deleted": name })),
-        false => output::text(&format!("{name} is deleted\n")),
+    if as_json {
+        output::json(&json!({ "deleted": name }))
+    } else {
+        output::text(&format!("{name} is deleted\n"))
     }
 }
 

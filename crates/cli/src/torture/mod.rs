@@ -214,9 +214,10 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
     }
     keep(&recording, &mut results)?;
 
-    let shown = match args.json {
-        true => output::json(&show::json(&recording, &results)),
-        false => output::text(&show::text(&recording, &results)),
+    let shown = if args.json {
+        output::json(&show::json(&recording, &results))
+    } else {
+        output::text(&show::text(&recording, &results))
     };
     match shown {
         // A reader that has seen enough does not make it pass.

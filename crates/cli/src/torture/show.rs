@@ -101,7 +101,6 @@ pub fn file_name(id: &str) -> PathBuf {
 }
 
 /// An outcome's name: the last line of the check, with N for all numbers, so that like comes to like.
-
 fn outcome(verdict: &Verdict) -> String {
     let Some(line) = verdict
         .output

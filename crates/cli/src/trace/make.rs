@@ -41,14 +41,13 @@ pub struct Args {
 /// A format that is written.
 fn written(name: &str) -> Result<Format, String> {
     let format: Format = name.parse().map_err(|error| format!("{error}"))?;
-    match Format::WRITTEN.contains(&format) {
-        true => Ok(format),
-        false => {
-            let names = Format::WRITTEN.map(|format| format.to_string()).join(", ");
-            Err(format!(
-                "traces are read as {format} and not written: one of {names}"
-            ))
-        }
+    if Format::WRITTEN.contains(&format) {
+        Ok(format)
+    } else {
+        let names = Format::WRITTEN.map(|format| format.to_string()).join(", ");
+        Err(format!(
+            "traces are read as {format} and not written: one of {names}"
+        ))
     }
 }
 
@@ -77,9 +76,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let (mut batch, mut kept) = (Vec::with_capacity(8192), 0);
 
     let stopped = |error: io::Error, kept: u64, pieces: &mut Pieces| {
-        let whole = match pieces.cut_back() {
-            true => format!("; kept are the first {}", counted(kept, "request")),
-            false => String::new(),
+        let whole = if pieces.cut_back() {
+            format!("; kept are the first {}", counted(kept, "request"))
+        } else {
+            String::new()
         };
 
         Failure::about(&name, format!("{error}{whole}"))

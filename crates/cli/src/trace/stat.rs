@@ -111,9 +111,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         });
     }
 
-    match args.json {
-        true => output::json(&found.iter().map(as_json).collect()),
-        false => output::text(&as_text(&found)),
+    if args.json {
+        output::json(&found.iter().map(as_json).collect())
+    } else {
+        output::text(&as_text(&found))
     }
 }
 

@@ -178,19 +178,19 @@ impl Stage {
             lpn: page.lpn,
             kind: page.kind,
         };
-        let done_at = match page.last {
-            true => self.device.submit(entered, &command).done_at,
-            false => self.device.submit_more(entered, &command).done_at,
+        let done_at = if page.last {
+            self.device.submit(entered, &command).done_at
+        } else {
+            self.device.submit_more(entered, &command).done_at
         };
         let done_at = done_at.max(done_before);
         self.pages += 1;
         let kind = self.count(page.kind);
-        match page.last {
-            false => self.request = Some((entered, done_at)),
-            true => {
-                self.outstanding.push(Reverse(done_at));
-                telemetry.observe(kind, 1, done_at.saturating_sub(entered));
-            }
+        if page.last {
+            self.outstanding.push(Reverse(done_at));
+            telemetry.observe(kind, 1, done_at.saturating_sub(entered));
+        } else {
+            self.request = Some((entered, done_at));
         }
     }
 

@@ -91,9 +91,12 @@ impl Served {
         &self,
         work: impl FnOnce(&Subsystem) -> Result<R, OperateError>,
     ) -> Result<R, Refused> {
-        let done = self.gate.with(|subsystem| match subsystem.is_broken() {
-            true => Err(OperateError("the device has failed".into())),
-            false => work(subsystem),
+        let done = self.gate.with(|subsystem| {
+            if subsystem.is_broken() {
+                Err(OperateError("the device has failed".into()))
+            } else {
+                work(subsystem)
+            }
         });
         done.unwrap_or_else(|| Err(OperateError(ENDED.into())))
             .map_err(|error| Refused::Failed(error.to_string()))
@@ -320,17 +323,16 @@ impl Watched for Served {
         let made = self.gate.with(|subsystem| {
             let emulated = subsystem.latency() == Latency::Emulated;
 
-            let (device, paused) = match subsystem.is_broken() {
-                true => (Value::Null, false),
-                false => {
-                    let turn = subsystem.device();
+            let (device, paused) = if subsystem.is_broken() {
+                (Value::Null, false)
+            } else {
+                let turn = subsystem.device();
 
-                    let config = turn.config().clone();
-                    let paused = turn.ftl().is_dedup_paused();
-                    drop(turn);
+                let config = turn.config().clone();
+                let paused = turn.ftl().is_dedup_paused();
+                drop(turn);
 
-                    (serde_json::to_value(config).unwrap_or_default(), paused)
-                }
+                (serde_json::to_value(config).unwrap_or_default(), paused)
             };
 
             json!({

@@ -303,9 +303,10 @@ impl Dedup {
                 full = full.or((!pages.counts.is_zero(ppn)).then_some(ppn));
             }
         }
-        match line.may_have_spilled(place.1) {
-            true => self.find_spilled(place, fingerprint, pages).or(full),
-            false => full,
+        if line.may_have_spilled(place.1) {
+            self.find_spilled(place, fingerprint, pages).or(full)
+        } else {
+            full
         }
     }
 
@@ -380,10 +381,10 @@ impl Dedup {
                     && self.same(fingerprint, pages.media, known)
                     && pages.counts.has_room(known, self.count_max)
             });
-        match known {
-            true if self.exact => self.add_spilled(at, SpilledPage { tag, ppn }),
-            true => {}
-            false => self.insert(fingerprint, ppn, pages),
+        if !known {
+            self.insert(fingerprint, ppn, pages);
+        } else if self.exact {
+            self.add_spilled(at, SpilledPage { tag, ppn });
         }
     }
 

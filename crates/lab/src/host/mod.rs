@@ -160,12 +160,13 @@ impl Subject {
             )),
         };
 
-        match subject.pages() >= u64::from(pages) {
-            true => Ok(subject),
-            false => Err(format!(
+        if subject.pages() >= u64::from(pages) {
+            Ok(subject)
+        } else {
+            Err(format!(
                 "{} pages of {pages} are left beside the metadata",
                 subject.pages()
-            )),
+            ))
         }
     }
 

@@ -167,9 +167,10 @@ impl Disk for TimedDisk {
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), Refusal> {
         let lpns = self.lpns(page, pages)?;
         self.post(|device, now| ended(device.deallocate(now, lpns.start, lpns.len() as u32)))?;
-        match lpns.len() > self.contents.len() {
-            true => self.contents.retain(|lpn, _| !lpns.contains(lpn)),
-            false => lpns.for_each(|lpn| self.set(lpn, None)),
+        if lpns.len() > self.contents.len() {
+            self.contents.retain(|lpn, _| !lpns.contains(lpn))
+        } else {
+            lpns.for_each(|lpn| self.set(lpn, None))
         }
         Ok(())
     }

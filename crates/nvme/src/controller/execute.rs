@@ -280,11 +280,11 @@ impl Subsystem {
         let mut to = target;
         let mut checked = Vec::with_capacity(ranges.len());
         for range in &ranges {
-            let from = match with_namespaces {
-                false => namespace,
-                true => self
-                    .namespace(range.snsid)
-                    .ok_or((Status::INVALID_NAMESPACE, 0))?,
+            let from = if with_namespaces {
+                self.namespace(range.snsid)
+                    .ok_or((Status::INVALID_NAMESPACE, 0))?
+            } else {
+                namespace
             };
             if from.lba_shift != namespace.lba_shift {
                 return Err((Status::INVALID_NAMESPACE, 0));

@@ -239,9 +239,10 @@ impl Run<'_, '_> {
     /// Writes a part of a page, or all of it; too few bytes are an error of the transport.
     fn write(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         if self.device.has_cache() {
-            return match self.is_cached() {
-                true => self.write_cached(piece, bytes),
-                false => self.write_part_through(piece, bytes),
+            return if self.is_cached() {
+                self.write_cached(piece, bytes)
+            } else {
+                self.write_part_through(piece, bytes)
             };
         }
 

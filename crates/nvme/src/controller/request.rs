@@ -251,9 +251,10 @@ impl IoRequest {
             count,
         };
 
-        let part = match fua && !last {
-            true => Self::WriteThrough { blocks },
-            false => Self::Write { blocks, fua },
+        let part = if fua && !last {
+            Self::WriteThrough { blocks }
+        } else {
+            Self::Write { blocks, fua }
         };
 
         (whole(first_byte) && (last || whole(last_byte))).then_some(part)

@@ -116,13 +116,14 @@ impl Decoded {
         let (mut counts, mut item) = (Counts::default(), Item::default());
         loop {
             match decoder.next(&mut item)? {
-                Found::Item => match census.count(&item) {
-                    true => {
+                Found::Item => {
+                    if census.count(&item) {
                         counts.requests += 1;
                         keeper.keep(&item).map_err(no_room)?;
+                    } else {
+                        counts.ignored += 1
                     }
-                    false => counts.ignored += 1,
-                },
+                }
                 Found::Ignored => counts.ignored += 1,
                 Found::Malformed(_) if options.skip_bad => counts.skipped += 1,
                 Found::Malformed(reason) => return Err(decoder.input.malformed(reason)),

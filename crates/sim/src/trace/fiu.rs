@@ -128,11 +128,12 @@ fn unhex(field: &[u8], bytes: &mut Vec<u8>) -> Result<(), Reason> {
     if all >= 16 {
         return Err(format!("the digest `{}` is not hexadecimal", clip(field)));
     }
-    match rest.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
             "the digest has {} hex digits, an odd number",
             field.len()
-        )),
+        ))
     }
 }

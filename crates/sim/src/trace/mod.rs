@@ -321,9 +321,10 @@ impl Decoder {
             return;
         }
         for Cut { page, whole } in cut(request.offset, request.len) {
-            let digests = match whole {
-                true => self.digests.of_page(request, page * PAGE_BYTES),
-                false => None,
+            let digests = if whole {
+                self.digests.of_page(request, page * PAGE_BYTES)
+            } else {
+                None
             };
             contents.push(match digests {
                 Some(digests) => self.identities.of(digests),

@@ -394,8 +394,9 @@ fn power_sum(count: f64, exponent: f64) -> f64 {
     // From half a rank before the first to half a rank behind the last.
     let (from, to) = (f64::from(EXACT) + 0.5, count + 0.5);
     let slope = 1.0 - exponent;
-    head + match slope.abs() < 1e-9 {
-        true => libm::log(to / from),
-        false => (libm::pow(to, slope) - libm::pow(from, slope)) / slope,
+    head + if slope.abs() < 1e-9 {
+        libm::log(to / from)
+    } else {
+        (libm::pow(to, slope) - libm::pow(from, slope)) / slope
     }
 }

@@ -115,12 +115,13 @@ impl Version {
 
 impl VersionField {
     fn expect(self, major: u8) -> Result<(), Reason> {
-        match self.major == major {
-            true => Ok(()),
-            false => Err(format!(
+        if self.major == major {
+            Ok(())
+        } else {
+            Err(format!(
                 "version {}.{} instead of {major}",
                 self.major, self.minor
-            )),
+            ))
         }
     }
 }

@@ -270,9 +270,10 @@ impl Contents {
                 content
             }
             From::Earlier { chance, history } => {
-                let content = match chance.happens(&mut self.rng) && history.written > 0 {
-                    true => history.draw(&mut self.rng),
-                    false => take(&mut self.fresh),
+                let content = if chance.happens(&mut self.rng) && history.written > 0 {
+                    history.draw(&mut self.rng)
+                } else {
+                    take(&mut self.fresh)
                 };
 
                 history.push(content);
@@ -285,13 +286,14 @@ impl Contents {
             } => {
                 let other = below(present.len() as u32, &mut self.rng);
 
-                let content = match chance.happens(&mut self.rng) && *newest != NOTHING {
-                    false => take(&mut self.fresh),
+                let content = if chance.happens(&mut self.rng) && *newest != NOTHING {
                     // A page not written yet has nothing to repeat: the newest content stands in.
-                    true => match present[other as usize] {
+                    match present[other as usize] {
                         NOTHING => *newest,
                         content => content,
-                    },
+                    }
+                } else {
+                    take(&mut self.fresh)
                 };
 
                 present[lpn as usize] = content;
@@ -357,10 +359,11 @@ fn take(fresh: &mut u64) -> u64 {
 }
 
 fn check(name: &str, share: f64) -> Result<(), WorkloadError> {
-    match (0.0..=1.0).contains(&share) {
-        true => Ok(()),
-        false => Err(WorkloadError::new(format!(
+    if (0.0..=1.0).contains(&share) {
+        Ok(())
+    } else {
+        Err(WorkloadError::new(format!(
             "a {name} of {share}: 0 to 1 are possible"
-        ))),
+        )))
     }
 }

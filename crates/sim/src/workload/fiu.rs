@@ -145,9 +145,10 @@ impl Script for Fiu {
         let end = (first + self.lengths.draw(&mut self.rng)).min(self.pages);
         for first in first..end {
             let page = Extent { first, len: 1 };
-            match write {
-                true => steps.write(page),
-                false => steps.read(page),
+            if write {
+                steps.write(page)
+            } else {
+                steps.read(page)
             }
         }
     }

@@ -179,9 +179,10 @@ impl Workload {
         let end = first + request_pages.min(addressable - first);
 
         for lpn in first..end {
-            let (kind, content) = match read {
-                true => (PageKind::Read, 0),
-                false => (PageKind::Write, self.contents.next(lpn)),
+            let (kind, content) = if read {
+                (PageKind::Read, 0)
+            } else {
+                (PageKind::Write, self.contents.next(lpn))
             };
 
             out.push(HostPage {

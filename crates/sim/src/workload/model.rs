@@ -311,12 +311,13 @@ impl Scale {
 
     /// An error if the addressable pages are fewer than `needed`.
     pub fn needs(&self, needed: u64) -> Result<(), WorkloadError> {
-        match needed <= u64::from(self.addressable) {
-            true => Ok(()),
-            false => Err(WorkloadError::new(format!(
+        if needed <= u64::from(self.addressable) {
+            Ok(())
+        } else {
+            Err(WorkloadError::new(format!(
                 "{} needs {needed} pages at this size and there are {}: use a larger device or a smaller size=FACTOR",
                 self.name, self.addressable
-            ))),
+            )))
         }
     }
 }

@@ -84,9 +84,10 @@ impl Script for Oltp {
         }
 
         let page = self.page();
-        match self.direct {
-            true => steps.modify(page),
-            false => steps.write(page),
+        if self.direct {
+            steps.modify(page)
+        } else {
+            steps.write(page)
         }
     }
 }

@@ -274,9 +274,10 @@ impl Ycsb {
         let (mut read, mut written) = (0, 0);
         loop {
             let reads_first = read * pages_out <= written * pages_in;
-            let next = match reads_first {
-                true => reads.next().map(|extent| (Verb::Read, extent)),
-                false => None,
+            let next = if reads_first {
+                reads.next().map(|extent| (Verb::Read, extent))
+            } else {
+                None
             };
 
             let next = next.or_else(|| writes.next().map(|extent| (Verb::Write, extent)));

@@ -139,9 +139,10 @@ fn steps(count: u32, exponent: f64) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut first = 1;
     while first <= count {
-        let width = match first <= SINGLE_RANKS {
-            true => 1,
-            false => (u64::from(first).next_power_of_two() / (2 * STEPS_PER_OCTAVE)) as u32,
+        let width = if first <= SINGLE_RANKS {
+            1
+        } else {
+            (u64::from(first).next_power_of_two() / (2 * STEPS_PER_OCTAVE)) as u32
         };
         let width = width.clamp(1, count - first + 1);
 

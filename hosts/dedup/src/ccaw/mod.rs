@@ -174,12 +174,11 @@ impl<D: Disk> Ccaw<D> {
     pub fn close(mut self) -> Result<D, DedupError<D::Error>> {
         self.usable()?;
         let segments = self.segments.out_of_date();
-        match segments.is_empty() {
-            true => self.flush_below()?,
-            false => {
-                self.commit(&segments)?;
-                self.flush_below()?;
-            }
+        if segments.is_empty() {
+            self.flush_below()?
+        } else {
+            self.commit(&segments)?;
+            self.flush_below()?;
         }
         Ok(self.disk)
     }

@@ -244,9 +244,10 @@ impl Lane {
             };
 
             for _ in 0..fits.min(self.under_way.free.len() as u64) {
-                let first = match load.kind.is_random() {
-                    true => self.numbers.below(all.into()) as u32 * load.pages,
-                    false => share.0 + (sent % u64::from(commands_in_share)) as u32 * load.pages,
+                let first = if load.kind.is_random() {
+                    self.numbers.below(all.into()) as u32 * load.pages
+                } else {
+                    share.0 + (sent % u64::from(commands_in_share)) as u32 * load.pages
                 };
                 self.put(client, load, first);
                 sent += 1;

@@ -94,19 +94,20 @@ struct Results {
 /// # Errors
 /// There is no room for the device, or a command of it failed.
 pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
-    let extent = match args.quick {
-        true => Extent {
+    let extent = if args.quick {
+        Extent {
             rounds: 3,
             each: Duration::from_millis(100),
             region: 64 << 20,
             single_reads: 300,
-        },
-        false => Extent {
+        }
+    } else {
+        Extent {
             rounds: 5,
             each: Duration::from_secs(1),
             region: 1 << 30,
             single_reads: 4000,
-        },
+        }
     };
 
     let dir = match (&args.dir, args.memory) {
@@ -150,9 +151,10 @@ pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
         image: dir,
     };
 
-    match args.json {
-        true => output::json(&serde_json::json!(results)),
-        false => output::text(&shown(&results)),
+    if args.json {
+        output::json(&serde_json::json!(results))
+    } else {
+        output::text(&shown(&results))
     }
 }
 

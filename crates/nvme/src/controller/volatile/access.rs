@@ -94,9 +94,10 @@ impl<'t> Run<'_, 't> {
 
         loop {
             let mut cache = self.cache().expect("only cached commands come here");
-            let oldest = match cache.is_full_for(bytes) {
-                true => cache.oldest_before(u64::MAX),
-                false => None,
+            let oldest = if cache.is_full_for(bytes) {
+                cache.oldest_before(u64::MAX)
+            } else {
+                None
             };
 
             match oldest {

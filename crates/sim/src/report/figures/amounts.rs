@@ -160,9 +160,10 @@ impl<'a> Series<'a> {
         });
 
         let none = self.runs.iter().all(|run| demoted(&run.demotions) == 0);
-        let picture = match none {
-            true if !self.runs.is_empty() => Err("No remap became a copy."),
-            _ => self.bar_chart("% of the pages that were to be remapped", bars, None),
+        let picture = if none && !self.runs.is_empty() {
+            Err("No remap became a copy.")
+        } else {
+            self.bar_chart("% of the pages that were to be remapped", bars, None)
         };
 
         Figure {
