@@ -97,7 +97,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         };
         output::json(&value)?;
     } else {
-        output::text(&shown(args, &reports))?;
+        output::text(&as_text(args, &reports))?;
     }
 
     if reports
@@ -221,7 +221,7 @@ fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool 
     }
 }
 
-fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
+fn as_text(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
     let row = |(scheme, report): &(SchemeKind, Report)| {
         let numbers = [
             report.cuts,

@@ -12,7 +12,7 @@ use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::queue::Limits;
 use remap_ssd_lab::store::Store;
 use remap_ssd_lab::study::{Concluded, Event, Planned};
-use remap_ssd_lab::{Form, LabError, Options, Shelf, Study};
+use remap_ssd_lab::{Form, LabError, Library, Options, Study};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -82,9 +82,9 @@ impl From<LabError> for Failure {
 /// # Errors
 /// What does not fit together, cannot be run, or cannot be written.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let mut shelf = built_in();
+    let mut library = built_in();
     if let Some(directory) = &args.from {
-        shelf.lay_over(directory)?;
+        library.lay_over(directory)?;
     }
 
     let form = match (args.quick, args.smoke) {
@@ -94,8 +94,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     };
 
     let list = args.names == ["list"];
-    let names = names(args, &shelf, list)?;
-    let study = Study::plan(&shelf, &names, form)?;
+    let names = names(args, &library, list)?;
+    let study = Study::plan(&library, &names, form)?;
 
     if list {
         return show_list(args, &study);
@@ -116,9 +116,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 }
 
 /// The experiments asked for, each once.
-fn names(args: &Args, shelf: &Shelf, list: bool) -> Result<Vec<String>, Failure> {
+fn names(args: &Args, library: &Library, list: bool) -> Result<Vec<String>, Failure> {
     let all = || {
-        shelf
+        library
             .folders
             .iter()
             .map(|folder| folder.name.clone())

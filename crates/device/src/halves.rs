@@ -12,7 +12,7 @@
 //! record have grown. Absent: requests and who waits for them (the caller's), and threads (the caller's as well).
 
 use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
-use crate::timing::{Command, Timing};
+use crate::timing::{CommandStart, Timing};
 use remap_ssd_ftl::{Ftl, Glimpse, Refusal, Remap, UsablePages};
 use remap_ssd_media::{Op, Payload};
 
@@ -150,7 +150,7 @@ impl Settling {
         };
 
         let done = if self.timed {
-            timing.charge(ops, Command { now, ready })
+            timing.charge(ops, CommandStart { now, ready })
         } else {
             now
         };

@@ -60,7 +60,7 @@ struct Die {
 
 /// When a command arrived, and when its data was in the controller.
 #[derive(Clone, Copy, Debug)]
-pub struct Command {
+pub struct CommandStart {
     /// Submitted.
     pub now: u64,
     /// Its own operations start no earlier.
@@ -170,7 +170,7 @@ impl Timing {
 
     /// Charges what one command did; returns when the command is done.
     #[inline]
-    pub fn charge(&mut self, ops: &[Op], command: Command) -> u64 {
+    pub fn charge(&mut self, ops: &[Op], command: CommandStart) -> u64 {
         let mut done = command.ready;
         let mut copied = 0;
         for op in ops {
@@ -183,7 +183,7 @@ impl Timing {
     }
 
     #[inline]
-    fn charge_one(&mut self, op: &Op, command: Command, copied: &mut u64) -> u64 {
+    fn charge_one(&mut self, op: &Op, command: CommandStart, copied: &mut u64) -> u64 {
         let now = command.now;
 
         let asked = match op.purpose {

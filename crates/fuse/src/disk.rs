@@ -53,7 +53,7 @@ pub struct Disk {
 }
 
 /// The device, for one operation of several commands.
-struct Turn<'a> {
+struct DiskAccess<'a> {
     subsystem: &'a Subsystem,
     device: DeviceTurn<'a>,
     namespace: &'a Namespace,
@@ -64,7 +64,7 @@ struct Turn<'a> {
     outcome: Outcome,
 }
 
-impl Turn<'_> {
+impl DiskAccess<'_> {
     fn execute(
         &mut self,
         request: &IoRequest,
@@ -210,7 +210,7 @@ impl Disk {
     fn turn<R>(
         &self,
         together: bool,
-        work: impl FnOnce(&mut Turn<'_>) -> Result<R, DiskError>,
+        work: impl FnOnce(&mut DiskAccess<'_>) -> Result<R, DiskError>,
     ) -> Result<(R, u64), DiskError> {
         let result = self.gate.with(|subsystem| {
             let device = subsystem.turn(Weight::Light);
@@ -222,7 +222,7 @@ impl Disk {
                 done_at: now,
                 owes: None,
             };
-            let mut turn = Turn {
+            let mut turn = DiskAccess {
                 subsystem,
                 device,
                 namespace: &self.namespace,
@@ -233,7 +233,7 @@ impl Disk {
             let result = work(&mut turn)?;
 
             // Release the device before waiting for the disk.
-            let Turn {
+            let DiskAccess {
                 device, outcome, ..
             } = turn;
             drop(device);

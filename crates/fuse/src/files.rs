@@ -5,8 +5,8 @@
 //! remaps. Invariant: sizes, names and owners never change. Absent: caches, and locks.
 
 use crate::bytes::Bytes;
+use crate::delayed::DelayedAnswers;
 use crate::disk::DiskError;
-use crate::later::Later;
 use fuser::{
     CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
@@ -32,7 +32,7 @@ pub fn file_name(nsid: u32) -> String {
 /// The folder.
 pub struct Files<B> {
     disks: Vec<B>,
-    later: Option<Later>,
+    delayed: Option<DelayedAnswers>,
     since: SystemTime,
     uid: u32,
     gid: u32,
@@ -49,14 +49,14 @@ fn errno(error: DiskError) -> Errno {
 }
 
 impl<B: Bytes> Files<B> {
-    pub fn new(disks: Vec<B>, later: Option<Later>) -> Self {
+    pub fn new(disks: Vec<B>, delayed: Option<DelayedAnswers>) -> Self {
         let (uid, gid) = (
             rustix::process::getuid().as_raw(),
             rustix::process::getgid().as_raw(),
         );
         Self {
             disks,
-            later,
+            delayed,
             since: SystemTime::now(),
             uid,
             gid,
@@ -107,8 +107,8 @@ impl<B: Bytes> Files<B> {
     }
 
     fn answer(&self, done_at: u64, answer: impl FnOnce() + Send + 'static) {
-        match &self.later {
-            Some(later) => later.at(done_at, answer),
+        match &self.delayed {
+            Some(delayed) => delayed.at(done_at, answer),
             None => answer(),
         }
     }

@@ -6,9 +6,9 @@
 //! returns.
 
 use crate::bytes::Bytes;
+use crate::delayed::DelayedAnswers;
 use crate::disk::Disk;
 use crate::files::Files;
-use crate::later::Later;
 use crate::pages::Pages;
 use fuser::{Config, MountOption, Session, SessionUnmounter};
 use remap_ssd_nvme::controller::Gate;
@@ -84,14 +84,14 @@ impl Mounted {
             .collect();
 
         let emulated = disks.first().is_some_and(Disk::is_emulated);
-        let later = if emulated {
-            Some(Later::start(epoch)?)
+        let delayed = if emulated {
+            Some(DelayedAnswers::start(epoch)?)
         } else {
             None
         };
 
         Self::files(
-            Files::new(disks, later),
+            Files::new(disks, delayed),
             mountpoint,
             Box::new(move || gate.close()),
             ended,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A number of a run.
-type NumberOf = fn(&crate::grid::Run) -> f64;
+type NumberOf = fn(&crate::grid::RunSpec) -> f64;
 
 /// Columns with text.
 const WORDS: [&str; 8] = [

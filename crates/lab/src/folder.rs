@@ -21,18 +21,18 @@ pub struct Folder {
 
 /// All folders, and the papers' tables.
 #[derive(Clone, Debug, Default)]
-pub struct Shelf {
+pub struct Library {
     /// In the order in which they are listed.
     pub folders: Vec<Folder>,
     /// Tables of parameters by paper.
     pub papers: BTreeMap<String, String>,
 }
 
-macro_rules! shelf {
+macro_rules! library {
     (papers: $($paper:literal),*; folders: $($name:literal),*;) => {
         /// The folders that the program was built with.
-        pub fn built_in() -> Shelf {
-            Shelf {
+        pub fn built_in() -> Library {
+            Library {
                 papers: BTreeMap::from([$((
                     $paper.to_owned(),
                     include_str!(concat!("../../../experiments/papers/", $paper, ".toml")).to_owned(),
@@ -48,12 +48,12 @@ macro_rules! shelf {
     };
 }
 
-shelf! {
+library! {
     papers: "fast21", "coldmap", "copyless", "pebble", "ours";
     folders: "fast21-fig5", "fast21-fig6", "fast21-fig6-slice", "fast21-fig7", "fast21-fig8", "fast21-fig9", "coldmap-fig2", "coldmap-figs5-8", "coldmap-sweep", "copyless-sqlite", "copyless-ccaw", "pebble-micro", "pebble-bam", "pebble-f2fs", "recovery", "cost", "ours-small-nvram";
 }
 
-impl Shelf {
+impl Library {
     /// Lays the folders of a directory over these.
     ///
     /// # Errors

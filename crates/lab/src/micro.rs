@@ -2,7 +2,7 @@
 //!
 //! Invariant: the device is filled before, outside of the measured time. Absent: how commands are issued (`sim`).
 
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use remap_ssd_device::Device;
 use remap_ssd_sim::micro::{MoveHow, file_writes, moves, precondition};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
 ///
 /// # Errors
 /// The device refuses.
-pub fn measured(run: &Run, device: &mut Device) -> Result<Value, String> {
+pub fn measured(run: &RunSpec, device: &mut Device) -> Result<Value, String> {
     let (micro, threads) = parse(&run.workload)?;
     precondition(device, 1, run.seed).map_err(|refusal| refusal.to_string())?;
     let measured = match micro {

@@ -4,7 +4,7 @@
 //! is left out for that reason. Absent: files, other runs.
 
 use crate::config::{Fill, Kind};
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use crate::{host, micro, recordings, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_media::Payload;
@@ -27,7 +27,7 @@ const OWN_CONTENTS: u64 = 1 << 40;
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &Run) -> Result<(), String> {
+pub fn check(run: &RunSpec) -> Result<(), String> {
     let homes = run
         .workload
         .parse::<NamedWorkload>()
@@ -64,7 +64,7 @@ pub fn check(run: &Run) -> Result<(), String> {
 }
 
 /// When its requests arrive, if they do not wait for earlier ones.
-fn arrivals(run: &Run) -> Result<Option<Arrivals>, String> {
+fn arrivals(run: &RunSpec) -> Result<Option<Arrivals>, String> {
     if run.arrivals.is_empty() {
         Ok(None)
     } else {
@@ -73,7 +73,7 @@ fn arrivals(run: &Run) -> Result<Option<Arrivals>, String> {
 }
 
 /// The workload that it names.
-fn workload(run: &Run) -> Result<NamedWorkload, String> {
+fn workload(run: &RunSpec) -> Result<NamedWorkload, String> {
     spanned(&run.workload, run.device.addressable_lpns())?
         .0
         .parse()
@@ -96,7 +96,7 @@ fn decoded(path: &str) -> Result<Decoded, String> {
 }
 
 /// What the run is fed.
-fn source(run: &Run) -> Result<Box<dyn Source>, String> {
+fn source(run: &RunSpec) -> Result<Box<dyn Source>, String> {
     let addressable = run.device.addressable_lpns();
 
     if let Some(path) = run.workload.strip_prefix("trace:") {
@@ -165,7 +165,7 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
 ///
 /// # Errors
 /// Why there is no result.
-pub fn perform(run: &Run, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+pub fn perform(run: &RunSpec, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
     match run.kind {
         Kind::Micro => micro::measured(run, &mut device),
@@ -182,7 +182,7 @@ pub fn perform(run: &Run, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Va
 }
 
 /// Puts the device into the state in which the paper measures.
-fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
+fn aged(run: &RunSpec, device: &mut Device) -> Result<(), String> {
     if run.fill == Fill::Nothing {
         return Ok(());
     }
@@ -253,7 +253,7 @@ fn fill(device: &mut Device, workload: WorkloadConfig) -> Result<(), String> {
 }
 
 fn measured(
-    what: &Run,
+    what: &RunSpec,
     device: &mut Device,
     cores: &Cores,
     tell: &mut dyn FnMut(f64),

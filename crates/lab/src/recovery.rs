@@ -6,7 +6,7 @@
 //! Invariants: pages are read from all dies at a time, NVRAM by one port; the model and the measurement turn counts into
 //! time by one function. Absent: rebuilding the tables in DRAM, which takes processor time that no paper gives.
 
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::Medium;
 use serde::Serialize;
@@ -67,7 +67,7 @@ pub fn model(device: &DeviceConfig) -> Reads {
 ///
 /// # Errors
 /// It cannot be recovered.
-pub fn recovered(run: &Run, device: Device) -> Result<Value, String> {
+pub fn recovered(run: &RunSpec, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
     let entry = if usage.p2l_bytes > 0 {
         8

@@ -10,8 +10,8 @@ use crate::LabError;
 use crate::analysis::{self, Analysis};
 use crate::claim::{Claim, Expectation, judge};
 use crate::config::{self, Experiment, Form, Paper};
-use crate::folder::Shelf;
-use crate::grid::{Run, runs};
+use crate::folder::Library;
+use crate::grid::{RunSpec, runs};
 use crate::queue::{self, Demand, Limits};
 use crate::store::Store;
 use crate::table::{Row, Table};
@@ -42,7 +42,7 @@ pub struct Planned {
     /// Its paper.
     pub paper: Paper,
     /// Its runs.
-    pub runs: Vec<Run>,
+    pub runs: Vec<RunSpec>,
     analysis: Analysis,
 }
 
@@ -71,7 +71,7 @@ pub enum Event<'a> {
     /// More of the work of one run has been done.
     Worked(f64),
     /// A run has been made and kept.
-    Done(&'a Run),
+    Done(&'a RunSpec),
 }
 
 /// An experiment's outcome.
@@ -104,16 +104,16 @@ impl Study {
     ///
     /// # Errors
     /// One sentence: what cannot be.
-    pub fn plan(shelf: &Shelf, names: &[String], form: Form) -> Result<Self, LabError> {
+    pub fn plan(library: &Library, names: &[String], form: Form) -> Result<Self, LabError> {
         let mut planned = Vec::new();
 
         for name in names {
-            let folder = shelf.folder(name)?;
+            let folder = library.folder(name)?;
             let experiment: Experiment =
                 config::read(&format!("{name}/experiment.toml"), &folder.experiment)?;
 
-            let text = shelf.papers.get(&experiment.paper).ok_or_else(|| {
-                let known = shelf
+            let text = library.papers.get(&experiment.paper).ok_or_else(|| {
+                let known = library
                     .papers
                     .keys()
                     .map(String::as_str)
@@ -152,7 +152,7 @@ impl Study {
     }
 
     /// All runs, each once.
-    fn all_runs(&self) -> Vec<&Run> {
+    fn all_runs(&self) -> Vec<&RunSpec> {
         let mut seen = BTreeMap::new();
         let mut all = Vec::new();
         for run in self.planned.iter().flat_map(|planned| &planned.runs) {

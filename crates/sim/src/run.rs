@@ -9,7 +9,7 @@
 //! submission times never decrease. Absent: what a request means (the device's) and aging.
 
 use crate::inflight::InFlight;
-use crate::metrics::{Meters, Passed};
+use crate::metrics::{Meters, PageOps};
 use crate::open::OpenLoop;
 use crate::pipeline;
 use crate::source::{HostPage, PageKind, Source, SourceError};
@@ -152,7 +152,7 @@ pub fn run(
         ended,
         ..
     } = times;
-    let mut summary = meters.finish(device, ended, tally.passed);
+    let mut summary = meters.finish(device, ended, tally.page_ops);
     if let Clock::Open(open) = &clock {
         summary.arrivals = Some(open.finish(ended));
     }
@@ -181,7 +181,7 @@ fn run_directly(
         feed.drain(&mut front);
 
         let told = Progress {
-            pages: front.tally.passed.operations,
+            pages: front.tally.page_ops.operations,
             pages_total: None,
             seconds_simulated: (front.sink.times.entered - start) as f64 / 1e9,
         };
@@ -280,8 +280,8 @@ pub(crate) fn command(page: &HostPage) -> PageCommand {
 
 /// What becomes of requests: done now (`Direct`), or noted for whoever keeps time (`pipeline`).
 pub(crate) trait Sink {
-    /// A request enters, before its first page; `passed` is what came before it.
-    fn enter(&mut self, page: &HostPage, passed: Passed);
+    /// A request enters, before its first page; `page_ops` is what came before it.
+    fn enter(&mut self, page: &HostPage, page_ops: PageOps);
     /// A page of it.
     fn submit(&mut self, page: &HostPage) -> Result<(), Refusal>;
     /// A range that it deallocates.
@@ -329,7 +329,7 @@ impl<S: Sink> Front<S> {
     /// Is another page wanted? A request that has begun is brought to its end.
     #[inline(always)]
     pub(crate) fn goes_on(&self) -> bool {
-        self.request.is_some() || self.tally.passed.operations < self.limit
+        self.request.is_some() || self.tally.page_ops.operations < self.limit
     }
 
     #[inline(always)]
@@ -337,7 +337,7 @@ impl<S: Sink> Front<S> {
         let mut request = match self.request.take() {
             Some(request) => request,
             None => {
-                self.sink.enter(page, self.tally.passed);
+                self.sink.enter(page, self.tally.page_ops);
                 self.tally.requests.submitted += 1;
                 Request {
                     kind: page.kind,
@@ -410,7 +410,7 @@ struct Direct<'a> {
 
 impl Sink for Direct<'_> {
     #[inline(always)]
-    fn enter(&mut self, page: &HostPage, passed: Passed) {
+    fn enter(&mut self, page: &HostPage, page_ops: PageOps) {
         let before = self.times.entered;
         let backlog = self.times.enter(page.at_ns, page.kind == PageKind::Flush);
         if backlog.is_some() {
@@ -418,7 +418,7 @@ impl Sink for Direct<'_> {
         }
         if self.times.is_due() {
             let glimpse = self.device.ftl().glimpse(&mut UsablePages::default());
-            self.times.read(glimpse, passed, backlog);
+            self.times.read(glimpse, page_ops, backlog);
         }
     }
 
@@ -450,7 +450,7 @@ impl Sink for Direct<'_> {
 #[derive(Default)]
 pub(crate) struct Tally {
     requests: Accounting,
-    pub passed: Passed,
+    pub page_ops: PageOps,
     page_reads: u64,
     page_writes: u64,
 }
@@ -463,16 +463,16 @@ impl Tally {
             PageKind::Flush => return,
             _ => {}
         }
-        self.passed.operations += 1;
-        self.passed.transfers += u64::from(kind != PageKind::Trim);
+        self.page_ops.operations += 1;
+        self.page_ops.transfers += u64::from(kind != PageKind::Trim);
         self.page_reads += u64::from(matches!(kind, PageKind::Read | PageKind::ReadModifyWrite));
         self.page_writes += u64::from(kind.writes());
     }
 
     /// Remapped pages count as served and written, although nothing was transferred.
     fn remapped(&mut self, pages: u64) {
-        self.passed.operations += pages;
-        self.passed.transfers += pages;
+        self.page_ops.operations += pages;
+        self.page_ops.transfers += pages;
         self.page_writes += pages;
     }
 

@@ -86,7 +86,7 @@ const CRC_FROM: usize = 12;
 
 /// What the last page of a namespace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LastPage {
     /// Zeroes.
     Blank,
     /// A record.
@@ -137,24 +137,24 @@ impl Record {
     }
 
     /// From the last page of namespace `nsid`, which has `size` pages.
-    pub fn decode(page: &Page, nsid: u32, size: u64) -> Found {
+    pub fn decode(page: &Page, nsid: u32, size: u64) -> LastPage {
         if page.iter().all(|byte| *byte == 0) {
-            return Found::Blank;
+            return LastPage::Blank;
         }
 
         let record: &SnapshotRecord = zerocopy::transmute_ref!(page);
         if record.magic != MAGIC {
-            return Found::Other;
+            return LastPage::Other;
         }
         if record.crc.get() != crc(nsid, page) {
-            return Found::Damaged("its checksum is wrong");
+            return LastPage::Damaged("its checksum is wrong");
         }
 
         let state = State::ALL
             .into_iter()
             .find(|state| state.number() == record.state.get());
         let (Some(state), VERSION) = (state, record.version.get()) else {
-            return Found::Damaged("it is of an unknown version");
+            return LastPage::Damaged("it is of an unknown version");
         };
 
         let name = record
@@ -162,7 +162,7 @@ impl Record {
             .get(..usize::from(record.name_bytes.get()))
             .unwrap_or_default();
         let Ok(name) = std::str::from_utf8(name) else {
-            return Found::Damaged("its name is not text");
+            return LastPage::Damaged("its name is not text");
         };
 
         let found = Self {
@@ -174,9 +174,9 @@ impl Record {
         };
 
         if found.pages < size {
-            Found::Record(found)
+            LastPage::Record(found)
         } else {
-            Found::Damaged("its snapshot is longer than the namespace")
+            LastPage::Damaged("its snapshot is longer than the namespace")
         }
     }
 }

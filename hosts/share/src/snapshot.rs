@@ -30,7 +30,7 @@ use crate::Progress;
 use crate::copy::{counted, first_written, share};
 use crate::namespaces::{Namespaces, Place, ShareError, Shared};
 pub use crate::record::State;
-use crate::record::{Found, Record, check_name};
+use crate::record::{LastPage, Record, check_name};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Pages that are deallocated by one call: 1 GiB.
@@ -119,19 +119,19 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
         )?;
 
         match Record::decode(&page, nsid, size) {
-            Found::Other => {}
-            Found::Blank => listed.blank.push(nsid),
-            Found::Damaged(why) => {
+            LastPage::Other => {}
+            LastPage::Blank => listed.blank.push(nsid),
+            LastPage::Damaged(why) => {
                 listed.damage.push(format!(
                     "the record in page {} of namespace {nsid} is damaged: {why}",
                     size - 1
                 ));
             }
-            Found::Record(Record {
+            LastPage::Record(Record {
                 state: State::Vacant,
                 ..
             }) => listed.vacant.push(nsid),
-            Found::Record(Record {
+            LastPage::Record(Record {
                 state,
                 name,
                 source,

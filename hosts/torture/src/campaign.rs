@@ -24,7 +24,7 @@ use zerocopy::IntoBytes;
 
 /// A run that is to be recorded.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RecordingSpec {
     /// Size of the disk.
     pub shape: Shape,
     /// The file system; none: the workload uses the disk's file.
@@ -111,7 +111,11 @@ fn environment<'a>(
 ///
 /// # Errors
 /// Something is missing, or the workload fails.
-pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, TortureError> {
+pub fn record(
+    run: &RecordingSpec,
+    check: &str,
+    stop: &AtomicBool,
+) -> Result<Recording, TortureError> {
     let stage = Stage::new(run.shape)?;
     let recorder = Arc::new(Recorder::new(run.shape)?);
     let faulty = Arc::new(Faulty::new(recorder.clone(), &run.faults, run.seed));
@@ -140,7 +144,7 @@ pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, To
 
 /// Makes the file system if there is to be one, and runs the workload.
 fn perform(
-    run: &Run,
+    run: &RecordingSpec,
     stage: &Stage,
     recorder: &Recorder,
     faulty: &Faulty,
@@ -170,7 +174,7 @@ fn perform(
 
 /// Runs the workload between the start and the end of the record.
 fn work(
-    run: &Run,
+    run: &RecordingSpec,
     stage: &Stage,
     recorder: &Recorder,
     faulty: &Faulty,

@@ -256,7 +256,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             "failed": failed.collect::<Vec<_>>(),
         }))?;
     } else {
-        output::text(&shown(&both, &figures))?;
+        output::text(&as_text(&both, &figures))?;
         for (name, only) in [(&args.a, &only_a), (&args.b, &only_b)] {
             if !only.is_empty() {
                 output::note(format_args!(
@@ -351,7 +351,7 @@ fn figures(conditions: &[Condition]) -> Vec<String> {
     figures
 }
 
-fn shown(both: &[Both<'_>], figures: &[String]) -> String {
+fn as_text(both: &[Both<'_>], figures: &[String]) -> String {
     let mut rows = Vec::new();
     for run in both {
         for name in figures {

@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// is 1 then.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = args::EXAMPLES)]
-pub struct Line {
+pub struct CompareCommand {
     /// What to run.
     #[command(flatten)]
     pub args: Args,
@@ -67,7 +67,7 @@ const NOTED_BYTES: u64 = 512 << 20;
 ///
 /// # Errors
 /// What does not fit together, cannot be read, or cannot be measured.
-pub fn command(line: &Line) -> Result<(), Failure> {
+pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     if let Some(Action::Diff(args)) = &line.action {
         return diff::command(args);
     }

@@ -54,7 +54,7 @@ pub struct Point {
 
 #[derive(Parser)]
 #[command(name = "compare", no_binary_name = true, disable_help_flag = true)]
-struct Line {
+struct PointCommand {
     #[command(flatten)]
     args: CompareArgs,
 }
@@ -78,7 +78,7 @@ pub fn points(path: &Path, program: &str) -> Result<Vec<Point>, Failure> {
     })?;
 
     let mut wrong = Vec::new();
-    let known: Vec<String> = Line::command()
+    let known: Vec<String> = PointCommand::command()
         .get_arguments()
         .filter_map(|arg| Some(arg.get_long()?.replace('-', "_")))
         .filter(|name| !NO_PART.contains(&name.as_str()))
@@ -279,7 +279,7 @@ fn point(
     if !words.iter().any(|word| word.starts_with("--scheme=")) {
         words.push("--scheme=remap-ssd".into());
     }
-    let mut args = Line::try_parse_from(&words)
+    let mut args = PointCommand::try_parse_from(&words)
         .map_err(|error| {
             let text = error.render().to_string();
             let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();

@@ -13,8 +13,8 @@ use crate::output;
 use crate::trace::Patience;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_torture::{
-    Campaign, Choice, Code, Cut, Fault, FileSystem, Firmware, Recording, Run, Shape, TortureError,
-    id, load, record, require, save,
+    Campaign, Choice, Code, Cut, Fault, FileSystem, Firmware, Recording, RecordingSpec, Shape,
+    TortureError, id, load, record, require, save,
 };
 use show::{Failed, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -299,7 +299,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
         require(&fs.name)?;
     }
 
-    let run = Run {
+    let run = RecordingSpec {
         shape,
         fs,
         workload: args.workload.clone().unwrap_or_default(),

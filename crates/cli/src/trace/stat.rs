@@ -54,7 +54,7 @@ const REQUESTS_DEFAULT: u64 = 1_000_000;
 const WHOLE_DISK: u32 = u32::MAX >> 1;
 
 /// One trace or workload.
-struct Found {
+struct Profiled {
     name: String,
     kind: String,
     profile: Profile,
@@ -81,7 +81,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
 
-        found.push(Found {
+        found.push(Profiled {
             name: path
                 .file_name()
                 .unwrap_or_default()
@@ -102,7 +102,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
 
-        found.push(Found {
+        found.push(Profiled {
             name: workload.to_string(),
             kind: "workload".into(),
             profile,
@@ -128,7 +128,7 @@ pub fn models() -> Result<(), Failure> {
     ))
 }
 
-fn as_json(found: &Found) -> serde_json::Value {
+fn as_json(found: &Profiled) -> serde_json::Value {
     json!({
         "name": found.name,
         "kind": found.kind,
@@ -139,10 +139,10 @@ fn as_json(found: &Found) -> serde_json::Value {
 }
 
 /// A row of the table: what, and what it is of one profile.
-type Line = (&'static str, fn(&Found) -> String);
+type TableRow = (&'static str, fn(&Profiled) -> String);
 
-fn as_text(found: &[Found]) -> String {
-    let lines: &[Line] = &[
+fn as_text(found: &[Profiled]) -> String {
+    let lines: &[TableRow] = &[
         ("format", |one| one.kind.clone()),
         ("requests", |one| exact(one.profile.requests.all)),
         ("  reads", |one| exact(one.profile.requests.reads)),
@@ -214,7 +214,7 @@ fn as_text(found: &[Found]) -> String {
         ("malformed, skipped", |one| exact(one.skipped)),
         ("no requests", |one| exact(one.ignored)),
     ];
-    let row = |(what, text): &Line| {
+    let row = |(what, text): &TableRow| {
         [(*what).to_owned()]
             .into_iter()
             .chain(found.iter().map(text))
@@ -234,7 +234,7 @@ fn as_text(found: &[Found]) -> String {
 }
 
 /// A row for each size of requests that any has.
-fn sizes(found: &[Found]) -> Vec<Vec<String>> {
+fn sizes(found: &[Profiled]) -> Vec<Vec<String>> {
     let mut sizes: Vec<u32> = found
         .iter()
         .flat_map(|one| one.profile.request_pages.keys().copied())
@@ -248,7 +248,7 @@ fn sizes(found: &[Found]) -> Vec<Vec<String>> {
             more => format!("  of {} to {more} pages", more / 2 + 1),
         };
         let count =
-            |one: &Found| exact(one.profile.request_pages.get(&pages).copied().unwrap_or(0));
+            |one: &Profiled| exact(one.profile.request_pages.get(&pages).copied().unwrap_or(0));
         [what].into_iter().chain(found.iter().map(count)).collect()
     };
     sizes.iter().map(row).collect()

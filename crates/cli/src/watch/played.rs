@@ -7,7 +7,7 @@
 use super::table::Table;
 use remap_ssd_device::{Device, PageCommand};
 use remap_ssd_http::status::Playing;
-use remap_ssd_http::{Cells, Command, Host, Refused, Status, Watched};
+use remap_ssd_http::{Cells, CommandStatistics, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::telemetry::{CommandKind, Telemetry};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use serde_json::{Value, json};
@@ -295,12 +295,12 @@ impl Watched for Played {
 }
 
 /// All kinds of commands, as a status has them.
-pub(super) fn commands(telemetry: &Telemetry) -> Vec<Command> {
+pub(super) fn commands(telemetry: &Telemetry) -> Vec<CommandStatistics> {
     let kinds = telemetry.read();
     CommandKind::NAMES
         .into_iter()
         .zip(kinds)
-        .map(|(name, kind)| Command {
+        .map(|(name, kind)| CommandStatistics {
             name,
             buckets: kind.buckets.to_vec(),
             sum_ns: kind.sum_ns,

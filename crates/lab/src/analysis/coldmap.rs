@@ -1,6 +1,6 @@
 //! Coldmap's figures 5 to 8: collections, IOPS, write amplification and lifetime, normalised to the baseline.
 
-use super::{Found, mean};
+use super::{Findings, mean};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -25,8 +25,8 @@ pub(super) const METRICS: [(&str, &str, &str, Metric); 4] = [
 /// FIO over the whole device: not among the paper's four, but where collection moves most.
 const WHOLE: &str = "randwrite";
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let mut workloads = table.distinct(|run| run.workload.as_str());
     workloads.retain(|workload| *workload != WHOLE);
 
@@ -110,7 +110,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 }
 
 /// What a policy can act on at all: the moves among all that Remap programs, and the shared pages among those.
-fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
+fn zoned(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), LabError> {
     let of = |scheme, gc, workload| {
         table.row(Ask {
             scheme: Some(scheme),

@@ -3,7 +3,7 @@
 //! A page's life is from its write to its invalidation, in host writes; pages still alive at the end are not in it, as
 //! they are not in the paper's "interval from a page write to a page invalidation".
 
-use super::Found;
+use super::Findings;
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Row, Table};
@@ -48,8 +48,8 @@ fn lives(row: &Row) -> (Lives, Lives) {
     (single, shared)
 }
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let mut groups = Vec::new();
 
     for row in &table.rows {

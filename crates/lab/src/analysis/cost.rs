@@ -4,7 +4,7 @@
 //! Copyless Copy takes instead, DRAM that a capacitor has energy to save to flash reserved for it. No paper names the
 //! price of DRAM or of a capacitor, so that is left open: what may they cost at most?
 
-use super::{Found, least, mean};
+use super::{Findings, least, mean};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
@@ -13,8 +13,8 @@ const PCRAM_OVER_FLASH: f64 = 5.0;
 const ENTRY: f64 = 16.0;
 const PAGE: f64 = 4096.0;
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
 
     // What one entry costs against the page it saves, by the sizes alone.
     found.measure("entry_over_page_cost", ENTRY * PCRAM_OVER_FLASH / PAGE);
@@ -100,7 +100,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 }
 
 /// DRAM, energy and reserved flash of Copyless Copy.
-fn copyless_copy(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn copyless_copy(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let (mut dram, mut reserved, mut shares, mut prices) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
 

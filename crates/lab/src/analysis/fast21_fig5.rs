@@ -3,15 +3,15 @@
 //! A mean is over workloads and contents; demotions and write amplification are those at the largest share of
 //! duplicates, as in the paper.
 
-use super::{Found, content_name, least, mean, most, workload_name};
+use super::{Findings, content_name, least, mean, most, workload_name};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
 
 const LOGGED: [&str; 3] = ["flog", "nlog", "remap-ssd"];
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
 
     let workloads = table.distinct(|run| run.workload.as_str());
     let contents = table.distinct(|run| run.content.as_str());
@@ -73,7 +73,7 @@ fn row<'a>(
 }
 
 /// Opt against NoRemap.
-fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Found) -> Result<(), LabError> {
+fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Findings) -> Result<(), LabError> {
     let (mut speed, mut fall, mut plain) = (Vec::new(), Vec::new(), Vec::new());
 
     for cell in cells {
@@ -112,7 +112,7 @@ fn demoted(
     workloads: &[&str],
     content: &str,
     log: f64,
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<(), LabError> {
     let mut shares = Vec::new();
     for workload in workloads {
@@ -133,7 +133,7 @@ fn gains(
     cells: &[(&str, &str)],
     figure_c: &str,
     log: f64,
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<(), LabError> {
     let mut amplification = Vec::new();
     for global in ["flog", "nlog"] {
@@ -168,7 +168,7 @@ fn gains(
 
 /// What a scan can cost at most, of a log in NVRAM and of one on flash (read, then gone through): a collection frees a
 /// superblock, and no second one is due before all dies together have programmed that again.
-pub(super) fn bound(nlog: &Row, log: f64, found: &mut Found) {
+pub(super) fn bound(nlog: &Row, log: f64, found: &mut Findings) {
     let device = &nlog.run.device;
     let pages = f64::from(device.geometry.pages_per_superblock());
     let period_ns =

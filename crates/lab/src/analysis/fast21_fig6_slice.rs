@@ -2,15 +2,15 @@
 //!
 //! A response is counted from arrival, so it has what queued behind a collection; the ratio is NoRemap's over the other's.
 
-use super::{Found, least, mean, most};
+use super::{Findings, least, mean, most};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
 
 const OTHERS: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     below_opt(table, &workloads, &mut found)?;
     let panels = responses(table, &workloads, &mut found)?;
@@ -44,7 +44,7 @@ fn row<'a>(
 }
 
 /// Closed loop: how far Remap-SSD's bandwidth is below Opt's, and NoRemap's below the others'.
-fn below_opt(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
+fn below_opt(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), LabError> {
     let speed =
         |scheme, workload, log| row(table, "", scheme, workload, log)?.number("bandwidth_mib_s");
 
@@ -75,7 +75,11 @@ fn below_opt(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(),
 }
 
 /// Open loop: mean responses, as bars over NoRemap's.
-fn responses(table: &Table, workloads: &[&str], found: &mut Found) -> Result<Vec<Panel>, LabError> {
+fn responses(
+    table: &Table,
+    workloads: &[&str],
+    found: &mut Findings,
+) -> Result<Vec<Panel>, LabError> {
     let open = |scheme, workload, log| row(table, "trace", scheme, workload, log);
     let mean_us = |row: &Row| row.number("arrivals.response_us.mean");
     let (mut over_none, mut panels) = (Vec::new(), Vec::new());

@@ -1,12 +1,12 @@
 //! FAST'21 figure 7: what larger NVRAM segments cost Remap-SSD.
 
-use super::{Found, least, mean, most, workload_name};
+use super::{Findings, least, mean, most, workload_name};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
 
     let workloads = table.distinct(|run| run.workload.as_str());
     let mut sizes = table.distinct(|run| run.segment_bytes);

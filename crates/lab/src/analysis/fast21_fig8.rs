@@ -4,7 +4,7 @@
 //! the device are shown as at full size. "After collection begins" is the same piece of the recording for all schemes, so
 //! that a scheme is not better for having begun earlier.
 
-use super::{Found, least, mean};
+use super::{Findings, least, mean};
 use crate::LabError;
 use crate::plot::{Lines, Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -19,8 +19,8 @@ const POINTS: usize = 60;
 /// Into so many stretches the time from a scheme's first collection to its end is cut, where it is compared with NoRemap.
 const STRETCHES: usize = 10;
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let mut groups = Vec::new();
     for (test, letter) in TESTS {
         let stock = table.row(of(test, "stock", "none").ask())?;
@@ -76,7 +76,7 @@ fn flash_pages(
     test: &str,
     stock: &Row,
     rows: &[&Row],
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<Vec<(String, f64)>, LabError> {
     found.measure(
         format!("wa none {test}"),
@@ -110,7 +110,7 @@ fn bandwidth(
     letter: char,
     stock: &Row,
     rows: &[&Row],
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<(), LabError> {
     let stock = Course::of(stock)?;
     let courses = rows
@@ -180,7 +180,7 @@ impl Of {
 }
 
 /// After its first collection, a scheme beside NoRemap at the same time: slower in the beginning, faster in the end?
-fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Found) {
+fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Findings) {
     let from = remap.when(remap.begun);
     let step = (remap.seconds() - from) / STRETCHES as f64;
     let at = |stretch: usize| from + stretch as f64 * step;
@@ -202,7 +202,7 @@ fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Found) {
     found.measure(format!("last_over_none {which}"), ratios[STRETCHES - 1]);
 }
 
-fn largest_group(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn largest_group(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let mut largest: f64 = 0.0;
     for row in table.rows(Ask {
         scheme: Some("remap-ssd"),

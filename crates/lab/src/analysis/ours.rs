@@ -1,6 +1,6 @@
 //! Ours at small NVRAM: bandwidth over Opt's, demotions, and NVRAM written for each remapped page.
 
-use super::{Found, content_name};
+use super::{Findings, content_name};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -33,8 +33,8 @@ fn nvram(row: &Row) -> Result<f64, LabError> {
     Ok(row.number("nvram_bytes_written")? / row.number("remaps")?.max(1.0))
 }
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
 
     let contents = table.distinct(|run| run.content.as_str());
     let schemes: Vec<&str> = table

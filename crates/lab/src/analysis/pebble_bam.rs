@@ -1,13 +1,13 @@
 //! PebbleSSD section 6.5: what its metadata takes of the NVRAM.
 
-use super::Found;
+use super::Findings;
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::Table;
 use remap_ssd_sim::micro::bam::{NVRAM_BYTES, bam_use};
 
-pub fn analyse(_: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(_: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let mut groups = Vec::new();
 
     for (name, device) in ["conventional", "remap", "fs_write"]

@@ -1,12 +1,12 @@
 //! PebbleSSD figures 5 and 6: fs_write against write, and MOVE by remap against read and write.
 
-use super::Found;
+use super::Findings;
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
 
     let of = |workload: &str, field: &str| {
         table

@@ -2,7 +2,7 @@
 //!
 //! Recovered runs are the points up to 256 GiB; the model goes on to 4 TiB with the same geometry of superblocks.
 
-use super::{Found, least, mean, most};
+use super::{Findings, least, mean, most};
 use crate::LabError;
 use crate::plot::{Lines, Plot, Shape};
 use crate::recovery::{Reads, model};
@@ -16,8 +16,8 @@ const LOCAL_ENTRY: f64 = 16.0;
 
 type Points = Vec<(f64, f64)>;
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     measured(table, &mut found)?;
     let base =
         DeviceConfig::preset("fast21-256g").map_err(|error| LabError::Failed(error.to_string()))?;
@@ -27,7 +27,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 }
 
 /// Really recovered devices, and how well the model knew them.
-fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let (mut lines, mut bytes) = (Vec::new(), Vec::new());
     let mut errors = Vec::new();
 
@@ -128,7 +128,7 @@ fn reads(device: &DeviceConfig, base_gib: f64, gib: f64) -> Reads {
     }
 }
 
-fn capacities(base: &DeviceConfig, found: &mut Found) {
+fn capacities(base: &DeviceConfig, found: &mut Findings) {
     let base_gib = f64::from(base.firmware.lpns) * 4096.0 / GIB;
 
     let mut lines = Vec::new();
@@ -177,7 +177,7 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
 }
 
 /// What one collection reads to find the owners in its victim.
-fn lookups(base: &DeviceConfig, found: &mut Found) {
+fn lookups(base: &DeviceConfig, found: &mut Findings) {
     let (dies, read_s, port_s) = (
         f64::from(base.geometry.dies_total()),
         base.flash.read_ns as f64 / 1e9,

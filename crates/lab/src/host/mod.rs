@@ -10,7 +10,7 @@
 mod load;
 mod timed;
 
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use load::{Load, LoadSpec, Request};
 use remap_ssd_dedup::{Ccaw, CcawOptions, NewDedup, OrderMerge, OrderMergeOptions, Statistics};
 use remap_ssd_device::{Device, Disk};
@@ -85,7 +85,7 @@ impl HostSpec {
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &Run) -> Result<(), String> {
+pub fn check(run: &RunSpec) -> Result<(), String> {
     HostSpec::parse(&run.workload)?;
     Load::new(
         run.content.parse()?,
@@ -297,7 +297,7 @@ fn issue(
 ///
 /// # Errors
 /// Why there is no result.
-pub fn measured(run: &Run, device: Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let spec = HostSpec::parse(&run.workload)?;
     let load: LoadSpec = run.content.parse()?;
     let pages = run.device.addressable_lpns();

@@ -6,7 +6,7 @@
 use super::Media;
 use crate::fault::MediaError;
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::What;
+use crate::rail::MediaEffect;
 use crate::slab::{LINE_BYTES, prefetch};
 use std::ops::Range;
 
@@ -122,7 +122,7 @@ impl Media {
 
         if let Some(rail) = &mut self.rail {
             rail.push_change(
-                What::Store { word, value },
+                MediaEffect::Store { word, value },
                 record,
                 after,
                 purpose == Purpose::Host,
@@ -150,7 +150,7 @@ impl Media {
         }
         if let Some(rail) = &mut self.rail {
             rail.push(
-                What::Store { word, value },
+                MediaEffect::Store { word, value },
                 None,
                 after,
                 purpose == Purpose::Host,
@@ -185,11 +185,11 @@ impl Media {
         }
         let Some(rail) = &mut self.rail else { return };
         for (index, value) in values.iter().enumerate() {
-            let what = What::Store {
+            let effect = MediaEffect::Store {
                 word: word + index,
                 value: *value,
             };
-            rail.push(what, None, after, purpose == Purpose::Host, 0);
+            rail.push(effect, None, after, purpose == Purpose::Host, 0);
         }
     }
 
@@ -216,7 +216,7 @@ impl Media {
             self.heal(start..start + len);
         }
         if let Some(rail) = &mut self.rail {
-            rail.push(What::Clear { start, len }, None, after, false, id.0);
+            rail.push(MediaEffect::Clear { start, len }, None, after, false, id.0);
         }
         id
     }
@@ -234,7 +234,7 @@ impl Media {
         self.nvram[start..start + len].fill(0);
         let id = self.name_next();
         if let Some(rail) = &mut self.rail {
-            rail.push(What::Clear { start, len }, None, after, false, id.0);
+            rail.push(MediaEffect::Clear { start, len }, None, after, false, id.0);
         }
         id
     }

@@ -9,7 +9,7 @@ use crate::fault::MediaError;
 use crate::geometry::{BlockId, Ppn, Slot};
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::What;
+use crate::rail::MediaEffect;
 use std::sync::Arc;
 
 impl Media {
@@ -51,14 +51,14 @@ impl Media {
         self.push_program(ppn, die, purpose, after);
 
         if let Some(rail) = &mut self.rail {
-            let what = What::Program {
+            let effect = MediaEffect::Program {
                 ppn,
                 oob,
                 stored: stored.clone(),
                 failed,
             };
             rail.push_copy(
-                what,
+                effect,
                 block,
                 from,
                 after,
@@ -294,7 +294,7 @@ impl Media {
 
         if let Some(rail) = &mut self.rail {
             rail.push(
-                What::Erase { block, failed },
+                MediaEffect::Erase { block, failed },
                 Some(block),
                 after,
                 false,

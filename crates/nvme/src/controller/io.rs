@@ -7,7 +7,7 @@
 //! (`durable`).
 
 use super::data::{HostData, InMemory};
-use super::record::{Deed, Notes};
+use super::record::{Notes, RecordedOp};
 use super::request::Blocks;
 use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::{DeviceTurn, Step};
@@ -28,7 +28,7 @@ const SLICES_SHORT: u32 = 8;
 const MOVE_BYTES: u32 = 64 << 10;
 
 /// A command under way: when its parts are done, and what it owes.
-pub(super) struct Run<'a, 't> {
+pub(super) struct ActiveCommand<'a, 't> {
     pub device: &'a mut DeviceTurn<'t>,
     pub now: u64,
     pub done_at: u64,
@@ -156,7 +156,7 @@ fn whole_pages(
     )
 }
 
-impl Run<'_, '_> {
+impl ActiveCommand<'_, '_> {
     /// Lets others go first if the slice is used up.
     pub fn pause(&mut self) {
         if self.device.must_pause() {
@@ -171,7 +171,7 @@ impl Run<'_, '_> {
         completion.result.map_err(status_of)
     }
 
-    fn note(&mut self, deed: Deed) {
+    fn note(&mut self, deed: RecordedOp) {
         if let Some(notes) = &mut self.notes {
             notes.deeds.push(deed);
         }
@@ -181,7 +181,7 @@ impl Run<'_, '_> {
         if let Some(notes) = &mut self.notes {
             notes
                 .deeds
-                .push(Deed::Write(lpn, notes.recorder.fingerprint(page)));
+                .push(RecordedOp::Write(lpn, notes.recorder.fingerprint(page)));
         }
     }
 
@@ -193,7 +193,7 @@ impl Run<'_, '_> {
     ) -> Result<R, Status> {
         let show = match self.view_cached(lpn, show) {
             Ok(shown) => {
-                self.note(Deed::Read(lpn));
+                self.note(RecordedOp::Read(lpn));
                 return shown;
             }
             Err(show) => show,
@@ -206,7 +206,7 @@ impl Run<'_, '_> {
         })?;
 
         let shown = shown.map_err(status_of)?;
-        self.note(Deed::Read(lpn));
+        self.note(RecordedOp::Read(lpn));
         shown
     }
 
@@ -335,7 +335,7 @@ impl Run<'_, '_> {
         }
 
         if pages > 0 {
-            self.note(Deed::Deallocate(behind - pages, pages));
+            self.note(RecordedOp::Deallocate(behind - pages, pages));
         }
 
         if !must_be_zero {
@@ -353,7 +353,7 @@ impl Run<'_, '_> {
         } else {
             remap_steps(*remap).try_for_each(|step| self.remap_step(&step))?;
         }
-        self.note(Deed::Remap(*remap));
+        self.note(RecordedOp::Remap(*remap));
         Ok(())
     }
 
@@ -529,7 +529,7 @@ impl Run<'_, '_> {
         let completion = self.device.flush(self.now);
         self.done(completion)?;
         self.owes = self.device.ftl().media().position();
-        self.note(Deed::Flush);
+        self.note(RecordedOp::Flush);
         Ok(())
     }
 }

@@ -32,11 +32,11 @@ pub struct LineChart<'a> {
     /// Vertical axis.
     pub y: Axis,
     /// The lines, later ones in front.
-    pub lines: Vec<Line<'a>>,
+    pub lines: Vec<ChartLine<'a>>,
 }
 
 /// One line of a chart.
-pub struct Line<'a> {
+pub struct ChartLine<'a> {
     /// Whose it is.
     pub label: &'a str,
     /// How it is drawn.
@@ -81,7 +81,7 @@ impl LineChart<'_> {
         }
     }
 
-    fn path(&self, line: &Line, points: &[Point], class: &str) -> Markup {
+    fn path(&self, line: &ChartLine, points: &[Point], class: &str) -> Markup {
         let mut data = String::new();
         for (i, &(x, y)) in downsample(points, POINTS_MAX).iter().enumerate() {
             let verb = if i == 0 { 'M' } else { 'L' };

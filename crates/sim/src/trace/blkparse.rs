@@ -15,7 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::format::UnknownName;
-use super::record::{Extent, Parsed, Reason, Verb, clip, number, seconds, words};
+use super::record::{ByteExtent, Parsed, Reason, Verb, clip, number, seconds, words};
 
 /// Which step of a request's way through the block layer is taken from a `blkparse` text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub(super) fn parse(line: &[u8], wanted: Action) -> Result<Parsed, Reason> {
         return Ok(Parsed::Ignored);
     }
 
-    Extent::of_sectors(sector, sectors)?.request(at_ns, device_key(major, minor), verb)
+    ByteExtent::of_sectors(sector, sectors)?.request(at_ns, device_key(major, minor), verb)
 }
 
 /// What the letters of an rwbs field ask for; `None` if it moves and deallocates nothing.

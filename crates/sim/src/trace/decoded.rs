@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use super::expand::{Expander, Item, Op};
 use super::input::Input;
 use super::record::{Moved, Verb};
-use super::{Counts, Decoder, Format, Found, TraceOptions, TraceStat};
+use super::{Counts, Decoder, Format, NextRecord, TraceOptions, TraceStat};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 
 /// Words kept in memory: 512 MiB.
@@ -116,7 +116,7 @@ impl Decoded {
         let (mut counts, mut item) = (Counts::default(), Item::default());
         loop {
             match decoder.next(&mut item)? {
-                Found::Item => {
+                NextRecord::Item => {
                     if census.count(&item) {
                         counts.requests += 1;
                         keeper.keep(&item).map_err(no_room)?;
@@ -124,10 +124,10 @@ impl Decoded {
                         counts.ignored += 1
                     }
                 }
-                Found::Ignored => counts.ignored += 1,
-                Found::Malformed(_) if options.skip_bad => counts.skipped += 1,
-                Found::Malformed(reason) => return Err(decoder.input.malformed(reason)),
-                Found::End => break,
+                NextRecord::Ignored => counts.ignored += 1,
+                NextRecord::Malformed(_) if options.skip_bad => counts.skipped += 1,
+                NextRecord::Malformed(reason) => return Err(decoder.input.malformed(reason)),
+                NextRecord::End => break,
             }
         }
         if counts.requests == 0 {

@@ -38,7 +38,7 @@ pub(super) struct Input {
 }
 
 /// One line, without its end; or why there is none to look at.
-pub(super) enum Line<'a> {
+pub(super) enum TraceLine<'a> {
     Text(&'a [u8]),
     Unreadable(&'static str),
     End,
@@ -83,7 +83,7 @@ impl Input {
     }
 
     /// The next line, up to `\n`, `\r\n` or the end of the file.
-    pub fn line(&mut self) -> Result<Line<'_>, SourceError> {
+    pub fn line(&mut self) -> Result<TraceLine<'_>, SourceError> {
         let mut looked_at = 0;
         let length = loop {
             let unread = &self.buffer[self.begin + looked_at..self.end];
@@ -94,7 +94,7 @@ impl Input {
             if looked_at >= LINE_BYTES_MAX {
                 self.number += 1;
                 self.skip_line()?;
-                return Ok(Line::Unreadable("the line is longer than 1 MiB"));
+                return Ok(TraceLine::Unreadable("the line is longer than 1 MiB"));
             }
             if !self.read_more()? {
                 break None;
@@ -107,7 +107,7 @@ impl Input {
                 self.begin += length + 1;
                 begin + length
             }
-            None if begin == self.end => return Ok(Line::End),
+            None if begin == self.end => return Ok(TraceLine::End),
             None => {
                 self.begin = self.end;
                 self.end
@@ -118,7 +118,7 @@ impl Input {
         while let Some((b'\r', before)) = line.split_last() {
             line = before;
         }
-        Ok(Line::Text(line))
+        Ok(TraceLine::Text(line))
     }
 
     /// Drops the rest of a line that is too long.

@@ -51,7 +51,7 @@ pub use write::TraceWriter;
 use crate::source::{HostPage, Source, SourceError};
 use expand::{Expander, Item, Op};
 use identity::Identities;
-use input::{Input, Line};
+use input::{Input, TraceLine};
 use record::{Digests, Parsed, Reason, Request, Verb};
 use remap_ssd_device::DeviceConfig;
 
@@ -217,24 +217,24 @@ impl TraceReader {
     fn deliver(&mut self, out: &mut Vec<HostPage>) -> Result<bool, SourceError> {
         loop {
             match self.decoder.next(&mut self.item)? {
-                Found::Item if self.expander.expand(&self.item, out) => {
+                NextRecord::Item if self.expander.expand(&self.item, out) => {
                     self.counts.requests += 1;
                     return Ok(true);
                 }
-                Found::Item | Found::Ignored => self.counts.ignored += 1,
-                Found::Malformed(_) if self.skip_bad => self.counts.skipped += 1,
-                Found::Malformed(reason) => return Err(self.decoder.input.malformed(reason)),
-                Found::End if self.counts.requests == 0 => {
+                NextRecord::Item | NextRecord::Ignored => self.counts.ignored += 1,
+                NextRecord::Malformed(_) if self.skip_bad => self.counts.skipped += 1,
+                NextRecord::Malformed(reason) => return Err(self.decoder.input.malformed(reason)),
+                NextRecord::End if self.counts.requests == 0 => {
                     return Err(self.decoder.nothing(self.counts));
                 }
-                Found::End => return Ok(false),
+                NextRecord::End => return Ok(false),
             }
         }
     }
 }
 
 /// What a decoder found next.
-enum Found {
+enum NextRecord {
     /// A request; it is in the item.
     Item,
     Ignored,
@@ -274,12 +274,12 @@ impl Decoder {
     }
 
     /// Reads the next record; a request is put into `item`.
-    fn next(&mut self, item: &mut Item) -> Result<Found, SourceError> {
+    fn next(&mut self, item: &mut Item) -> Result<NextRecord, SourceError> {
         loop {
             let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
                 Record::Parsed(parsed) => parsed,
                 Record::Blank => continue,
-                Record::End => return Ok(Found::End),
+                Record::End => return Ok(NextRecord::End),
             };
 
             match parsed {
@@ -304,12 +304,12 @@ impl Decoder {
                     item.op = Op::Flush;
                     item.contents.clear();
                 }
-                Ok(Parsed::Ignored | Parsed::Flush(_)) => return Ok(Found::Ignored),
+                Ok(Parsed::Ignored | Parsed::Flush(_)) => return Ok(NextRecord::Ignored),
                 Ok(Parsed::Blank) => continue,
-                Err(reason) => return Ok(Found::Malformed(reason)),
+                Err(reason) => return Ok(NextRecord::Malformed(reason)),
             }
 
-            return Ok(Found::Item);
+            return Ok(NextRecord::Item);
         }
     }
 
@@ -447,10 +447,10 @@ impl Parser {
         }
 
         let line = match input.line()? {
-            Line::Text(line) if line.trim_ascii().is_empty() => return Ok(Record::Blank),
-            Line::Text(line) => line,
-            Line::Unreadable(reason) => return Ok(Record::Parsed(Err(reason.to_owned()))),
-            Line::End => return Ok(Record::End),
+            TraceLine::Text(line) if line.trim_ascii().is_empty() => return Ok(Record::Blank),
+            TraceLine::Text(line) => line,
+            TraceLine::Unreadable(reason) => return Ok(Record::Parsed(Err(reason.to_owned()))),
+            TraceLine::End => return Ok(Record::End),
         };
 
         let parsed = match self {

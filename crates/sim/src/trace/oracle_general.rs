@@ -13,7 +13,7 @@ use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::address::PAGE_BYTES;
-use super::record::{Extent, Parsed, Reason, Verb};
+use super::record::{ByteExtent, Parsed, Reason, Verb};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -72,7 +72,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Reason> {
     if next < -1 {
         return Err(format!("{next} is not the number of a request"));
     }
-    let extent = Extent {
+    let extent = ByteExtent {
         offset: record.object.get() % PAGES_MAX * PAGE_BYTES,
         len: record.len_bytes.get().into(),
     };

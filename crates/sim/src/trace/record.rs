@@ -61,12 +61,12 @@ pub(super) struct Moved {
 
 /// Where a request starts and how long it is, in the recorder's unit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct ByteExtent {
     pub offset: u64,
     pub len: u64,
 }
 
-impl Extent {
+impl ByteExtent {
     /// An extent given in sectors of 512 bytes.
     pub fn of_sectors(lba: u64, sectors: u64) -> Result<Self, Reason> {
         Ok(Self {

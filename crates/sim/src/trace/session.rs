@@ -19,7 +19,7 @@ use remap_ssd_device::DeviceConfig;
 
 use super::address::PAGE_BYTES;
 use super::record::{
-    DIGEST_BYTES, Digests, Extent, Grain, Moved, Parsed, Reason, Verb, clip, number, words,
+    ByteExtent, DIGEST_BYTES, Digests, Grain, Moved, Parsed, Reason, Verb, clip, number, words,
 };
 
 /// Half a page, which is what a part is replayed as.
@@ -129,13 +129,13 @@ fn hexadecimal(digits: &[u8]) -> Option<u128> {
     u128::from_str_radix(text, 16).ok()
 }
 
-fn extent(page: u64, count: u64) -> Result<Extent, Reason> {
+fn extent(page: u64, count: u64) -> Result<ByteExtent, Reason> {
     let bytes = |pages: u64| {
         pages
             .checked_mul(PAGE_BYTES)
             .ok_or_else(|| format!("page {pages} lies beyond any disk"))
     };
-    Ok(Extent {
+    Ok(ByteExtent {
         offset: bytes(page)?,
         len: bytes(count)?,
     })
@@ -164,7 +164,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         b"R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
         b"D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
         b"N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Write)?,
-        b"P" => Extent {
+        b"P" => ByteExtent {
             len: PART_BYTES,
             ..extent(next("page")?, 1)?
         }

@@ -19,7 +19,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::WorkloadError;
 use super::draw::{below, unit};
 use super::model::{Scale, Script, Steps};
-use super::space::{Extent, Space};
+use super::space::{PageExtent, Space};
 
 pub(super) const ABOUT: &str = "filebench fileserver: 10,000 files, gamma mean 128 KiB, 80 % preallocated, appends \
      up to 16 KiB; create, append, read, delete (FAST'21 figure 5)";
@@ -43,7 +43,7 @@ struct File {
     created_bytes: u32,
     /// Bytes now.
     bytes: u32,
-    extents: Vec<Extent>,
+    extents: Vec<PageExtent>,
 }
 
 pub(super) struct Fileserver {
@@ -74,7 +74,7 @@ impl Fileserver {
 
         let mut server = Self {
             direct: scale.direct,
-            space: Space::new(Extent {
+            space: Space::new(PageExtent {
                 first: 0,
                 len: room as u32,
             }),
@@ -158,21 +158,21 @@ impl Fileserver {
 
         // The page that was partly full is written again: with direct I/O by reading it first.
         match (partial, self.direct) {
-            (true, false) => steps.write(Extent {
+            (true, false) => steps.write(PageExtent {
                 first: end - 1,
                 len: 1 + follows,
             }),
             (true, true) => {
-                steps.modify(Extent {
+                steps.modify(PageExtent {
                     first: end - 1,
                     len: 1,
                 });
-                steps.write(Extent {
+                steps.write(PageExtent {
                     first: end,
                     len: follows,
                 });
             }
-            (false, _) => steps.write(Extent {
+            (false, _) => steps.write(PageExtent {
                 first: end,
                 len: follows,
             }),

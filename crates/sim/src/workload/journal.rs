@@ -20,7 +20,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::WorkloadError;
 use super::draw::below;
 use super::model::{Scale, Script, Steps};
-use super::space::Extent;
+use super::space::PageExtent;
 
 pub(super) const ABOUT: &str = "physical journal of 128 MiB for 4 GiB of 16 KiB database pages, checkpointed by remaps to the \
      homes that its pages name (FAST'21 3.2, WAL-SSD; parameters are InnoDB's and ext4's)";
@@ -111,13 +111,13 @@ impl Journal {
             if let Some(at) = newest.checked_sub(1).filter(|at| quarter.contains(at)) {
                 *newest = 0;
                 let first = self.home(unit);
-                steps.remap(Extent { first, len: UNIT }, at);
+                steps.remap(PageExtent { first, len: UNIT }, at);
                 issued += 1;
             }
         }
 
         if self.due.is_empty() && std::mem::take(&mut self.trim) {
-            steps.trim(Extent {
+            steps.trim(PageExtent {
                 first: quarter.start,
                 len: quarter.len() as u32,
             });
@@ -146,7 +146,7 @@ impl Journal {
         }
 
         steps.write_for(first, &self.homes);
-        steps.write(Extent {
+        steps.write(PageExtent {
             first: first + TRANSACTION - 1,
             len: 1,
         });

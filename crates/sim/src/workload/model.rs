@@ -24,7 +24,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::content::Contents;
-use super::space::Extent;
+use super::space::PageExtent;
 use super::{
     Bursts, ContentModel, Endless, WorkloadError, fileserver, fiu, journal, oltp, snapshot,
     sysbench, tpcc, ycsb,
@@ -342,26 +342,26 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Reads pages.
-    pub fn read(&mut self, extent: Extent) {
+    pub fn read(&mut self, extent: PageExtent) {
         self.request(PageKind::Read, extent, |_, _| 0);
     }
 
     /// Writes pages.
-    pub fn write(&mut self, extent: Extent) {
+    pub fn write(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, lpn| {
             steps.contents.next(lpn)
         });
     }
 
     /// Writes parts of pages.
-    pub fn modify(&mut self, extent: Extent) {
+    pub fn modify(&mut self, extent: PageExtent) {
         self.request(PageKind::ReadModifyWrite, extent, |steps, lpn| {
             steps.contents.next(lpn)
         });
     }
 
     /// Writes pages whose contents will be written again.
-    pub fn keep(&mut self, extent: Extent) {
+    pub fn keep(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, lpn| {
             let content = steps.contents.next(lpn);
             steps.kept.push_back(content);
@@ -370,7 +370,7 @@ impl Steps {
     }
 
     /// Writes the oldest contents kept.
-    pub fn again(&mut self, extent: Extent) {
+    pub fn again(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, _| {
             steps
                 .kept
@@ -380,7 +380,7 @@ impl Steps {
     }
 
     /// Deallocates pages, if the file system tells the device.
-    pub fn trim(&mut self, extent: Extent) {
+    pub fn trim(&mut self, extent: PageExtent) {
         if self.discard {
             self.append(PageKind::Trim, extent, |_, _| 0);
         }
@@ -407,7 +407,7 @@ impl Steps {
     }
 
     /// Remaps pages to those from `source` on, which keep theirs.
-    pub fn remap(&mut self, target: Extent, source: u32) {
+    pub fn remap(&mut self, target: PageExtent, source: u32) {
         let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
         let kind = PageKind::Remap {
             source,
@@ -424,11 +424,16 @@ impl Steps {
         });
     }
 
-    fn request(&mut self, kind: PageKind, extent: Extent, content: impl Fn(&mut Self, u32) -> u64) {
-        let Extent { mut first, mut len } = extent;
+    fn request(
+        &mut self,
+        kind: PageKind,
+        extent: PageExtent,
+        content: impl Fn(&mut Self, u32) -> u64,
+    ) {
+        let PageExtent { mut first, mut len } = extent;
         while len > 0 {
             let part = len.min(REQUEST_PAGES_MAX);
-            self.append(kind, Extent { first, len: part }, &content);
+            self.append(kind, PageExtent { first, len: part }, &content);
             (first, len) = (first + part, len - part);
         }
     }
@@ -436,7 +441,7 @@ impl Steps {
     fn append(
         &mut self,
         kind: PageKind,
-        Extent { first, len }: Extent,
+        PageExtent { first, len }: PageExtent,
         content: impl Fn(&mut Self, u32) -> u64,
     ) {
         let end = first + len;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Adjacent pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct PageExtent {
     pub first: u32,
     pub len: u32,
 }
@@ -28,7 +28,7 @@ const HOLES_TRIED: usize = 32;
 
 impl Space {
     /// A free space.
-    pub fn new(extent: Extent) -> Self {
+    pub fn new(extent: PageExtent) -> Self {
         let free = BTreeMap::from([(extent.first, extent.len)]);
         Self {
             free,
@@ -43,7 +43,7 @@ impl Space {
     }
 
     /// Appends extents of `pages` pages in all; with fewer than that free, none.
-    pub fn allocate(&mut self, pages: u32, into: &mut Vec<Extent>) -> bool {
+    pub fn allocate(&mut self, pages: u32, into: &mut Vec<PageExtent>) -> bool {
         if pages > self.free_pages {
             return false;
         }
@@ -62,7 +62,7 @@ impl Space {
                 .filter(|last| last.first + last.len == first)
             {
                 Some(last) => last.len += part,
-                None => into.push(Extent { first, len: part }),
+                None => into.push(PageExtent { first, len: part }),
             }
 
             left -= part;
@@ -110,8 +110,8 @@ impl Space {
     }
 
     /// Gives pages back.
-    pub fn release(&mut self, extent: Extent) {
-        let Extent { mut first, mut len } = extent;
+    pub fn release(&mut self, extent: PageExtent) {
+        let PageExtent { mut first, mut len } = extent;
         self.free_pages += len;
         if let Some((&before, &length)) = self.free.range(..first).next_back() {
             assert!(before + length <= first, "an extent is released once");
@@ -142,13 +142,13 @@ mod tests {
     fn pages_have_one_owner_and_come_back_whole() {
         const PAGES: u32 = 500;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
-        let mut space = Space::new(Extent {
+        let mut space = Space::new(PageExtent {
             first: 100,
             len: PAGES,
         });
 
-        let (mut taken, mut files) = (vec![false; 700], Vec::<Vec<Extent>>::new());
-        let mark = |taken: &mut Vec<bool>, Extent { first, len }: Extent, to: bool| {
+        let (mut taken, mut files) = (vec![false; 700], Vec::<Vec<PageExtent>>::new());
+        let mark = |taken: &mut Vec<bool>, PageExtent { first, len }: PageExtent, to: bool| {
             for page in first..first + len {
                 assert!((100..100 + PAGES).contains(&page));
                 assert_eq!(
@@ -188,7 +188,7 @@ mod tests {
                     let more = space.extend(end, wanted);
                     mark(
                         &mut taken,
-                        Extent {
+                        PageExtent {
                             first: end,
                             len: more,
                         },

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 
 use super::WorkloadError;
 use super::model::{REQUEST_PAGES_MAX, Scale, Script, Steps};
-use super::space::{Extent, Space};
+use super::space::{PageExtent, Space};
 
 pub(super) const ABOUT: &str = "YCSB zipfian (0.99) updates on an LSM store: 8 Mi records of 1 KiB, 64 MiB memtables \
      and files, levels of 256 MiB x10, write-ahead log (FAST'21 figure 5)";
@@ -53,7 +53,7 @@ struct File {
     /// Updates of the whole key range that it stands for.
     updates: f64,
     pages: u32,
-    extents: Vec<Extent>,
+    extents: Vec<PageExtent>,
 }
 
 #[derive(Clone, Copy)]
@@ -72,11 +72,11 @@ pub(super) struct Ycsb {
     levels: Vec<Vec<File>>,
     /// Where in the key range each level's next compaction begins.
     cursors: Vec<f64>,
-    log: Vec<Extent>,
+    log: Vec<PageExtent>,
     /// Pages of the log that have been written.
     logged: u32,
     /// What flushes and compactions have yet to do.
-    work: VecDeque<(Verb, Extent)>,
+    work: VecDeque<(Verb, PageExtent)>,
 }
 
 impl Ycsb {
@@ -94,7 +94,7 @@ impl Ycsb {
         let mut store = Self {
             file_pages,
             records,
-            space: Space::new(Extent {
+            space: Space::new(PageExtent {
                 first: 0,
                 len: room as u32,
             }),
@@ -113,7 +113,7 @@ impl Ycsb {
             limit *= LEVEL_RATIO;
         }
 
-        let everything = Run {
+        let everything = KeyRange {
             from: 0.0,
             to: 1.0,
             updates: store.distinct.all(),
@@ -128,7 +128,7 @@ impl Ycsb {
     }
 
     /// New files, of at most the target size, that hold a run.
-    fn files(&mut self, run: Run) -> Vec<File> {
+    fn files(&mut self, run: KeyRange) -> Vec<File> {
         let width = run.to - run.from;
         let pages = (width * self.distinct.of(run.updates).min(self.records) / RECORDS_PER_PAGE)
             .ceil()
@@ -172,7 +172,7 @@ impl Ycsb {
         let updates = f64::from(self.file_pages) * RECORDS_PER_PAGE;
 
         // One file, also where the target is smaller than the memtable's distinct keys.
-        let files = self.files(Run {
+        let files = self.files(KeyRange {
             from: 0.0,
             to: 1.0,
             updates,
@@ -249,7 +249,7 @@ impl Ycsb {
             .sum::<f64>()
             / (to - from);
 
-        let files = self.files(Run {
+        let files = self.files(KeyRange {
             from,
             to,
             updates: updates.min(self.distinct.all()),
@@ -298,25 +298,25 @@ impl Ycsb {
 }
 
 /// A sorted run that is to be written.
-struct Run {
+struct KeyRange {
     from: f64,
     to: f64,
     updates: f64,
 }
 
-fn push_all(work: &mut VecDeque<(Verb, Extent)>, verb: Verb, files: &[File]) {
+fn push_all(work: &mut VecDeque<(Verb, PageExtent)>, verb: Verb, files: &[File]) {
     chunks(files).for_each(|extent| work.push_back((verb, extent)));
 }
 
 /// The files' pages, a request at a time.
-fn chunks(files: &[File]) -> impl Iterator<Item = Extent> {
+fn chunks(files: &[File]) -> impl Iterator<Item = PageExtent> {
     files
         .iter()
         .flat_map(|file| &file.extents)
         .flat_map(|extent| {
             (0..extent.len)
                 .step_by(REQUEST_PAGES_MAX as usize)
-                .map(|offset| Extent {
+                .map(|offset| PageExtent {
                     first: extent.first + offset,
                     len: REQUEST_PAGES_MAX.min(extent.len - offset),
                 })
@@ -341,7 +341,7 @@ impl Script for Ycsb {
         for extent in &self.log {
             if ahead < extent.len {
                 let len = LOG_REQUEST_PAGES.min(extent.len - ahead);
-                steps.write(Extent {
+                steps.write(PageExtent {
                     first: extent.first + ahead,
                     len,
                 });

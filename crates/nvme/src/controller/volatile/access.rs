@@ -1,6 +1,6 @@
 //! How commands go through the volatile cache, and how it is written back.
 //!
-//! A command that must be durable (`Run::through`: FUA, or the write cache feature is off) goes to the device, and what
+//! A command that must be durable (`ActiveCommand::through`: FUA, or the write cache feature is off) goes to the device, and what
 //! the cache has of its blocks is forgotten. Whatever else changes blocks adds versions: writes, Write Zeroes,
 //! Deallocate, Copy and remaps. A remap is cached as what it reads; write-back turns it into a remap again where the
 //! source still holds the same.
@@ -13,7 +13,7 @@
 use super::{Content, CutReport, NewVersion, Newest, SECTOR_BYTES, Sectors, VolatileCache};
 use crate::controller::data::InMemory;
 use crate::controller::execute::Job;
-use crate::controller::io::{Piece, Run, status_of};
+use crate::controller::io::{ActiveCommand, Piece, status_of};
 use crate::controller::request::{Blocks, IoRequest};
 use crate::controller::subsystem::{Namespace, Subsystem};
 use crate::controller::turn::Step;
@@ -38,7 +38,7 @@ fn bytes_of(view: PageView<'_>) -> Result<[u8; PAGE_BYTES], Status> {
     }
 }
 
-impl<'t> Run<'_, 't> {
+impl<'t> ActiveCommand<'_, 't> {
     /// The cache, if there is one. It must be released before the device is.
     fn cache(&self) -> Option<MutexGuard<'t, VolatileCache>> {
         self.device.cache()

@@ -5,7 +5,7 @@
 
 use super::{Figure, Key, Series};
 use crate::report::axis::{Axis, time_unit};
-use crate::report::lines::{Line, LineChart};
+use crate::report::lines::{ChartLine, LineChart};
 use crate::report::series::{Point, over_time, staircase, trend};
 use crate::summary::{RunSummary, Sample};
 
@@ -173,7 +173,7 @@ impl Series<'_> {
             .iter()
             .zip(&self.paints)
             .zip(curves)
-            .map(|((label, &paint), points)| Line {
+            .map(|((label, &paint), points)| ChartLine {
                 label,
                 paint,
                 trend: trend(&points),

@@ -13,7 +13,7 @@ type Answer = Box<dyn FnOnce() + Send>;
 const SPIN: Duration = Duration::from_micros(60);
 
 /// Holds answers.
-pub struct Later {
+pub struct DelayedAnswers {
     sender: Sender<(u64, Answer)>,
 }
 
@@ -41,7 +41,7 @@ impl Ord for Waiting {
     }
 }
 
-impl Later {
+impl DelayedAnswers {
     /// Starts; times count from `epoch`.
     ///
     /// # Errors
@@ -113,15 +113,15 @@ mod tests {
     fn answers_are_given_in_order_none_early_and_all_of_them() {
         let epoch = Instant::now();
         let given = Arc::new(Mutex::new(Vec::new()));
-        let later = Later::start(epoch).expect("a thread");
+        let delayed = DelayedAnswers::start(epoch).expect("a thread");
 
         // One that takes its time, until all the others are known.
         let (go, wait) = channel();
-        later.at(0, move || wait.recv().expect("sent"));
+        delayed.at(0, move || wait.recv().expect("sent"));
 
         for due in [3_000_000u64, 1_000_000, 2_000_000, 1_000_000] {
             let given = given.clone();
-            later.at(due, move || {
+            delayed.at(due, move || {
                 let late = epoch.elapsed() >= Duration::from_nanos(due);
                 given.lock().expect("nothing fails here").push((due, late));
             });
