@@ -164,7 +164,9 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
         superblocks: 20,
         pages_per_block: 8,
     };
+
     let geometry = Geometry::new(shape).expect("valid");
+
     let firmware = Config {
         // Some schemes keep superblocks to themselves.
         lpns: if scheme == SchemeKind::RemapSsdLh {
@@ -187,6 +189,7 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
         dealloc_slots: 8,
         ..Config::default()
     };
+
     let config = DeviceConfig {
         content: mode,
         geometry,
@@ -194,16 +197,20 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
         ..PRESETS[0].config()
     };
     config.check().expect("the corpus' device works");
+
     let mut media = Media::blank(geometry, mode, firmware.nvram_words(&geometry));
     media.attach_rail();
     let mut ftl = Ftl::format(media, firmware).expect("checked");
+
     if fate == Fate::Failing {
         ftl.media_mut().plant(|faults| {
             faults.program.insert(BlockId(2), 3);
             faults.erase.insert(BlockId(9));
         });
     }
+
     script(&mut ftl, if mode == ContentMode::Bytes { 130 } else { 330 });
+
     let mut turn = 0u64;
     let image = ftl.media().cut(|| {
         turn += 1;
@@ -213,6 +220,7 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
             _ => Outcome::Whole,
         }
     });
+
     let mut file = Vec::new();
     image_file::write(&mut file, &image, config.to_toml().as_bytes())
         .expect("a vector takes everything");
@@ -224,26 +232,29 @@ fn script(ftl: &mut Ftl, steps: u32) {
     let lpns = ftl.config().lpns;
     let atomic = ftl.config().entry == EntrySize::Bytes24;
     let mode = ftl.media().mode();
+
     for step in 0..steps {
         let lpn = step * 37 % lpns;
         let content = u64::from(if step % 4 == 0 { step % 11 } else { step }) + 1;
         let page = [content as u8; 4096];
+
         let payload = match mode {
             ContentMode::Bytes => Payload::Bytes(&page),
             _ => Payload::Identity(content),
         };
-        match ftl.config().fs_files > 0 && step % 3 == 0 {
-            true => {
-                let page = FilePage {
-                    inode: step % 5,
-                    offset: step,
-                };
-                ftl.fs_write(lpn, &payload, page)
-                    .map(drop)
-                    .expect("within the device");
-            }
-            false => ftl.write(lpn, &payload).expect("within the device"),
+
+        if ftl.config().fs_files > 0 && step % 3 == 0 {
+            let page = FilePage {
+                inode: step % 5,
+                offset: step,
+            };
+            ftl.fs_write(lpn, &payload, page)
+                .map(drop)
+                .expect("within the device");
+        } else {
+            ftl.write(lpn, &payload).expect("within the device")
         }
+
         if step % 7 == 3 {
             let (target, source) = ((lpn + 11) % (lpns - 3), step % (lpns - 3));
             ftl.remap(&Remap {
@@ -255,10 +266,12 @@ fn script(ftl: &mut Ftl, steps: u32) {
             })
             .expect("within the device");
         }
+
         if step % 9 == 5 {
             ftl.deallocate(step % (lpns - 2), 2)
                 .expect("within the device");
         }
+
         ftl.media_mut().ops.clear();
         if step + 20 < steps {
             ftl.media_mut().settle_all();
@@ -299,17 +312,22 @@ fn vscsi(version: u8) -> Vec<u8> {
             .into_iter()
             .flat_map(u32::to_le_bytes)
             .collect();
+
         let verb = [opcode.to_le_bytes(), [0, version]].concat();
+
         if version == 1 {
             out.extend([fixed, verb].concat());
         } else {
             out.extend([verb, fixed].concat());
         }
+
         out.extend((record * 8).to_le_bytes());
         out.extend((1_000_000 + record * 250).to_le_bytes());
+
         if version == 2 {
             out.extend(77u64.to_le_bytes());
         }
     }
+
     out
 }

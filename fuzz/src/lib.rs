@@ -46,19 +46,24 @@ fn power_on(image: &Image, config: &[u8]) {
     let Ok(text) = std::str::from_utf8(config) else {
         return;
     };
+
     let Ok(config) = DeviceConfig::from_toml(text) else {
         return;
     };
+
     if config.geometry != image.geometry() || config.content != image.mode() {
         return;
     }
+
     let Ok((ftl, _)) = Ftl::recover(Media::from_image(image), config.firmware.clone()) else {
         return;
     };
+
     // Media that contradict themselves in ways that no power cut leaves are refused when an image is loaded.
     if ftl.check().is_err() {
         return;
     }
+
     let media = used(ftl);
     if let Ok((ftl, _)) = Ftl::recover(media, config.firmware) {
         sound(&ftl, "after a second recovery");
@@ -76,13 +81,16 @@ fn used(mut ftl: Ftl) -> Media {
     ftl.media_mut().ops.clear();
     let lpns = ftl.config().lpns;
     let mode = ftl.media().mode();
+
     for step in 0..lpns.min(400) {
         let lpn = step * 7 % lpns;
         let page = [step as u8; 4096];
+
         let content = match mode {
             ContentMode::Bytes => Payload::Bytes(&page),
             _ => Payload::Identity(u64::from(step % 50) + 1),
         };
+
         let _ = ftl.write(lpn, &content);
         let _ = ftl.read(lpns - 1 - lpn);
         let _ = ftl.fs_write(
@@ -93,7 +101,9 @@ fn used(mut ftl: Ftl) -> Media {
                 offset: step,
             },
         );
+
         let _ = ftl.fs_map(step % 4);
+
         let len = 3.min(lpns - lpn);
         let source = lpn / 2;
         let relocate = step % 3 == 0;
@@ -104,12 +114,15 @@ fn used(mut ftl: Ftl) -> Media {
             relocate,
             atomic: step % 5 == 0,
         });
+
         if step % 4 == 0 {
             let _ = ftl.deallocate(lpn, len);
         }
+
         ftl.background();
         ftl.media_mut().ops.clear();
     }
+
     sound(&ftl, "after use");
     ftl.into_media()
 }
@@ -118,6 +131,7 @@ fn used(mut ftl: Ftl) -> Media {
 pub fn trace(bytes: &[u8]) {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     file.write_all(bytes).expect("and written");
+
     for (addressable, fold, skip_bad) in
         [(1000, Fold::Modulo, true), (1 << 20, Fold::Compact, false)]
     {
@@ -126,26 +140,32 @@ pub fn trace(bytes: &[u8]) {
             skip_bad,
             ..TraceOptions::new(addressable)
         };
+
         let Ok(mut reader) = TraceReader::open(file.path(), None, options) else {
             continue;
         };
+
         let mut pages = Vec::new();
         let mut read = 0;
         let mut now = 0;
         while read < PAGES_MAX {
             pages.clear();
+
             match reader.fill(&mut pages, 256) {
                 Ok(true) => {}
                 Ok(false) | Err(_) => break,
             }
+
             for page in &pages {
                 assert!(page.lpn < addressable && page.at_ns >= now, "{page:?}");
                 now = page.at_ns;
             }
+
             assert!(
                 pages.last().is_some_and(|page| page.last),
                 "requests are never split"
             );
+
             read += pages.len();
         }
     }

@@ -25,11 +25,14 @@ const CORNERS: [u64; 12] = [
 pub fn mutant(seed: u64, bytes: &[u8], other: &[u8]) -> Vec<u8> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut out = bytes.to_vec();
+
     for _ in 0..1 << random.random_range(0..5) {
         if out.is_empty() {
             out.push(random.random());
         }
+
         let at = random.random_range(0..out.len());
+
         match random.random_range(0..10) {
             0..2 => out[at] ^= 1 << random.random_range(0..8),
             2 => out[at] = random.random(),
@@ -74,6 +77,7 @@ pub fn mutant(seed: u64, bytes: &[u8], other: &[u8]) -> Vec<u8> {
             },
         }
     }
+
     out
 }
 

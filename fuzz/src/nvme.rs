@@ -42,6 +42,7 @@ fn subsystem(dedup: bool, latency: Latency) -> Subsystem {
         superblocks: 24,
         pages_per_block: 8,
     };
+
     let firmware = Config {
         lpns: 2 * NAMESPACE_PAGES,
         log_bytes: 24 * 128,
@@ -53,6 +54,7 @@ fn subsystem(dedup: bool, latency: Latency) -> Subsystem {
         fs_blocks: 10,
         ..Config::default()
     };
+
     let geometry = Geometry::new(shape).expect("valid");
     let config = DeviceConfig {
         content: ContentMode::Bytes,
@@ -60,11 +62,14 @@ fn subsystem(dedup: bool, latency: Latency) -> Subsystem {
         firmware,
         ..PRESETS[0].config()
     };
+
     let device = Device::format(config).expect("such a device works");
+
     let spec = |lba_shift| NamespaceSpec {
         pages: NAMESPACE_PAGES,
         lba_shift,
     };
+
     Subsystem::new(
         device,
         NQN,
@@ -92,20 +97,21 @@ pub fn pdu(bytes: &[u8]) {
 /// What was cut out, put together and cut out again, is the same.
 fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
     let mut out = Vec::new();
+
     let fill = |out: &mut Vec<u8>| out.extend_from_slice(pdu.data);
     let put = |out: &mut Vec<u8>| {
         macro_rules! put {
             ($header:ty) => {{
                 let header: $header = pdu.parse()?;
-                match pdu.data.is_empty() {
-                    true => wire::put(out, pdu.common.kind, pdu.common.flags, &header, agreed),
-                    false => {
-                        let (kind, flags) = (pdu.common.kind, pdu.common.flags);
-                        wire::put_data(out, kind, flags, &header, agreed, pdu.data.len(), fill);
-                    }
+                if pdu.data.is_empty() {
+                    wire::put(out, pdu.common.kind, pdu.common.flags, &header, agreed)
+                } else {
+                    let (kind, flags) = (pdu.common.kind, pdu.common.flags);
+                    wire::put_data(out, kind, flags, &header, agreed, pdu.data.len(), fill);
                 }
             }};
         }
+
         match pdu.common.kind {
             kind::CAPSULE_CMD => put!(Sqe),
             kind::H2C_DATA | kind::C2H_DATA | kind::R2T => put!(remap_ssd_nvme::spec::pdu::Data),
@@ -115,6 +121,7 @@ fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
         }
         Some(())
     };
+
     if put(&mut out).is_some() {
         let (other, len) = wire::cut(&out, agreed, PDU_BYTES_MAX)
             .expect("what we put is right")
@@ -128,20 +135,26 @@ pub fn command(bytes: &[u8]) {
     let Some((which, mut rest)) = bytes.split_first() else {
         return;
     };
+
     let subsystem = subsystem(which & 1 == 1, Latency::None);
     let mut now = 0;
+
     while let Some((entry, after)) = rest.split_first_chunk::<64>() {
         rest = after;
         now += 1000;
+
         let sqe = Sqe::read_from_bytes(entry).expect("64 bytes");
         let Some(namespace) = subsystem.namespace(sqe.nsid % 4) else {
             continue;
         };
+
         let Ok(request) = IoRequest::parse(&sqe, namespace, 0b101) else {
             continue;
         };
+
         let transfer = request.transfer(namespace.lba_shift);
         let mut data = Vec::new();
+
         if let Transfer::FromHost(len) = transfer {
             assert!(len <= TRANSFER_BYTES_MAX);
             let taken = rest.len().min(len as usize);
@@ -149,12 +162,14 @@ pub fn command(bytes: &[u8]) {
             rest = &rest[taken..];
             data.resize(len as usize, 0);
         }
+
         let job = Job {
             nsid: namespace.nsid,
             request: &request,
             now,
             cache_enabled: which & 2 == 0,
         };
+
         let mut out = Vec::new();
         let device = &mut subsystem.device();
         let outcome = subsystem.execute(
@@ -165,6 +180,7 @@ pub fn command(bytes: &[u8]) {
                 to_host: &mut out,
             },
         );
+
         match transfer {
             Transfer::ToHost(len) if outcome.status.is_success() => {
                 assert!(
@@ -177,6 +193,7 @@ pub fn command(bytes: &[u8]) {
             Transfer::None | Transfer::FromHost(_) => assert!(out.is_empty(), "{request:?}"),
         }
     }
+
     sound(subsystem.device().ftl(), "after commands");
 }
 
@@ -210,26 +227,31 @@ impl Peer {
             "{} bytes at once",
             self.output.len()
         );
+
         let mut said = Vec::new();
         self.output
             .write_to(&mut said)
             .expect("a vector takes everything");
+
         let mut at = 0;
         while at < said.len() {
             let cut = wire::cut(&said[at..], self.agreed, OUT_MAX)
                 .expect("the target keeps the protocol");
             let (pdu, len) = cut.expect("the target says PDUs whole");
             assert!(pdu.common.kind & 1 == 1, "a host's PDU from a target");
+
             if pdu.common.kind == kind::IC_RESP {
                 let ic: Ic = pdu.parse().expect("its size was checked");
                 self.agreed = Agreement::new(ic.digest, ic.pda);
             }
+
             let response = (pdu.common.kind == kind::CAPSULE_RESP)
                 .then(|| pdu.parse::<Cqe>())
                 .flatten();
             self.done += usize::from(response.is_some_and(|cqe| cqe.status().is_success()));
             self.done +=
                 usize::from(pdu.common.kind == kind::C2H_DATA && pdu.common.flags.success());
+
             at += len;
         }
     }
@@ -261,11 +283,13 @@ pub fn converse(bytes: &[u8]) -> [usize; CONNECTIONS] {
     let Some((which, mut frames)) = bytes.split_first() else {
         return done;
     };
+
     let latency = if which & 2 == 0 {
         Latency::None
     } else {
         Latency::Emulated
     };
+
     let subsystem = Arc::new(subsystem(which & 1 == 1, latency));
     let port = Arc::new(Port::new(
         subsystem.clone(),
@@ -274,29 +298,36 @@ pub fn converse(bytes: &[u8]) -> [usize; CONNECTIONS] {
             ..Allowed::default()
         },
     ));
+
     let mut peers: [Option<Peer>; CONNECTIONS] = [const { None }; CONNECTIONS];
     let mut now = 0;
+
     while let Some(([peer, low, high], rest)) = frames.split_first_chunk::<3>() {
         let len = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
         let (sent, rest) = rest.split_at(len);
         frames = rest;
+
         now += 100_000;
+
         let peer = &mut peers[usize::from(*peer) % CONNECTIONS];
         let speaking = peer.get_or_insert_with(|| Peer::new(&port));
         speaking.input.extend_from_slice(sent);
         let goes_on =
             speaking.go_on(now) && speaking.connection.tick(now, &mut speaking.output).is_ok();
+
         speaking.listen();
         if !goes_on {
             *peer = None;
         }
     }
+
     for (peer, done) in peers.iter_mut().zip(&mut done) {
         if let Some(peer) = peer {
             peer.go_on(u64::MAX);
             *done = peer.done;
         }
     }
+
     drop(peers);
     sound(subsystem.device().ftl(), "after a session");
     done

@@ -15,6 +15,7 @@ use zerocopy::IntoBytes;
 /// All of it: names and bytes.
 pub fn make() -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
+
     for (name, digests) in [("plain", 0u8), ("digests", 3)] {
         let stream = admin_stream(Agreement::new(digests, 0), digests);
         files.push((
@@ -22,6 +23,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
             [vec![digests], stream[128..].to_vec()].concat(),
         ));
     }
+
     files.push((
         "pdu/ic".into(),
         [
@@ -30,6 +32,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         ]
         .concat(),
     ));
+
     for (name, which) in [("plain", 0u8), ("dedup-through", 3)] {
         let mut bytes = vec![which];
         for (sqe, data) in commands() {
@@ -38,9 +41,11 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         }
         files.push((format!("command/{name}"), bytes));
     }
+
     for (name, which, digests) in [("dedup-digests", 1, 3), ("emulated", 2, 0)] {
         files.push((format!("session/{name}"), session(which, digests)));
     }
+
     files
 }
 
@@ -64,10 +69,13 @@ fn blocks(opcode: u8, nsid: u32, slba: u32, count: u16) -> Sqe {
 fn commands() -> Vec<(Sqe, Vec<u8>)> {
     let page = |byte: u8, count: usize| vec![byte; count * 4096];
     let copies = [CopyRange::new(0, 3), CopyRange::new(20, 0)];
+
     let mut copy = entry(io::COPY, 1);
     (copy.cdw10, copy.cdw12) = (30, CopyCdw12::new().with_nr_z(1).into_bits());
+
     let mut across = entry(io::COPY, 1);
     (across.cdw10, across.cdw12) = (40, CopyCdw12::new().with_format(2).into_bits());
+
     let trims = [
         DsmRange {
             attributes: 0,
@@ -80,11 +88,13 @@ fn commands() -> Vec<(Sqe, Vec<u8>)> {
             slba: 9,
         },
     ];
+
     let mut trim = entry(io::DATASET_MANAGEMENT, 1);
     (trim.cdw10, trim.cdw11) = (
         DsmCdw10::new().with_nr_z(1).into_bits(),
         DsmCdw11::new().with_ad(true).into_bits(),
     );
+
     let mut remap = entry(io::REMAP, 1);
     (remap.cdw10, remap.cdw14) = (10, 30);
     remap.cdw12 = RemapCdw12::new()
@@ -92,12 +102,15 @@ fn commands() -> Vec<(Sqe, Vec<u8>)> {
         .with_relocate(true)
         .with_atomic(true)
         .into_bits();
+
     let mut file = blocks(io::FS_WRITE, 1, 25, 1);
     (file.cdw13, file.cdw14) = (7, 1);
+
     let mut list = entry(io::FS_MAP, 1);
     (list.cdw10, list.cdw13) = (15, 7);
     let mut files = list;
     files.cdw12 = 1;
+
     vec![
         (blocks(io::WRITE, 1, 0, 2), page(1, 2)),
         (blocks(io::WRITE, 1, 20, 1), page(1, 1)),
@@ -132,11 +145,14 @@ fn capsule(
     agreed: Agreement,
 ) {
     sqe.cdw0 = sqe.head().with_cid(cid).with_psdt(1).into_bits();
+
     if data.is_empty() {
         sqe.sgl = Sgl::new(Sgl::TRANSPORT, 0, receive);
         return wire::put(out, kind::CAPSULE_CMD, Flags::new(), &sqe, agreed);
     }
+
     sqe.sgl = Sgl::new(Sgl::IN_CAPSULE, 0, data.len() as u32);
+
     let fill = |out: &mut Vec<u8>| out.extend_from_slice(data);
     wire::put_data(
         out,
@@ -161,7 +177,9 @@ fn connect(out: &mut Vec<u8>, qid: u16, cntlid: u16, agreed: Agreement, digests:
 /// ICReq, Connect, and what a host asks an admin queue.
 fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
     let mut out = Vec::new();
+
     connect(&mut out, 0, 0xffff, agreed, digests);
+
     let mut enable = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_SET));
     enable.cdw11 = property::CC;
     enable.cdw12 = Cc::new()
@@ -169,7 +187,9 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
         .with_iosqes(6)
         .with_iocqes(4)
         .into_bits();
+
     capsule(&mut out, enable, 1, &[], 0, agreed);
+
     for (cid, cns) in [0u8, 1, 2, 3, 5, 6, 7, 8, 0x1c].into_iter().enumerate() {
         let sqe = Sqe {
             cdw10: cns.into(),
@@ -177,6 +197,7 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
         };
         capsule(&mut out, sqe, cid as u16, &[], 4096, agreed);
     }
+
     for (cid, lid) in [0u32, 1, 2, 3, 4, 5, 0x12, 0x13, 0xc0]
         .into_iter()
         .enumerate()
@@ -187,6 +208,7 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
         };
         capsule(&mut out, sqe, cid as u16, &[], 512, agreed);
     }
+
     for (cid, feature) in [1u32, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16]
         .into_iter()
         .enumerate()
@@ -197,26 +219,31 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
         };
         capsule(&mut out, sqe, cid as u16, &[], 512, agreed);
     }
+
     let queues = Sqe {
         cdw10: 7,
         cdw11: 3 | 3 << 16,
         ..entry(admin::SET_FEATURES, 0)
     };
     capsule(&mut out, queues, 1, &[], 0, agreed);
+
     let behavior = Sqe {
         cdw10: 0x16,
         ..entry(admin::SET_FEATURES, 0)
     };
+
     // Copy's format 2 is used below.
     let mut formats = [0; 512];
     formats[4] = 1 << 2;
     capsule(&mut out, behavior, 2, &formats, 0, agreed);
+
     let threshold = Sqe {
         cdw10: 4,
         cdw11: 1 << 20 | 310,
         ..entry(admin::SET_FEATURES, 0)
     };
     capsule(&mut out, threshold, 3, &[], 0, agreed);
+
     for opcode in [admin::ASYNC_EVENT, admin::ABORT, admin::KEEP_ALIVE] {
         capsule(
             &mut out,
@@ -227,18 +254,23 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
             agreed,
         );
     }
+
     out
 }
 
 /// An I/O queue: every command, on the first queue with its data in the capsule, on others with data that are asked for.
 fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
     let mut first = Vec::new();
+
     // The first controller of a subsystem is number 1.
     connect(&mut first, qid, 1, agreed, digests);
+
     let mut pieces = vec![first];
     let mut tag = 0;
+
     for (cid, (sqe, data)) in commands().into_iter().enumerate() {
         let mut out = Vec::new();
+
         if qid == 1 || data.is_empty() {
             capsule(&mut out, sqe, cid as u16, &data, 1 << 20, agreed);
         } else {
@@ -256,6 +288,7 @@ fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
                 .with_psdt(1)
                 .into_bits();
             wire::put(&mut out, kind::CAPSULE_CMD, Flags::new(), &asked, agreed);
+
             let half = (data.len() / 2).next_multiple_of(4);
             for (offset, piece) in [(0, &data[..half]), (half, &data[half..])] {
                 let header = Data::new(100 + cid as u16, tag, offset as u32, piece.len() as u32);
@@ -271,10 +304,13 @@ fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
                     fill,
                 );
             }
+
             tag += 1;
         }
+
         pieces.push(out);
     }
+
     pieces
 }
 

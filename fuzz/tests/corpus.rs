@@ -86,9 +86,10 @@ fn quietly(act: impl FnOnce()) -> Result<(), String> {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             let place = info.location().map(ToString::to_string).unwrap_or_default();
-            match place.contains("tests/corpus.rs") {
-                true => usual(info),
-                false => WHERE.with(|at| *at.borrow_mut() = place),
+            if place.contains("tests/corpus.rs") {
+                usual(info)
+            } else {
+                WHERE.with(|at| *at.borrow_mut() = place)
             }
         }));
     });

@@ -81,6 +81,7 @@ const SECONDS_DEFAULT: f64 = 10.0;
 /// Something was lost that must not be, or was not that must.
 pub fn command(args: &Args) -> Result<(), Failure> {
     check(args)?;
+
     let reports = match &args.replay {
         Some(code) => vec![(code.scheme, replay(code))],
         None => schemes(args)
@@ -88,6 +89,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             .map(|scheme| (scheme, campaign(args, scheme)))
             .collect(),
     };
+
     if args.json {
         let value = match &reports[..] {
             [(_, report)] => json!(report),
@@ -95,14 +97,16 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         };
         output::json(&value)?;
     } else {
-        output::text(&shown(args, &reports))?;
+        output::text(&as_text(args, &reports))?;
     }
-    match reports
+
+    if reports
         .iter()
         .all(|(scheme, report)| is_as_it_should_be(args, *scheme, report))
     {
-        true => Ok(()),
-        false => Err(Failure::Found),
+        Ok(())
+    } else {
+        Err(Failure::Found)
     }
 }
 
@@ -209,14 +213,15 @@ fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> Progr
 
 /// What is not durable is caught, everything else loses nothing.
 fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool {
-    match scheme.is_durable() {
-        true => report.violations == 0,
+    if scheme.is_durable() {
+        report.violations == 0
+    } else {
         // A single script may well lose nothing.
-        false => report.violations > 0 || args.replay.is_some(),
+        report.violations > 0 || args.replay.is_some()
     }
 }
 
-fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
+fn as_text(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
     let row = |(scheme, report): &(SchemeKind, Report)| {
         let numbers = [
             report.cuts,
@@ -224,12 +229,14 @@ fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
             report.scripts,
             report.violations,
         ];
+
         let verdict = match (scheme.is_durable(), report.violations) {
             (_, 0) if is_as_it_should_be(args, *scheme, report) => "nothing lost",
             (_, 0) => "should have lost something: not caught",
             (true, _) => "DATA LOST",
             (false, _) => "loses data, as expected: caught",
         };
+
         let numbers = numbers.map(exact).into_iter();
         [scheme.to_string()]
             .into_iter()
@@ -237,7 +244,9 @@ fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
             .chain([verdict.into()])
             .collect()
     };
+
     let rows: Vec<Vec<String>> = reports.iter().map(row).collect();
+
     let mut text = output::table(
         &[
             "scheme",
@@ -249,16 +258,20 @@ fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
         ],
         &rows,
     );
+
     if let Some(guard) = args.mutant {
         text.push_str(&format!(
             "\nThe firmware ran without its guard `{guard}`: a violation is what should be found.\n"
         ));
     }
+
     if args.replay.is_none() {
         text.push_str(&format!("\nSeed {}.\n", args.seed));
     }
+
     for failed in reports.iter().flat_map(|(_, report)| &report.failures) {
         text.push_str(&format!("\n{}\n", failed.text.trim_end()));
+
         if args.replay.is_none() {
             text.push_str(&format!(
                 "Run it again: remap-ssd crash --replay {}\n",
@@ -266,5 +279,6 @@ fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
             ));
         }
     }
+
     text
 }

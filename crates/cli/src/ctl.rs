@@ -155,9 +155,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             _ => Failure::Failed(sentence),
         });
     }
-    match args.json {
-        true => output::json(&value),
-        false => show(&args.verb, &value),
+    if args.json {
+        output::json(&value)
+    } else {
+        show(&args.verb, &value)
     }
 }
 
@@ -165,6 +166,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 fn request(verb: &Verb) -> Result<(String, Option<Value>), Failure> {
     let get = |what: &str| Ok((format!("/api/{what}"), None));
     let post = |verb: &str, body: Value| Ok((format!("/api/ctl/{verb}"), Some(body)));
+
     match verb {
         Verb::Hosts => get("hosts"),
         Verb::Namespaces => get("namespaces"),
@@ -218,6 +220,7 @@ fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
             return output::text(&pairs(&rows));
         }
     };
+
     let row = |one: &Value| columns.iter().map(|column| text(&one[column])).collect();
     let rows: Vec<Vec<String>> = value.as_array().into_iter().flatten().map(row).collect();
     output::text(&table(columns, &rows))

@@ -233,6 +233,7 @@ fn described(done: &Statistics) -> String {
             100.0 * part as f64 / done.host_pages.max(1) as f64
         )
     };
+
     let mut rows = vec![
         ("written by the host", bytes(done.host_pages * PAGE)),
         ("duplicates", share(done.duplicates)),
@@ -241,15 +242,19 @@ fn described(done: &Statistics) -> String {
         ("flushes", exact(done.flushes)),
         ("pages compared", exact(done.compared)),
     ];
+
+    // Zeroes would only raise questions.
     let rare = [
         ("compared and different", done.mismatches),
         ("copies refused by the device", done.copies_refused),
         ("entries given up", done.entries_discarded),
     ];
+
     rows.extend(
         rare.into_iter()
             .filter(|(_, count)| *count > 0)
             .map(|(name, count)| (name, exact(count))),
     );
+
     pairs(&rows)
 }

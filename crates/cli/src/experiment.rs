@@ -12,7 +12,7 @@ use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::queue::Limits;
 use remap_ssd_lab::store::Store;
 use remap_ssd_lab::study::{Concluded, Event, Planned};
-use remap_ssd_lab::{Form, LabError, Options, Shelf, Study};
+use remap_ssd_lab::{Form, LabError, Library, Options, Study};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -82,45 +82,53 @@ impl From<LabError> for Failure {
 /// # Errors
 /// What does not fit together, cannot be run, or cannot be written.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let mut shelf = built_in();
+    let mut library = built_in();
     if let Some(directory) = &args.from {
-        shelf.lay_over(directory)?;
+        library.lay_over(directory)?;
     }
+
     let form = match (args.quick, args.smoke) {
         (true, _) => Form::Quick,
         (_, true) => Form::Smoke,
         _ => Form::Full,
     };
+
     let list = args.names == ["list"];
-    let names = names(args, &shelf, list)?;
-    let study = Study::plan(&shelf, &names, form)?;
+    let names = names(args, &library, list)?;
+    let study = Study::plan(&library, &names, form)?;
+
     if list {
         return show_list(args, &study);
     }
+
     let concluded = run(args, &study)?;
-    match args.json {
-        true => output::json(&json!({
+
+    if args.json {
+        output::json(&json!({
             "form": form.to_string(),
             "out": args.out,
             "claims": concluded.iter().flat_map(|one| &one.claims).collect::<Vec<_>>(),
             "findings": concluded.iter().flat_map(|one| &one.findings).collect::<Vec<_>>(),
-        })),
-        false => output::text(&text(args, form, &concluded)),
+        }))
+    } else {
+        output::text(&text(args, form, &concluded))
     }
 }
 
 /// The experiments asked for, each once.
-fn names(args: &Args, shelf: &Shelf, list: bool) -> Result<Vec<String>, Failure> {
+fn names(args: &Args, library: &Library, list: bool) -> Result<Vec<String>, Failure> {
     let all = || {
-        shelf
+        library
             .folders
             .iter()
             .map(|folder| folder.name.clone())
             .collect()
     };
+
     if list || args.names == ["all"] {
         return Ok(all());
     }
+
     if let Some(word) = args
         .names
         .iter()
@@ -130,12 +138,14 @@ fn names(args: &Args, shelf: &Shelf, list: bool) -> Result<Vec<String>, Failure>
             "`{word}` stands alone: leave the other names out"
         )));
     }
+
     let mut names: Vec<String> = Vec::new();
     for name in &args.names {
         if !names.contains(name) {
             names.push(name.clone());
         }
     }
+
     Ok(names)
 }
 
@@ -150,6 +160,7 @@ fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
         ids.dedup();
         ids.join(" ")
     };
+
     if args.json {
         let one = |planned: &Planned| {
             json!({
@@ -162,6 +173,7 @@ fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
         };
         return output::json(&json!(study.planned.iter().map(one).collect::<Vec<_>>()));
     }
+
     let row = |planned: &Planned| {
         vec![
             planned.name.clone(),
@@ -170,6 +182,7 @@ fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
             planned.experiment.title.clone(),
         ]
     };
+
     let rows: Vec<Vec<String>> = study.planned.iter().map(row).collect();
     output::text(&left_table(&["name", "runs", "claims", "shows"], &rows))
 }
@@ -184,7 +197,9 @@ fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
             .unwrap_or(0)
             .max(chars(head[column]))
     };
+
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
+
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let cells: Vec<String> = cells
             .zip(&widths)
@@ -192,6 +207,7 @@ fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
             .collect();
         cells.join("  ").trim_end().to_owned() + "\n"
     };
+
     let mut text = line(&mut head.iter().copied());
     rows.iter()
         .for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
@@ -249,10 +265,12 @@ impl Progress {
         } else {
             ProgressDrawTarget::stderr()
         };
+
         let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}  {msg}")
             .expect("the template is valid");
         let bar = ProgressBar::with_draw_target(Some(STEPS), target).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(500));
+
         let state = Worked {
             began: Instant::now(),
             weight: 0.0,
@@ -260,6 +278,7 @@ impl Progress {
             runs: 0,
             runs_done: 0,
         };
+
         Self {
             bar,
             state: Mutex::new(state),
@@ -276,6 +295,7 @@ impl Progress {
                 weight,
             } => {
                 (state.weight, state.runs) = (*weight, *missing);
+
                 if missing < runs {
                     output::note(format_args!(
                         "{} of {} are there already",
@@ -283,6 +303,7 @@ impl Progress {
                         counted(*runs as u64, "run")
                     ));
                 }
+
                 if *others > 0 {
                     output::note(format_args!(
                         "note: {} of them were made by another build of the program; --fresh makes them again",
@@ -293,16 +314,20 @@ impl Progress {
             Event::Worked(weight) => state.done += weight,
             Event::Done(_) => state.runs_done += 1,
         }
+
         let share = if state.weight > 0.0 {
             (state.done / state.weight).min(1.0)
         } else {
             0.0
         };
         self.bar.set_position((share * STEPS as f64) as u64);
-        let remains = match share > 0.0 {
-            true => remaining(state.began.elapsed().mul_f64((1.0 - share) / share)),
-            false => "?".into(),
+
+        let remains = if share > 0.0 {
+            remaining(state.began.elapsed().mul_f64((1.0 - share) / share))
+        } else {
+            "?".into()
         };
+
         self.bar.set_message(format!(
             "{} of {} runs, {remains} remaining",
             state.runs_done, state.runs
@@ -318,24 +343,29 @@ fn remaining(time: Duration) -> String {
 /// The table of claims, and where everything is.
 fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
     let mut text = String::new();
+
     let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
     let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
+
     for list in [&claims, &findings] {
         if !list.is_empty() {
             text.push_str(&table(list));
             text.push('\n');
         }
     }
+
     concluded
         .iter()
         .filter(|one| !one.text.is_empty())
         .for_each(|one| text.push_str(&format!("{}\n", one.text)));
+
     let of = |verdict: Verdict| {
         claims
             .iter()
             .filter(|claim| claim.verdict == verdict)
             .count()
     };
+
     if !claims.is_empty() {
         text.push_str(&format!(
             "{}: {} hold, {} show the same direction, {} differ\n",
@@ -345,9 +375,11 @@ fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
             of(Verdict::Differs)
         ));
     }
+
     if form == Form::Smoke {
         text.push_str("smoke form: the figures mean nothing\n");
     }
+
     text + &format!("report: {}\n", args.out.join("report.html").display())
 }
 

@@ -86,14 +86,17 @@ struct Findings {
 pub fn command(args: &Args) -> Result<(), Failure> {
     let path = args.image.display();
     let about = |error: &dyn std::fmt::Display| Failure::about(&path, error);
+
     let (mut device, recovery) = if args.image.is_dir() {
         Device::look_into_folder(&args.image).map_err(|error| about(&error))?
     } else {
         let _lock = image_file::lock(&args.image).map_err(|error| about(&error))?;
         Device::load(&args.image).map_err(|error| about(&error))?
     };
+
     let contradiction = device.ftl().check().err();
     let unreadable = device.untimed(|ftl| ftl.scrub());
+
     let found = Findings {
         rows: rows(&device),
         wear: wear(device.ftl().media().erase_counts()),
@@ -102,13 +105,17 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         contradiction,
         unreadable,
     };
-    match args.json {
-        true => output::json(&as_json(&device, &found))?,
-        false => output::text(&as_text(args, &device, &found))?,
+
+    if args.json {
+        output::json(&as_json(&device, &found))?
+    } else {
+        output::text(&as_text(args, &device, &found))?
     }
-    match found.contradiction.is_none() && found.unreadable == 0 {
-        true => Ok(()),
-        false => Err(Failure::Found),
+
+    if found.contradiction.is_none() && found.unreadable == 0 {
+        Ok(())
+    } else {
+        Err(Failure::Found)
     }
 }
 
@@ -129,8 +136,10 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
     let media = device.ftl().media();
     let geometry = media.geometry();
     let group = device.ftl().group(id).unwrap_or_default();
+
     let in_use = matches!(sb.state, State::Open | State::Closed);
     let owners = device.ftl().owners(id);
+
     Row {
         id: id.0,
         state: match sb.state {
@@ -323,6 +332,7 @@ fn superblock_table(rows: &[Row]) -> String {
         "for pages",
         "on flash",
     ];
+
     let cells = |row: &Row| {
         let numbers = [
             row.live,
@@ -334,6 +344,7 @@ fn superblock_table(rows: &[Row]) -> String {
             row.entries,
         ]
         .map(u64::from);
+
         let words = [row.id.to_string(), row.state.into(), row.stream.into()];
         words
             .into_iter()
@@ -345,5 +356,6 @@ fn superblock_table(rows: &[Row]) -> String {
             )
             .collect()
     };
+
     output::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

@@ -53,7 +53,7 @@ Exit codes: 0 success, 1 failure, 2 mistake in the arguments.";
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Runs one workload or trace on several schemes and compares the results.
-    Compare(Box<compare::Line>),
+    Compare(Box<compare::CompareCommand>),
     /// Cuts the power of small, nearly full devices and checks that nothing acknowledged is lost.
     Crash(crash::Args),
     /// Runs a grid of comparisons from a file, each point once, on all cores.
@@ -108,6 +108,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
+
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

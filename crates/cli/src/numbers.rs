@@ -12,6 +12,7 @@ use remap_ssd_device::parse_scale;
 /// It is not one.
 pub fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
+
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
@@ -28,6 +29,7 @@ pub fn size(text: &str) -> Result<u64, String> {
             ));
         }
     };
+
     multiply(number, factor)
         .ok_or_else(|| format!("`{text}` is not a size such as 40MiB, 80MB or 4096"))
 }
@@ -105,10 +107,14 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 /// A factor as a fraction where it is one: `1/16`.
 pub fn fraction(factor: f64) -> String {
     let whole = 1.0 / factor;
-    match (whole - whole.round()).abs() < 1e-9 * whole {
-        true if whole.round() == 1.0 => "full size".into(),
-        true => format!("1/{}", whole.round()),
-        false => format!("{factor}"),
+    let is_whole = (whole - whole.round()).abs() < 1e-9 * whole;
+
+    if !is_whole {
+        format!("{factor}")
+    } else if whole.round() == 1.0 {
+        "full size".into()
+    } else {
+        format!("1/{}", whole.round())
     }
 }
 
@@ -140,17 +146,20 @@ mod tests {
             (count("2M"), count("1_000"), count("1.5k")),
             (Ok(2_000_000), Ok(1_000), Ok(1_500))
         );
+
         assert!(
             ["0", "", "1x", "-3", "1e400"]
                 .iter()
                 .all(|text| count(text).is_err())
         );
+
         assert_eq!((share("30%"), share("0.3")), (Ok(0.3), Ok(0.3)));
         assert!(
             ["1.1", "-0.1", "nan", "", "101%"]
                 .iter()
                 .all(|text| share(text).is_err())
         );
+
         assert!(
             ["0", "-1", "inf", "1h"]
                 .iter()

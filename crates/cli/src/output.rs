@@ -59,22 +59,27 @@ impl Pending {
     pub fn begin(path: &Path) -> Result<Self, Failure> {
         let about = |error: io::Error| Failure::about(path.display(), error);
         let path = path.to_owned();
+
         if path.exists() && !path.is_file() {
             if path.is_dir() {
                 return Err(about(io::ErrorKind::IsADirectory.into()));
             }
             return Ok(Self { path, beside: None });
         }
+
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
+
+        // Written beside it and renamed, so that a reader never finds half a file.
         let beside = tempfile::Builder::new()
             .prefix(".remap-ssd-")
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder)
             // Its own name would tell nobody anything.
             .map_err(|error| about(io::Error::from(error.kind())))?;
+
         Ok(Self {
             path,
             beside: Some(beside),
@@ -114,6 +119,7 @@ pub fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
 /// A table: a heading, then rows; the first column to the left, all others to the right.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let chars = |text: &str| text.chars().count();
+
     let width = |column: usize| {
         let cells = rows
             .iter()
@@ -121,22 +127,28 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
             .map(|cell| chars(cell));
         cells.max().unwrap_or(0).max(chars(head[column]))
     };
+
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
+
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let mut text = String::new();
+
         for (column, (cell, width)) in cells.zip(&widths).enumerate() {
             match column {
                 0 => text.push_str(&format!("{cell:<width$}")),
                 _ => text.push_str(&format!("  {cell:>width$}")),
             }
         }
+
         text.truncate(text.trim_end().len());
         text.push('\n');
         text
     };
+
     let mut text = line(&mut head.iter().copied());
     text.push_str(&"─".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1)));
     text.push('\n');
+
     rows.iter()
         .for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
     text

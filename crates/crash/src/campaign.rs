@@ -14,7 +14,7 @@ use crate::history::{Event, History};
 use crate::marks::Marks;
 use crate::oracle::{Content, LOST, Oracle};
 use crate::quiet;
-use crate::script::{Command, Generator};
+use crate::script::{Generator, ScriptCommand};
 use crate::setup::Setup;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -261,8 +261,8 @@ impl<'a> Campaign<'a> {
         let command = dut.generator.command(dut.oracle.live());
         self.end.marks.commands += 1;
         match command {
-            Command::Remap { relocate: true, .. } => self.end.marks.relocations += 1,
-            Command::Deallocate { .. } => self.end.marks.trims += 1,
+            ScriptCommand::Remap { relocate: true, .. } => self.end.marks.relocations += 1,
+            ScriptCommand::Deallocate { .. } => self.end.marks.trims += 1,
             _ => {}
         }
 

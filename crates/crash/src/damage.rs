@@ -15,7 +15,7 @@
 //! time. Absent: how the firmware handles it.
 
 use crate::oracle::{CommandId, Content};
-use crate::script::Command;
+use crate::script::ScriptCommand;
 use rand::Rng;
 use remap_ssd_ftl::{Config, RecoveryError};
 use remap_ssd_media::{Faults, Image, Media, Oob, PageView, Ppn, SbId};
@@ -73,21 +73,21 @@ impl Doubts {
     }
 
     /// A command was submitted.
-    pub fn submit(&mut self, id: CommandId, command: &Command) {
+    pub fn submit(&mut self, id: CommandId, command: &ScriptCommand) {
         let mut is_sound = true;
         let lpns = match *command {
-            Command::Write { lpn, content }
-            | Command::WriteFor { lpn, content, .. }
-            | Command::FileWrite { lpn, content, .. } => {
+            ScriptCommand::Write { lpn, content }
+            | ScriptCommand::WriteFor { lpn, content, .. }
+            | ScriptCommand::FileWrite { lpn, content, .. } => {
                 is_sound = !self.shared.contains(&content);
                 [lpn..lpn + 1, 0..0]
             }
-            Command::WriteMany { lpn, len, .. } => {
+            ScriptCommand::WriteMany { lpn, len, .. } => {
                 is_sound = self.shared.is_empty();
                 [lpn..lpn + len, 0..0]
             }
-            Command::Deallocate { lpn, len } => [lpn..lpn + len, 0..0],
-            Command::Remap {
+            ScriptCommand::Deallocate { lpn, len } => [lpn..lpn + len, 0..0],
+            ScriptCommand::Remap {
                 target,
                 source,
                 len,
@@ -98,10 +98,10 @@ impl Doubts {
                 let sources = if relocate { source..source + len } else { 0..0 };
                 [target..target + len, sources]
             }
-            Command::Remap { .. }
-            | Command::Flush
-            | Command::FileReset
-            | Command::Background { .. } => return,
+            ScriptCommand::Remap { .. }
+            | ScriptCommand::Flush
+            | ScriptCommand::FileReset
+            | ScriptCommand::Background { .. } => return,
         };
 
         if !is_sound {

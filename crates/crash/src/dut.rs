@@ -7,7 +7,7 @@ use crate::damage::Doubts;
 use crate::files::{self, FileModel};
 use crate::history::{Event, History};
 use crate::oracle::{CommandId, Content, LOST, Oracle, ZEROES};
-use crate::script::{Command, Generator, content_of_many};
+use crate::script::{Generator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
 use remap_ssd_ftl::{FileStatus, Ftl, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -105,7 +105,7 @@ impl DeviceUnderTest {
     ///
     /// # Errors
     /// The firmware refuses it.
-    pub fn submit(&mut self, command: Command, history: &mut History) -> Result<(), Failure> {
+    pub fn submit(&mut self, command: ScriptCommand, history: &mut History) -> Result<(), Failure> {
         history.push(Event::Submitting(command));
         self.ftl.media_mut().begin_command();
         let result = self.execute(&command);
@@ -118,17 +118,17 @@ impl DeviceUnderTest {
             Failure::new(format!("the firmware refuses '{command}': {refusal}"))
         })?;
 
-        if !matches!(command, Command::Background { .. }) {
+        if !matches!(command, ScriptCommand::Background { .. }) {
             let id = self.oracle.submit(&command);
             self.doubts.submit(id, &command);
             history.push(Event::Submitted(id, command));
             match (command, status) {
-                (Command::FileWrite { lpn, page, .. }, Some(status)) => {
+                (ScriptCommand::FileWrite { lpn, page, .. }, Some(status)) => {
                     self.files
                         .submit(id, (page, lpn), status, self.ftl.config())
                         .map_err(Failure::new)?;
                 }
-                (Command::FileReset, _) => self.files.reset(id),
+                (ScriptCommand::FileReset, _) => self.files.reset(id),
                 _ => {}
             }
             if !self.read_only {
@@ -144,7 +144,10 @@ impl DeviceUnderTest {
     ///
     /// # Errors
     /// It was not refused, or not for this reason.
-    pub fn submit_refused(&mut self, (command, reason): (Command, Refusal)) -> Result<(), Failure> {
+    pub fn submit_refused(
+        &mut self,
+        (command, reason): (ScriptCommand, Refusal),
+    ) -> Result<(), Failure> {
         match self.execute(&command) {
             Err(refusal) if refusal == reason => Ok(()),
             other => Err(Failure::new(format!(
@@ -153,9 +156,9 @@ impl DeviceUnderTest {
         }
     }
 
-    fn execute(&mut self, command: &Command) -> Result<Option<FileStatus>, Refusal> {
+    fn execute(&mut self, command: &ScriptCommand) -> Result<Option<FileStatus>, Refusal> {
         let done = match *command {
-            Command::FileWrite { lpn, content, page } => {
+            ScriptCommand::FileWrite { lpn, content, page } => {
                 return self
                     .ftl
                     .fs_write(
@@ -165,12 +168,12 @@ impl DeviceUnderTest {
                     )
                     .map(Some);
             }
-            Command::FileReset => self.ftl.fs_reset(),
-            Command::Write { lpn, content } => self.ftl.write(
+            ScriptCommand::FileReset => self.ftl.fs_reset(),
+            ScriptCommand::Write { lpn, content } => self.ftl.write(
                 lpn,
                 &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]),
             ),
-            Command::WriteMany {
+            ScriptCommand::WriteMany {
                 lpn,
                 len,
                 source,
@@ -188,13 +191,13 @@ impl DeviceUnderTest {
                     }
                 })
             }
-            Command::WriteFor { lpn, content, home } => self.ftl.write_for(
+            ScriptCommand::WriteFor { lpn, content, home } => self.ftl.write_for(
                 lpn,
                 &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]),
                 home,
             ),
-            Command::Deallocate { lpn, len } => self.ftl.deallocate(lpn, len),
-            Command::Remap {
+            ScriptCommand::Deallocate { lpn, len } => self.ftl.deallocate(lpn, len),
+            ScriptCommand::Remap {
                 target,
                 source,
                 len,
@@ -207,8 +210,8 @@ impl DeviceUnderTest {
                 relocate,
                 atomic,
             }),
-            Command::Flush => self.ftl.flush(),
-            Command::Background { steps } => {
+            ScriptCommand::Flush => self.ftl.flush(),
+            ScriptCommand::Background { steps } => {
                 for _ in 0..steps {
                     if !self.ftl.background() {
                         break;

@@ -14,15 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Listing = BTreeMap<u32, Vec<FileBlock>>;
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum FileMapOp {
     Page { page: FilePage, lpn: u32 },
     Reset,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Event {
+struct FileMapEvent {
     id: CommandId,
-    what: What,
+    op: FileMapOp,
     acknowledged: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Verdict {
 /// The model.
 #[derive(Clone, Debug, Default)]
 pub struct FileModel {
-    events: Vec<Event>,
+    events: Vec<FileMapEvent>,
     /// A cut since the last reset may have left places that are not used again.
     leaky: bool,
 }
@@ -78,9 +78,9 @@ impl FileModel {
         }
 
         if status == FileStatus::Recorded {
-            self.events.push(Event {
+            self.events.push(FileMapEvent {
                 id,
-                what: What::Page { page, lpn },
+                op: FileMapOp::Page { page, lpn },
                 acknowledged: false,
             });
         }
@@ -90,9 +90,9 @@ impl FileModel {
 
     /// The map was reset.
     pub fn reset(&mut self, id: CommandId) {
-        self.events.push(Event {
+        self.events.push(FileMapEvent {
             id,
-            what: What::Reset,
+            op: FileMapOp::Reset,
             acknowledged: false,
         });
         self.leaky = false;
@@ -111,7 +111,7 @@ impl FileModel {
         let start = self
             .events
             .iter()
-            .rposition(|event| matches!(event.what, What::Reset))
+            .rposition(|event| matches!(event.op, FileMapOp::Reset))
             .map_or(0, |at| at + 1);
         listing(&self.events[start..])
     }
@@ -122,7 +122,7 @@ impl FileModel {
     /// # Errors
     /// What cannot be.
     pub fn judge(&self, found: &Listing, oracle: &Oracle, read: &[u64]) -> Result<Verdict, String> {
-        let is_reset = |event: &Event| matches!(event.what, What::Reset);
+        let is_reset = |event: &FileMapEvent| matches!(event.op, FileMapOp::Reset);
         let resets: Vec<usize> = (0..self.events.len())
             .filter(|at| is_reset(&self.events[*at]))
             .collect();
@@ -193,9 +193,9 @@ impl FileModel {
                     inode: *inode,
                     offset: block.offset,
                 };
-                Event {
+                FileMapEvent {
                     id: 0,
-                    what: What::Page {
+                    op: FileMapOp::Page {
                         page,
                         lpn: block.lpn,
                     },
@@ -206,10 +206,10 @@ impl FileModel {
     }
 }
 
-fn listing(events: &[Event]) -> Listing {
+fn listing(events: &[FileMapEvent]) -> Listing {
     let mut listing = Listing::new();
     for event in events {
-        if let What::Page { page, lpn } = event.what {
+        if let FileMapOp::Page { page, lpn } = event.op {
             listing.entry(page.inode).or_default().push(FileBlock {
                 offset: page.offset,
                 lpn,
@@ -224,7 +224,7 @@ type Kept = (CommandId, FilePage, u32);
 
 /// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how
 /// many are not?
-fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String> {
+fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<Kept>, u64), String> {
     let inodes: BTreeSet<u32> = listing(pages)
         .into_keys()
         .chain(found.keys().copied())
@@ -239,7 +239,7 @@ fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String>
             .copied()
             .peekable();
         for event in pages {
-            let What::Page { page, lpn } = event.what else {
+            let FileMapOp::Page { page, lpn } = event.op else {
                 continue;
             };
             if page.inode != inode {

@@ -5,16 +5,16 @@
 //! needed to run; the history only explains.
 
 use crate::oracle::CommandId;
-use crate::script::Command;
+use crate::script::ScriptCommand;
 use std::fmt::Write;
 
 /// Something that happened to a device.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// A command was submitted and done in the firmware.
-    Submitted(CommandId, Command),
+    Submitted(CommandId, ScriptCommand),
     /// A command is being submitted: if the history ends here, it did not return.
-    Submitting(Command),
+    Submitting(ScriptCommand),
     /// Background work was done.
     Idled,
     /// The host saw an acknowledgement.
@@ -109,21 +109,21 @@ fn is_damage(event: &&Event) -> bool {
     )
 }
 
-fn touches(command: &Command, at: u32) -> bool {
+fn touches(command: &ScriptCommand, at: u32) -> bool {
     match *command {
-        Command::Write { lpn, .. }
-        | Command::WriteFor { lpn, .. }
-        | Command::FileWrite { lpn, .. } => lpn == at,
-        Command::Deallocate { lpn, len } | Command::WriteMany { lpn, len, .. } => {
+        ScriptCommand::Write { lpn, .. }
+        | ScriptCommand::WriteFor { lpn, .. }
+        | ScriptCommand::FileWrite { lpn, .. } => lpn == at,
+        ScriptCommand::Deallocate { lpn, len } | ScriptCommand::WriteMany { lpn, len, .. } => {
             (lpn..lpn + len).contains(&at)
         }
-        Command::Remap {
+        ScriptCommand::Remap {
             target,
             source,
             len,
             ..
         } => (target..target + len).contains(&at) || (source..source + len).contains(&at),
-        Command::Flush | Command::FileReset | Command::Background { .. } => false,
+        ScriptCommand::Flush | ScriptCommand::FileReset | ScriptCommand::Background { .. } => false,
     }
 }
 

@@ -8,7 +8,7 @@
 //! truth from then on (`adopt`); `live` is what reads return while power is on. Absent: anything
 //! about flash, NVRAM, or how a remap is made durable.
 
-use crate::script::{Command, content_of_many};
+use crate::script::{ScriptCommand, content_of_many};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Oracle {
     }
 
     /// A command was submitted.
-    pub fn submit(&mut self, command: &Command) -> CommandId {
+    pub fn submit(&mut self, command: &ScriptCommand) -> CommandId {
         let id = self.next_id;
         self.next_id += 1;
         let mut effects = Effects {
@@ -109,12 +109,12 @@ impl Oracle {
         };
 
         match *command {
-            Command::Write { lpn, content }
-            | Command::WriteFor { lpn, content, .. }
-            | Command::FileWrite { lpn, content, .. } => {
+            ScriptCommand::Write { lpn, content }
+            | ScriptCommand::WriteFor { lpn, content, .. }
+            | ScriptCommand::FileWrite { lpn, content, .. } => {
                 effects.pages.push((lpn, content));
             }
-            Command::WriteMany {
+            ScriptCommand::WriteMany {
                 lpn,
                 len,
                 source,
@@ -125,10 +125,10 @@ impl Oracle {
                     .pages
                     .extend((0..len).map(|at| (lpn + at, content(at))));
             }
-            Command::Deallocate { lpn, len } => effects
+            ScriptCommand::Deallocate { lpn, len } => effects
                 .pages
                 .extend((lpn..lpn + len).map(|lpn| (lpn, ZEROES))),
-            Command::Remap {
+            ScriptCommand::Remap {
                 target,
                 source,
                 len,
@@ -149,10 +149,10 @@ impl Oracle {
                     effects.moved.push((source + at, target + at));
                 }
             }
-            Command::Remap { .. }
-            | Command::Flush
-            | Command::FileReset
-            | Command::Background { .. } => {}
+            ScriptCommand::Remap { .. }
+            | ScriptCommand::Flush
+            | ScriptCommand::FileReset
+            | ScriptCommand::Background { .. } => {}
         }
 
         for (lpn, content) in &effects.pages {

@@ -15,7 +15,7 @@ use std::fmt;
 
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ScriptCommand {
     /// One page.
     Write {
         /// Where.
@@ -93,7 +93,7 @@ pub fn content_of_many(live: &[Content], source: Option<u32>, fresh: Content, at
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for ScriptCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pages = |lpn: u32, len: u32| {
             if len == 1 {
@@ -362,20 +362,20 @@ impl Generator {
     }
 
     /// The next write of the first fill, from LPN 0 up, until there is none left.
-    pub fn fill(&mut self) -> Option<Command> {
+    pub fn fill(&mut self) -> Option<ScriptCommand> {
         if self.filled == self.lpns {
             return None;
         }
         let lpn = self.filled;
         self.filled += 1;
-        Some(Command::Write {
+        Some(ScriptCommand::Write {
             lpn,
             content: self.content(),
         })
     }
 
     /// The next command, on a device that reads like `live`.
-    pub fn command(&mut self, live: &[Content]) -> Command {
+    pub fn command(&mut self, live: &[Content]) -> ScriptCommand {
         if self.filled < self.lpns
             && self.random.random_ratio(3, 4)
             && let Some(write) = self.fill()
@@ -400,15 +400,15 @@ impl Generator {
             if self.homes && self.random.random_ratio(2, 3) {
                 return self.write_for();
             }
-            Command::Write {
+            ScriptCommand::Write {
                 lpn: self.lpn(),
                 content: self.content(),
             }
         } else if drawn(mix.rewrite) {
             let lpn = self.lpn();
             match live[lpn as usize] {
-                content if is_known(content) => Command::Write { lpn, content },
-                _ => Command::Deallocate { lpn, len: 1 },
+                content if is_known(content) => ScriptCommand::Write { lpn, content },
+                _ => ScriptCommand::Deallocate { lpn, len: 1 },
             }
         } else if drawn(mix.copy) {
             self.remap(false)
@@ -420,20 +420,20 @@ impl Generator {
             self.begin_stream();
             self.stream_on(live)
         } else if drawn(mix.flush) {
-            Command::Flush
+            ScriptCommand::Flush
         } else if drawn(mix.files) {
             self.file()
         } else {
-            Command::Background {
+            ScriptCommand::Background {
                 steps: self.random.random_range(1..6),
             }
         }
     }
 
     /// A command that must be refused, and why.
-    pub fn refused(&mut self) -> (Command, Refusal) {
+    pub fn refused(&mut self) -> (ScriptCommand, Refusal) {
         let lpns = self.lpns;
-        let remap = |target, source, len, relocate, atomic| Command::Remap {
+        let remap = |target, source, len, relocate, atomic| ScriptCommand::Remap {
             target,
             source,
             len,
@@ -443,14 +443,14 @@ impl Generator {
 
         match self.random.random_range(0..5) {
             0 => (
-                Command::Write {
+                ScriptCommand::Write {
                     lpn: lpns,
                     content: 1,
                 },
                 Refusal::OutOfRange,
             ),
             1 => (
-                Command::Deallocate {
+                ScriptCommand::Deallocate {
                     lpn: lpns - 1,
                     len: 2,
                 },
@@ -485,7 +485,7 @@ impl Generator {
         };
     }
 
-    fn stream_on(&mut self, live: &[Content]) -> Command {
+    fn stream_on(&mut self, live: &[Content]) -> ScriptCommand {
         let Stream {
             target: lpn,
             source,
@@ -502,7 +502,7 @@ impl Generator {
                 left: left - len,
             };
 
-            return Command::WriteMany {
+            return ScriptCommand::WriteMany {
                 lpn,
                 len,
                 source,
@@ -519,28 +519,28 @@ impl Generator {
         let repeated = source.map_or(ZEROES, |source| live[source as usize]);
         if !is_known(repeated) {
             self.next_unique += 1;
-            return Command::Write {
+            return ScriptCommand::Write {
                 lpn,
                 content: self.next_unique,
             };
         }
 
-        Command::Write {
+        ScriptCommand::Write {
             lpn,
             content: repeated,
         }
     }
 
-    fn file(&mut self) -> Command {
+    fn file(&mut self) -> ScriptCommand {
         if self.random.random_ratio(1, 25) {
-            return Command::FileReset;
+            return ScriptCommand::FileReset;
         }
         self.file_page += 1;
         let page = FilePage {
             inode: self.random.random_range(0..6),
             offset: self.file_page,
         };
-        Command::FileWrite {
+        ScriptCommand::FileWrite {
             lpn: self.lpn(),
             content: self.content(),
             page,
@@ -549,7 +549,7 @@ impl Generator {
 
     /// The next page of a journal: often the neighbour of the last one with a neighbouring home, or
     /// one of before again.
-    fn write_for(&mut self) -> Command {
+    fn write_for(&mut self) -> ScriptCommand {
         let next = self.journal.back().map(|(lpn, home)| (lpn + 1, home + 1));
         let next = next.filter(|(lpn, home)| lpn.max(home) < &self.lpns);
         let (lpn, home) = match next.filter(|_| self.random.random_ratio(3, 5)) {
@@ -560,7 +560,7 @@ impl Generator {
         if !self.journal.is_empty() && self.random.random_ratio(1, 5) {
             let (lpn, home) =
                 self.journal[self.random.random_range(0..self.journal.len() as u32) as usize];
-            return Command::WriteFor {
+            return ScriptCommand::WriteFor {
                 lpn,
                 content: self.content(),
                 home,
@@ -572,7 +572,7 @@ impl Generator {
             self.journal.pop_front();
         }
 
-        Command::WriteFor {
+        ScriptCommand::WriteFor {
             lpn,
             content: self.content(),
             home,
@@ -581,7 +581,7 @@ impl Generator {
 
     /// Remaps homes to journal pages that follow each other, often with pages after them that have
     /// other homes: the command is then part remap, part copy, and collects garbage on the way.
-    fn checkpoint(&mut self, relocate: bool, atomic: bool) -> Command {
+    fn checkpoint(&mut self, relocate: bool, atomic: bool) -> ScriptCommand {
         let at = self.random.random_range(0..self.journal.len() as u32) as usize;
         let (mut source, mut target) = self.journal[at];
         let follows = |(next, page): (usize, &(u32, u32))| {
@@ -609,7 +609,7 @@ impl Generator {
         }
 
         let len = len.min(self.lpns - source.max(target));
-        Command::Remap {
+        ScriptCommand::Remap {
             target,
             source,
             len,
@@ -649,22 +649,22 @@ impl Generator {
         len.min(self.lpns)
     }
 
-    fn deallocation(&mut self) -> Command {
+    fn deallocation(&mut self) -> ScriptCommand {
         if self.random.random_ratio(1, 64) {
             self.filled = 0;
-            return Command::Deallocate {
+            return ScriptCommand::Deallocate {
                 lpn: 0,
                 len: self.lpns,
             };
         }
         let len = self.len();
-        Command::Deallocate {
+        ScriptCommand::Deallocate {
             lpn: self.lpn().min(self.lpns - len),
             len,
         }
     }
 
-    fn remap(&mut self, relocate: bool) -> Command {
+    fn remap(&mut self, relocate: bool) -> ScriptCommand {
         let atomic = self.atomic_pages > 0 && self.random.random_ratio(2, 5);
         if !self.journal.is_empty() && self.random.random_ratio(3, 4) {
             return self.checkpoint(relocate, atomic);
@@ -699,7 +699,7 @@ impl Generator {
             _ => (start, self.lpn().min(last)),
         };
 
-        Command::Remap {
+        ScriptCommand::Remap {
             target,
             source,
             len,

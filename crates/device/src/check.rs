@@ -90,20 +90,25 @@ impl Device {
         if check.is_clean() {
             return Ok((check, None));
         }
+
         // 1. copies  2. replacements. Cut before 2: nothing has changed.
         let kept = keep_copies(dir).map_err(ImageError::from)?;
+
         let file = ConfigFile::read(dir)?;
         let config = file.parse()?;
         let (media, _) = Media::find_folder(dir, true)?.begin()?;
         let (mut device, _) = Self::recover(media, config)?;
+
         for lpn in &check.unreadable {
             device
                 .untimed(|ftl| ftl.give_up(*lpn))
                 .map_err(|error| OpenError::Contradiction(error.to_string()))?;
         }
+
         if file.damage().is_some() {
             write_config(dir, device.config()).map_err(ImageError::from)?;
         }
+
         device.close().map_err(ImageError::from)?;
         Ok((check, Some(kept)))
     }
@@ -155,14 +160,18 @@ fn metadata(ppn: Ppn) -> Damage {
 fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
     for lpn in 0..ftl.config().lpns {
         let Some(ppn) = ftl.place(lpn) else { continue };
+
         check.mapped += 1;
+
         if ftl.find(lpn).is_ok() {
             continue;
         }
+
         if ftl.media().is_meta(ppn) || !ftl.media().is_readable(ppn) {
             check.given_up += 1;
             continue;
         }
+
         check.unreadable.push(lpn);
         check.damage.push(Damage {
             file: "contents".into(),
@@ -176,11 +185,13 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
 /// Copies all files but the contents into a new folder within `dir`.
 fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
     let name = |number: u32| dir.join(format!("before-repair-{number}"));
+
     let free = (1..)
         .map(name)
         .find(|path| !path.exists())
         .expect("some number is free");
     std::fs::create_dir(&free)?;
+
     for file in [
         CONFIG,
         "service.json",
@@ -202,5 +213,6 @@ fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
             Ok(_) => {}
         }
     }
+
     Ok(free)
 }

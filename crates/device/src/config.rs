@@ -225,6 +225,7 @@ impl DeviceConfig {
     /// What cannot work and what would: one sentence, or a line for each value that is wrong.
     pub fn check(&self) -> Result<(), DeviceConfigError> {
         let mut wrong = keys::problems(&self.to_value());
+
         if self.firmware.dedup && self.content == ContentMode::None {
             wrong.push(Problem {
                 path: "content".into(),
@@ -233,15 +234,18 @@ impl DeviceConfig {
                 meant: None,
             });
         }
+
         // It adds values up, which each must be possible.
         if wrong.is_empty()
             && let Err(error) = self.firmware.check(&self.geometry)
         {
             return Err(DeviceConfigError(error.to_string()));
         }
-        match wrong.is_empty() {
-            true => Ok(()),
-            false => Err(listed(&wrong, &|_| None)),
+
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(listed(&wrong, &|_| None))
         }
     }
 
@@ -298,6 +302,7 @@ impl FromStr for Setting {
         let (path, value) = text
             .split_once('=')
             .ok_or_else(|| format!("`{text}` is not KEY=VALUE, such as firmware.gc_free=0.1"))?;
+
         let key = match keys::find(path.trim()) {
             Some(key) if ["preset", "scale"].contains(&key.path) => {
                 return Err(format!("use {} instead", key.flag));
@@ -312,7 +317,9 @@ impl FromStr for Setting {
                 ));
             }
         };
+
         let value = key.value(value.trim());
+
         match key.problem(&value) {
             Some(problem) => Err(problem.text),
             None => Ok(Self { key, value }),
@@ -328,8 +335,10 @@ fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
             key.table(),
             ["preset", "scale", "geometry.superblock_dies"].contains(&key.path),
         );
+
         let is_meant = wrong.iter().any(|wrong| wrong.meant == Some(key.path));
         let whole = said.get(table);
+
         let name = match (table, whole) {
             ("", _) if said.get(key.path).is_none() => key.path,
             ("", _) => continue,
@@ -338,15 +347,18 @@ fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
             (_, Some(whole)) if whole.get(key.name()).is_none() => key.path,
             _ => continue,
         };
+
         if !is_optional && !is_meant && !names.contains(&name) {
             names.push(name);
         }
     }
+
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let (first, fields) = (
         names.first()?,
         if names.len() == 1 { "field" } else { "fields" },
     );
+
     Some(Problem {
         path: (*first).to_owned(),
         text: format!(

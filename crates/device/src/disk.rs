@@ -235,6 +235,7 @@ impl Disk for LocalDisk {
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), LocalDiskError> {
         let first = self.range_of(page, into.len())?;
+
         for (lpn, into) in (first..).zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
             let (_, seen) = self.0.view(0, lpn, |view| match view {
                 PageView::Zeroes => {
@@ -247,10 +248,12 @@ impl Disk for LocalDisk {
                 }
                 PageView::Unknown | PageView::Identity(_) => false,
             });
+
             if !seen? {
                 return Err(LocalDiskError::NoContents);
             }
         }
+
         Ok(())
     }
 
@@ -276,8 +279,10 @@ impl Disk for LocalDisk {
         let DiskRemap {
             relocate, atomic, ..
         } = *remap;
+
         let (target, len) = self.range(remap.target, remap.pages.into())?;
         let (source, _) = self.range(remap.source, remap.pages.into())?;
+
         Ok(self
             .0
             .remap(

@@ -74,17 +74,21 @@ impl ProgramEnds {
         for index in 0..len {
             let (ppn, end) = (Ppn(first.0 + index), end_of(index));
             latest = latest.max(end);
+
+            // An end still to come that is displaced is kept as a bound for all.
             let slot = &mut self.slots[ppn.0 as usize & self.mask];
             if slot.end > now && slot.ppn != ppn {
                 self.displaced = self.displaced.max(slot.end);
             }
             *slot = Slot { end, ppn };
         }
+
         // Pages are programmed in order: what comes next is known.
         let next = (first.0 + len + PAGES_AHEAD) as usize;
         (next..next + len as usize)
             .step_by(SLOTS_PER_LINE)
             .for_each(|slot| prefetch(&self.slots, slot & self.mask));
+
         let last = &mut self.last[self.geometry.superblock(first).0 as usize];
         *last = (*last).max(latest);
         latest

@@ -212,16 +212,20 @@ impl ConfigFile {
             }
             Err(error) => return Err(ImageError::from(about(error)).into()),
         };
+
         let body = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
+
         // Earlier versions wrote none.
         let sum = text[body..].trim_end().strip_prefix(SUM);
         let is_whole = sum.is_none_or(|sum| sum == sum_of(&text[..body]));
+
         let damage = (!is_whole).then(|| Damage {
             file: CONFIG.into(),
             offset: 0,
             what: "it does not have the checksum in its last line; after a change on purpose, remove that line".into(),
             lost: "nothing, if what it says is what the device was made with".into(),
         });
+
         Ok(Self { text, damage })
     }
 

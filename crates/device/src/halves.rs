@@ -12,7 +12,7 @@
 //! record have grown. Absent: requests and who waits for them (the caller's), and threads (the caller's as well).
 
 use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
-use crate::timing::{Command, Timing};
+use crate::timing::{CommandStart, Timing};
 use remap_ssd_ftl::{Ftl, Glimpse, Refusal, Remap, UsablePages};
 use remap_ssd_media::{Op, Payload};
 
@@ -43,6 +43,7 @@ pub(crate) fn perform(
 ) -> Result<(), Refusal> {
     let PageCommand { lpn, content, kind } = *command;
     let payload = Payload::Identity(content);
+
     let (data, result) = match kind {
         PageKind::Write if goes_on => (Data::FromHost, ftl.write_more(lpn, &payload)),
         PageKind::Write => (Data::FromHost, ftl.write(lpn, &payload)),
@@ -72,6 +73,7 @@ pub(crate) fn perform(
             (Data::Absent, ftl.remap(&remap))
         }
     };
+
     settle(ftl, data);
     result
 }
@@ -89,10 +91,12 @@ pub(crate) fn look_ahead<T>(
     if !index.is_multiple_of(TOGETHER) {
         return;
     }
+
     let ahead = |by: usize| {
         list.get(index + by..index + by + TOGETHER)
             .unwrap_or_default()
     };
+
     for far in ahead(LOOK_AHEAD_FAR) {
         let far = command(far);
         ftl.look_ahead_far(far.lpn, far.identity());
@@ -100,6 +104,7 @@ pub(crate) fn look_ahead<T>(
             ftl.look_ahead_far(source, None);
         }
     }
+
     for near in ahead(LOOK_AHEAD_NEAR) {
         let near = command(near);
         ftl.look_ahead_near(near.lpn, near.identity());
@@ -131,20 +136,25 @@ impl Settling {
     #[inline(always)]
     pub fn settle(&mut self, now: u64, data: Data, ops: &[Op]) -> u64 {
         let timing = &mut self.timing;
+
         let received = match data {
             Data::Own => now,
             Data::Absent | Data::ToHost => timing.arrive(now),
             Data::FromHost | Data::ToMerge => timing.receive_page(now),
             Data::Merged => self.merged,
         };
+
         let ready = match data {
             Data::FromHost | Data::Merged if self.hashes => timing.hash_page(now, received),
             _ => received,
         };
-        let done = match self.timed {
-            true => timing.charge(ops, Command { now, ready }),
-            false => now,
+
+        let done = if self.timed {
+            timing.charge(ops, CommandStart { now, ready })
+        } else {
+            now
         };
+
         match data {
             Data::ToHost => timing.send_page(now, done),
             Data::ToMerge => {

@@ -292,6 +292,7 @@ fn unknown(path: String) -> Problem {
     let name = path
         .rsplit_once('.')
         .map_or(path.as_str(), |(_, name)| name);
+
     let same_name = KEYS.iter().find(|key| key.name() == name);
     let meant = same_name
         .map(|key| key.path)
@@ -302,7 +303,9 @@ fn unknown(path: String) -> Problem {
                 .find(|key| key.name() == like)
                 .map(|key| key.path)
         });
+
     let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+
     Problem {
         text: format!("unknown field `{path}`{hint}"),
         path,
@@ -317,6 +320,7 @@ impl Key {
             "" => text,
             unit => format!("{text} {unit}"),
         };
+
         match self.kind {
             Kind::Integer(1, LATENCY_MAX_NS) => {
                 format!("above 0 and at most {LATENCY_MAX_NS} ns (1000 seconds)")
@@ -336,15 +340,18 @@ impl Key {
                 above,
                 below,
             }) => {
-                let least = match above {
-                    true => format!("above {least} and "),
-                    false => format!("{least} to "),
+                let least = if above {
+                    format!("above {least} and ")
+                } else {
+                    format!("{least} to ")
                 };
+
                 let most = match (above, below) {
                     (_, true) => format!("below {most}"),
                     (true, false) => format!("at most {most}"),
                     (false, false) => most.to_string(),
                 };
+
                 least + &most
             }
             Kind::Flag => "true or false".into(),
@@ -385,6 +392,7 @@ impl Key {
         if self.fits(value) {
             return None;
         }
+
         let text = match (self.path, self.kind, value) {
             ("preset", _, Value::String(name)) => match crate::preset::preset(name) {
                 Err(error) => error.to_string(),
@@ -402,6 +410,7 @@ impl Key {
             ),
             (path, _, value) => format!("{path} = {value} must be {}", self.range()),
         };
+
         Some(Problem {
             path: self.path.into(),
             text,
@@ -412,6 +421,7 @@ impl Key {
     /// A value as it is typed after `=` on a command line.
     pub fn value(&self, text: &str) -> Value {
         let digits = text.replace('_', "");
+
         let number = || {
             if let Ok(whole) = digits.parse::<u64>() {
                 return Some(Value::from(whole));
@@ -422,9 +432,11 @@ impl Key {
             let value = share.map(|percent| percent / 100.0);
             value.or_else(|| digits.parse().ok()).map(Value::from)
         };
+
         let quoted = text
             .strip_prefix('"')
             .and_then(|text| text.strip_suffix('"'));
+
         let known = match self.kind {
             Kind::Integer(..) if self.unit == "bytes" => {
                 size(text).map(Value::from).or_else(number)
@@ -437,6 +449,7 @@ impl Key {
             },
             Kind::Choice(_) | Kind::Text | Kind::Factor => None,
         };
+
         known.unwrap_or_else(|| Value::String(quoted.unwrap_or(text).to_owned()))
     }
 }
@@ -471,20 +484,24 @@ pub(crate) fn expand_mode(said: &mut Value) {
     let Some(firmware) = said.get_mut("firmware").and_then(Value::as_object_mut) else {
         return;
     };
+
     let Some(name) = firmware.remove("gc_mode") else {
         return;
     };
+
     let Some(mode) = GC_MODES
         .iter()
         .find(|mode| Some(mode.name) == name.as_str())
     else {
         return; // `problems` has said so.
     };
+
     let parts = [
         ("gc_at_once", Value::Bool(mode.at_once)),
         ("gc_joins_host", Value::Bool(mode.joins_host)),
         ("gc_garbage", Value::from(mode.garbage)),
     ];
+
     for (part, value) in parts {
         firmware.entry(part).or_insert(value);
     }

@@ -59,7 +59,7 @@ pub use remap_ssd_media::{Page, PageView, Payload};
 pub use saved::OpenError;
 pub use scale::parse_scale;
 pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};
-pub use timing::{Command, Timing};
+pub use timing::{CommandStart, Timing};
 
 // The Rust in the front page and in the tutorial compiles and runs.
 #[cfg(doctest)]

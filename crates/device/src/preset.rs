@@ -139,12 +139,14 @@ fn geometry(channels: u32, dies: u32, superblocks: u32, pages_per_block: u32) ->
 
 fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
     let geometry = geometry(dies / 4, dies, superblocks, 1024);
+
     DeviceConfig {
         name: String::new(),
         addressable: 0.9,
         queue_depth: 32,
         content: ContentMode::Identity,
         geometry,
+
         flash: Flash {
             read_ns: 50_000,
             program_ns: 500_000,
@@ -161,11 +163,13 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
             latency_ns: 32_000,
             interval_ns: 1000,
         },
+
         link: ASSUMED_LINK,
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
         },
+
         // 8/9 of the flash is logical in both of the paper's devices.
         firmware: Config {
             lpns: geometry.pages() / 9 * 8,
@@ -188,6 +192,7 @@ fn coldmap() -> DeviceConfig {
         addressable: 1.0,
         queue_depth: 32,
         content: ContentMode::Identity,
+
         geometry: geometry(8, 64, 256, 256),
         flash: Flash {
             read_ns: 40_000,
@@ -205,11 +210,13 @@ fn coldmap() -> DeviceConfig {
             latency_ns: 1000,
             interval_ns: 1000,
         },
+
         link: ASSUMED_LINK,
         background: Background {
             lookup_stalls_dies: true,
             idle_after_ns: 1_000_000,
         },
+
         firmware: Config {
             lpns: 12 * GIB_PAGES,
             log_bytes: 40 << 20,
@@ -226,12 +233,14 @@ fn coldmap() -> DeviceConfig {
 fn pebble() -> DeviceConfig {
     // 375 GB of 4 KiB pages, and an eighth more superblocks than they need.
     let lpns = (375_000_000_000_u64 / 4096) as u32;
+
     DeviceConfig {
         name: String::new(),
         addressable: 0.9,
         queue_depth: 32,
         content: ContentMode::None,
         geometry: geometry(16, 64, 6300, 256),
+
         flash: Flash {
             read_ns: 50_000,
             program_ns: 300_000,
@@ -248,11 +257,13 @@ fn pebble() -> DeviceConfig {
             latency_ns: 0,
             interval_ns: 0,
         },
+
         link: ASSUMED_LINK,
         background: Background {
             lookup_stalls_dies: false,
             idle_after_ns: 1_000_000,
         },
+
         firmware: Config {
             lpns,
             log_bytes: 2 << 30,

@@ -14,6 +14,7 @@ const WIDTH: usize = 100;
 /// The schema of device files, for editors that complete and check them (JSON Schema 2020-12).
 pub fn schema() -> Value {
     let mut top = Map::new();
+
     for key in KEYS {
         let place = match key.table() {
             "" => &mut top,
@@ -26,8 +27,10 @@ pub fn schema() -> Value {
                     .expect("it was just made")
             }
         };
+
         place.insert(key.name().into(), key.schema());
     }
+
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A device file of remap-ssd",
@@ -62,10 +65,13 @@ impl Key {
                 { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
             ] }),
         };
+
         schema["description"] = self.sentence().into();
+
         if let Some(value) = self.default() {
             schema["default"] = value;
         }
+
         schema
     }
 
@@ -92,6 +98,7 @@ impl Key {
 /// The value of a key in a device.
 fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
     let firmware = &config.firmware;
+
     match path {
         "firmware.gc_mode" => {
             let is_so = |mode: &&crate::keys::GcMode| {
@@ -123,23 +130,29 @@ pub fn commented(config: &DeviceConfig) -> String {
         "# A device of remap-ssd. Keys that are left out are those of a preset, if the file names one:\n\
          #   preset = \"fast21-32g\"\n",
     );
+
     let has_mode = value_of(config, "firmware.gc_mode").is_some();
     let mut table = "";
+
     for key in KEYS {
         let is_part = ["gc_garbage", "gc_at_once", "gc_joins_host"].contains(&key.name());
         let Some(value) = value_of(config, key.path).filter(|_| !(is_part && has_mode)) else {
             continue;
         };
+
         if key.table() != table {
             table = key.table();
             text.push_str(&format!("\n[{table}]\n"));
         }
+
         let about = format!("{} ({})", key.about, key.range());
         for line in wrapped(&about, WIDTH - 2) {
             text.push_str(&format!("# {line}\n"));
         }
+
         text.push_str(&format!("{} = {}\n", key.name(), literal(key, &value)));
     }
+
     text
 }
 

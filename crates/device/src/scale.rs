@@ -69,48 +69,59 @@ impl DeviceConfig {
 
     fn shrink(&mut self, factor: f64) -> Result<(), DeviceConfigError> {
         let large = self.geometry;
+
         if self.firmware.log_bytes < self.firmware.tables_bytes(&large) {
             self.check()?; // Says what would fit the whole device.
         }
+
         let pages_per_block = ((f64::from(large.pages_per_block()) * factor).round() as u32).max(1);
         let small = large
             .with_pages_per_block(pages_per_block)
             .map_err(|error| DeviceConfigError(error.to_string()))?;
+
         if small.pages_per_superblock() < self.firmware.tail_pages(&small) + 4 {
             return Err(DeviceConfigError(format!(
                 "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger one",
                 small.pages_per_superblock()
             )));
         }
+
         let used = Ratio {
             part: pages_per_block.into(),
             whole: large.pages_per_block().into(),
         };
+
         // The same whatever the scheme, so that schemes are compared on devices of one size.
         let any = Config::default();
         let data = Ratio {
             part: any.data_pages(&small).into(),
             whole: any.data_pages(&large).into(),
         };
+
         let firmware = &mut self.firmware;
         firmware.lpns = data.of(firmware.lpns.into()) as u32;
         firmware.dealloc_slots = (used.of(firmware.dealloc_slots.into()) as u32)
             .max(DEALLOC_SLOTS_MIN.min(firmware.dealloc_slots));
+
         for places in [&mut firmware.fs_files, &mut firmware.fs_blocks] {
             *places = (used.of((*places).into()) as u32).max(FS_PLACES_MIN.min(*places));
         }
+
         let log_bytes = used.of(firmware.log_bytes);
         let share = log_bytes / u64::from(small.superblocks()) / SEGMENTS_PER_SUPERBLOCK;
+
         let wanted = share
             .max(1)
             .next_power_of_two()
             .min(firmware.segment_bytes.into()) as u32;
         firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN.min(firmware.segment_bytes));
+
         let tables_fit = firmware.log_bytes >= firmware.tables_bytes(&large);
         firmware.log_bytes = log_bytes - log_bytes % u64::from(firmware.segment_bytes);
         if tables_fit {
             firmware.log_bytes = firmware.log_bytes.max(firmware.tables_bytes(&small));
         }
+
         self.geometry = small;
         Ok(())
     }

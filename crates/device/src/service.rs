@@ -47,15 +47,19 @@ impl DeviceConfig {
                 "a device of {bytes} bytes: {min} MiB to {max} TiB are possible"
             )));
         }
+
+        // Small devices have few dies, so that their superblocks stay small.
         let lpns = bytes.div_ceil(PAGE_BYTES as u64);
         let (channels, dies) = if lpns >= 1 << 18 { (4, 16) } else { (2, 4) };
         let pages_per_block = (lpns / SUPERBLOCKS / u64::from(dies))
             .next_power_of_two()
             .clamp(16, 1024) as u32;
+
         let mut config = Self::preset("fast21-32g")?;
         config.name = "service".into();
         config.addressable = 1.0;
         config.content = ContentMode::Bytes;
+
         config.firmware = Config {
             lpns: lpns as u32,
             scheme,
@@ -65,8 +69,10 @@ impl DeviceConfig {
             gc_free: 0.02,
             ..Config::default()
         };
+
         let fits = |superblocks| {
             let mut config = config.clone();
+
             let shape = Shape {
                 channels,
                 dies,
@@ -75,15 +81,19 @@ impl DeviceConfig {
             };
             config.geometry =
                 Geometry::new(shape).map_err(|error| DeviceConfigError(error.to_string()))?;
+
             if log_bytes.is_none() {
                 // Some schemes keep whole tables in NVRAM.
                 let tables = config.firmware.tables_bytes(&config.geometry);
                 config.firmware.log_bytes = config.firmware.log_bytes.max(tables);
             }
+
             config.check().map(|()| config)
         };
+
         let pages_per_superblock = u64::from(dies * pages_per_block);
         let least = (lpns + lpns / LOGICAL_PER_SPARE).div_ceil(pages_per_superblock) as u32;
+
         // Heads, tails, the reserve and a scheme's own superblocks come on top: a few more, or a reason why not.
         (least..least + least / 4 + 64)
             .step_by(1 + least as usize / 64)

@@ -60,7 +60,7 @@ struct Die {
 
 /// When a command arrived, and when its data was in the controller.
 #[derive(Clone, Copy, Debug)]
-pub struct Command {
+pub struct CommandStart {
     /// Submitted.
     pub now: u64,
     /// Its own operations start no earlier.
@@ -107,6 +107,7 @@ impl Timing {
         for (index, die) in dies.iter_mut().enumerate() {
             die.channel = geometry.channel_of_die(index as u32) as usize;
         }
+
         Self {
             latencies,
             geometry,
@@ -169,7 +170,7 @@ impl Timing {
 
     /// Charges what one command did; returns when the command is done.
     #[inline]
-    pub fn charge(&mut self, ops: &[Op], command: Command) -> u64 {
+    pub fn charge(&mut self, ops: &[Op], command: CommandStart) -> u64 {
         let mut done = command.ready;
         let mut copied = 0;
         for op in ops {
@@ -182,13 +183,15 @@ impl Timing {
     }
 
     #[inline]
-    fn charge_one(&mut self, op: &Op, command: Command, copied: &mut u64) -> u64 {
+    fn charge_one(&mut self, op: &Op, command: CommandStart, copied: &mut u64) -> u64 {
         let now = command.now;
+
         let asked = match op.purpose {
             Purpose::Host => command.ready,
             Purpose::Gc => now.max(self.looked_up),
             Purpose::Meta => now,
         };
+
         // What most operations wait for has ended long ago.
         let waits = op.after_all
             || op.after_fence
@@ -199,6 +202,7 @@ impl Timing {
         } else {
             asked
         };
+
         let end = match op.kind {
             OpKind::CopyRow => self.copy_row(op, asked, ready, now),
             OpKind::Program => {
@@ -207,12 +211,14 @@ impl Timing {
                 } else {
                     ready
                 };
+
                 let end = self.program(op, ready, now);
                 self.programs.note(op.page, end, now);
                 end
             }
             OpKind::Read => {
                 let end = self.read(op.die.into(), op.purpose, ready, now);
+
                 if op.purpose == Purpose::Host {
                     *copied = end;
                 }
@@ -221,16 +227,21 @@ impl Timing {
             OpKind::NvWrite => {
                 let length = per_64_bytes(op.amount, self.latencies.nvram_write_ns);
                 let end = self.port.pass(now, length, ready);
+
                 self.stores_end = self.stores_end.max(end);
                 end
             }
             OpKind::Wait => return ready,
             _ => self.charge_rare(op, ready, now),
         };
+
         self.all_end = self.all_end.max(end);
+
+        // A row of operations that wait for everything ends with the first that does not.
         if !op.after_all {
             self.row = None;
         }
+
         end
     }
 
@@ -263,13 +274,16 @@ impl Timing {
             transfer_ns,
             ..
         } = self.latencies;
+
         if let Some(lookup) = &mut self.lookup {
             lookup.cursor = lookup.cursor.max(ready) + flash_read_ns + transfer_ns;
             return lookup.cursor;
         }
+
         let die = &mut self.dies[die as usize % DIES];
         // The read begins late enough for its transfer to meet the channel's turn.
         let turn = self.channels[die.channel].turn(now, transfer_ns);
+
         die.hold(
             purpose,
             ready.max(turn.saturating_sub(flash_read_ns)),
@@ -304,22 +318,28 @@ impl Timing {
             transfer_ns,
             ..
         } = self.latencies;
+
         let geometry = self.geometry;
         let first = geometry.slot(Ppn(op.amount));
         let base = geometry.die_of(geometry.superblock(first.ppn), 0);
+
         let (mut sources, mut read_end) = (op.sources, 0);
         let (dies, channels) = (&mut self.dies, &mut self.channels);
+
         let programmed = self
             .programs
             .note_row(op.page, op.sources.count_ones(), now, |index| {
                 let from = geometry.die_of_offset(first.die + sources.trailing_zeros());
                 sources &= sources - 1;
+
                 let die = &mut dies[(base + from) as usize % DIES];
                 let turn = channels[die.channel].turn(now, transfer_ns);
+
                 let begin = asked.max(turn.saturating_sub(flash_read_ns));
                 read_end = die
                     .hold(Purpose::Gc, begin, now, flash_read_ns + transfer_ns)
                     .max(read_end);
+
                 let die = &mut dies[(u32::from(op.die) + index) as usize % DIES];
                 let turn = channels[die.channel].turn(now, transfer_ns);
                 die.hold(
@@ -337,12 +357,14 @@ impl Timing {
         match op.kind {
             OpKind::Erase => {
                 let die = &mut self.dies[op.die as usize % DIES];
+
                 let end = die.hold(op.purpose, ready, now, self.latencies.erase_ns);
                 self.clears.note(op.clear_id, end, now);
                 end
             }
             OpKind::NvRead => {
                 let length = per_64_bytes(op.amount, self.latencies.nvram_read_ns);
+
                 let end = self.scanning.pass(now, length, self.lookup_cursor(ready));
                 self.advance_lookup(end)
             }
@@ -396,14 +418,17 @@ impl Timing {
             lookup_stalls_dies,
             ..
         } = self.latencies;
+
         let each = flash_read_ns + transfer_ns;
         let (share, rest) = (
             op.amount as usize / self.dies_len,
             op.amount as usize % self.dies_len,
         );
+
         if self.lookup.is_some() && lookup_stalls_dies {
             return ready + (share + usize::from(rest > 0)) as u64 * each;
         }
+
         let mut end = ready;
         for (index, die) in self.dies[..self.dies_len].iter_mut().enumerate() {
             let pages = share + usize::from(index < rest);
@@ -411,6 +436,7 @@ impl Timing {
                 end = end.max(die.hold(op.purpose, ready, now, pages as u64 * each));
             }
         }
+
         end
     }
 

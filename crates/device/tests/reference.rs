@@ -19,9 +19,10 @@ const SILENT: [&str; 4] = [
 fn leaves(table: &str, value: &Value, out: &mut Vec<String>) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let path = format!("{table}{name}");
-        match value.is_object() {
-            true => leaves(&format!("{path}."), value, out),
-            false => out.push(path),
+        if value.is_object() {
+            leaves(&format!("{path}."), value, out)
+        } else {
+            out.push(path)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Exact completion times of small cases: what holds a die, what passes a lane, what waits for what.
 
 use remap_ssd_device::config::Latencies;
-use remap_ssd_device::{Command, Timing};
+use remap_ssd_device::{CommandStart, Timing};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::op::NO_PAGE;
 use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose, SbId};
@@ -51,7 +51,7 @@ impl Bench {
         }
     }
     fn at(&mut self, now: u64, ops: &[Op]) -> u64 {
-        self.timing.charge(ops, Command { now, ready: now })
+        self.timing.charge(ops, CommandStart { now, ready: now })
     }
     fn op(&self, kind: OpKind, purpose: Purpose, page: u32, after: After) -> Op {
         let mut op = Op::new(kind, purpose, after);

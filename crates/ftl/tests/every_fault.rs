@@ -133,11 +133,12 @@ fn cycle(ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<Ftl, S
     let (mut ftl, _) = Ftl::recover(ftl.into_media(), config)
         .map_err(|error| format!("next power-on: {error}"))?;
     let found = errors_of(&mut ftl, contents).map_err(|what| format!("next power-on: {what}"))?;
-    match found == *errors {
-        true => Ok(ftl),
-        false => Err(format!(
+    if found == *errors {
+        Ok(ftl)
+    } else {
+        Err(format!(
             "next power-on: {found:?} are media errors, and {errors:?} were"
-        )),
+        ))
     }
 }
 
@@ -547,13 +548,13 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
             cuts += 1;
 
             let mut ops = 0..;
-            let left =
-                once.media().cut(
-                    || match absent.contains(&ops.next().expect("without end")) {
-                        true => Outcome::Absent,
-                        false => Outcome::Whole,
-                    },
-                );
+            let left = once.media().cut(|| {
+                if absent.contains(&ops.next().expect("without end")) {
+                    Outcome::Absent
+                } else {
+                    Outcome::Whole
+                }
+            });
             let mut media = copy_of(&left, &ftl);
             // A word that was stored anew has no flipped bits any more.
             if left.word(word) == image.word(word) {

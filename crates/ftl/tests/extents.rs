@@ -191,9 +191,10 @@ fn a_written_run_of_64_duplicates_costs_one_entry() {
     let write = |ftl: &mut Ftl, lpns: std::ops::Range<u32>, content_of: &dyn Fn(u32) -> u64| {
         for lpn in lpns.clone() {
             let content = content(content_of(lpn));
-            match lpn + 1 < lpns.end {
-                true => ftl.write_more(lpn, &content).unwrap(),
-                false => ftl.write(lpn, &content).unwrap(),
+            if lpn + 1 < lpns.end {
+                ftl.write_more(lpn, &content).unwrap()
+            } else {
+                ftl.write(lpn, &content).unwrap()
             }
         }
     };

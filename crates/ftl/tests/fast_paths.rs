@@ -196,9 +196,10 @@ fn run(geometry: Geometry, config: &Config, seed: u64, commands: u64) -> u64 {
         let before = random.0;
         let step = |ftl: &mut Ftl, random: &mut Random| {
             ftl.media_mut().ops.clear();
-            match number < lpns {
-                true => put(ftl, number as u32, 1000 + number),
-                false => draw(random, ftl, number),
+            if number < lpns {
+                put(ftl, number as u32, 1000 + number)
+            } else {
+                draw(random, ftl, number)
             }
         };
         step(&mut plain, &mut random);

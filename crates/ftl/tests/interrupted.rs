@@ -393,13 +393,13 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
     // All erases are undone but one, or all.
     let cut = |ftl: &Ftl, kept: Option<usize>| {
         let mut erases = 0..;
-        let image =
-            ftl.media().cut_by(
-                |kind| match kind == OpKind::Erase && erases.next() != kept {
-                    true => Outcome::Absent,
-                    false => Outcome::Whole,
-                },
-            );
+        let image = ftl.media().cut_by(|kind| {
+            if kind == OpKind::Erase && erases.next() != kept {
+                Outcome::Absent
+            } else {
+                Outcome::Whole
+            }
+        });
         Ftl::recover(Media::from_image(&image), config.clone())
             .expect("recovers")
             .0
@@ -479,12 +479,13 @@ fn the_power_on_that_removes_them_can_be_cut_anywhere() {
         let prefixes = (0..=pending).map(|landed| landed..pending);
         for absent in prefixes.chain((0..pending).map(|missing| missing..missing + 1)) {
             let mut at = 0..;
-            let image =
-                ftl.media()
-                    .cut(|| match absent.contains(&at.next().expect("without end")) {
-                        true => Outcome::Absent,
-                        false => Outcome::Whole,
-                    });
+            let image = ftl.media().cut(|| {
+                if absent.contains(&at.next().expect("without end")) {
+                    Outcome::Absent
+                } else {
+                    Outcome::Whole
+                }
+            });
             let at = format!("{scheme}, without {absent:?} of {pending}");
             let again = Ftl::recover(Media::from_image(&image), config.clone());
             let (mut ftl, _) = again.unwrap_or_else(|error| panic!("{at}: {error}"));

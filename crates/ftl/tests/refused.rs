@@ -12,13 +12,12 @@ const LPNS: u32 = 600;
 fn half_shared(config: &Config) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     for lpn in 0..LPNS / 2 {
-        match config.scheme.uses_hints() {
-            true => ftl
-                .write_for(lpn + LPNS / 2, &content(u64::from(lpn) + 1), lpn)
-                .unwrap(),
-            false => ftl
-                .write(lpn + LPNS / 2, &content(u64::from(lpn) + 1))
-                .unwrap(),
+        if config.scheme.uses_hints() {
+            ftl.write_for(lpn + LPNS / 2, &content(u64::from(lpn) + 1), lpn)
+                .unwrap()
+        } else {
+            ftl.write(lpn + LPNS / 2, &content(u64::from(lpn) + 1))
+                .unwrap()
         }
     }
     for lpn in (0..40).step_by(2) {

@@ -53,7 +53,7 @@ pub struct Disk {
 }
 
 /// The device, for one operation of several commands.
-struct Turn<'a> {
+struct DiskAccess<'a> {
     subsystem: &'a Subsystem,
     device: DeviceTurn<'a>,
     namespace: &'a Namespace,
@@ -64,7 +64,7 @@ struct Turn<'a> {
     outcome: Outcome,
 }
 
-impl Turn<'_> {
+impl DiskAccess<'_> {
     fn execute(
         &mut self,
         request: &IoRequest,
@@ -127,18 +127,23 @@ impl Turn<'_> {
             before,
             after,
         } = Cover::of(self.namespace, offset, data.len() as u64);
+
         if before == 0 && after == 0 {
             return self.write(slba, data, through);
         }
+
         let block = 1 << self.namespace.lba_shift;
         let mut whole = vec![0; (count as usize) * block];
+
         if before > 0 {
             whole[..block].copy_from_slice(&self.read(slba, 1)?);
         }
+
         if after > 0 && !(before > 0 && count == 1) {
             let last = whole.len() - block;
             whole[last..].copy_from_slice(&self.read(slba + u64::from(count) - 1, 1)?);
         }
+
         whole[before..before + data.len()].copy_from_slice(data);
         self.write(slba, &whole, through)
     }
@@ -205,7 +210,7 @@ impl Disk {
     fn turn<R>(
         &self,
         together: bool,
-        work: impl FnOnce(&mut Turn<'_>) -> Result<R, DiskError>,
+        work: impl FnOnce(&mut DiskAccess<'_>) -> Result<R, DiskError>,
     ) -> Result<(R, u64), DiskError> {
         let result = self.gate.with(|subsystem| {
             let device = subsystem.turn(Weight::Light);
@@ -217,7 +222,7 @@ impl Disk {
                 done_at: now,
                 owes: None,
             };
-            let mut turn = Turn {
+            let mut turn = DiskAccess {
                 subsystem,
                 device,
                 namespace: &self.namespace,
@@ -228,7 +233,7 @@ impl Disk {
             let result = work(&mut turn)?;
 
             // Release the device before waiting for the disk.
-            let Turn {
+            let DiskAccess {
                 device, outcome, ..
             } = turn;
             drop(device);
@@ -299,17 +304,20 @@ impl Disk {
     /// The device refused, or is gone.
     pub fn zero(&self, offset: u64, len: u64) -> Result<u64, DiskError> {
         let end = offset + self.fitting(offset, len);
+
         // Parts of blocks at the ends are written.
         let block = 1u64 << self.namespace.lba_shift;
         let (first, last) = (
             offset.next_multiple_of(block).min(end),
             (end - end % block).max(offset),
         );
+
         let parts = if first < last {
             [(offset, first), (last, end)]
         } else {
             [(offset, end), (end, end)]
         };
+
         let mut done_at = self.now();
         for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
             let zeroes = vec![0; (end - start) as usize];
@@ -317,20 +325,24 @@ impl Disk {
                 self.turn(true, |turn| turn.write_bytes(start, &zeroes, false))?;
             done_at = done_at.max(part_done_at);
         }
+
         let ((), whole_done_at) = self.turn(false, |turn| {
             let mut at = first / block;
             while first < last && at < last / block {
                 let count = (last / block - at).min(1 << 31) as u32;
                 let blocks = turn.namespace.blocks(at, count)?;
+
                 turn.execute(
                     &IoRequest::WriteZeroes { blocks, fua: false },
                     &[],
                     &mut Vec::new(),
                 )?;
+
                 at += u64::from(count);
             }
             Ok(())
         })?;
+
         Ok(done_at.max(whole_done_at))
     }
 

@@ -5,8 +5,8 @@
 //! remaps. Invariant: sizes, names and owners never change. Absent: caches, and locks.
 
 use crate::bytes::Bytes;
+use crate::delayed::DelayedAnswers;
 use crate::disk::DiskError;
-use crate::later::Later;
 use fuser::{
     CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
@@ -32,7 +32,7 @@ pub fn file_name(nsid: u32) -> String {
 /// The folder.
 pub struct Files<B> {
     disks: Vec<B>,
-    later: Option<Later>,
+    delayed: Option<DelayedAnswers>,
     since: SystemTime,
     uid: u32,
     gid: u32,
@@ -49,14 +49,14 @@ fn errno(error: DiskError) -> Errno {
 }
 
 impl<B: Bytes> Files<B> {
-    pub fn new(disks: Vec<B>, later: Option<Later>) -> Self {
+    pub fn new(disks: Vec<B>, delayed: Option<DelayedAnswers>) -> Self {
         let (uid, gid) = (
             rustix::process::getuid().as_raw(),
             rustix::process::getgid().as_raw(),
         );
         Self {
             disks,
-            later,
+            delayed,
             since: SystemTime::now(),
             uid,
             gid,
@@ -83,7 +83,9 @@ impl<B: Bytes> Files<B> {
             Err(Errno::EISDIR) => (FileType::Directory, 0o500, 2, 0),
             Err(error) => return Err(error),
         };
+
         let at = self.since;
+
         Ok(FileAttr {
             ino,
             size,
@@ -105,8 +107,8 @@ impl<B: Bytes> Files<B> {
     }
 
     fn answer(&self, done_at: u64, answer: impl FnOnce() + Send + 'static) {
-        match &self.later {
-            Some(later) => later.at(done_at, answer),
+        match &self.delayed {
+            Some(delayed) => delayed.at(done_at, answer),
             None => answer(),
         }
     }
@@ -215,6 +217,7 @@ impl<B: Bytes> Filesystem for Files<B> {
     ) {
         // O_SYNC has the bit of O_DSYNC.
         let through = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
+
         match self
             .disk(ino)
             .and_then(|disk| disk.write(offset, data, through).map_err(errno))
@@ -250,22 +253,27 @@ impl<B: Bytes> Filesystem for Files<B> {
             Ok(disk) => disk,
             Err(error) => return reply.error(error),
         };
+
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         let inside = offset
             .checked_add(length)
             .is_some_and(|end| end <= disk.bytes());
         let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
         let what = mode - FallocateFlags::KEEP_SIZE;
+
         if !inside && !keeps_size {
             return reply.error(Errno::EFBIG);
         }
+
         if what.is_empty() {
             // All its space is there.
             return reply.ok();
         }
+
         if what != FallocateFlags::PUNCH_HOLE && what != FallocateFlags::ZERO_RANGE {
             return reply.error(Errno::EOPNOTSUPP);
         }
+
         match disk.zero(offset, length).map_err(errno) {
             Ok(done_at) => self.answer(done_at, move || reply.ok()),
             Err(error) => reply.error(error),
@@ -287,11 +295,13 @@ impl<B: Bytes> Filesystem for Files<B> {
     ) {
         // The answer counts in 32 bits.
         let len = len.min(1 << 30);
+
         let copied = self.disk(ino_in).and_then(|from| {
             self.disk(ino_out)?
                 .copy(offset_out, from, offset_in, len)
                 .map_err(errno)
         });
+
         match copied {
             Ok((copied, done_at)) => self.answer(done_at, move || reply.written(copied as u32)),
             Err(error) => reply.error(error),
@@ -309,9 +319,11 @@ impl<B: Bytes> Filesystem for Files<B> {
         if ino != INodeNo::ROOT {
             return reply.error(Errno::ENOTDIR);
         }
+
         let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name.to_owned()));
         let files = self.disks.iter().zip(2..);
         let files = files.map(|(disk, ino)| (INodeNo(ino), FileType::RegularFile, disk.name()));
+
         for ((ino, kind, name), next) in
             dots.into_iter().chain(files).zip(1..).skip(offset as usize)
         {
@@ -319,6 +331,7 @@ impl<B: Bytes> Filesystem for Files<B> {
                 break;
             }
         }
+
         reply.ok();
     }
 

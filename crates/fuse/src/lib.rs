@@ -13,9 +13,9 @@
 //! ours. Absent: names, owners or sizes that could change.
 
 mod bytes;
+mod delayed;
 mod disk;
 mod files;
-mod later;
 mod mount;
 mod pages;
 

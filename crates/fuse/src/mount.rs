@@ -6,9 +6,9 @@
 //! returns.
 
 use crate::bytes::Bytes;
+use crate::delayed::DelayedAnswers;
 use crate::disk::Disk;
 use crate::files::Files;
-use crate::later::Later;
 use crate::pages::Pages;
 use fuser::{Config, MountOption, Session, SessionUnmounter};
 use remap_ssd_nvme::controller::Gate;
@@ -82,14 +82,16 @@ impl Mounted {
         let disks: Vec<Disk> = (1..)
             .map_while(|nsid| Disk::new(gate.clone(), nsid, epoch))
             .collect();
+
         let emulated = disks.first().is_some_and(Disk::is_emulated);
-        let later = if emulated {
-            Some(Later::start(epoch)?)
+        let delayed = if emulated {
+            Some(DelayedAnswers::start(epoch)?)
         } else {
             None
         };
+
         Self::files(
-            Files::new(disks, later),
+            Files::new(disks, delayed),
             mountpoint,
             Box::new(move || gate.close()),
             ended,
@@ -254,10 +256,12 @@ fn detach(mountpoint: &Path) {
 fn prepare(mountpoint: &Path) -> Result<(), MountError> {
     // Of a dead mount the kernel may remember attributes, but there is nobody to list it.
     let listed = std::fs::read_dir(mountpoint);
+
     if listed.is_err_and(|error| error.kind() == ErrorKind::NotConnected) {
         let path = mountpoint
             .canonicalize()
             .or_else(|_| std::path::absolute(mountpoint))?;
+
         match mounted_at(&path)? {
             Some(what) if what == NAME => detach(&path),
             Some(what) => {
@@ -268,16 +272,20 @@ fn prepare(mountpoint: &Path) -> Result<(), MountError> {
             None => return Err(io::Error::from(ErrorKind::NotConnected).into()),
         }
     }
+
     let metadata = match std::fs::metadata(mountpoint) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(MountError::NoFolder),
         other => other?,
     };
+
     if !metadata.is_dir() {
         return Err(MountError::NoFolder);
     }
+
     if let Some(what) = mounted_at(&mountpoint.canonicalize()?)? {
         return Err(MountError::Busy(what));
     }
+
     match std::fs::read_dir(mountpoint)?.next() {
         Some(_) => Err(MountError::NotEmpty),
         None => Ok(()),

@@ -54,10 +54,12 @@ enum Part {
 /// A range of bytes as partial pages and whole ones, in order.
 fn parts(offset: u64, len: u64) -> Vec<Part> {
     let (mut at, end) = (offset, offset + len);
+
     let mut parts = Vec::new();
     while at < end {
         let (page, from) = (at / PAGE, at % PAGE);
         let whole = (end - at) / PAGE;
+
         if from == 0 && whole > 0 {
             parts.push(Part::Whole { page, pages: whole });
             at += whole * PAGE;
@@ -71,6 +73,7 @@ fn parts(offset: u64, len: u64) -> Vec<Part> {
             at += to - from;
         }
     }
+
     parts
 }
 
@@ -146,6 +149,7 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
 
     fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
         let len = self.fitting(offset, data.len() as u64);
+
         if len == 0 {
             return if data.is_empty() {
                 Ok((0, 0))
@@ -153,8 +157,10 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
                 Err(DiskError::Range)
             };
         }
+
         self.turn(|disk| {
             let mut rest = &data[..len as usize];
+
             for part in parts(offset, len) {
                 let bytes;
                 match part {
@@ -168,8 +174,10 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
                     }
                 }
             }
+
             if through { disk.flush() } else { Ok(()) }
         })?;
+
         Ok((len as u32, 0))
     }
 

@@ -166,6 +166,7 @@ impl Collector for Scrape {
 fn service(status: &Status, to: &mut Families<'_>) -> fmt::Result {
     let scheme = status.scheme.as_str();
     let build = [("version", env!("CARGO_PKG_VERSION")), ("scheme", scheme)];
+
     to.0.encode_descriptor(
         "remap_ssd_build",
         "The program, and the scheme of the device",
@@ -173,7 +174,9 @@ fn service(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         MetricType::Info,
     )?
     .encode_info(&build)?;
+
     let seconds = Some(&Unit::Seconds);
+
     to.gauge(
         "remap_ssd_uptime",
         "Time since the service began",
@@ -192,11 +195,13 @@ fn service(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         None,
         f64::from(u8::from(status.read_only)),
     )?;
+
     to.counter(
         "remap_ssd_power_cuts",
         "Power cuts that an operator asked for",
         status.power_cuts,
     )?;
+
     to.counter(
         "remap_ssd_watch_turns",
         "Turns at the device that watching took",
@@ -217,21 +222,28 @@ fn commands(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         Some(&Unit::Seconds),
         MetricType::Histogram,
     )?;
+
     for command in &status.commands {
         let labels: Labels<'_> = [("command", command.name)];
         let last = command.buckets.len().saturating_sub(1);
+
         let buckets: Vec<(f64, u64)> = (0..)
             .zip(&command.buckets)
-            .map(|(bucket, count)| match bucket == last {
-                true => (f64::INFINITY, *count),
-                false => ((1u64 << bucket) as f64 / 1e6, *count),
+            .map(|(bucket, count)| {
+                if bucket == last {
+                    (f64::INFINITY, *count)
+                } else {
+                    ((1u64 << bucket) as f64 / 1e6, *count)
+                }
             })
             .collect();
+
         let count = command.buckets.iter().sum();
         family
             .encode_family(&labels)?
             .encode_histogram::<NoLabelSet>(command.sum_ns as f64 / 1e9, count, &buckets, None)?;
     }
+
     let failed: Vec<(&str, u64)> = status
         .commands
         .iter()
@@ -243,11 +255,13 @@ fn commands(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         "command",
         &failed,
     )?;
+
     to.counter(
         "remap_ssd_media_errors",
         "Commands answered with a media error",
         status.media_errors,
     )?;
+
     to.bytes_counter(
         "remap_ssd_host_read",
         "Read by hosts",
@@ -264,6 +278,7 @@ fn translation(status: &Status, to: &mut Families<'_>) -> fmt::Result {
     for (name, help) in PLAIN {
         to.counter(&format!("remap_ssd_{name}"), help, status.counter(name))?;
     }
+
     let of = |name: &str| status.counter(name);
     to.counters(
         "remap_ssd_programs",
@@ -275,6 +290,7 @@ fn translation(status: &Status, to: &mut Families<'_>) -> fmt::Result {
             ("metadata", of("metadata_pages")),
         ],
     )?;
+
     to.counters(
         "remap_ssd_demotions",
         "Remaps turned into copies, by cause",
@@ -301,12 +317,14 @@ fn medium(status: &Status, to: &mut Families<'_>) -> fmt::Result {
             ("retired", blocks.retired as f64),
         ],
     )?;
+
     to.gauge(
         "remap_ssd_gc_start_superblocks",
         "Free superblocks at which garbage collection starts",
         None,
         blocks.gc_start as f64,
     )?;
+
     to.gauges(
         "remap_ssd_block_erases",
         "Erases of a block: of the least worn one, on average, of the most worn one",
@@ -318,6 +336,7 @@ fn medium(status: &Status, to: &mut Families<'_>) -> fmt::Result {
             ("max", wear.max.into()),
         ],
     )?;
+
     let nvram = &status.nvram;
     to.gauges(
         "remap_ssd_nvram",
@@ -331,6 +350,7 @@ fn medium(status: &Status, to: &mut Families<'_>) -> fmt::Result {
             ("largest_group", nvram.largest_group_bytes as f64),
         ],
     )?;
+
     to.bytes_counter(
         "remap_ssd_nvram_written",
         "Stored to NVRAM",
@@ -345,6 +365,7 @@ fn connections(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         None,
         status.connections as f64,
     )?;
+
     to.counter(
         "remap_ssd_connections_accepted",
         "Connections accepted",
@@ -355,11 +376,13 @@ fn connections(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         "Connections that the service ended because of what they did",
         status.dropped,
     )?;
+
     let refused: Vec<(&str, u64)> = status
         .refused
         .iter()
         .map(|(why, count)| (*why, *count))
         .collect();
+
     to.counters(
         "remap_ssd_connects_refused",
         "Connects refused, by reason",

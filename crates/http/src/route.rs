@@ -119,15 +119,17 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         _ => None,
     };
     if let Some(asset) = open {
-        return match is_get {
-            true => Response::ok(asset.content_type, asset.text),
-            false => wrong_method("GET, HEAD"),
+        return if is_get {
+            Response::ok(asset.content_type, asset.text)
+        } else {
+            wrong_method("GET, HEAD")
         };
     }
     if matches!(&*request.path, "/healthz" | "/readyz") {
-        return match is_get {
-            true => health(&request.path, watched),
-            false => wrong_method("GET, HEAD"),
+        return if is_get {
+            health(&request.path, watched)
+        } else {
+            wrong_method("GET, HEAD")
         };
     }
 
@@ -180,6 +182,7 @@ fn read(request: &Request, watched: &dyn Watched) -> Response {
     match &*request.path {
         "/metrics" => {
             let format = Format::accepted(&request.accept);
+
             let text = metrics::encode(watched.status(), format);
             Response::ok(format.content_type(), text).with("Vary", "Accept")
         }
@@ -187,6 +190,7 @@ fn read(request: &Request, watched: &dyn Watched) -> Response {
         "/api/map" => {
             let asked = request.query.strip_prefix("cells=");
             let cells = asked.map_or(Ok(CELLS), str::parse);
+
             match cells.map(|cells: usize| cells.clamp(1, CELLS_MAX)) {
                 Ok(cells) => Response::json(200, &watched.cells(cells)),
                 Err(_) => Response::error(400, "cells is no number"),
@@ -209,12 +213,13 @@ fn health(path: &str, watched: &dyn Watched) -> Response {
 
 /// Does what a body's JSON says.
 fn told(body: &[u8], act: impl FnOnce(&Value) -> Result<Value, Refused>) -> Response {
-    let arguments = match body.trim_ascii().is_empty() {
-        true => json!({}),
-        false => match serde_json::from_slice::<Value>(body) {
+    let arguments = if body.trim_ascii().is_empty() {
+        json!({})
+    } else {
+        match serde_json::from_slice::<Value>(body) {
             Ok(arguments) if arguments.is_object() => arguments,
             _ => return Response::error(400, "the body is no JSON object"),
-        },
+        }
     };
     match act(&arguments) {
         Ok(done) => Response::json(200, &done),
@@ -273,6 +278,7 @@ mod tests {
         ] {
             assert!(names_loopback(Some(host)), "{host}");
         }
+
         for host in [
             "evil.example",
             "localhost.evil.example",

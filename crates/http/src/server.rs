@@ -84,8 +84,10 @@ impl Server {
                 "this address can be reached from elsewhere: a token is needed",
             ));
         }
+
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
+
         let shared = Arc::new(Shared {
             watched,
             token,
@@ -94,10 +96,12 @@ impl Server {
             clients: Mutex::default(),
             changed: Condvar::new(),
         });
+
         let thread = std::thread::Builder::new().name("http".into()).spawn({
             let shared = shared.clone();
             move || shared.run(&listener)
         })?;
+
         Ok(Self {
             address,
             shared,

@@ -43,7 +43,7 @@ pub trait Watched: Send + Sync + 'static {
 
 /// I/O commands of one kind.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Command {
+pub struct CommandStatistics {
     /// Their name.
     pub name: &'static str,
     /// Commands by time, not cumulative: up to 1 µs, up to 2 µs, and so on; the last is for all that took longer.
@@ -141,7 +141,7 @@ pub struct Status {
     /// Counters of the translation layer by name, as `io stat` has them.
     pub counters: BTreeMap<&'static str, u64>,
     /// I/O commands by kind.
-    pub commands: Vec<Command>,
+    pub commands: Vec<CommandStatistics>,
     /// Bytes read by hosts.
     pub host_read_bytes: u64,
     /// Bytes written by hosts.

@@ -62,6 +62,7 @@ pub const NOTICEABLE: f64 = 0.10;
 /// ```
 pub fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict {
     let (claimed, found) = (paper - neutral, ours - neutral);
+
     let (holds, direction) = if claimed == 0.0 {
         (
             found.abs() <= 0.25 * NOTICEABLE,
@@ -76,6 +77,7 @@ pub fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict
             Reading::AtMost => (to <= 1.25, to <= 2.0),
         }
     };
+
     match (holds, direction) {
         (true, _) => Verdict::Holds,
         (_, true) => Verdict::SameDirection,
@@ -108,6 +110,7 @@ impl Unit {
                 format!("{value:.1}")
             }
         };
+
         match self {
             _ if !value.is_finite() => "-".into(),
             Self::Percent => format!("{} %", digits(value * 100.0)),
@@ -243,6 +246,7 @@ pub fn judge(
             );
             LabError::wrong(format_args!("{experiment}/expectation.toml"), what)
         })?;
+
         let (unit, paper) = (expected.unit, expected.unit.read(expected.paper));
         let verdict = verdict(paper, unit.neutral(), expected.reading, ours);
         let up_to = if expected.reading == Reading::AtMost {
@@ -250,6 +254,7 @@ pub fn judge(
         } else {
             ""
         };
+
         Ok(Claim {
             id: expected.id.clone(),
             part: expected.part.clone(),
@@ -268,6 +273,7 @@ pub fn judge(
             experiment: experiment.into(),
         })
     };
+
     expected.iter().map(one).collect()
 }
 
@@ -275,11 +281,14 @@ pub fn judge(
 fn filled(text: &str, measures: &Measures) -> String {
     let mut out = String::new();
     let mut rest = text;
+
     while let Some((before, after)) = rest.split_once('{') {
         out.push_str(before);
+
         let Some((name, behind)) = after.split_once('}') else {
             break;
         };
+
         let (name, show): (&str, fn(f64) -> String) = match name.strip_suffix('%') {
             Some(name) => (name, |value| Unit::Percent.show(value)),
             None => match name.strip_suffix('+') {
@@ -287,6 +296,7 @@ fn filled(text: &str, measures: &Measures) -> String {
                 None => (name, remap_ssd_sim::report::format::number),
             },
         };
+
         out.push_str(
             &measures
                 .get(name)
@@ -294,6 +304,7 @@ fn filled(text: &str, measures: &Measures) -> String {
         );
         rest = behind;
     }
+
     out + rest
 }
 

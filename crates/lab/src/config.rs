@@ -149,11 +149,11 @@ pub struct Setup {
     #[serde(default)]
     pub aging_content: Option<String>,
     /// As published.
-    pub full: Extent,
+    pub full: RunLength,
     /// In minutes.
-    pub quick: Extent,
+    pub quick: RunLength,
     /// In seconds.
-    pub smoke: Extent,
+    pub smoke: RunLength,
 }
 
 /// How a device is filled.
@@ -174,7 +174,7 @@ pub enum Fill {
 /// How much of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Extent {
+pub struct RunLength {
     /// Share of the device, such as "1/16".
     pub scale: String,
     /// Pages measured, in multiples of the addressable ones.
@@ -183,7 +183,7 @@ pub struct Extent {
 
 impl Setup {
     /// How much of it.
-    pub fn extent(&self, form: Form) -> &Extent {
+    pub fn length(&self, form: Form) -> &RunLength {
         match form {
             Form::Full => &self.full,
             Form::Quick => &self.quick,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A number of a run.
-type NumberOf = fn(&crate::grid::Run) -> f64;
+type NumberOf = fn(&crate::grid::RunSpec) -> f64;
 
 /// Columns with text.
 const WORDS: [&str; 8] = [
@@ -32,10 +32,12 @@ pub fn columns(table: &Table) -> Vec<Column> {
         };
         table.rows.iter().map(of).collect()
     };
+
     let mut columns: Vec<Column> = WORDS
         .iter()
         .map(|name| Column::words(name, word(name)))
         .collect();
+
     let numbers: [(&str, NumberOf); 5] = [
         ("log_mib", |run| run.log_mib),
         ("segment_bytes", |run| run.segment_bytes.into()),
@@ -45,6 +47,8 @@ pub fn columns(table: &Table) -> Vec<Column> {
             run.device.geometry.pages().into()
         }),
     ];
+
+    // A result's numbers are columns too; a run that lacks one has NaN there.
     for (name, of) in numbers {
         columns.push(Column::numbers(
             name,
@@ -61,6 +65,7 @@ pub fn columns(table: &Table) -> Vec<Column> {
         })
         .collect();
     let names: BTreeSet<&String> = leaves.iter().flat_map(BTreeMap::keys).collect();
+
     for name in names {
         let values = leaves
             .iter()
@@ -68,6 +73,7 @@ pub fn columns(table: &Table) -> Vec<Column> {
             .collect();
         columns.push(Column::numbers(&format!("result.{name}"), values));
     }
+
     columns
 }
 
@@ -87,6 +93,7 @@ fn leaves(name: &str, value: &Value, out: &mut BTreeMap<String, f64>) {
                 );
             }
         }
+
         Value::Number(number) => {
             out.insert(name.into(), number.as_f64().unwrap_or(f64::NAN));
         }
@@ -99,9 +106,12 @@ fn leaves(name: &str, value: &Value, out: &mut BTreeMap<String, f64>) {
 
 /// As CSV (RFC 4180); what is no number is empty.
 pub fn csv(columns: &[Column]) -> String {
-    let quoted = |text: &str| match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    let quoted = |text: &str| {
+        if text.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text.to_owned()
+        }
     };
     let rows = columns.first().map_or(0, Column::len);
     let mut text = columns

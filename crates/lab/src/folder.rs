@@ -21,18 +21,18 @@ pub struct Folder {
 
 /// All folders, and the papers' tables.
 #[derive(Clone, Debug, Default)]
-pub struct Shelf {
+pub struct Library {
     /// In the order in which they are listed.
     pub folders: Vec<Folder>,
     /// Tables of parameters by paper.
     pub papers: BTreeMap<String, String>,
 }
 
-macro_rules! shelf {
+macro_rules! library {
     (papers: $($paper:literal),*; folders: $($name:literal),*;) => {
         /// The folders that the program was built with.
-        pub fn built_in() -> Shelf {
-            Shelf {
+        pub fn built_in() -> Library {
+            Library {
                 papers: BTreeMap::from([$((
                     $paper.to_owned(),
                     include_str!(concat!("../../../experiments/papers/", $paper, ".toml")).to_owned(),
@@ -48,23 +48,25 @@ macro_rules! shelf {
     };
 }
 
-shelf! {
+library! {
     papers: "fast21", "coldmap", "copyless", "pebble", "ours";
     folders: "fast21-fig5", "fast21-fig6", "fast21-fig6-slice", "fast21-fig7", "fast21-fig8", "fast21-fig9", "coldmap-fig2", "coldmap-figs5-8", "coldmap-sweep", "copyless-sqlite", "copyless-ccaw", "pebble-micro", "pebble-bam", "pebble-f2fs", "recovery", "cost", "ours-small-nvram";
 }
 
-impl Shelf {
+impl Library {
     /// Lays the folders of a directory over these.
     ///
     /// # Errors
     /// It cannot be read, or holds no experiment.
     pub fn lay_over(&mut self, directory: &Path) -> Result<(), LabError> {
         let about = |path: &Path, error: std::io::Error| LabError::wrong(path.display(), error);
+
         let mut names = Vec::new();
         for entry in std::fs::read_dir(directory).map_err(|error| about(directory, error))? {
             names.push(entry.map_err(|error| about(directory, error))?.path());
         }
         names.sort();
+
         let papers = directory.join("papers");
         if papers.is_dir() {
             for entry in std::fs::read_dir(&papers).map_err(|error| about(&papers, error))? {
@@ -80,6 +82,7 @@ impl Shelf {
                 }
             }
         }
+
         let mut found = false;
         for path in names
             .iter()
@@ -96,6 +99,7 @@ impl Shelf {
                     Ok(String::new())
                 }
             };
+
             let folder = Folder {
                 name: path
                     .file_name()
@@ -106,16 +110,19 @@ impl Shelf {
                 expectation: optional("expectation.toml")?,
                 readme: optional("README.md")?,
             };
+
             self.folders.retain(|other| other.name != folder.name);
             self.folders.push(folder);
             found = true;
         }
-        match found {
-            true => Ok(()),
-            false => Err(LabError::wrong(
+
+        if found {
+            Ok(())
+        } else {
+            Err(LabError::wrong(
                 directory.display(),
                 "holds no folder with an experiment.toml",
-            )),
+            ))
         }
     }
 

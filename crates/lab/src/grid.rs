@@ -5,7 +5,7 @@
 //! Absent: doing it (`perform`).
 
 use crate::LabError;
-use crate::config::{Experiment, Extent, Fill, Form, Grid, Kind, Paper, Setup};
+use crate::config::{Experiment, Fill, Form, Grid, Kind, Paper, RunLength, Setup};
 use crate::{perform, recordings};
 use remap_ssd_device::{DeviceConfig, parse_scale};
 use remap_ssd_ftl::{GcPolicy, Medium, SchemeKind};
@@ -20,7 +20,7 @@ const CLOSED: &str = "closed";
 
 /// All that decides a run's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct RunSpec {
     /// What is done.
     pub kind: Kind,
     /// Whose table of parameters.
@@ -65,7 +65,7 @@ pub struct Run {
     pub device: DeviceConfig,
 }
 
-impl Run {
+impl RunSpec {
     /// Names its result: the same for the same run, another for any other.
     pub fn key(&self) -> String {
         let text = serde_json::to_string(self).expect("a run can be written as JSON");
@@ -131,8 +131,8 @@ pub fn runs(
     experiment: &Experiment,
     paper: &Paper,
     form: Form,
-) -> Result<Vec<Run>, LabError> {
-    let mut all: Vec<Run> = Vec::new();
+) -> Result<Vec<RunSpec>, LabError> {
+    let mut all: Vec<RunSpec> = Vec::new();
     for grid in &experiment.runs {
         for run in combine(name, &experiment.paper, grid, paper, form)? {
             if !all.contains(&run) {
@@ -158,9 +158,10 @@ fn combine(
     grid: &Grid,
     paper: &Paper,
     form: Form,
-) -> Result<Vec<Run>, LabError> {
+) -> Result<Vec<RunSpec>, LabError> {
     let about = format!("{name}/experiment.toml");
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(&about, what);
+
     let setup = paper.setup.get(&grid.setup).ok_or_else(|| {
         let known = paper
             .setup
@@ -173,6 +174,7 @@ fn combine(
             grid.setup
         ))
     })?;
+
     if grid.scheme.is_empty() {
         return Err(wrong(&"a grid of runs needs at least one scheme"));
     }
@@ -186,15 +188,18 @@ fn combine(
             &"runs under a workload need `workload` and `content`",
         ));
     }
+
     let base = device(setup)
         .map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
-    let extent = setup.extent(form);
+    let length = setup.length(form);
     let workloads = or_default(&grid.workload, String::new());
     let contents = or_default(&grid.content, String::new());
+
     let logs = or_default(
         &grid.log_mib,
         base.firmware.log_bytes as f64 / f64::from(1 << 20),
     );
+
     let mut cells = vec![Cell {
         capacity: 1.0,
         workload: "",
@@ -205,6 +210,8 @@ fn combine(
         arrivals: CLOSED,
         scheme: "",
     }];
+
+    // The product of all lists: the last one given varies fastest.
     times(
         &mut cells,
         &or_default(&grid.capacity, 1.0),
@@ -221,15 +228,17 @@ fn combine(
     });
     times(&mut cells, &grid.gc, |cell, value| cell.gc = *value);
     times(&mut cells, &grid.scheme, |cell, value| cell.scheme = value);
-    let table = Terms {
+
+    let table = GridContext {
         about: &about,
         paper: paper_name,
         grid,
         setup,
-        extent,
+        length,
         base: &base,
         seed: paper.seed,
     };
+
     cells.iter().map(|cell| one(&table, cell)).collect()
 }
 
@@ -275,26 +284,26 @@ struct Cell<'a> {
 }
 
 /// What all combinations share.
-struct Terms<'a> {
+struct GridContext<'a> {
     about: &'a str,
     paper: &'a str,
     grid: &'a Grid,
     setup: &'a Setup,
-    extent: &'a Extent,
+    length: &'a RunLength,
     base: &'a DeviceConfig,
     seed: u64,
 }
 
-fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
-    let Terms {
+fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> {
+    let GridContext {
         about,
         paper,
         grid,
         setup,
-        extent,
+        length,
         base,
         seed,
-    } = *terms;
+    } = *context;
     let scheme = cell.scheme;
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(about, what);
     let kind: SchemeKind = scheme.parse().map_err(|error: String| wrong(&error))?;
@@ -315,7 +324,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
         device.firmware.segment_bytes = cell.segment_bytes;
     }
-    let scale = parse_scale(&extent.scale).map_err(|error| wrong(&error))?;
+    let scale = parse_scale(&length.scale).map_err(|error| wrong(&error))?;
     let scale = if grid.capacity.is_empty() {
         scale
     } else {
@@ -345,20 +354,19 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         content => content.to_owned(),
     };
     // Contents of the published model are there already when the measured run begins; others are its own.
-    let aging_content =
-        setup
-            .aging_content
-            .clone()
-            .unwrap_or_else(|| match content.starts_with("papers:") {
-                true => content.clone(),
-                false => "unique".into(),
-            });
+    let aging_content = setup.aging_content.clone().unwrap_or_else(|| {
+        if content.starts_with("papers:") {
+            content.clone()
+        } else {
+            "unique".into()
+        }
+    });
     aging_content
         .parse::<ContentModel>()
         .map_err(|error| wrong(&error))?;
     let pages = match grid.kind {
         Kind::Workload | Kind::Micro | Kind::Host => {
-            (f64::from(device.addressable_lpns()) * extent.rounds) as u64
+            (f64::from(device.addressable_lpns()) * length.rounds) as u64
         }
         Kind::Recovery => 0,
     };
@@ -368,7 +376,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
             .digest(),
         None => String::new(),
     };
-    let run = Run {
+    let run = RunSpec {
         kind: grid.kind,
         paper: paper.into(),
         setup: grid.setup.clone(),

@@ -32,7 +32,7 @@ pub mod table;
 
 pub use claim::{Claim, Verdict};
 pub use config::Form;
-pub use folder::{Folder, Shelf};
+pub use folder::{Folder, Library};
 pub use study::{Options, Study};
 
 /// Why an experiment cannot be run.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the device is filled before, outside of the measured time. Absent: how commands are issued (`sim`).
 
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use remap_ssd_device::Device;
 use remap_ssd_sim::micro::{MoveHow, file_writes, moves, precondition};
 use serde_json::{Value, json};
@@ -26,6 +26,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
             "unknown microbenchmark `{workload}`: move-remap, move-readwrite, write or fs-write, each with `,threads=N`"
         )
     };
+
     let (name, threads) = match workload.split_once(",threads=") {
         Some((name, threads)) => (
             name,
@@ -37,6 +38,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
         ),
         None => (workload, 1),
     };
+
     let micro = match name {
         "move-remap" => Micro::Move(MoveHow::Remap),
         "move-readwrite" => Micro::Move(MoveHow::ReadWrite),
@@ -44,6 +46,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
         "fs-write" => Micro::Write(true),
         _ => return Err(wrong()),
     };
+
     Ok((micro, threads))
 }
 
@@ -51,7 +54,7 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
 ///
 /// # Errors
 /// The device refuses.
-pub fn measured(run: &Run, device: &mut Device) -> Result<Value, String> {
+pub fn measured(run: &RunSpec, device: &mut Device) -> Result<Value, String> {
     let (micro, threads) = parse(&run.workload)?;
     precondition(device, 1, run.seed).map_err(|refusal| refusal.to_string())?;
     let measured = match micro {

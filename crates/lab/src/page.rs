@@ -24,6 +24,7 @@ table.claims td.figure { text-align: right; white-space: nowrap; }
 pub fn page(concluded: &[Concluded], form: Form) -> String {
     let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
     let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
+
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -42,11 +43,13 @@ pub fn page(concluded: &[Concluded], form: Form) -> String {
                 main {
                     (cards(&claims))
                     (table("claims", "Claims", &claims))
+
                     p class="reading" {
                         "A claim holds if our effect, the distance from “no effect”, is within 25 % of the claimed one; it shows the same "
                         "direction if ours is at least half of it; else it differs. “No effect” is judged by an effect of 10 %. "
                         "A claim “up to” a figure holds below it."
                     }
+
                     @if !findings.is_empty() { (table("findings", "What else the texts say, and what is ours", &findings)) }
                     @for one in concluded { (experiment(one)) }
                 }
@@ -89,6 +92,7 @@ fn table(id: &str, heading: &str, claims: &[&Claim]) -> Markup {
             div class="scroll" tabindex="0" role="region" aria-labelledby=(id) {
                 table class="claims" {
                     thead { tr { @for head in ["claim", "", "paper", "ours", "verdict", "why"] { th scope="col" { (head) } } } }
+
                     tbody {
                         @for claim in claims {
                             tr {
@@ -111,6 +115,7 @@ fn experiment(one: &Concluded) -> Markup {
     html! {
         section aria-labelledby=(one.name) {
             h2 id=(one.name) { (one.title) }
+
             p class="reading" { (one.paper) "; " (one.runs) " runs; " code { "remap-ssd experiment " (one.name) } }
             @if !one.plots.is_empty() {
                 div class="figures wide" {
@@ -119,10 +124,12 @@ fn experiment(one: &Concluded) -> Markup {
                     }
                 }
             }
+
             details class="words" {
                 summary { "About" }
                 div class="readme" { (one.readme) }
             }
+
             details class="words" {
                 summary { "All figures measured" }
                 dl { @for (name, value) in &one.measures { dt { (name) } dd { (number(*value)) } } }

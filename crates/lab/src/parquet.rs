@@ -101,11 +101,14 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
         columns.iter().all(|column| column.len() == rows),
         "every column has every row"
     );
+
     let mut out = b"PAR1".to_vec();
     let mut chunks = Vec::new();
+
     for column in columns {
         let offset = out.len() as i64;
         let values = column.plain();
+
         let header = Struct::default()
             .int(1, I32, DATA_PAGE)
             .int(2, I32, values.len() as i64)
@@ -118,17 +121,21 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
                     .int(3, I32, RLE)
                     .int(4, I32, RLE),
             );
+
         out.extend(header.end());
         out.extend(values);
+
         chunks.push(Chunk {
             offset,
             bytes: out.len() as i64 - offset,
         });
     }
+
     let metadata = metadata(columns, &chunks, rows as i64);
     out.extend(&metadata);
     out.extend((metadata.len() as u32).to_le_bytes());
     out.extend(b"PAR1");
+
     out
 }
 
@@ -136,6 +143,7 @@ fn metadata(columns: &[Column], chunks: &[Chunk], rows: i64) -> Vec<u8> {
     let root = Struct::default()
         .text(4, "schema")
         .int(5, I32, columns.len() as i64);
+
     let field = |column: &Column| {
         let field = Struct::default()
             .int(1, I32, column.kind())
@@ -147,9 +155,11 @@ fn metadata(columns: &[Column], chunks: &[Chunk], rows: i64) -> Vec<u8> {
             field
         }
     };
+
     let schema = std::iter::once(root)
         .chain(columns.iter().map(field))
         .collect();
+
     let chunk = |(column, chunk): (&Column, &Chunk)| {
         let about = Struct::default()
             .int(1, I32, column.kind())
@@ -160,12 +170,15 @@ fn metadata(columns: &[Column], chunks: &[Chunk], rows: i64) -> Vec<u8> {
             .int(6, I64, chunk.bytes)
             .int(7, I64, chunk.bytes)
             .int(9, I64, chunk.offset);
+
         Struct::default().int(2, I64, chunk.offset).inner(3, about)
     };
+
     let group = Struct::default()
         .structs(1, columns.iter().zip(chunks).map(chunk).collect())
         .int(2, I64, chunks.iter().map(|chunk| chunk.bytes).sum())
         .int(3, I64, rows);
+
     Struct::default()
         .int(1, I32, 1)
         .structs(2, schema)

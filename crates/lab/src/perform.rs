@@ -4,7 +4,7 @@
 //! is left out for that reason. Absent: files, other runs.
 
 use crate::config::{Fill, Kind};
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use crate::{host, micro, recordings, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_media::Payload;
@@ -27,17 +27,19 @@ const OWN_CONTENTS: u64 = 1 << 40;
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &Run) -> Result<(), String> {
+pub fn check(run: &RunSpec) -> Result<(), String> {
     let homes = run
         .workload
         .parse::<NamedWorkload>()
         .is_ok_and(|workload| workload.names_homes());
+
     if run.kind == Kind::Workload && run.device.firmware.scheme.uses_hints() && !homes {
         return Err(format!(
             "scheme `{}` remaps only pages that were written for a home, and `{}` names none: use `journal`",
             run.scheme, run.workload
         ));
     }
+
     match (run.kind, run.workload.strip_prefix("trace:")) {
         (Kind::Recovery, _) if !run.device.firmware.scheme.is_durable() => Err(format!(
             "scheme `{}` keeps its remaps in DRAM: there is nothing to recover",
@@ -47,6 +49,7 @@ pub fn check(run: &Run) -> Result<(), String> {
         (Kind::Micro, _) => micro::parse(&run.workload).map(drop),
         (Kind::Host, _) => host::check(run),
         (Kind::Workload, Some(path)) => decoded(path).map(drop),
+
         // Whether there is such a recording is known already, and whether it is whole a matter of tests.
         (Kind::Workload, None) if !run.recording.is_empty() => Ok(()),
         (Kind::Workload, None) => {
@@ -61,7 +64,7 @@ pub fn check(run: &Run) -> Result<(), String> {
 }
 
 /// When its requests arrive, if they do not wait for earlier ones.
-fn arrivals(run: &Run) -> Result<Option<Arrivals>, String> {
+fn arrivals(run: &RunSpec) -> Result<Option<Arrivals>, String> {
     if run.arrivals.is_empty() {
         Ok(None)
     } else {
@@ -70,7 +73,7 @@ fn arrivals(run: &Run) -> Result<Option<Arrivals>, String> {
 }
 
 /// The workload that it names.
-fn workload(run: &Run) -> Result<NamedWorkload, String> {
+fn workload(run: &RunSpec) -> Result<NamedWorkload, String> {
     spanned(&run.workload, run.device.addressable_lpns())?
         .0
         .parse()
@@ -93,8 +96,9 @@ fn decoded(path: &str) -> Result<Decoded, String> {
 }
 
 /// What the run is fed.
-fn source(run: &Run) -> Result<Box<dyn Source>, String> {
+fn source(run: &RunSpec) -> Result<Box<dyn Source>, String> {
     let addressable = run.device.addressable_lpns();
+
     if let Some(path) = run.workload.strip_prefix("trace:") {
         let options = TraceOptions {
             content_base: OWN_CONTENTS,
@@ -102,6 +106,7 @@ fn source(run: &Run) -> Result<Box<dyn Source>, String> {
         };
         return Ok(Box::new(decoded(path)?.replay(options, 1)));
     }
+
     if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
         let options = TraceOptions {
             content_base: OWN_CONTENTS,
@@ -109,18 +114,22 @@ fn source(run: &Run) -> Result<Box<dyn Source>, String> {
         };
         return recordings::find(name)?.replay(options);
     }
+
     let (workload, addressable) = spanned(&run.workload, addressable)?;
     let workload: NamedWorkload = workload.parse().map_err(|error| format!("{error}"))?;
     let content: ContentModel = run.content.parse().map_err(|error| format!("{error}"))?;
+
     // The published model's contents are those that aging wrote; others are new.
     let base = if matches!(content, ContentModel::Papers { .. }) {
         0
     } else {
         OWN_CONTENTS
     };
+
     let source = workload
         .source(content, addressable, run.seed, base)
         .map_err(|error| error.to_string())?;
+
     Ok(source)
 }
 
@@ -129,21 +138,26 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
     let Some((before, after)) = workload.split_once(",span=") else {
         return Ok((workload.into(), addressable));
     };
+
     let (share, rest) = after
         .split_once(',')
         .map_or((after, ""), |(share, rest)| (share, rest));
+
     let span = share
         .parse::<f64>()
         .ok()
         .filter(|span| *span > 0.0 && *span <= 1.0);
+
     let span = span.ok_or_else(|| {
         format!("`span={share}` in `{workload}` is not a share above 0 and at most 1")
     })?;
+
     let workload = if rest.is_empty() {
         before.into()
     } else {
         format!("{before},{rest}")
     };
+
     Ok((workload, ((f64::from(addressable) * span) as u32).max(1)))
 }
 
@@ -151,7 +165,7 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
 ///
 /// # Errors
 /// Why there is no result.
-pub fn perform(run: &Run, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+pub fn perform(run: &RunSpec, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
     match run.kind {
         Kind::Micro => micro::measured(run, &mut device),
@@ -168,19 +182,22 @@ pub fn perform(run: &Run, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Va
 }
 
 /// Puts the device into the state in which the paper measures.
-fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
+fn aged(run: &RunSpec, device: &mut Device) -> Result<(), String> {
     if run.fill == Fill::Nothing {
         return Ok(());
     }
+
     let content: ContentModel = run
         .aging_content
         .parse()
         .map_err(|error| format!("{error}"))?;
+
     // A device filled whole holds what the run addresses and nothing else.
     let addressable = match run.fill {
         Fill::Whole => spanned(&run.workload, run.device.addressable_lpns())?.1,
         Fill::Random | Fill::Sequential | Fill::Nothing => run.device.addressable_lpns(),
     };
+
     let mut workload = WorkloadConfig {
         pattern: Pattern::Random,
         read_percent: 0,
@@ -191,10 +208,12 @@ fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
         seed: run.seed ^ 0x6167_696e_6700_0000,
         content_base: 0,
     };
+
     if run.fill == Fill::Sequential {
         workload.pattern = Pattern::Sequential;
         return fill(device, workload);
     }
+
     let mut writes = Workload::new(workload).map_err(|error| error.to_string())?;
     let options = AgingOptions {
         fill: match run.fill {
@@ -206,6 +225,7 @@ fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
         nvram_valid: run.nvram_valid,
         ..AgingOptions::default()
     };
+
     age(device, &mut writes, &options)
         .map(drop)
         .map_err(|error| error.to_string())
@@ -233,7 +253,7 @@ fn fill(device: &mut Device, workload: WorkloadConfig) -> Result<(), String> {
 }
 
 fn measured(
-    what: &Run,
+    what: &RunSpec,
     device: &mut Device,
     cores: &Cores,
     tell: &mut dyn FnMut(f64),
@@ -242,6 +262,7 @@ fn measured(
     if what.survival {
         device.untimed(|ftl| ftl.watch_survival());
     }
+
     let endless = !what.workload.starts_with("trace:") && what.recording.is_empty();
     let arrivals = arrivals(what)?;
     let loan = cores.borrow();
@@ -253,10 +274,12 @@ fn measured(
         bound: arrivals.and_then(|arrivals| arrivals.bound),
         ..RunOptions::default()
     };
+
     let mut progress = |progress: &Progress| {
         tell(progress.pages as f64 / progress.pages_total.unwrap_or(what.pages).max(1) as f64);
         ControlFlow::Continue(())
     };
+
     let done = match arrivals {
         None => run(device, &mut *source, &options, &mut progress),
         Some(arrivals) if endless => {
@@ -275,11 +298,14 @@ fn measured(
             &mut progress,
         ),
     };
+
     let mut summary = done.map_err(|error| error.to_string())?;
     summary.wall_s = 0.0;
     // Enough of the series and of the distribution for a figure; the rest of them is large and looked at by nobody.
     summary.latency_cdf.clear();
+
     let mut value = serde_json::to_value(&summary).map_err(|error| error.to_string())?;
     value["usage"] = json!(device.ftl().usage());
+
     Ok(value)
 }

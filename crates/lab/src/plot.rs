@@ -168,28 +168,37 @@ fn bars(panels: &[Panel], line: Option<f64>, names: &[String]) -> Markup {
             .flat_map(|group| &group.1)
             .map(|bar| bar.1)
     };
+
     let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
+
     let largest = values()
         .map(finite)
         .fold(line.unwrap_or(0.0), f64::max)
         .max(1e-9);
+
     let step = step(largest);
     let top = (largest / step).ceil() * step;
     let bottom = HEIGHT - BOTTOM;
+
     let y = |value: f64| bottom - finite(value).clamp(0.0, top) / top * (bottom - TOP);
+
     let gap = 18.0;
     let width = (WIDTH - LEFT - RIGHT - gap * (panels.len().max(1) - 1) as f64)
         / panels.len().max(1) as f64;
+
     html! {
         @for mark in 0..=(top / step).round() as u32 {
             @let value = f64::from(mark) * step;
             line x1=(LEFT) x2=(WIDTH - RIGHT) y1=(px(y(value))) y2=(px(y(value))) stroke="#dfe3e8" {}
             text x=(LEFT - 6.0) y=(px(y(value) + 4.0)) text-anchor="end" fill="#555d68" { (number(value)) }
+
         }
+
         @for (p, panel) in panels.iter().enumerate() {
             @let left = LEFT + p as f64 * (width + gap);
             (draw_panel(panel, left, width, bottom, &y, names))
         }
+
         @if let Some(value) = line {
             line x1=(LEFT) x2=(WIDTH - RIGHT) y1=(px(y(value))) y2=(px(y(value))) stroke="#16191d" stroke-dasharray="5 4" {}
         }
@@ -205,15 +214,19 @@ fn draw_panel(
     names: &[String],
 ) -> Markup {
     let pitch = width / panel.groups.len().max(1) as f64;
+
     html! {
         line x1=(px(left)) x2=(px(left + width)) y1=(bottom) y2=(bottom) stroke="#555d68" {}
         text x=(px(left + width / 2.0)) y=(HEIGHT - 8.0) text-anchor="middle" fill="#16191d" font-weight="600" { (panel.title) }
+
         @for (g, (label, bars)) in panel.groups.iter().enumerate() {
             @let room = pitch * 0.84;
             @let thick = (room / bars.len().max(1) as f64).min(40.0);
             @let first = left + pitch * (g as f64 + 0.5) - thick * bars.len() as f64 / 2.0;
+
             text x=(px(left + pitch * (g as f64 + 0.5))) y=(bottom + 16.0) text-anchor="middle" fill="#555d68"
                 font-size=(if pitch < 7.0 * label.chars().count() as f64 { "9" } else { "12" }) { (label) }
+
             @for (b, (name, value)) in bars.iter().enumerate() {
                 rect x=(px(first + thick * b as f64)) width=(px(thick * 0.92)) y=(px(y(*value))) height=(px(bottom - y(*value)))
                     fill=(color(name, names)) {
@@ -232,6 +245,7 @@ fn draw_lines(lines: &Lines, names: &[String]) -> Markup {
             value
         }
     };
+
     let all = || {
         lines
             .lines
@@ -239,34 +253,45 @@ fn draw_lines(lines: &Lines, names: &[String]) -> Markup {
             .flat_map(|line| &line.1)
             .filter(|point| point.0.is_finite() && point.1.is_finite())
     };
+
     let (mut x, mut y) = (
         (f64::INFINITY, f64::NEG_INFINITY),
         (f64::INFINITY, f64::NEG_INFINITY),
     );
+
     for point in all() {
         x = (x.0.min(scale(point.0)), x.1.max(scale(point.0)));
         y = (y.0.min(scale(point.1)), y.1.max(scale(point.1)));
     }
+
     if x.0 > x.1 {
         return html! { text x=(LEFT) y=(HEIGHT / 2.0) { "nothing to show" } };
     }
-    let widen = |range: (f64, f64)| match lines.logarithmic {
-        true => (range.0.floor(), range.1.ceil().max(range.0.floor() + 1.0)),
-        false => (
-            0.0,
-            (range.1.max(1e-9) / step(range.1)).ceil() * step(range.1),
-        ),
+
+    // Round ends, so that the outermost marks lie on the frame.
+    let widen = |range: (f64, f64)| {
+        if lines.logarithmic {
+            (range.0.floor(), range.1.ceil().max(range.0.floor() + 1.0))
+        } else {
+            (
+                0.0,
+                (range.1.max(1e-9) / step(range.1)).ceil() * step(range.1),
+            )
+        }
     };
+
     let (x, y) = (widen(x), widen(y));
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT - 20.0);
     let at_x = |value: f64| LEFT + (scale(value) - x.0) / (x.1 - x.0) * (right - LEFT);
     let at_y = |value: f64| bottom - (scale(value) - y.0) / (y.1 - y.0) * (bottom - TOP);
+
     let marks = |range: (f64, f64)| -> Vec<f64> {
         let step = if lines.logarithmic {
             1.0
         } else {
             step(range.1)
         };
+
         let count = ((range.1 - range.0) / step).round() as u32;
         let value = |mark: u32| range.0 + f64::from(mark) * step;
         (0..=count)
@@ -279,20 +304,25 @@ fn draw_lines(lines: &Lines, names: &[String]) -> Markup {
             })
             .collect()
     };
+
     html! {
         @for value in marks(y) {
             line x1=(LEFT) x2=(right) y1=(px(at_y(value))) y2=(px(at_y(value))) stroke="#dfe3e8" {}
             text x=(LEFT - 6.0) y=(px(at_y(value) + 4.0)) text-anchor="end" fill="#555d68" { (number(value)) }
         }
+
         @for value in marks(x) {
             line x1=(px(at_x(value))) x2=(px(at_x(value))) y1=(bottom) y2=(bottom + 5.0) stroke="#555d68" {}
             text x=(px(at_x(value))) y=(bottom + 18.0) text-anchor="middle" fill="#555d68" { (number(value)) }
         }
+
         line x1=(LEFT) x2=(right) y1=(bottom) y2=(bottom) stroke="#555d68" {}
         text x=(px((LEFT + right) / 2.0)) y=(HEIGHT - 8.0) text-anchor="middle" fill="#16191d" { (lines.x) }
+
         @for (name, points) in &lines.lines {
             @let path: Vec<String> = points.iter().map(|point| format!("{},{}", px(at_x(point.0)), px(at_y(point.1)))).collect();
             polyline points=(path.join(" ")) fill="none" stroke=(color(name, names)) stroke-width="2.2" { title { (name) } }
+
             @for point in points {
                 circle cx=(px(at_x(point.0))) cy=(px(at_y(point.1))) r="3" fill=(color(name, names)) {
                     title { (name) ": " (number(point.0)) ", " (number(point.1)) }

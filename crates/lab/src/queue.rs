@@ -43,6 +43,7 @@ pub fn run_all<E: Send>(
     limits: Limits,
     work: impl Fn(usize, &Cores) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
+    // Workers take from the end: the heaviest first, and of equals the one given first.
     let mut waiting: Vec<usize> = (0..demands.len()).collect();
     waiting.sort_by(|a, b| {
         demands[*a]
@@ -50,6 +51,7 @@ pub fn run_all<E: Send>(
             .total_cmp(&demands[*b].weight)
             .then(b.cmp(a))
     });
+
     let state = Mutex::new(State {
         waiting,
         memory: 0,
@@ -58,8 +60,10 @@ pub fn run_all<E: Send>(
     });
     let changed = Condvar::new();
     let failures: Mutex<Vec<(usize, E)>> = Mutex::default();
+
     let workers = limits.threads.clamp(1, demands.len().max(1));
     let cores = Cores::new(limits.threads.saturating_sub(workers) as u32);
+
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -68,6 +72,7 @@ pub fn run_all<E: Send>(
                     let mut now = locked(&state);
                     now.running -= 1;
                     now.memory -= demands[job].memory;
+
                     if let Err(error) = result {
                         now.failed = true;
                         locked(&failures).push((job, error));
@@ -79,6 +84,7 @@ pub fn run_all<E: Send>(
             });
         }
     });
+
     let mut failures = failures
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
@@ -101,6 +107,7 @@ fn begin(
         if now.failed || now.waiting.is_empty() {
             return None;
         }
+
         let fits =
             |job: &usize| now.running == 0 || now.memory + demands[*job].memory <= limits.memory;
         if let Some(at) = now.waiting.iter().rposition(fits) {
@@ -109,6 +116,7 @@ fn begin(
             now.running += 1;
             return Some(job);
         }
+
         now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
     }
 }
@@ -133,6 +141,7 @@ mod tests {
                 sizes.iter().map(|size| Demand { memory: *size, weight: *size as f64 }).collect();
             let (used, most) = (AtomicU64::new(0), AtomicU64::new(0));
             let done: Vec<AtomicU64> = sizes.iter().map(|_| AtomicU64::new(0)).collect();
+
             let result: Result<(), ()> = run_all(&demands, Limits { threads, memory: 12 }, |job, _| {
                 let now = used.fetch_add(sizes[job], Ordering::SeqCst) + sizes[job];
                 most.fetch_max(now, Ordering::SeqCst);
@@ -141,6 +150,7 @@ mod tests {
                 done[job].fetch_add(1, Ordering::SeqCst);
                 Ok(())
             });
+
             prop_assert!(result.is_ok());
             prop_assert!(done.iter().all(|count| count.load(Ordering::SeqCst) == 1));
             prop_assert!(most.load(Ordering::SeqCst) <= 12);
@@ -153,6 +163,7 @@ mod tests {
             memory: 100,
             weight: 1.0,
         }; 8];
+
         let begun = AtomicU64::new(0);
         let result = run_all(
             &demands,
@@ -165,6 +176,7 @@ mod tests {
                 if job == 3 { Err(job) } else { Ok(()) }
             },
         );
+
         assert_eq!(result, Err(3));
         assert_eq!(
             begun.load(Ordering::SeqCst),

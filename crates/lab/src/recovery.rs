@@ -6,7 +6,7 @@
 //! Invariants: pages are read from all dies at a time, NVRAM by one port; the model and the measurement turn counts into
 //! time by one function. Absent: rebuilding the tables in DRAM, which takes processor time that no paper gives.
 
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::Medium;
 use serde::Serialize;
@@ -39,12 +39,15 @@ impl Reads {
 /// What recovery will read of an aged device.
 pub fn model(device: &DeviceConfig) -> Reads {
     let (firmware, geometry) = (&device.firmware, &device.geometry);
+
     let superblocks = f64::from(geometry.superblocks());
     let used = superblocks * (1.0 - firmware.gc_free);
     let tails = used * f64::from(firmware.tail_pages(geometry));
+
     // Two superblocks are open, one for the host and one for collection, each half full on average.
     let open = f64::from(geometry.pages_per_superblock());
     let log = firmware.log_bytes as f64;
+
     let (log_pages, nvram_bytes) = match firmware.scheme.facts().medium {
         // Pages of entries, full as far as the model knows.
         Medium::Flash => (log / 4096.0, 0.0),
@@ -53,6 +56,7 @@ pub fn model(device: &DeviceConfig) -> Reads {
         Medium::Tables => (0.0, firmware.nvram_words(geometry) as f64 * 8.0),
         Medium::Nvram => (0.0, log),
     };
+
     Reads {
         flash_pages: superblocks + tails + open + log_pages,
         nvram_bytes,
@@ -63,27 +67,32 @@ pub fn model(device: &DeviceConfig) -> Reads {
 ///
 /// # Errors
 /// It cannot be recovered.
-pub fn recovered(run: &Run, device: Device) -> Result<Value, String> {
+pub fn recovered(run: &RunSpec, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
     let entry = if usage.p2l_bytes > 0 {
         8
     } else {
         8 * run.device.firmware.entry.words() as u64
     };
+
     let media = device.into_media();
     let (device, report) =
         Device::recover(media, run.device.clone()).map_err(|error| error.to_string())?;
     device.ftl().check()?;
+
     let pages = report.head_pages
         + report.tail_pages
         + report.oob_pages
         + report.bitmap_pages
         + report.log_pages;
+
     let reads = Reads {
         flash_pages: pages as f64,
         nvram_bytes: report.nvram_bytes as f64,
     };
+
     let model = model(&run.device);
+
     Ok(json!({
         "report": report,
         "seconds": reads.seconds(&run.device),

@@ -9,7 +9,7 @@
 //! hold exactly the run it is named after is as good as none. Absent: what the results mean.
 
 use crate::LabError;
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub fn digest(bytes: &[u8]) -> String {
 struct Kept {
     /// Which build of the program made it.
     program: String,
-    run: Run,
+    run: RunSpec,
     result: Value,
 }
 
@@ -37,7 +37,7 @@ pub struct Store {
 
 /// A result found in the folder.
 #[derive(Debug)]
-pub struct Found {
+pub struct StoredResult {
     /// What came of the run.
     pub result: Value,
     /// Whether the running program made it.
@@ -64,12 +64,12 @@ impl Store {
     }
 
     /// The result of a run, if it is there and whole.
-    pub fn load(&self, run: &Run) -> Option<Found> {
+    pub fn load(&self, run: &RunSpec) -> Option<StoredResult> {
         let text = std::fs::read_to_string(self.path(run)).ok()?;
         let kept: Kept = serde_json::from_str(&text).ok()?;
         // The device has parts that are not written down; what was written must be the same.
         let same = kept.run.key() == run.key();
-        same.then(|| Found {
+        same.then(|| StoredResult {
             result: kept.result,
             same_program: kept.program == self.program,
         })
@@ -79,7 +79,7 @@ impl Store {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn save(&self, run: &Run, result: &Value) -> Result<(), LabError> {
+    pub fn save(&self, run: &RunSpec, result: &Value) -> Result<(), LabError> {
         let kept = Kept {
             program: self.program.clone(),
             run: run.clone(),
@@ -101,7 +101,7 @@ impl Store {
         self.whole(&path, bytes)
     }
 
-    fn path(&self, run: &Run) -> PathBuf {
+    fn path(&self, run: &RunSpec) -> PathBuf {
         self.directory
             .join("runs")
             .join(format!("{}.json", run.key()))

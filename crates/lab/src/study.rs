@@ -10,8 +10,8 @@ use crate::LabError;
 use crate::analysis::{self, Analysis};
 use crate::claim::{Claim, Expectation, judge};
 use crate::config::{self, Experiment, Form, Paper};
-use crate::folder::Shelf;
-use crate::grid::{Run, runs};
+use crate::folder::Library;
+use crate::grid::{RunSpec, runs};
 use crate::queue::{self, Demand, Limits};
 use crate::store::Store;
 use crate::table::{Row, Table};
@@ -42,7 +42,7 @@ pub struct Planned {
     /// Its paper.
     pub paper: Paper,
     /// Its runs.
-    pub runs: Vec<Run>,
+    pub runs: Vec<RunSpec>,
     analysis: Analysis,
 }
 
@@ -71,7 +71,7 @@ pub enum Event<'a> {
     /// More of the work of one run has been done.
     Worked(f64),
     /// A run has been made and kept.
-    Done(&'a Run),
+    Done(&'a RunSpec),
 }
 
 /// An experiment's outcome.
@@ -104,14 +104,16 @@ impl Study {
     ///
     /// # Errors
     /// One sentence: what cannot be.
-    pub fn plan(shelf: &Shelf, names: &[String], form: Form) -> Result<Self, LabError> {
+    pub fn plan(library: &Library, names: &[String], form: Form) -> Result<Self, LabError> {
         let mut planned = Vec::new();
+
         for name in names {
-            let folder = shelf.folder(name)?;
+            let folder = library.folder(name)?;
             let experiment: Experiment =
                 config::read(&format!("{name}/experiment.toml"), &folder.experiment)?;
-            let text = shelf.papers.get(&experiment.paper).ok_or_else(|| {
-                let known = shelf
+
+            let text = library.papers.get(&experiment.paper).ok_or_else(|| {
+                let known = library
                     .papers
                     .keys()
                     .map(String::as_str)
@@ -125,12 +127,15 @@ impl Study {
                     ),
                 )
             })?;
+
             let paper: Paper = config::read(&format!("papers/{}.toml", experiment.paper), text)?;
             let expectation =
                 Expectation::read(&format!("{name}/expectation.toml"), &folder.expectation)?;
             let analysis = analysis::find(&experiment.analysis)
                 .map_err(|error| LabError::wrong(format_args!("{name}/experiment.toml"), error))?;
+
             let runs = runs(name, &experiment, &paper, form)?;
+
             let readme = folder.readme.clone();
             planned.push(Planned {
                 name: name.clone(),
@@ -142,11 +147,12 @@ impl Study {
                 analysis,
             });
         }
+
         Ok(Self { planned, form })
     }
 
     /// All runs, each once.
-    fn all_runs(&self) -> Vec<&Run> {
+    fn all_runs(&self) -> Vec<&RunSpec> {
         let mut seen = BTreeMap::new();
         let mut all = Vec::new();
         for run in self.planned.iter().flat_map(|planned| &planned.runs) {
@@ -168,6 +174,7 @@ impl Study {
         tell: &(dyn Fn(Event<'_>) + Sync),
     ) -> Result<(), LabError> {
         let all = self.all_runs();
+
         let (mut missing, mut others) = (Vec::new(), 0);
         for run in &all {
             match if options.fresh { None } else { store.load(run) } {
@@ -175,6 +182,7 @@ impl Study {
                 None => missing.push(*run),
             }
         }
+
         let demands: Vec<Demand> = missing
             .iter()
             .map(|run| Demand {
@@ -182,6 +190,7 @@ impl Study {
                 weight: run.weight(),
             })
             .collect();
+
         let weight = demands.iter().map(|demand| demand.weight).sum();
         tell(Event::Begun {
             missing: missing.len(),
@@ -189,6 +198,8 @@ impl Study {
             others,
             weight,
         });
+
+        // The heaviest runs decide how long all take, so progress is told in weights, not in runs.
         queue::run_all(&demands, options.limits, |job, cores| {
             let (run, weight) = (missing[job], demands[job].weight);
             // Aging is not told of: its share comes with the first page measured.
@@ -198,6 +209,7 @@ impl Study {
                 tell(Event::Worked(now - told));
                 told = now;
             };
+
             let result = perform::perform(run, cores, &mut more)
                 .map_err(|error| LabError::Failed(format!("run `{}`: {error}", run.title())))?;
             more(1.0);
@@ -224,10 +236,13 @@ impl Study {
                     run.title()
                 ))),
             });
+
             let table = Table {
                 rows: rows.collect::<Result<_, _>>()?,
             };
+
             let found = (planned.analysis)(&table)?;
+
             let columns = export::columns(&table);
             if !table.rows.is_empty() {
                 store.write(
@@ -239,15 +254,18 @@ impl Study {
                     &export::parquet(&columns),
                 )?;
             }
+
             if !found.text.is_empty() {
                 store.write(&format!("{}/table.md", planned.name), found.text.as_bytes())?;
             }
+
             for plot in &found.plots {
                 store.write(
                     &format!("{}/{}.svg", planned.name, plot.name),
                     plot.svg().as_bytes(),
                 )?;
             }
+
             concluded.push(Concluded {
                 name: planned.name.clone(),
                 title: planned.experiment.title.clone(),
@@ -261,14 +279,18 @@ impl Study {
                 runs: planned.runs.len(),
             });
         }
+
         let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
         let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
+
         let json = |list: &[&Claim]| {
             serde_json::to_string_pretty(list).expect("claims can be written as JSON") + "\n"
         };
+
         store.write("claims.json", json(&claims).as_bytes())?;
         store.write("findings.json", json(&findings).as_bytes())?;
         store.write("report.html", page::page(&concluded, self.form).as_bytes())?;
+
         Ok(concluded)
     }
 }

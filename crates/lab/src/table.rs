@@ -4,14 +4,14 @@
 //! Absent: what the figures mean (`analysis`).
 
 use crate::LabError;
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use serde_json::Value;
 
 /// A run and what came of it.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The run.
-    pub run: Run,
+    pub run: RunSpec,
     /// What came of it.
     pub result: Value,
 }
@@ -87,7 +87,7 @@ pub struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn fits(&self, run: &Run) -> bool {
+    fn fits(&self, run: &RunSpec) -> bool {
         let word = |asked: Option<&str>, has: &str| asked.is_none_or(|asked| asked == has);
         word(self.setup, &run.setup)
             && word(self.scheme, &run.scheme)
@@ -127,7 +127,7 @@ impl Table {
     }
 
     /// The different values of a run's property, in the order of the grids.
-    pub fn distinct<'a, T: PartialEq>(&'a self, of: impl Fn(&'a Run) -> T) -> Vec<T> {
+    pub fn distinct<'a, T: PartialEq>(&'a self, of: impl Fn(&'a RunSpec) -> T) -> Vec<T> {
         let mut values = Vec::new();
         for row in &self.rows {
             let value = of(&row.run);

@@ -1,12 +1,12 @@
 //! What can be said of experiments before anything runs: which there are, and what is wrong with one.
 
 use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::{Form, LabError, Shelf, Study};
+use remap_ssd_lab::{Form, LabError, Library, Study};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-fn names(shelf: &Shelf) -> Vec<String> {
-    shelf
+fn names(library: &Library) -> Vec<String> {
+    library
         .folders
         .iter()
         .map(|folder| folder.name.clone())
@@ -22,10 +22,13 @@ fn every_folder_is_built_in_and_every_experiment_can_be_planned_at_every_size() 
         .filter(|entry| entry.path().is_dir() && entry.path().join("experiment.toml").exists())
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
-    let shelf = built_in();
-    assert_eq!(names(&shelf).into_iter().collect::<BTreeSet<_>>(), on_disk);
+    let library = built_in();
+    assert_eq!(
+        names(&library).into_iter().collect::<BTreeSet<_>>(),
+        on_disk
+    );
     for form in [Form::Full, Form::Quick, Form::Smoke] {
-        let study = Study::plan(&shelf, &names(&shelf), form).unwrap();
+        let study = Study::plan(&library, &names(&library), form).unwrap();
         for planned in &study.planned {
             assert!(
                 (3..=20).contains(&planned.readme.lines().count()),
@@ -53,9 +56,9 @@ fn wrong(experiment: &str) -> String {
     let folder = directory.path().join("mine");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("experiment.toml"), experiment).unwrap();
-    let mut shelf = built_in();
-    shelf.lay_over(directory.path()).unwrap();
-    match Study::plan(&shelf, &["mine".into()], Form::Smoke) {
+    let mut library = built_in();
+    library.lay_over(directory.path()).unwrap();
+    match Study::plan(&library, &["mine".into()], Form::Smoke) {
         Err(LabError::Wrong(text)) => {
             assert_eq!(text.lines().count(), 1, "one sentence: {text}");
             text

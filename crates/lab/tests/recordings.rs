@@ -1,7 +1,7 @@
 //! What is built in of real programs' sessions: whole, on devices that are large enough, and with a flush to wait for.
 
 use remap_ssd_lab::folder::built_in;
-use remap_ssd_lab::grid::Run;
+use remap_ssd_lab::grid::RunSpec;
 use remap_ssd_lab::{Form, Study, recordings};
 use remap_ssd_sim::source::PageKind;
 use remap_ssd_sim::trace::TraceOptions;
@@ -34,14 +34,14 @@ fn read(text: &str) -> (u32, u64, u64) {
 // A page beyond the device would be folded onto another one, and the run would still have a result.
 #[test]
 fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
-    let shelf = built_in();
-    let names: Vec<String> = shelf
+    let library = built_in();
+    let names: Vec<String> = library
         .folders
         .iter()
         .map(|folder| folder.name.clone())
         .collect();
-    let study = Study::plan(&shelf, &names, Form::Smoke).unwrap();
-    let mut runs: BTreeMap<String, &Run> = BTreeMap::new();
+    let study = Study::plan(&library, &names, Form::Smoke).unwrap();
+    let mut runs: BTreeMap<String, &RunSpec> = BTreeMap::new();
     for run in study.planned.iter().flat_map(|planned| &planned.runs) {
         if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
             let whole = name.split_once('@').map_or(name, |(whole, _)| whole);

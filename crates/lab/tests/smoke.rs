@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 // Every analysis finds the runs it needs, every expectation its measure, and every figure is a picture.
 #[test]
 fn every_experiment_ends_with_claims_and_figures_and_a_second_time_makes_no_run() {
-    let shelf = built_in();
-    let names: Vec<String> = shelf
+    let library = built_in();
+    let names: Vec<String> = library
         .folders
         .iter()
         .map(|folder| folder.name.clone())
         .collect();
-    let study = Study::plan(&shelf, &names, Form::Smoke).unwrap();
+    let study = Study::plan(&library, &names, Form::Smoke).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), "test").unwrap();
     let limits = Limits {

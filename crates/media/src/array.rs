@@ -92,6 +92,7 @@ impl NandArray {
     pub(crate) fn new(geometry: Geometry, mode: ContentMode) -> Self {
         let pages = geometry.pages() as usize;
         let blocks = geometry.blocks() as usize;
+
         Self {
             geometry,
             oob: Slab::zeroed(pages),
@@ -191,17 +192,20 @@ impl NandArray {
     /// Programs a page whole.
     pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
         let (block, row) = self.block_of(ppn);
+
         let next = &mut self.next_row[block.0 as usize];
         assert!(
             *next == row,
             "programs within a block are in order: row {row}, expected {next}"
         );
         *next = row + 1;
+
         let at = ppn.0 as usize;
         self.oob[at] = oob.to_bytes();
         if oob.second() != SecondOwner::NONE {
             self.put_second(at, oob.second());
         }
+
         match (stored, &mut self.contents) {
             (Stored::Identity(identity), Contents::Identity(cells)) => cells.set(at, identity),
             (Stored::Bytes(bytes), Contents::Bytes(cells)) => cells[at] = Some(bytes),
@@ -259,6 +263,7 @@ impl NandArray {
         let range =
             geometry.page(sb, 0).0..geometry.page(sb, 0).0 + geometry.pages_per_superblock();
         let of_block = |page: &u32| geometry.die_of_offset(geometry.offset(Ppn(*page))) == die;
+
         if !self.torn.is_empty() {
             let gone: Vec<u32> = self
                 .torn
@@ -270,6 +275,7 @@ impl NandArray {
                 self.torn.remove(page);
             });
         }
+
         if self.meta.range(range.clone()).next().is_some() {
             for page in (range.start + die..range.end).step_by(geometry.dies() as usize) {
                 if self.is_meta(Ppn(page)) {
@@ -281,14 +287,18 @@ impl NandArray {
                 }
             }
         }
+
+        // Only rows that were programmed hold an OOB.
         for row in 0..self.next_row[geometry.block(sb, die).0 as usize] {
             self.oob[(range.start + row * geometry.dies() + die) as usize] = [0; OOB_BYTES];
         }
+
         if !self.seconds.is_empty() {
             for row in 0..geometry.pages_per_block() {
                 self.seconds[(range.start + row * geometry.dies() + die) as usize] = 0;
             }
         }
+
         if let Contents::Bytes(cells) = &mut self.contents {
             for row in 0..geometry.pages_per_block() {
                 cells[(range.start + row * geometry.dies() + die) as usize] = None;

@@ -55,25 +55,30 @@ impl Image {
     /// A fingerprint of everything readable: two images that differ have different ones.
     pub fn digest(&self) -> u64 {
         let mut hash = blake3::Hasher::new();
+
         for sb in &self.superblocks {
             let pages = sb.geometry.pages();
             for block in 0..sb.geometry.blocks() {
                 hash.update(&sb.next_row[block as usize].to_le_bytes());
                 hash.update(&[u8::from(sb.spoiled.contains(&block))]);
             }
+
             for page in 0..pages {
                 let ppn = Ppn(page);
                 if !sb.is_programmed(ppn) {
                     continue;
                 }
+
                 if sb.is_damaged(ppn) {
                     hash.update(b"torn");
                     continue;
                 }
+
                 hash.update(&sb.oob[page as usize]);
                 if let Some(second) = sb.seconds.get(page as usize) {
                     hash.update(&second.to_le_bytes());
                 }
+
                 match sb.stored(ppn) {
                     Stored::Nothing => {}
                     Stored::Identity(identity) => {
@@ -88,9 +93,11 @@ impl Image {
                 }
             }
         }
+
         for line in &self.nvram {
             hash.update(zerocopy::IntoBytes::as_bytes(&line[..]));
         }
+
         let bytes = hash.finalize();
         u64::from_le_bytes(bytes.as_bytes()[..8].try_into().expect("8 bytes of 32"))
     }
@@ -130,12 +137,16 @@ impl Image {
     /// Gathers the pieces into one flat array and one flat NVRAM.
     pub(crate) fn flatten(&self) -> (NandArray, Vec<u64>) {
         use crate::array::Contents;
+
         let mut flat = NandArray::new(self.geometry, self.mode());
         let dies = self.geometry.dies() as usize;
         let pages = self.geometry.pages_per_superblock() as usize;
+
         for (index, sb) in self.superblocks.iter().enumerate() {
             let (page, block) = (index * pages, index * dies);
+
             flat.oob[page..page + pages].copy_from_slice(&sb.oob);
+
             let seconds = sb
                 .seconds
                 .iter()
@@ -144,6 +155,7 @@ impl Image {
             seconds.for_each(|(at, second)| {
                 flat.put_second(page + at, SecondOwner::from_bits(*second))
             });
+
             match (&mut flat.contents, &sb.contents) {
                 (Contents::Identity(to), Contents::Identity(from)) => {
                     to.copy_from(page, from, 0..pages)
@@ -153,8 +165,10 @@ impl Image {
                 }
                 _ => {}
             }
+
             flat.next_row[block..block + dies].copy_from_slice(&sb.next_row);
             flat.erase_counts[block..block + dies].copy_from_slice(&sb.erase_counts);
+
             sb.meta
                 .iter()
                 .for_each(|(at, bytes)| flat.adopt_meta(page as u32 + at, bytes.clone()));
@@ -162,12 +176,14 @@ impl Image {
             flat.spoiled
                 .extend(sb.spoiled.iter().map(|at| block as u32 + at));
         }
+
         let mut words: Vec<u64> = self
             .nvram
             .iter()
             .flat_map(|line| line.iter().copied())
             .collect();
         words.truncate(self.nvram_words);
+
         (flat, words)
     }
 
@@ -195,13 +211,18 @@ pub(crate) fn single(geometry: Geometry) -> Geometry {
 
 fn piece(flat: &NandArray, sb: SbId) -> NandArray {
     use crate::array::Contents;
+
     let geometry = flat.geometry;
     let mut one = NandArray::new(single(geometry), flat.mode());
+
     let (page, pages) = (geometry.page(sb, 0).0, geometry.pages_per_superblock());
     let (block, dies) = (geometry.block(sb, 0).0, geometry.dies());
+
     let page_range = page as usize..(page + pages) as usize;
     let block_range = block as usize..(block + dies) as usize;
+
     one.oob.copy_from_slice(&flat.oob[page_range.clone()]);
+
     let seconds = flat
         .seconds
         .get(page_range.clone())
@@ -211,6 +232,7 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
     seconds
         .filter(|(_, second)| **second != 0)
         .for_each(|(at, second)| one.put_second(at, SecondOwner::from_bits(*second)));
+
     match (&mut one.contents, &flat.contents) {
         (Contents::Identity(to), Contents::Identity(from)) => to.copy_from(0, from, page_range),
         (Contents::Bytes(to), Contents::Bytes(from)) => to.clone_from_slice(&from[page_range]),
@@ -225,10 +247,12 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
         }
         _ => {}
     }
+
     one.next_row
         .copy_from_slice(&flat.next_row[block_range.clone()]);
     one.erase_counts
         .copy_from_slice(&flat.erase_counts[block_range]);
+
     flat.meta
         .range(page..page + pages)
         .for_each(|(at, bytes)| one.adopt_meta(at - page, bytes.clone()));
@@ -236,5 +260,6 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
         .extend(flat.torn.range(page..page + pages).map(|at| at - page));
     one.spoiled
         .extend(flat.spoiled.range(block..block + dies).map(|at| at - block));
+
     one
 }

@@ -69,6 +69,7 @@ impl After {
             self.pages == 0 || other.pages == 0 || self.named_pages() == other.named_pages()
         );
         debug_assert!(self.clear.0 == 0 || other.clear.0 == 0 || self.clear == other.clear);
+
         Self {
             clear: if self.clear.0 == 0 {
                 other.clear

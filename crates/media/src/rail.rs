@@ -35,7 +35,7 @@ pub struct AckSet {
 }
 
 #[derive(Clone)]
-pub(crate) enum What {
+pub(crate) enum MediaEffect {
     Program {
         ppn: Ppn,
         oob: Oob,
@@ -56,7 +56,7 @@ pub(crate) enum What {
     },
 }
 
-impl What {
+impl MediaEffect {
     fn kind(&self) -> OpKind {
         match self {
             Self::Program { .. } => OpKind::Program,
@@ -70,7 +70,7 @@ impl What {
 #[derive(Clone)]
 struct Pending {
     token: u64,
-    what: What,
+    effect: MediaEffect,
     block: Option<BlockId>,
     all: bool,
     /// Every store with a smaller token comes before this operation.
@@ -81,7 +81,7 @@ struct Pending {
 
 impl Pending {
     fn is_store(&self) -> bool {
-        matches!(self.what, What::Store { .. })
+        matches!(self.effect, MediaEffect::Store { .. })
     }
 }
 
@@ -142,19 +142,19 @@ impl Rail {
     /// the program of the page it was read from: it says no more than that page.
     pub(crate) fn push(
         &mut self,
-        what: What,
+        effect: MediaEffect,
         block: Option<BlockId>,
         after: After,
         critical: bool,
         clear_id: u64,
     ) {
-        self.push_after(what, block, Vec::new(), after, critical, clear_id);
+        self.push_after(effect, block, Vec::new(), after, critical, clear_id);
     }
 
     /// `push`, for a page copied from another one.
     pub(crate) fn push_copy(
         &mut self,
-        what: What,
+        effect: MediaEffect,
         block: BlockId,
         copied: Option<Ppn>,
         after: After,
@@ -162,7 +162,7 @@ impl Rail {
     ) {
         let source = copied.and_then(|page| self.programs.get(&page.0).copied());
         self.push_after(
-            what,
+            effect,
             Some(block),
             source.into_iter().collect(),
             after,
@@ -174,25 +174,24 @@ impl Rail {
     /// `push`, for a store that changes a record: after all stores to it so far.
     pub(crate) fn push_change(
         &mut self,
-        what: What,
+        effect: MediaEffect,
         record: Range<usize>,
         after: After,
         critical: bool,
     ) {
-        let to_record =
-            |op: &&Pending| matches!(&op.what, What::Store { word, .. } if record.contains(word));
+        let to_record = |op: &&Pending| matches!(&op.effect, MediaEffect::Store { word, .. } if record.contains(word));
         let stores = self
             .pending
             .iter()
             .filter(to_record)
             .map(|op| op.token)
             .collect();
-        self.push_after(what, None, stores, after, critical, 0);
+        self.push_after(effect, None, stores, after, critical, 0);
     }
 
     fn push_after(
         &mut self,
-        what: What,
+        effect: MediaEffect,
         block: Option<BlockId>,
         mut tokens: Vec<u64>,
         after: After,
@@ -203,7 +202,7 @@ impl Rail {
         let token = self.next_token;
         self.next_token += 1;
         let mut stores_below = if after.is_fence() { token } else { 0 };
-        if matches!(what, What::Store { .. }) {
+        if matches!(effect, MediaEffect::Store { .. }) {
             stores_below = stores_below.max(self.fence);
         }
 
@@ -213,14 +212,14 @@ impl Rail {
             all: after.is_all(),
             stores_below,
             named: tokens,
-            what,
+            effect,
         };
 
-        match &pending.what {
-            What::Program { ppn, .. } => {
+        match &pending.effect {
+            MediaEffect::Program { ppn, .. } => {
                 self.programs.insert(ppn.0, token);
             }
-            What::Clear { .. } | What::Erase { .. } if clear_id != 0 => {
+            MediaEffect::Clear { .. } | MediaEffect::Erase { .. } if clear_id != 0 => {
                 self.clears.entry(clear_id).or_default().push(token);
             }
             _ => {}
@@ -241,9 +240,11 @@ impl Rail {
         let mut words = BTreeSet::new();
         let mut chosen = vec![false; self.pending.len()];
         for (index, op) in self.pending.iter().enumerate().rev() {
-            let same_word = match op.what {
-                What::Store { word, .. } => words.contains(&word),
-                What::Clear { start, len } => words.range(start..start + len).next().is_some(),
+            let same_word = match op.effect {
+                MediaEffect::Store { word, .. } => words.contains(&word),
+                MediaEffect::Clear { start, len } => {
+                    words.range(start..start + len).next().is_some()
+                }
                 _ => false,
             };
 
@@ -262,11 +263,11 @@ impl Rail {
             blocks.extend(op.block);
             tokens.extend(op.named.iter().copied());
 
-            match op.what {
-                What::Store { word, .. } => {
+            match op.effect {
+                MediaEffect::Store { word, .. } => {
                     words.insert(word);
                 }
-                What::Clear { start, len } => words.extend(start..start + len),
+                MediaEffect::Clear { start, len } => words.extend(start..start + len),
                 _ => {}
             }
         }
@@ -274,13 +275,15 @@ impl Rail {
         let mut kept = VecDeque::with_capacity(self.pending.len());
         for (op, chosen) in self.pending.drain(..).zip(chosen) {
             if chosen {
-                match &op.what {
-                    What::Program { ppn, .. } if self.programs.get(&ppn.0) == Some(&op.token) => {
+                match &op.effect {
+                    MediaEffect::Program { ppn, .. }
+                        if self.programs.get(&ppn.0) == Some(&op.token) =>
+                    {
                         self.programs.remove(&ppn.0);
                     }
                     _ => {}
                 }
-                land(&mut self.image, &op.what, Outcome::Whole);
+                land(&mut self.image, &op.effect, Outcome::Whole);
             } else {
                 kept.push_back(op);
             }
@@ -316,18 +319,18 @@ impl Rail {
                 && op.named.iter().all(|token| !missing.contains(token))
                 && op.block.is_none_or(|block| !broken_blocks.contains(&block));
             let outcome = if free {
-                choose(op.what.kind())
+                choose(op.effect.kind())
             } else {
                 Outcome::Absent
             };
 
-            let outcome = match (outcome, &op.what) {
+            let outcome = match (outcome, &op.effect) {
                 // A store is atomic.
-                (Outcome::Torn(_), What::Store { .. }) => Outcome::Absent,
+                (Outcome::Torn(_), MediaEffect::Store { .. }) => Outcome::Absent,
                 (outcome, _) => outcome,
             };
 
-            land(&mut image, &op.what, outcome);
+            land(&mut image, &op.effect, outcome);
             if outcome != Outcome::Whole {
                 all_landed = false;
                 missing.insert(op.token);
@@ -357,11 +360,11 @@ fn named(
     pages.chain(clears.copied()).collect::<Vec<_>>().into_iter()
 }
 
-fn land(image: &mut Image, what: &What, outcome: Outcome) {
-    match (what, outcome) {
+fn land(image: &mut Image, effect: &MediaEffect, outcome: Outcome) {
+    match (effect, outcome) {
         (_, Outcome::Absent) => {}
         (
-            What::Program {
+            MediaEffect::Program {
                 ppn,
                 oob,
                 stored,
@@ -369,20 +372,20 @@ fn land(image: &mut Image, what: &What, outcome: Outcome) {
             },
             Outcome::Whole,
         ) => image.put(*ppn, *oob, stored.clone()),
-        (What::Program { ppn, .. }, _) => image.tear(*ppn),
+        (MediaEffect::Program { ppn, .. }, _) => image.tear(*ppn),
         (
-            What::Erase {
+            MediaEffect::Erase {
                 block,
                 failed: false,
             },
             Outcome::Whole,
         ) => image.erase(*block),
-        (What::Erase { block, .. }, _) => image.spoil(*block),
-        (What::Store { word, value }, _) => image.set_word(*word, *value),
-        (What::Clear { start, len }, Outcome::Whole) => {
+        (MediaEffect::Erase { block, .. }, _) => image.spoil(*block),
+        (MediaEffect::Store { word, value }, _) => image.set_word(*word, *value),
+        (MediaEffect::Clear { start, len }, Outcome::Whole) => {
             (*start..start + len).for_each(|word| image.set_word(word, 0))
         }
-        (What::Clear { start, len }, Outcome::Torn(seed)) => {
+        (MediaEffect::Clear { start, len }, Outcome::Torn(seed)) => {
             for word in *start..start + len {
                 if mix(seed ^ word as u64) & 1 == 1 {
                     image.set_word(word, 0);

@@ -25,6 +25,7 @@ impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
     /// `len` zeroes.
     pub fn zeroed(len: usize) -> Self {
         let bytes = len * size_of::<T>();
+
         if bytes >= HUGE_FROM_BYTES
             && let Ok(mut map) = memmap2::MmapMut::map_anon(bytes)
         {
@@ -33,12 +34,14 @@ impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
             let _ = map.advise(memmap2::Advice::HugePage);
             // A page-aligned mapping is aligned for any plain value here.
             assert!(align_of::<T>() <= 4096);
+
             return Self {
                 data: map.as_mut_ptr().cast(),
                 len,
                 map: Some(map),
             };
         }
+
         let heap = Box::into_raw(vec![T::new_zeroed(); len].into_boxed_slice());
         Self {
             data: heap.cast(),

@@ -13,9 +13,10 @@ const WORDS: usize = 100;
 const JOURNAL_BYTES: u64 = 16 << 10;
 
 fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
-    let stored = match is_meta {
-        true => Stored::Meta(vec![value; 100 + usize::from(value)].into()),
-        false => Stored::Bytes(Arc::new([value; PAGE_BYTES])),
+    let stored = if is_meta {
+        Stored::Meta(vec![value; 100 + usize::from(value)].into())
+    } else {
+        Stored::Bytes(Arc::new([value; PAGE_BYTES]))
     };
     let oob = Oob::new(u32::from(value), u64::from(value) + 7, 1);
     media
@@ -232,24 +233,26 @@ fn compare(found: &mut Media, expected: &mut Media) -> (u32, u32) {
         .filter(|ppn| expected.is_programmed(*ppn))
         .collect();
     for ppn in all {
-        let wanted = match expected.is_meta(ppn) {
-            true => expected
+        let wanted = if expected.is_meta(ppn) {
+            expected
                 .read_meta(ppn, Purpose::Host)
                 .expect("readable")
-                .map(|(_, bytes)| bytes.to_vec()),
-            false => match expected.page(ppn) {
+                .map(|(_, bytes)| bytes.to_vec())
+        } else {
+            match expected.page(ppn) {
                 Page::Bytes(bytes) => Some(bytes.to_vec()),
                 other => panic!("{other:?}"),
-            },
+            }
         };
-        let read = match expected.is_meta(ppn) {
-            true => found
+        let read = if expected.is_meta(ppn) {
+            found
                 .read_meta(ppn, Purpose::Host)
-                .map(|page| page.map(|(_, bytes)| bytes.to_vec())),
-            false => found.read(ppn, Purpose::Host).map(|page| match page {
+                .map(|page| page.map(|(_, bytes)| bytes.to_vec()))
+        } else {
+            found.read(ppn, Purpose::Host).map(|page| match page {
                 Page::Bytes(bytes) => Some(bytes.to_vec()),
                 other => panic!("{other:?}"),
-            }),
+            })
         };
         match read {
             Ok(bytes) => {

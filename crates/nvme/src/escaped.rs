@@ -58,12 +58,14 @@ mod tests {
         let name =
             "nqn.2026-11.org:a\n2026-11-22 INFO queue 1 ended\u{1b}[2J\u{9b}\u{202e}\u{2028}\\n\"é";
         let shown = Escaped::name(name).to_string();
+
         assert!(
             !shown
                 .chars()
                 .any(|c| c.is_whitespace() || c.is_control() || is_hidden(c)),
             "{shown}"
         );
+
         assert!(
             shown.starts_with("nqn.2026-11.org:a\\n2026-11-22\\u{20}INFO"),
             "{shown}"
@@ -72,6 +74,7 @@ mod tests {
             shown.ends_with("\\u{1b}[2J\\u{9b}\\u{202e}\\u{2028}\\\\n\\\"é"),
             "{shown}"
         );
+
         assert_eq!(Escaped::text("a b\tc").to_string(), "a b\\tc");
     }
 }

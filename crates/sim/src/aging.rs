@@ -131,6 +131,7 @@ pub fn age(
             ..AgingReport::default()
         });
     }
+
     let mut aging = Aging {
         written: LpnSet::new(device.config().firmware.lpns),
         lpns: Vec::new(),
@@ -139,16 +140,20 @@ pub fn age(
         device,
         source: writes,
     };
+
     let mut filled = 0;
     if let Fill::Whole(pages) = options.fill {
         filled += u64::from(pages);
         aging.write_each(pages)?;
     }
+
     filled += aging.fill()?;
     let remapped = aging.remap(options)?;
+
     let addressable = f64::from(aging.device.config().addressable_lpns());
     let overwritten = (addressable * options.overwrite) as u64;
     aging.write(overwritten)?;
+
     let usage = aging.device.ftl().usage();
     let share = |part: u64, whole: u64| {
         if whole > 0 {
@@ -157,6 +162,7 @@ pub fn age(
             0.0
         }
     };
+
     Ok(AgingReport {
         filled,
         remapped,
@@ -198,10 +204,12 @@ impl Aging<'_> {
         let begin = self.device.ftl().stats();
         let pages = u64::from(self.device.config().geometry.pages());
         let patience = FRUITLESS_ROUNDS * u64::from(self.device.config().firmware.lpns);
+
         let (mut writes, mut checked_writes, mut checked_programs) = (0, 0, 0);
         while self.device.ftl().stats().gc_runs == begin.gc_runs {
             self.write(STRIDE)?;
             writes += STRIDE;
+
             if writes - checked_writes >= patience {
                 let programs = self.device.ftl().stats().host_programs - begin.host_programs;
                 if programs - checked_programs < (writes - checked_writes) / 64 {
@@ -214,6 +222,7 @@ impl Aging<'_> {
                 (checked_writes, checked_programs) = (writes, programs);
             }
         }
+
         Ok(writes)
     }
 
@@ -236,6 +245,7 @@ impl Aging<'_> {
                 }
                 continue;
             };
+
             seen += 1;
             if !page.kind.writes() {
                 if seen > 1_000_000 && done == 0 {
@@ -243,21 +253,25 @@ impl Aging<'_> {
                 }
                 continue;
             }
+
             let mut page = page;
             if let Some((at, step, pages)) = &mut self.place {
                 page.lpn = *at as u32;
                 *at = (*at + *step) % *pages;
             }
+
             let command = command(&page);
             let result = self
                 .device
                 .untimed(|ftl| ftl.write(command.lpn, &Payload::Identity(command.content)));
             result.map_err(AgingError::Refused)?;
+
             if self.written.insert(page.lpn) {
                 self.lpns.push(page.lpn);
             }
             done += 1;
         }
+
         Ok(())
     }
 
@@ -269,14 +283,17 @@ impl Aging<'_> {
         if !remaps || has_tables || options.nvram_used <= 0.0 || self.lpns.len() < 2 {
             return Ok(0);
         }
+
         let entry_bytes = 8 * config.entry.words() as u64;
         let room = config.log_bytes / entry_bytes;
+
         let mut draws = Draws {
             rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             lpns: &self.lpns,
             remapped: LpnSet::new(config.lpns),
             again: Vec::new(),
         };
+
         let mut done = 0;
         // With room for `room` entries, 0.9 of it used takes about 0.9 x room remaps; where the scheme reclaims
         // meanwhile, or entries are larger, a few times that.
@@ -285,15 +302,18 @@ impl Aging<'_> {
             if used >= options.nvram_used {
                 break;
             }
+
             let renew = valid >= options.nvram_valid * used.max(f64::MIN_POSITIVE)
                 && !draws.again.is_empty();
             let stride = STRIDE.min((room / 256).max(1));
+
             for _ in 0..stride {
                 let target = if renew {
                     draws.old_target()
                 } else {
                     draws.new_target()
                 };
+
                 let source = draws.source(target);
                 let remap = Remap {
                     target,
@@ -302,12 +322,15 @@ impl Aging<'_> {
                     relocate: false,
                     atomic: false,
                 };
+
                 self.device
                     .untimed(|ftl| ftl.remap(&remap))
                     .map_err(AgingError::Refused)?;
             }
+
             done += stride;
         }
+
         Ok(done)
     }
 }

@@ -73,6 +73,7 @@ impl Arrivals {
         seed: u64,
     ) -> Result<Timed<'a>, WorkloadError> {
         self.check(workload)?;
+
         let clock = match (self.times, workload.bursts()) {
             (Times::Own { speed }, Some(bursts)) => Clock::Bursts {
                 bursts,
@@ -84,6 +85,7 @@ impl Arrivals {
                 mean_ns: 1e9 / per_second,
             },
         };
+
         Ok(Timed::new(inner, clock, seed))
     }
 
@@ -210,6 +212,7 @@ impl<'a> Timed<'a> {
     fn next(&mut self, own_ns: u64) -> f64 {
         let exponential =
             |rng: &mut Xoshiro256PlusPlus, mean_ns: f64| -mean_ns * libm::log(unit(rng));
+
         match &mut self.clock {
             Clock::Own { speed } => own_ns as f64 / *speed,
             Clock::Rate { mean_ns } => self.at_ns + exponential(&mut self.rng, *mean_ns),
@@ -271,6 +274,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Arrivals>().unwrap().to_string(), text);
         }
+
         for text in [
             "",
             "rate",

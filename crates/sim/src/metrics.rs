@@ -47,10 +47,15 @@ impl Latencies {
         if count == 0 {
             return Percentiles::default();
         }
-        let at = |quantile, least| match count >= least {
-            true => us(self.0.value_at_quantile(quantile)),
-            false => f64::NAN,
+
+        let at = |quantile, least| {
+            if count >= least {
+                us(self.0.value_at_quantile(quantile))
+            } else {
+                f64::NAN
+            }
         };
+
         Percentiles {
             count,
             mean: self.0.mean() / 1e3,
@@ -86,7 +91,7 @@ fn us(ns: u64) -> f64 {
 
 /// Pages that passed, counted by the run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Passed {
+pub struct PageOps {
     /// Page operations of every kind.
     pub operations: u64,
     /// Of those, reads, writes and remaps: they serve 4 KiB each.
@@ -97,7 +102,7 @@ pub struct Passed {
 #[derive(Clone, Copy)]
 struct Reading {
     at_ns: u64,
-    passed: Passed,
+    page_ops: PageOps,
     glimpse: Glimpse,
     /// Of an open loop.
     backlog: Option<u64>,
@@ -114,7 +119,7 @@ struct Whole {
 }
 
 impl Whole {
-    fn of(device: &Device, at_ns: u64, passed: Passed) -> Self {
+    fn of(device: &Device, at_ns: u64, page_ops: PageOps) -> Self {
         let ftl = device.ftl();
         let counts = ftl.media().counts;
         Self {
@@ -124,7 +129,7 @@ impl Whole {
             lookup_ns: device.timing().lookup_total_ns(),
             reading: Reading {
                 at_ns,
-                passed,
+                page_ops,
                 glimpse: ftl.glimpse(&mut UsablePages::default()),
                 backlog: None,
             },
@@ -156,7 +161,7 @@ impl Meters {
             reads: Latencies::default(),
             writes: Latencies::default(),
             remaps: Latencies::default(),
-            first: Whole::of(device, now, Passed::default()),
+            first: Whole::of(device, now, PageOps::default()),
             readings: Vec::new(),
             interval_ns,
             due_ns: now + interval_ns,
@@ -166,10 +171,10 @@ impl Meters {
 
     /// Takes the reading that is due.
     #[cold]
-    pub fn read(&mut self, glimpse: Glimpse, now: u64, passed: Passed, backlog: Option<u64>) {
+    pub fn read(&mut self, glimpse: Glimpse, now: u64, page_ops: PageOps, backlog: Option<u64>) {
         self.readings.push(Reading {
             at_ns: now,
-            passed,
+            page_ops,
             glimpse,
             backlog,
         });
@@ -186,8 +191,8 @@ impl Meters {
     }
 
     /// Everything but the accounting of requests and the wall clock; the last completion was at `end_ns`.
-    pub fn finish(mut self, device: &Device, end_ns: u64, passed: Passed) -> RunSummary {
-        let last = Whole::of(device, end_ns, passed);
+    pub fn finish(mut self, device: &Device, end_ns: u64, page_ops: PageOps) -> RunSummary {
+        let last = Whole::of(device, end_ns, page_ops);
         if self
             .readings
             .last()
@@ -222,12 +227,11 @@ impl Meters {
 
         // What the host wrote for one erase of every block, as often as a block can be erased.
         let erases_per_block = erases as f64 / blocks.len() as f64;
-        let life_bytes = match erases > 0 && stats.host_writes > 0 {
-            true => {
-                let bytes = stats.host_writes as f64 * PAGE_BYTES as f64;
-                bytes / erases_per_block * config.flash.endurance as f64
-            }
-            false => f64::NAN,
+        let life_bytes = if erases > 0 && stats.host_writes > 0 {
+            let bytes = stats.host_writes as f64 * PAGE_BYTES as f64;
+            bytes / erases_per_block * config.flash.endurance as f64
+        } else {
+            f64::NAN
         };
 
         RunSummary {
@@ -237,9 +241,10 @@ impl Meters {
                 kind: config.firmware.mapping.to_string(),
                 table_bytes: config.firmware.mapping_bytes(),
                 extension_entries: device.ftl().extension_entries().into(),
-                extension_room: match config.firmware.is_hybrid() {
-                    true => config.firmware.extension_entries().into(),
-                    false => 0,
+                extension_room: if config.firmware.is_hybrid() {
+                    config.firmware.extension_entries().into()
+                } else {
+                    0
                 },
                 merges_switch: stats.merges_switch,
                 merges_partial: stats.merges_partial,
@@ -248,8 +253,8 @@ impl Meters {
                 merge_pads: stats.merge_pads,
                 unshared: stats.merge_unshared,
             },
-            bandwidth_mib_s: rate(passed.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
-            iops: rate(passed.operations as f64, seconds),
+            bandwidth_mib_s: rate(page_ops.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
+            iops: rate(page_ops.operations as f64, seconds),
             write_amplification: measured(flash_pages, stats.host_writes),
             host_pages: stats.host_writes,
             flash_pages,
@@ -347,15 +352,17 @@ fn survival(device: &Device) -> Vec<SurvivalClass> {
 
 fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
     let seconds = (to.at_ns - from.at_ns) as f64 / NS_PER_S;
+
     let (glimpse, before) = (&to.glimpse, &from.glimpse);
     let host_writes = glimpse.host_writes - before.host_writes;
-    let transfers = (to.passed.transfers - from.passed.transfers) as f64;
+    let transfers = (to.page_ops.transfers - from.page_ops.transfers) as f64;
+
     Sample {
         at_s: (to.at_ns - start_ns) as f64 / NS_PER_S,
         bandwidth_mib_s: rate(transfers * PAGE_BYTES as f64 / MIB, seconds),
         written_mib_s: rate(host_writes as f64 * PAGE_BYTES as f64 / MIB, seconds),
         iops: rate(
-            (to.passed.operations - from.passed.operations) as f64,
+            (to.page_ops.operations - from.page_ops.operations) as f64,
             seconds,
         ),
         gc_runs: glimpse.gc_runs - before.gc_runs,

@@ -20,7 +20,7 @@
 //! Invariants: requests are not divided between lots; the source is read as far as on one thread; a reading of the counters is that
 //! of the moment when its request entered, since each request has its own glimpse of them. Absent: clocks.
 
-use crate::metrics::Passed;
+use crate::metrics::PageOps;
 use crate::run::{Feed, Front, Progress, RunError, RunOptions, Sink, Tally, command};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::times::{Outcome, Times};
@@ -43,7 +43,7 @@ struct Done {
     /// Steps of the record.
     steps: u32,
     /// What had passed before it.
-    passed: Passed,
+    page_ops: PageOps,
 }
 
 /// Some requests on their way round.
@@ -57,7 +57,7 @@ struct Lot {
     glimpses: Vec<Glimpse>,
     record: Record,
     /// What had passed at its end.
-    passed: Passed,
+    page_ops: PageOps,
 }
 
 /// What the firmware's thread returns: the accounting, and whether the source ended inside a request.
@@ -112,20 +112,25 @@ fn do_lots(
     while let Ok(mut lot) = ordered.recv() {
         let pages = std::mem::take(&mut lot.pages);
         front.sink.lot = lot;
+
         for (index, page) in pages[..front.sink.lot.len].iter().enumerate() {
             if !front.goes_on() {
                 break;
             }
+
             front.sink.firmware.look_ahead(&pages, index, command);
             front.page(page);
         }
+
         let mut lot = std::mem::take(&mut front.sink.lot);
         lot.pages = pages;
-        lot.passed = front.tally.passed;
+        lot.page_ops = front.tally.page_ops;
+
         if done.send(lot).is_err() {
             break; // The run has been given up.
         }
     }
+
     let is_inside = front.is_inside_request();
     (front.tally, is_inside)
 }
@@ -149,20 +154,24 @@ fn keep_time(
                 to_firmware = None;
                 break;
             }
+
             let lot = idle.pop_front().expect("it was there");
             if sender.send(lot).is_err() {
                 return Ok(()); // It has panicked, which `join` tells.
             }
         }
+
         let Ok(mut lot) = from_firmware.recv() else {
             return Ok(());
         };
+
         charge(&mut lot, timing, times);
         let told = Progress {
-            pages: lot.passed.operations,
+            pages: lot.page_ops.operations,
             pages_total: None,
             seconds_simulated: (times.entered - start) as f64 / 1e9,
         };
+
         idle.push_back(lot);
         if tell(told).is_break() {
             return Err(RunError::Stopped);
@@ -175,7 +184,7 @@ fn charge(lot: &mut Lot, timing: &mut TimingHalf<'_>, times: &mut Times) {
     for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
         times.enter(0, done.is_flush);
         if times.is_due() {
-            times.read(*glimpse, done.passed, None);
+            times.read(*glimpse, done.page_ops, None);
         }
         for _ in 0..done.steps {
             times.done(timing.settle(times.entered, &mut lot.record));
@@ -191,7 +200,7 @@ struct Recorder<'a> {
     /// Of the request under way.
     is_flush: bool,
     steps_before: usize,
-    passed_before: Passed,
+    page_ops_before: PageOps,
 }
 
 impl<'a> Recorder<'a> {
@@ -201,18 +210,18 @@ impl<'a> Recorder<'a> {
             lot: Lot::default(),
             is_flush: false,
             steps_before: 0,
-            passed_before: Passed::default(),
+            page_ops_before: PageOps::default(),
         }
     }
 }
 
 impl Sink for Recorder<'_> {
     #[inline(always)]
-    fn enter(&mut self, page: &HostPage, passed: Passed) {
+    fn enter(&mut self, page: &HostPage, page_ops: PageOps) {
         self.lot.glimpses.push(self.firmware.glimpse());
         self.is_flush = page.kind == PageKind::Flush;
         self.steps_before = self.lot.record.steps();
-        self.passed_before = passed;
+        self.page_ops_before = page_ops;
     }
 
     #[inline(always)]
@@ -231,7 +240,7 @@ impl Sink for Recorder<'_> {
             outcome,
             is_flush: self.is_flush,
             steps: (self.lot.record.steps() - self.steps_before) as u32,
-            passed: self.passed_before,
+            page_ops: self.page_ops_before,
         });
     }
 }
@@ -270,9 +279,10 @@ impl Feeder {
 
         // One thread would take pages from the window up to here, and look ahead at the rest.
         let pages = self.feed.window();
-        let taken = match self.feed.is_exhausted() {
-            true => pages.len(),
-            false => pages.len().saturating_sub(LOOK_AHEAD_FAR),
+        let taken = if self.feed.is_exhausted() {
+            pages.len()
+        } else {
+            pages.len().saturating_sub(LOOK_AHEAD_FAR)
         };
         let end = (taken..pages.len())
             .find(|end| *end > 0 && pages[end - 1].last)

@@ -9,7 +9,7 @@
 //! submission times never decrease. Absent: what a request means (the device's) and aging.
 
 use crate::inflight::InFlight;
-use crate::metrics::{Meters, Passed};
+use crate::metrics::{Meters, PageOps};
 use crate::open::OpenLoop;
 use crate::pipeline;
 use crate::source::{HostPage, PageKind, Source, SourceError};
@@ -112,9 +112,10 @@ pub fn run(
     let start = device.timing().busy_until();
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
-    let clock = match options.open_loop {
-        true => Clock::Open(Box::new(OpenLoop::new(start, options.bound))),
-        false => Clock::Closed(InFlight::new(options.queue_depth, start)),
+    let clock = if options.open_loop {
+        Clock::Open(Box::new(OpenLoop::new(start, options.bound)))
+    } else {
+        Clock::Closed(InFlight::new(options.queue_depth, start))
     };
     let meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
     let mut times = Times::new(clock, meters, start);
@@ -127,9 +128,10 @@ pub fn run(
 
     // Where time has no say in what the firmware does: see `pipeline`.
     let divides = options.threads > 1 && !options.open_loop && !options.until_worn_out;
-    let divided = match divides {
-        true => pipeline::run(device, source, options, &mut times, &mut tell).transpose()?,
-        false => None,
+    let divided = if divides {
+        pipeline::run(device, source, options, &mut times, &mut tell).transpose()?
+    } else {
+        None
     };
     let (tally, is_inside) = match divided {
         Some(accounts) => accounts,
@@ -150,7 +152,7 @@ pub fn run(
         ended,
         ..
     } = times;
-    let mut summary = meters.finish(device, ended, tally.passed);
+    let mut summary = meters.finish(device, ended, tally.page_ops);
     if let Clock::Open(open) = &clock {
         summary.arrivals = Some(open.finish(ended));
     }
@@ -174,17 +176,21 @@ fn run_directly(
     let start = times.entered;
     let mut front = Front::new(Direct { device, times }, options);
     let mut feed = Feed::default();
+
     while front.goes_on() && feed.refill(source)? {
         feed.drain(&mut front);
+
         let told = Progress {
-            pages: front.tally.passed.operations,
+            pages: front.tally.page_ops.operations,
             pages_total: None,
             seconds_simulated: (front.sink.times.entered - start) as f64 / 1e9,
         };
+
         if tell(told).is_break() {
             return Err(RunError::Stopped);
         }
     }
+
     let is_inside = front.is_inside_request();
     Ok(((front.tally, is_inside), front.sink.times))
 }
@@ -274,8 +280,8 @@ pub(crate) fn command(page: &HostPage) -> PageCommand {
 
 /// What becomes of requests: done now (`Direct`), or noted for whoever keeps time (`pipeline`).
 pub(crate) trait Sink {
-    /// A request enters, before its first page; `passed` is what came before it.
-    fn enter(&mut self, page: &HostPage, passed: Passed);
+    /// A request enters, before its first page; `page_ops` is what came before it.
+    fn enter(&mut self, page: &HostPage, page_ops: PageOps);
     /// A page of it.
     fn submit(&mut self, page: &HostPage) -> Result<(), Refusal>;
     /// A range that it deallocates.
@@ -323,7 +329,7 @@ impl<S: Sink> Front<S> {
     /// Is another page wanted? A request that has begun is brought to its end.
     #[inline(always)]
     pub(crate) fn goes_on(&self) -> bool {
-        self.request.is_some() || self.tally.passed.operations < self.limit
+        self.request.is_some() || self.tally.page_ops.operations < self.limit
     }
 
     #[inline(always)]
@@ -331,7 +337,7 @@ impl<S: Sink> Front<S> {
         let mut request = match self.request.take() {
             Some(request) => request,
             None => {
-                self.sink.enter(page, self.tally.passed);
+                self.sink.enter(page, self.tally.page_ops);
                 self.tally.requests.submitted += 1;
                 Request {
                     kind: page.kind,
@@ -339,15 +345,18 @@ impl<S: Sink> Front<S> {
                 }
             }
         };
+
         let result = match page.kind {
             PageKind::Trim => self.trim(page),
             _ => self.sink.submit(page),
         };
         self.tally.page(page.kind);
         request.result = request.result.and(result);
+
         if page.kind == PageKind::ReadModifyWrite {
             request.kind = page.kind;
         }
+
         if page.last {
             self.leave(&request);
         } else {
@@ -366,12 +375,11 @@ impl<S: Sink> Front<S> {
             }
             None => (page.lpn, 1),
         };
-        match page.last {
-            true => whole.and(self.sink.deallocate(extent.0, extent.1)),
-            false => {
-                self.trim = Some(extent);
-                whole
-            }
+        if page.last {
+            whole.and(self.sink.deallocate(extent.0, extent.1))
+        } else {
+            self.trim = Some(extent);
+            whole
         }
     }
 
@@ -402,7 +410,7 @@ struct Direct<'a> {
 
 impl Sink for Direct<'_> {
     #[inline(always)]
-    fn enter(&mut self, page: &HostPage, passed: Passed) {
+    fn enter(&mut self, page: &HostPage, page_ops: PageOps) {
         let before = self.times.entered;
         let backlog = self.times.enter(page.at_ns, page.kind == PageKind::Flush);
         if backlog.is_some() {
@@ -410,16 +418,17 @@ impl Sink for Direct<'_> {
         }
         if self.times.is_due() {
             let glimpse = self.device.ftl().glimpse(&mut UsablePages::default());
-            self.times.read(glimpse, passed, backlog);
+            self.times.read(glimpse, page_ops, backlog);
         }
     }
 
     #[inline(always)]
     fn submit(&mut self, page: &HostPage) -> Result<(), Refusal> {
-        let completion = match page.last {
-            true => self.device.submit(self.times.entered, &command(page)),
+        let completion = if page.last {
+            self.device.submit(self.times.entered, &command(page))
+        } else {
             // Nothing of a request is acknowledged before all of it.
-            false => self.device.submit_more(self.times.entered, &command(page)),
+            self.device.submit_more(self.times.entered, &command(page))
         };
         self.times.done(completion.done_at);
         completion.result
@@ -441,7 +450,7 @@ impl Sink for Direct<'_> {
 #[derive(Default)]
 pub(crate) struct Tally {
     requests: Accounting,
-    pub passed: Passed,
+    pub page_ops: PageOps,
     page_reads: u64,
     page_writes: u64,
 }
@@ -454,16 +463,16 @@ impl Tally {
             PageKind::Flush => return,
             _ => {}
         }
-        self.passed.operations += 1;
-        self.passed.transfers += u64::from(kind != PageKind::Trim);
+        self.page_ops.operations += 1;
+        self.page_ops.transfers += u64::from(kind != PageKind::Trim);
         self.page_reads += u64::from(matches!(kind, PageKind::Read | PageKind::ReadModifyWrite));
         self.page_writes += u64::from(kind.writes());
     }
 
     /// Remapped pages count as served and written, although nothing was transferred.
     fn remapped(&mut self, pages: u64) {
-        self.passed.operations += pages;
-        self.passed.transfers += pages;
+        self.page_ops.operations += pages;
+        self.page_ops.transfers += pages;
         self.page_writes += pages;
     }
 
@@ -495,23 +504,30 @@ impl Tally {
         if all.submitted == 0 {
             return Err(RunError::Nothing);
         }
+
         let completed =
             all.reads + all.writes + all.read_modify_writes + all.trims + all.remaps + all.flushes;
         let refused = all.refused.values().sum::<u64>();
-        let agree = |what, submitted, ended| match submitted == ended {
-            true => Ok(()),
-            false => Err(RunError::Unaccounted {
-                what,
-                submitted,
-                ended,
-            }),
+
+        let agree = |what, submitted, ended| {
+            if submitted == ended {
+                Ok(())
+            } else {
+                Err(RunError::Unaccounted {
+                    what,
+                    submitted,
+                    ended,
+                })
+            }
         };
+
         agree("requests", all.submitted, completed + refused)?;
         // What the firmware counts of a page that it refuses is its own affair.
         if refused == 0 {
             agree("pages read", self.page_reads, stats.host_reads)?;
             agree("pages written", self.page_writes, stats.host_writes)?;
         }
+
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! may have done the requests long before. Absent: what requests are made of, and who does them (`run`, `pipeline`).
 
 use crate::inflight::InFlight;
-use crate::metrics::{Meters, Passed};
+use crate::metrics::{Meters, PageOps};
 use crate::open::OpenLoop;
 use remap_ssd_device::PageKind;
 use remap_ssd_ftl::Glimpse;
@@ -70,8 +70,8 @@ impl Times {
 
     /// Takes the reading that is due.
     #[cold]
-    pub(crate) fn read(&mut self, glimpse: Glimpse, passed: Passed, backlog: Option<u64>) {
-        self.meters.read(glimpse, self.entered, passed, backlog);
+    pub(crate) fn read(&mut self, glimpse: Glimpse, page_ops: PageOps, backlog: Option<u64>) {
+        self.meters.read(glimpse, self.entered, page_ops, backlog);
     }
 
     /// A part of the request is done.
@@ -88,13 +88,16 @@ impl Times {
             Clock::Closed(queue) => queue.replace_earliest(done_at),
             Clock::Open(open) => open.end(done_at),
         }
+
         self.ended = self.ended.max(done_at);
         if kind == PageKind::Flush {
             self.flushed = done_at;
         }
+
         if !served {
             return;
         }
+
         if let Clock::Open(open) = &mut self.clock {
             let is_read = match kind {
                 PageKind::Read => Some(true),
@@ -103,6 +106,7 @@ impl Times {
             };
             open.served(done_at, is_read);
         }
+
         let latency = done_at - self.entered;
         match kind {
             PageKind::Read => self.meters.reads.record(latency),

@@ -195,9 +195,10 @@ fn bursts(times: &[u64]) -> [f64; 3] {
     const PAUSE_NS: u64 = 1_000_000;
     let mut lengths = vec![1.0];
     for pair in times.windows(2) {
-        match pair[1] - pair[0] > PAUSE_NS {
-            true => lengths.push(1.0),
-            false => *lengths.last_mut().unwrap() += 1.0,
+        if pair[1] - pair[0] > PAUSE_NS {
+            lengths.push(1.0)
+        } else {
+            *lengths.last_mut().unwrap() += 1.0
         }
     }
     let requests = times.len() as f64;

@@ -376,9 +376,10 @@ impl Deallocated {
                     source..source + u32::from(len),
                 );
                 targets.for_each(|lpn| _ = self.0.remove(&lpn));
-                match sources.into_iter().any(|lpn| self.0.contains(&lpn)) {
-                    true => Err(format!("{page:?} has a source that is not there")),
-                    false => Ok(()),
+                if sources.into_iter().any(|lpn| self.0.contains(&lpn)) {
+                    Err(format!("{page:?} has a source that is not there"))
+                } else {
+                    Ok(())
                 }
             }
             PageKind::Write | PageKind::WriteFor { .. } => {

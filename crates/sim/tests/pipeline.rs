@@ -118,9 +118,10 @@ fn every_scheme_gives_the_same_on_two_threads() {
     for (index, scheme) in SchemeKind::ALL.into_iter().enumerate() {
         for dedup in [false, true] {
             let config = config(scheme, dedup);
-            let workload = match scheme.uses_hints() {
-                true => "journal",
-                false => "randwrite",
+            let workload = if scheme.uses_hints() {
+                "journal"
+            } else {
+                "randwrite"
             };
             let options = options(40_000, 1 + 13 * (index as u32 % 4));
             are_the_same(&format!("{scheme}"), &config, &options, || {
@@ -364,9 +365,10 @@ fn errors_are_the_same_on_two_threads_and_nothing_hangs() {
             let mut tells = 0;
             run(&mut device, source, &options, &mut |_| {
                 tells += 1;
-                match tells > stop_after {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                if tells > stop_after {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             })
         };

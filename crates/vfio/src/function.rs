@@ -290,27 +290,34 @@ impl Shared {
 
     fn configure(&self, state: &mut State, value: u32) {
         let (before, after) = (state.association.configuration(), Cc::from_bits(value));
+
         if before.en() && !after.en() {
             return self.disable(state, value);
         }
+
         if !before.en() && after.en() {
             let aqa = Aqa::from_bits(state.aqa);
             let place = |base: u64, entries_z: u16| Place {
                 base,
                 entries: entries_z + 1,
             };
+
             let (submission, completion) = (
                 place(state.asq, aqa.asqs_z()),
                 place(state.acq, aqa.acqs_z()),
             );
+
             self.quiet();
             state.queues = Queues::of_admin(submission, completion);
             state.association.configure(value);
+
+            // An admin queue has at least two entries (NVMe 2.0 §3.1.3.8).
             if aqa.asqs_z() == 0 || aqa.acqs_z() == 0 {
                 state.association.set_fatal();
             }
             return;
         }
+
         state.association.configure(value);
     }
 
@@ -444,14 +451,17 @@ impl Shared {
 
     fn command(&self, state: &mut State, sqid: u16, sqe: &Sqe) -> Result<(), OutOfReach> {
         let cid = sqe.head().cid();
+
         let unsettled = || {
             state
                 .unsettled
                 .iter()
                 .any(|(other, sqe, _)| (*other, sqe.head().cid()) == (sqid, cid))
         };
+
         let event = || sqid == 0 && state.association.has_event_request(cid);
         let in_use = state.held.has(sqid, cid) || unsettled() || event();
+
         let outcome = if in_use {
             Some(at_once(Status::ID_CONFLICT, 0))
         } else if sqe.head().psdt() != 0 {
@@ -463,13 +473,16 @@ impl Shared {
         } else {
             Some(self.io(state, sqe))
         };
+
         let Some(outcome) = outcome else {
             return Ok(());
         };
+
         if outcome.owes.is_some() {
             state.unsettled.push((sqid, *sqe, outcome));
             return Ok(());
         }
+
         self.complete(state, sqid, sqe, outcome)
     }
 
@@ -483,7 +496,9 @@ impl Shared {
         else {
             return Ok(());
         };
+
         let settled = state.association.subsystem().make_durable(wanted);
+
         for (sqid, sqe, outcome) in std::mem::take(&mut state.unsettled) {
             let outcome = match settled {
                 Ok(()) => outcome,
@@ -506,21 +521,26 @@ impl Shared {
         outcome: Outcome,
     ) -> Result<(), OutOfReach> {
         let cid = sqe.head().cid();
+
         let Outcome {
             status,
             result,
             done_at,
             ..
         } = outcome;
+
         if !status.is_success() && sqid > 0 {
             state.association.log_error(sqid, sqe, status);
         }
+
+        // In emulated time the host gets its answer when the device would have given it.
         if state.association.subsystem().latency() == Latency::Emulated && done_at > self.now() {
             state
                 .held
                 .put(Due::new(done_at, (sqid, cid), status.into_bits(), result));
             return Ok(());
         }
+
         state
             .queues
             .complete(sqid, cid, status, result, &state.memory)
@@ -534,34 +554,41 @@ impl Shared {
                 let (len, access) = moved(transfer);
                 Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
             });
+
         let (request, found) = match checked {
             Ok(checked) => checked,
             Err(status) => return at_once(status, 0),
         };
+
         let mut data = GuestData::new(&state.memory, &found);
         let subsystem = state.association.subsystem().clone();
         let cache_enabled = state.association.cache_enabled();
+
         let job = Job {
             nsid: sqe.nsid,
             request: &request,
             now: self.now(),
             cache_enabled,
         };
+
         let mut device = subsystem.turn(state.weight);
         let outcome = subsystem.execute(&mut device, &job, &mut data);
         let failed = data.failed();
         state.weight = device.weight();
         drop(device);
+
         let took_ns = outcome.done_at.max(self.now()).saturating_sub(job.now);
         subsystem
             .telemetry()
             .observe(CommandKind::of(&request), 1, took_ns);
+
         if outcome.status.is_success() && failed {
             return Outcome {
                 status: Status::DATA_TRANSFER,
                 ..outcome
             };
         }
+
         outcome
     }
 

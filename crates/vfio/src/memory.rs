@@ -57,25 +57,30 @@ impl Memory {
             .checked_add(len)
             .filter(|_| len > 0)
             .ok_or_else(|| invalid("an impossible range"))?;
+
         let before = self.regions.range(..end).next_back();
         if before.is_some_and(|(start, region)| start + region.len > address) {
             return Err(invalid("the range overlaps one that is mapped"));
         }
+
         let there = file.metadata()?.len();
         if offset.checked_add(len).is_none_or(|end| end > there) {
             return Err(invalid("the range is not in its file"));
         }
+
         let protection = if writable {
             ProtFlags::READ | ProtFlags::WRITE
         } else {
             ProtFlags::READ
         };
+
         let map = MmapRegionBuilder::new(usize::try_from(len).map_err(|_| invalid("too much"))?)
             .with_file_offset(FileOffset::new(file, offset))
             .with_mmap_prot(protection.bits() as i32)
             .with_mmap_flags((MapFlags::SHARED | MapFlags::NORESERVE).bits() as i32)
             .build()
             .map_err(io::Error::other)?;
+
         self.regions.insert(address, Region { len, map, writable });
         Ok(())
     }

@@ -42,27 +42,36 @@ impl Default for Config {
             bytes: [0; 256],
             writable: [0; 256],
         };
+
         new.set(0x00, &VENDOR.to_le_bytes());
         new.set(0x02, &DEVICE.to_le_bytes());
+
         // Capabilities are listed.
         new.set(STATUS, &0x0010u16.to_le_bytes());
         new.set(CLASS, &[0x02, 0x08, 0x01]);
+
+        // A BAR of 64 bits takes two registers; the second one's type bits are zero.
         // Memory, 64 bits wide.
         new.set(BAR_0, &4u32.to_le_bytes());
+
         new.set(SUBSYSTEM, &VENDOR.to_le_bytes());
         new.set(SUBSYSTEM + 2, &SUBSYSTEM_DEVICE.to_le_bytes());
+
         new.set(CAPABILITIES, &[MSIX as u8]);
         new.set(MSIX, &[0x11, 0]);
         new.set(MSIX + 2, &(VECTORS - 1).to_le_bytes());
         new.set(MSIX + 4, &MSIX_TABLE.to_le_bytes());
         new.set(MSIX + 8, &MSIX_PENDING.to_le_bytes());
+
         // Memory space, bus master, interrupts disabled.
         new.allow(COMMAND, &0x0406u16.to_le_bytes());
         new.allow(BAR_0, &(!(BAR_BYTES as u32 - 1)).to_le_bytes());
         new.allow(BAR_0 + 4, &u32::MAX.to_le_bytes());
         new.allow(INTERRUPT_LINE, &[0xff]);
+
         // MSI-X enable, mask all.
         new.allow(MSIX + 2, &0xc000u16.to_le_bytes());
+
         new
     }
 }
@@ -103,9 +112,11 @@ mod tests {
     fn a_host_sizes_the_bar_and_finds_msix() {
         let mut config = Config::default();
         config.write(0x10, &[0xff; 8]);
+
         let mut bar = [0; 8];
         config.read(0x10, &mut bar);
         assert_eq!(u64::from_le_bytes(bar), !(BAR_BYTES - 1) | 4);
+
         config.write(0, &[0; 4]);
         let mut head = [0; 4];
         config.read(0, &mut head);
@@ -114,10 +125,13 @@ mod tests {
             [0xf4, 0x1a, 0xf0, 0x10],
             "vendor and device cannot be written"
         );
+
         config.write(0x42, &[0xff; 2]);
         let mut control = [0; 2];
         config.read(0x42, &mut control);
         assert_eq!(u16::from_le_bytes(control), 0xc000 | (VECTORS - 1));
+
+        // Past the end nothing happens.
         config.write(255, &[1; 4]);
         config.read(255, &mut [0; 4]);
         config.read(u64::MAX - 1, &mut [0; 1]);

@@ -30,11 +30,13 @@ pub fn segments(
 ) -> Result<Vec<Segment>, Status> {
     let mut found: Vec<Segment> = Vec::new();
     let mut rest = len;
+
     let mut add = |address: u64, rest: &mut usize| -> Result<(), Status> {
         let len = ((PAGE - address % PAGE) as usize).min(*rest);
         memory
             .check(address, len, access)
             .map_err(|_| Status::DATA_TRANSFER)?;
+
         *rest -= len;
         match found.last_mut() {
             Some(last) if last.address + last.len as u64 == address => last.len += len,
@@ -42,17 +44,21 @@ pub fn segments(
         }
         Ok(())
     };
+
     if rest == 0 {
         return Ok(found);
     }
+
     let [first, second] = prps;
     if !first.is_multiple_of(4) {
         return Err(Status::PRP_OFFSET);
     }
     add(first, &mut rest)?;
+
     if rest == 0 {
         return Ok(found);
     }
+
     if rest <= PAGE as usize {
         if !second.is_multiple_of(PAGE) {
             return Err(Status::PRP_OFFSET);
@@ -60,23 +66,27 @@ pub fn segments(
         add(second, &mut rest)?;
         return Ok(found);
     }
+
     // A list, which may begin anywhere in its page; the last entry of a page leads to the next one if more are needed.
     let mut list = second;
     while rest > 0 {
         if !list.is_multiple_of(ENTRY) {
             return Err(Status::PRP_OFFSET);
         }
+
         let room = (PAGE - list % PAGE) / ENTRY;
         let needed = rest.div_ceil(PAGE as usize) as u64;
         let mut bytes = vec![0; (room.min(needed) * ENTRY) as usize];
         memory
             .read(list, &mut bytes)
             .map_err(|_| Status::DATA_TRANSFER)?;
+
         let mut entries = bytes
             .as_chunks::<8>()
             .0
             .iter()
             .map(|bytes| u64::from_le_bytes(*bytes));
+
         let data = if needed > room { room - 1 } else { needed };
         for entry in entries.by_ref().take(data as usize) {
             if !entry.is_multiple_of(PAGE) {
@@ -84,6 +94,7 @@ pub fn segments(
             }
             add(entry, &mut rest)?;
         }
+
         match entries.next() {
             // A page whose only entry leads on must lead to the beginning of one, so that this ends.
             Some(next) if rest > 0 && next.is_multiple_of(PAGE) => list = next,
@@ -91,6 +102,7 @@ pub fn segments(
             _ => {}
         }
     }
+
     Ok(found)
 }
 
@@ -141,7 +153,9 @@ impl HostData for GuestData<'_> {
     fn take(&mut self, len: usize) -> &[u8] {
         let mut taken = std::mem::take(&mut self.taken);
         taken.resize(len, 0);
+
         let mut filled = 0;
+
         while filled < len {
             let Some(piece) = self.next(len - filled) else {
                 break;
@@ -156,6 +170,7 @@ impl HostData for GuestData<'_> {
             }
             filled += piece.len;
         }
+
         taken.truncate(filled);
         self.taken = taken;
         &self.taken
@@ -225,6 +240,7 @@ mod tests {
     fn two_entries_reach_two_pages() {
         let (memory, _) = memory();
         let of = |prps, len| segments(&memory, prps, len, Access::Write);
+
         assert_eq!(
             of([0x10010, 0], 100),
             Ok(vec![Segment {
@@ -232,6 +248,7 @@ mod tests {
                 len: 100
             }])
         );
+
         assert_eq!(
             of([0x10010, 0x14000], 4096),
             Ok(vec![
@@ -245,6 +262,7 @@ mod tests {
                 }
             ])
         );
+
         assert_eq!(
             of([0x10000, 0x11000], 8192),
             Ok(vec![Segment {
@@ -252,6 +270,7 @@ mod tests {
                 len: 8192
             }])
         );
+
         assert_eq!(of([0x10011, 0], 100), Err(Status::PRP_OFFSET));
         assert_eq!(of([0x10000, 0x11008], 8192), Err(Status::PRP_OFFSET));
         assert_eq!(of([0x0f000, 0], 100), Err(Status::DATA_TRANSFER));
@@ -263,24 +282,30 @@ mod tests {
     fn lists_lead_on_and_end() {
         let (memory, file) = memory();
         let of = |prps, len| segments(&memory, prps, len, Access::Read);
+
         list(&file, 0x1f000, &[0x12000, 0x14000, 0x16000]);
         assert_eq!(
             of([0x10000, 0x1f000], 4 * 4096).map(|found| found.len()),
             Ok(4)
         );
+
         // Two entries fit behind the offset: one page, and where the list goes on.
         list(&file, 0x1eff0, &[0x12000, 0x1f000]);
         assert_eq!(
             of([0x10000, 0x1eff0], 5 * 4096).map(|found| found.len()),
             Ok(5)
         );
+
         // One that leads to itself for ever.
         list(&file, 0x1eff8, &[0x1eff8]);
         assert_eq!(of([0x10000, 0x1eff8], 5 * 4096), Err(Status::PRP_OFFSET));
+
         list(&file, 0x1f000, &[0x12000, 0x14008, 0x16000]);
         assert_eq!(of([0x10000, 0x1f000], 4 * 4096), Err(Status::PRP_OFFSET));
+
         list(&file, 0x1f000, &[0x12000, 0xdead_b000, 0x16000]);
         assert_eq!(of([0x10000, 0x1f000], 4 * 4096), Err(Status::DATA_TRANSFER));
+
         assert_eq!(
             of([0x10000, 0xdead_b000], 4 * 4096),
             Err(Status::DATA_TRANSFER)
@@ -291,6 +316,7 @@ mod tests {
     #[test]
     fn data_move_through_segments_in_order() {
         let (memory, file) = memory();
+
         let found = [
             Segment {
                 address: 0x10ff0,
@@ -301,15 +327,19 @@ mod tests {
                 len: 16,
             },
         ];
+
         let mut data = GuestData::new(&memory, &found);
         data.put(&[7; 40]);
         data.put_zeroes(8);
         assert!(!data.failed());
+
         data.put(&[1]);
         assert!(data.failed(), "there was no more room");
+
         let mut bytes = [1; 16];
         file.read_exact_at(&mut bytes, 0x5000).expect("there");
         assert_eq!(bytes, [7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
+
         let mut data = GuestData::new(&memory, &found);
         assert_eq!(data.take(40), [7; 40]);
         assert_eq!(data.take(40), [0; 8]);
@@ -318,6 +348,7 @@ mod tests {
     #[test]
     fn mappings_neither_overlap_nor_reach_past_their_files() {
         let (mut memory, file) = memory();
+
         let again = || file.try_clone().expect("a handle");
         memory
             .map(0x1f000, 0x2000, again(), 0, true)
@@ -334,9 +365,11 @@ mod tests {
         memory
             .map(u64::MAX, PAGE, again(), 0, true)
             .expect_err("no such addresses");
+
         memory
             .map(0x20000, PAGE, again(), 0, false)
             .expect("adjoins");
+
         memory
             .read(0x1ff00, &mut [0; 512])
             .expect("through two mappings");
@@ -344,8 +377,10 @@ mod tests {
             memory.write(0x1ff00, &[0; 512]).is_err(),
             "the second is for reading"
         );
+
         memory.unmap(0x20000, PAGE);
         assert!(memory.read(0x1ff00, &mut [0; 512]).is_err());
+
         memory.clear();
         assert!(memory.read(0x10000, &mut [0; 1]).is_err());
     }

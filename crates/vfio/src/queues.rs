@@ -98,6 +98,7 @@ impl Queues {
     fn place(sqe: &Sqe, qids: u16) -> Result<(u16, Place), Status> {
         let cdw10 = QueueCdw10::from_bits(sqe.cdw10);
         let [base, _] = sqe.prps();
+
         if !(1..=qids).contains(&cdw10.qid()) {
             return Err(Status::QUEUE_IDENTIFIER);
         }
@@ -107,6 +108,7 @@ impl Queues {
         if !base.is_multiple_of(crate::prp::PAGE) {
             return Err(Status::PRP_OFFSET);
         }
+
         Ok((
             cdw10.qid(),
             Place {
@@ -226,15 +228,18 @@ impl Queues {
         let Some(completion) = self.completion.get_mut(&queue.cqid) else {
             return Ok(None);
         };
+
         if tail >= queue.entries || tail == queue.head || completion.room() == 0 {
             return Ok(None);
         }
+
         let mut bytes = [0; SQE_BYTES as usize];
         let at = queue
             .base
             .checked_add(u64::from(queue.head) * SQE_BYTES)
             .ok_or(OutOfReach)?;
         memory.read(at, &mut bytes)?;
+
         queue.head = (queue.head + 1) % queue.entries;
         completion.promised += 1;
         Ok(Some(Sqe::read_from_bytes(&bytes).expect("64 bytes")))
@@ -256,9 +261,11 @@ impl Queues {
             return Ok(());
         };
         let (sqhd, cqid) = (submission.head, submission.cqid);
+
         let Some(queue) = self.completion.get_mut(&cqid) else {
             return Ok(());
         };
+
         let cqe = Cqe {
             result,
             sqhd,
@@ -266,18 +273,22 @@ impl Queues {
             cid,
             status: status.into_bits() << 1 | u16::from(queue.phase),
         };
+
         let at = queue
             .base
             .checked_add(u64::from(queue.tail) * CQE_BYTES)
             .ok_or(OutOfReach)?;
+
         // 1. all but the last dword  2. the last, whose phase tells the guest that the entry is there.
         memory.write(at, &cqe.as_bytes()[..12])?;
         let last = u32::from_le_bytes(cqe.as_bytes()[12..].try_into().expect("four bytes"));
         memory.store(at + 12, last.to_le())?;
+
         queue.tail += 1;
         if queue.tail == queue.entries {
             (queue.tail, queue.phase) = (0, !queue.phase);
         }
+
         queue.promised = queue.promised.saturating_sub(1);
         queue.news = true;
         Ok(())

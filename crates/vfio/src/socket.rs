@@ -69,9 +69,11 @@ impl Service {
         log: Log,
     ) -> Result<Self, ServiceError> {
         make_way(path)?;
+
         let server = Server::from_owned_fd(private_listener(path)?, true, interrupts(), regions());
         let function = Function::start(subsystem, epoch)?;
         let stop = Arc::new(AtomicBool::new(false));
+
         // It waits in the library for messages and cannot be called back: ended, it finds a closed function.
         std::thread::Builder::new()
             .name("vfio-user".into())
@@ -79,6 +81,7 @@ impl Service {
                 let (mut backend, stop) = (Backend(function.handle()), stop.clone());
                 move || listen(&server, &mut backend, &stop, &log, epoch)
             })?;
+
         Ok(Self {
             function,
             stop,
@@ -156,6 +159,7 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
 /// A listening socket that only its owner can connect to, from the start.
 fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
     let owner = Mode::RUSR | Mode::WUSR;
+
     let made = socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -163,16 +167,20 @@ fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
         None,
     );
     let socket = made.map_err(io::Error::from)?;
+
     // 1. On Linux the file gets the socket's mode, minus the umask.
     let _ = fchmod(&socket, owner);
+
     let address = SocketAddrUnix::new(path).map_err(io::Error::from)?;
     bind(&socket, &address).map_err(|error| match io::Error::from(error) {
         error if error.kind() == ErrorKind::AddrInUse => ServiceError::Busy,
         error => ServiceError::Io(error),
     })?;
+
     // 2. Elsewhere the mode is set here, before the socket listens.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(owner.bits()))?;
     rustix::net::listen(&socket, 16).map_err(io::Error::from)?;
+
     Ok(socket)
 }
 
@@ -198,6 +206,7 @@ fn regions() -> Vec<ServerRegion> {
             VFIO_PCI_CONFIG_REGION_INDEX => CONFIG_BYTES,
             _ => 0,
         };
+
         let access = VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE;
         let region_info = vfio_region_info {
             argsz: size_of::<vfio_region_info>() as u32,
@@ -206,12 +215,14 @@ fn regions() -> Vec<ServerRegion> {
             size,
             ..vfio_region_info::default()
         };
+
         ServerRegion {
             region_info,
             sparse_areas: Vec::new(),
             mmap_fd: None,
         }
     };
+
     (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
 
@@ -222,18 +233,21 @@ fn interrupts() -> Vec<IrqInfo> {
             flags: VFIO_IRQ_INFO_EVENTFD | VFIO_IRQ_INFO_NORESIZE,
             count: VECTORS.into(),
         },
+
         // Which monitors want to have, and which never comes.
         VFIO_PCI_ERR_IRQ_INDEX => IrqInfo {
             index,
             flags: VFIO_IRQ_INFO_EVENTFD,
             count: 1,
         },
+
         _ => IrqInfo {
             index,
             flags: 0,
             count: 0,
         },
     };
+
     (0..VFIO_PCI_NUM_IRQS).map(irq).collect()
 }
 
@@ -309,6 +323,7 @@ impl ServerBackend for Backend {
             // There are no other interrupts, and masks are the monitor's.
             return Ok(());
         }
+
         hush::ours(|| {
             if count == 0 {
                 self.0.clear_vectors();

@@ -12,9 +12,10 @@ pub const BATCH_PAGES: usize = 256;
 
 /// Pages of a buffer.
 pub fn whole<E: std::error::Error>(bytes: usize) -> Result<u64, DedupError<E>> {
-    match bytes.is_multiple_of(PAGE_BYTES) {
-        true => Ok((bytes / PAGE_BYTES) as u64),
-        false => Err(DedupError::NotWholePages(bytes)),
+    if bytes.is_multiple_of(PAGE_BYTES) {
+        Ok((bytes / PAGE_BYTES) as u64)
+    } else {
+        Err(DedupError::NotWholePages(bytes))
     }
 }
 
@@ -62,14 +63,17 @@ pub fn read_each<D: Disk>(
     mut show: impl FnMut(u64, Result<&Page, D::Error>),
 ) {
     let mut bytes = vec![[0; PAGE_BYTES]; BATCH_PAGES.min(count as usize)];
+
     for at in (0..count).step_by(BATCH_PAGES) {
         let bytes = &mut bytes[..BATCH_PAGES.min((count - at) as usize)];
+
         if disk.read(first + at, bytes.as_flattened_mut()).is_ok() {
             (at..)
                 .zip(bytes.iter())
                 .for_each(|(index, page)| show(index, Ok(page)));
             continue;
         }
+
         for (index, page) in (at..).zip(bytes.iter_mut()) {
             match disk.read(first + index, page) {
                 Ok(()) => show(index, Ok(page)),

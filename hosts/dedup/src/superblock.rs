@@ -196,12 +196,13 @@ impl Superblock {
             logical: record.logical.get(),
             extent: record.extent.get(),
         };
-        match found.pages <= disk_pages {
-            true => Ok(found),
-            false => Err(format!(
+        if found.pages <= disk_pages {
+            Ok(found)
+        } else {
+            Err(format!(
                 "it is of {} pages, and the disk has {disk_pages}",
                 found.pages
-            )),
+            ))
         }
     }
 
@@ -267,6 +268,7 @@ pub fn open<D: Disk>(
     if without != Some(Guard::FlushOpened) {
         disk.flush()?;
     }
+
     let (superblock, notes) = find(disk)?;
     if superblock.scheme != scheme {
         let other = superblock.scheme.name();
@@ -275,6 +277,7 @@ pub fn open<D: Disk>(
             scheme.name()
         )));
     }
+
     if !notes.is_empty() {
         // One after the other: a cut must not take both.
         for page in 0..SUPERBLOCKS {
@@ -282,6 +285,7 @@ pub fn open<D: Disk>(
             disk.flush()?;
         }
     }
+
     Ok((superblock, notes))
 }
 

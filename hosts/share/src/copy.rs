@@ -63,14 +63,17 @@ fn check<N: Namespaces + ?Sized>(
             "there are no pages to share: the length is 0".into(),
         ));
     }
+
     device.check(from, pages)?;
     device.check(to, pages)?;
+
     if from.nsid == to.nsid && from.page.abs_diff(to.page) < pages {
         return Err(ShareError::Usage(format!(
             "the {pages} pages from {} on and from {} on overlap: choose a target that is {pages} pages away",
             from.page, to.page
         )));
     }
+
     Ok(())
 }
 
@@ -231,20 +234,26 @@ pub fn first_written<N: Namespaces + ?Sized>(
     progress: Progress<'_>,
 ) -> Result<Option<u64>, ShareError> {
     let mut bytes = vec![0; LOOK_PAGES as usize * PAGE_BYTES];
+
     for first in (0..pages).step_by(LOOK_PAGES as usize) {
         let count = LOOK_PAGES.min(pages - first);
         let bytes = &mut bytes[..count as usize * PAGE_BYTES];
+
         device.read(after(at, first), bytes)?;
+
         let written = bytes
             .as_chunks::<PAGE_BYTES>()
             .0
             .iter()
             .position(|page| *page != [0; PAGE_BYTES]);
+
         if let Some(index) = written {
             return Ok(Some(at.page + first + index as u64));
         }
+
         progress(first + count, pages);
     }
+
     Ok(None)
 }
 
@@ -309,6 +318,7 @@ pub fn gather<N: Namespaces + ?Sized>(
     progress: Progress<'_>,
 ) -> Result<Shared, ShareError> {
     let pages = plan(device, nsid, pieces, to)?;
+
     if !force
         && let Some(page) = first_written(device, Place { nsid, page: to }, pages, &mut |_, _| {})?
     {
@@ -316,6 +326,7 @@ pub fn gather<N: Namespaces + ?Sized>(
             "something is in page {page}, where the pieces are to go: choose another target; --force overwrites it"
         )));
     }
+
     counted(device, pages, |device| {
         let mut done = 0;
         for piece in pieces {
@@ -329,11 +340,14 @@ pub fn gather<N: Namespaces + ?Sized>(
                     page: to + done,
                 },
             );
+
             share(device, from, target, piece.pages, &mut |here| {
                 progress(done + here, pages)
             })?;
+
             done += piece.pages;
         }
+
         device.flush()
     })
 }

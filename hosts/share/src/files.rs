@@ -146,16 +146,19 @@ fn remove(store: &dyn Store, name: &str) -> Result<(), StoreError> {
 /// The disk.
 pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
     let mut found = Vec::new();
+
     for info in store.list()? {
         let Some(rest) = info.name.strip_prefix('@') else {
             continue;
         };
+
         let (name, state) = match rest.split_once('!') {
             None => (rest, FileState::Complete),
             Some((name, "part")) => (name, FileState::Part),
             Some((name, "rollback")) => (name, FileState::RollingBack),
             Some(_) => continue,
         };
+
         let manifest = decode(&read_all(store, &info.name)?);
         match manifest {
             Some(Manifest { made_at, files, .. }) => {
@@ -178,6 +181,7 @@ pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
             None => {}
         }
     }
+
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
@@ -288,11 +292,12 @@ fn chosen(
             .filter(|info| !belongs(&info.name))
             .map(in_snapshot)
             .collect();
-        return match files.is_empty() {
-            true => Err(FilesError::Refused(
+        return if files.is_empty() {
+            Err(FilesError::Refused(
                 "there are no files in the volume to make a snapshot of".into(),
-            )),
-            false => Ok(files),
+            ))
+        } else {
+            Ok(files)
         };
     }
     let mut files: Vec<FileInSnapshot> = Vec::new();
@@ -311,6 +316,7 @@ fn chosen(
 /// Writes the manifest of a snapshot that is going to be made.
 fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), FilesError> {
     let FileSnapshot { made_at, files, .. } = snapshot.clone();
+
     let file = store.open(
         part,
         OpenOptions {
@@ -318,6 +324,7 @@ fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), F
             open_end: false,
         },
     )?;
+
     store.write(
         file,
         0,
@@ -328,6 +335,7 @@ fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), F
         })
         .as_bytes(),
     )?;
+
     Ok(store.sync(file)?)
 }
 
@@ -361,6 +369,7 @@ fn copy_all(
 /// Makes a file what the first `bytes` of another one are; it is made if there is none. Not durable yet.
 fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<FileId, FilesError> {
     let source = store.open(from, OpenOptions::default())?;
+
     let target = store.open(
         to,
         OpenOptions {
@@ -368,10 +377,12 @@ fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<Fi
             open_end: false,
         },
     )?;
+
     // Cut off first, so that no page has its beginning from one and its end from the other.
     if store.size(target)? > bytes {
         store.set_size(target, bytes)?;
     }
+
     store.share(&Share {
         from: source,
         from_offset: 0,
@@ -379,6 +390,7 @@ fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<Fi
         to_offset: 0,
         bytes,
     })?;
+
     Ok(target)
 }
 

@@ -27,19 +27,24 @@ impl ImageNamespaces {
 
     fn over(mut device: Device, folder: &Path) -> Result<Self, ImageError> {
         let lpns = u64::from(device.config().firmware.lpns);
+
         let mut ranges = Vec::new();
         let mut first = 0u64;
+
         for namespace in image_namespaces(folder, lpns)? {
             let end = first
                 .checked_add(namespace.pages)
                 .filter(|end| *end <= lpns);
             let end = end.ok_or("its namespaces are larger than the device")?;
+
             if namespace.unshared {
                 device.keep_apart(first as u32..end as u32);
             }
+
             ranges.push((first, namespace.pages));
             first = end;
         }
+
         Ok(Self {
             disk: Some(LocalDisk::new(device)),
             ranges,

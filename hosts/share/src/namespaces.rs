@@ -68,6 +68,7 @@ impl Counts {
                 .find(|(known, _)| *known == name)
                 .map_or(0, |(_, value)| *value)
         };
+
         Self {
             host_pages: of("host_pages"),
             host_deallocations: of("host_deallocations"),

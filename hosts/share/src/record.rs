@@ -86,7 +86,7 @@ const CRC_FROM: usize = 12;
 
 /// What the last page of a namespace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LastPage {
     /// Zeroes.
     Blank,
     /// A record.
@@ -115,6 +115,7 @@ impl Record {
             self.name.len() <= NAME_BYTES_MAX,
             "names are checked before"
         );
+
         let mut record = SnapshotRecord {
             magic: MAGIC,
             crc: U32::ZERO,
@@ -128,36 +129,42 @@ impl Record {
             name: [0; NAME_BYTES_MAX],
             rest: [0; PAGE_BYTES - 112],
         };
+
         record.name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         record.crc = crc(nsid, record.as_bytes()).into();
+
         zerocopy::transmute!(record)
     }
 
     /// From the last page of namespace `nsid`, which has `size` pages.
-    pub fn decode(page: &Page, nsid: u32, size: u64) -> Found {
+    pub fn decode(page: &Page, nsid: u32, size: u64) -> LastPage {
         if page.iter().all(|byte| *byte == 0) {
-            return Found::Blank;
+            return LastPage::Blank;
         }
+
         let record: &SnapshotRecord = zerocopy::transmute_ref!(page);
         if record.magic != MAGIC {
-            return Found::Other;
+            return LastPage::Other;
         }
         if record.crc.get() != crc(nsid, page) {
-            return Found::Damaged("its checksum is wrong");
+            return LastPage::Damaged("its checksum is wrong");
         }
+
         let state = State::ALL
             .into_iter()
             .find(|state| state.number() == record.state.get());
         let (Some(state), VERSION) = (state, record.version.get()) else {
-            return Found::Damaged("it is of an unknown version");
+            return LastPage::Damaged("it is of an unknown version");
         };
+
         let name = record
             .name
             .get(..usize::from(record.name_bytes.get()))
             .unwrap_or_default();
         let Ok(name) = std::str::from_utf8(name) else {
-            return Found::Damaged("its name is not text");
+            return LastPage::Damaged("its name is not text");
         };
+
         let found = Self {
             state,
             name: name.to_owned(),
@@ -165,9 +172,11 @@ impl Record {
             pages: record.pages.get(),
             made_at: record.made_at.get(),
         };
-        match found.pages < size {
-            true => Found::Record(found),
-            false => Found::Damaged("its snapshot is longer than the namespace"),
+
+        if found.pages < size {
+            LastPage::Record(found)
+        } else {
+            LastPage::Damaged("its snapshot is longer than the namespace")
         }
     }
 }

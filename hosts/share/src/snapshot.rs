@@ -30,7 +30,7 @@ use crate::Progress;
 use crate::copy::{counted, first_written, share};
 use crate::namespaces::{Namespaces, Place, ShareError, Shared};
 pub use crate::record::State;
-use crate::record::{Found, Record, check_name};
+use crate::record::{LastPage, Record, check_name};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Pages that are deallocated by one call: 1 GiB.
@@ -102,11 +102,13 @@ pub struct NewSnapshot {
 /// The device, or the way to it.
 pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError> {
     let mut listed = Listed::default();
+
     for nsid in 1..=device.count() {
         let size = device.pages(nsid);
         if size == 0 {
             continue;
         }
+
         let mut page = [0; PAGE_BYTES];
         device.read(
             Place {
@@ -115,20 +117,21 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
             },
             &mut page,
         )?;
+
         match Record::decode(&page, nsid, size) {
-            Found::Other => {}
-            Found::Blank => listed.blank.push(nsid),
-            Found::Damaged(why) => {
+            LastPage::Other => {}
+            LastPage::Blank => listed.blank.push(nsid),
+            LastPage::Damaged(why) => {
                 listed.damage.push(format!(
                     "the record in page {} of namespace {nsid} is damaged: {why}",
                     size - 1
                 ));
             }
-            Found::Record(Record {
+            LastPage::Record(Record {
                 state: State::Vacant,
                 ..
             }) => listed.vacant.push(nsid),
-            Found::Record(Record {
+            LastPage::Record(Record {
                 state,
                 name,
                 source,
@@ -146,6 +149,7 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
             }
         }
     }
+
     Ok(listed)
 }
 
@@ -256,11 +260,12 @@ fn check_source(listed: &Listed, source: u32) -> Result<(), ShareError> {
     }
     let is_snapshot =
         listed.snapshots.iter().any(|one| one.nsid == source) || listed.vacant.contains(&source);
-    match is_snapshot {
-        true => Err(ShareError::Refused(format!(
+    if is_snapshot {
+        Err(ShareError::Refused(format!(
             "namespace {source} is for snapshots itself"
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 

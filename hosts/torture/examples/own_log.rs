@@ -6,7 +6,9 @@
 //! The program runs itself as workload and as check, on the disk itself (`$FILE`), so that it needs FUSE and no root. A record
 //! is 512 bytes: its number, and a checksum over it. What was acknowledged is a mark.
 
-use remap_ssd_torture::{Campaign, Code, Recording, Run, Shape, TortureError, id, record};
+use remap_ssd_torture::{
+    Campaign, Code, Recording, RecordingSpec, Shape, TortureError, id, record,
+};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -62,7 +64,7 @@ fn variable(name: &str) -> String {
 /// Records this program at work.
 fn recorded(arguments: &str, stop: &AtomicBool) -> Result<Recording, TortureError> {
     let program = std::env::current_exe()?;
-    let run = Run {
+    let run = RecordingSpec {
         // Blocks of 512 bytes, so that pages tear.
         shape: Shape {
             block_bytes: 512,

@@ -42,12 +42,13 @@ impl Shape {
             offset.next_multiple_of(block),
             (offset + len) / block * block,
         );
-        let (parts, blocks) = match start < end {
-            true => (
+        let (parts, blocks) = if start < end {
+            (
                 [offset..start, end..offset + len],
                 start / block..end / block,
-            ),
-            false => ([offset..offset + len, 0..0], 0..0),
+            )
+        } else {
+            ([offset..offset + len, 0..0], 0..0)
         };
         (
             parts.into_iter().filter(|part| !part.is_empty()).collect(),

@@ -24,7 +24,7 @@ use zerocopy::IntoBytes;
 
 /// A run that is to be recorded.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RecordingSpec {
     /// Size of the disk.
     pub shape: Shape,
     /// The file system; none: the workload uses the disk's file.
@@ -111,7 +111,11 @@ fn environment<'a>(
 ///
 /// # Errors
 /// Something is missing, or the workload fails.
-pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, TortureError> {
+pub fn record(
+    run: &RecordingSpec,
+    check: &str,
+    stop: &AtomicBool,
+) -> Result<Recording, TortureError> {
     let stage = Stage::new(run.shape)?;
     let recorder = Arc::new(Recorder::new(run.shape)?);
     let faulty = Arc::new(Faulty::new(recorder.clone(), &run.faults, run.seed));
@@ -140,7 +144,7 @@ pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, To
 
 /// Makes the file system if there is to be one, and runs the workload.
 fn perform(
-    run: &Run,
+    run: &RecordingSpec,
     stage: &Stage,
     recorder: &Recorder,
     faulty: &Faulty,
@@ -159,17 +163,18 @@ fn perform(
     })?;
     work(run, stage, recorder, faulty, mounted.folder(), stop)?;
 
-    match mounted.unmount() {
-        true => Ok(()),
-        false => Err(TortureError::missing(
+    if mounted.unmount() {
+        Ok(())
+    } else {
+        Err(TortureError::missing(
             "the workload left processes that use $DIR: let it end them before it ends itself",
-        )),
+        ))
     }
 }
 
 /// Runs the workload between the start and the end of the record.
 fn work(
-    run: &Run,
+    run: &RecordingSpec,
     stage: &Stage,
     recorder: &Recorder,
     faulty: &Faulty,
@@ -283,11 +288,14 @@ impl<'a> Campaign<'a> {
         let About {
             fs, mount_options, ..
         } = &recording.about;
+
         let fs = fs.as_ref().map(|name| FileSystem {
             name: name.clone(),
             mount_options: mount_options.clone().unwrap_or_default(),
             ..FileSystem::default()
         });
+
+        // Promises are made there: a flush has ended, or the workload has set a mark.
         let points = recording.instants().filter(|instant| {
             match instant.checked_sub(1).map(|at| &recording.events[at]) {
                 Some(Event::Done(request)) => recording.events[*request as usize] == Event::Flush,
@@ -296,9 +304,11 @@ impl<'a> Campaign<'a> {
             }
         });
         let points = points.collect();
+
         let start = Replay::new(recording).until(recording.instants().start);
         let stage = Stage::new(recording.shape)?;
         let check = check.into();
+
         Ok(Self {
             recording,
             fs,
@@ -379,9 +389,10 @@ impl<'a> Campaign<'a> {
 
     /// What a cut can lose, and what it loses.
     pub fn state(&self, cut: &Cut) -> (State, Vec<Lost>) {
-        let replay = match cut.instant < self.start.played() {
-            true => Replay::new(self.recording),
-            false => self.start.clone(),
+        let replay = if cut.instant < self.start.played() {
+            Replay::new(self.recording)
+        } else {
+            self.start.clone()
         };
         let state = replay.until(cut.instant).into_state();
         let lost = state.lost(&cut.choice);
@@ -493,10 +504,12 @@ impl<'a> Campaign<'a> {
         let (_, lost) = self.state(cut);
         let (began, finding) = (Instant::now(), first.finding.clone());
         let (mut tried, mut verdict) = (0, first);
+
         let at = |lost: &[Lost]| Cut {
             instant: cut.instant,
             choice: Choice::Lost(lost.to_vec()),
         };
+
         // What the firmware loses besides is not listed: the cut may not fail without it.
         if self.player.is_some() && self.try_cut(&at(&lost))?.finding != finding {
             return Ok(Smallest {
@@ -507,10 +520,12 @@ impl<'a> Campaign<'a> {
                 verdict,
             });
         }
+
         let (lost, finished) = shrink(&lost, |lost| {
             if began.elapsed() > limit {
                 return Ok(None);
             }
+
             tried += 1;
             let result = self.try_cut(&at(lost))?;
             let failed = result.finding == finding;
@@ -519,6 +534,7 @@ impl<'a> Campaign<'a> {
             }
             Ok::<_, TortureError>(Some(failed))
         })?;
+
         Ok(Smallest {
             cut: at(&lost),
             lost,

@@ -220,11 +220,12 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, ToolErro
         io::ErrorKind::NotFound => ToolError::NotThere,
         _ => ToolError::Failed(error.to_string()),
     })?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(ToolError::Failed(
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(ToolError::Failed(
             String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        )),
+        ))
     }
 }
 

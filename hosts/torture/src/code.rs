@@ -57,13 +57,16 @@ impl std::str::FromStr for Code {
     fn from_str(text: &str) -> Result<Self, NoCode> {
         let mut parts = text.splitn(3, '-');
         let mut next = || parts.next().filter(|part| !part.is_empty()).ok_or(NoCode);
+
         let recording = next()?.to_owned();
         let instant = next()?.parse().map_err(|_| NoCode)?;
         let last = next()?;
+
         let (kept, firmware) = match last.split_once('@') {
             Some((kept, firmware)) => (kept, Some(firmware.parse().map_err(|_| NoCode)?)),
             None => (last, None),
         };
+
         let choice = match kept.strip_prefix(LOST) {
             None => Choice::Drawn(u64::from_str_radix(kept, 16).map_err(|_| NoCode)?),
             Some("") => Choice::Lost(Vec::new()),
@@ -74,6 +77,7 @@ impl std::str::FromStr for Code {
                 Choice::Lost(lost)
             }
         };
+
         Ok(Self {
             recording,
             cut: Cut { instant, choice },
@@ -144,9 +148,11 @@ mod tests {
             "a-1-ff@",
             "a-1-ff@nothing",
         ];
+
         texts
             .iter()
             .for_each(|text| assert!(text.parse::<Code>().is_err(), "{text}"));
+
         assert!(
             format!("a-1-lost:{}+1.1", u64::MAX)
                 .parse::<Code>()

@@ -61,17 +61,20 @@ impl std::str::FromStr for Fault {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
         };
+
         let chance = |text: &str| {
             let chance: Option<f64> = text.parse().ok();
             chance
                 .filter(|chance| (0.0..=1.0).contains(chance))
                 .ok_or(NoFault)
         };
+
         let bytes = || {
             value
                 .map(|text| text.parse().map_err(|_| NoFault))
                 .transpose()
         };
+
         match (name, value) {
             ("read-error", Some(value)) => Ok(Self::ReadError(chance(value)?)),
             ("latency", Some(value)) => {
@@ -121,12 +124,14 @@ impl Faulty {
     pub fn new(inner: Arc<dyn Array>, faults: &[Fault], seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut drawn = || Some(random.random_range(0..BYTES_MAX));
+
         let faults = faults.iter().map(|fault| match *fault {
             Fault::Full(None) => Fault::Full(drawn()),
             Fault::ReadOnly(None) => Fault::ReadOnly(drawn()),
             other => other,
         });
         let faults = faults.collect();
+
         Self {
             inner,
             faults,
@@ -209,9 +214,12 @@ impl Faulty {
         if !self.is_active() {
             return Ok(());
         }
+
         self.before_any();
+
         let mut state = self.state();
         let written = state.written_bytes + len;
+
         for fault in &self.faults {
             match fault {
                 Fault::Full(Some(after)) if written > *after => {
@@ -223,9 +231,11 @@ impl Faulty {
                 _ => {}
             }
         }
+
         state.written_bytes = written;
         let blocks = self.blocks(offset, len);
         state.written.extend(blocks);
+
         Ok(())
     }
 }
@@ -285,6 +295,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
         }
+
         for text in [
             "",
             "read-error",

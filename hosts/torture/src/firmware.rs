@@ -92,7 +92,7 @@ impl<'a> Player<'a> {
         device.keep_time(false);
         use_up(&mut device)?;
 
-        let mut line = Line::new(device, recording, at_start.clone());
+        let mut line = PlayedDevice::new(device, recording, at_start.clone());
         line.write_pages(&line.every_page())?;
         line.flush()?;
         Ok(Self {
@@ -115,7 +115,7 @@ impl<'a> Player<'a> {
         device.untimed(|ftl| ftl.media_mut().settle_all());
 
         // A cut in what came before the workload is played from its start: it loses what it may lose all the same.
-        let mut line = Line::new(device, self.recording, self.at_start.clone());
+        let mut line = PlayedDevice::new(device, self.recording, self.at_start.clone());
         line.play_until(cut.instant)?;
         let state = line.replay.clone().into_state();
         let survivors = state.after(lost);
@@ -164,13 +164,13 @@ fn use_up(device: &mut Device) -> Result<(), TortureError> {
 }
 
 /// A device on which a recording is played.
-struct Line<'a> {
+struct PlayedDevice<'a> {
     device: Device,
     recording: &'a Recording,
     replay: Replay<'a>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> PlayedDevice<'a> {
     fn new(device: Device, recording: &'a Recording, replay: Replay<'a>) -> Self {
         Self {
             device,

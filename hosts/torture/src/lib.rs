@@ -64,7 +64,7 @@ mod shrink;
 mod stage;
 
 pub use array::{Array, Shape};
-pub use campaign::{Campaign, Finding, Run, Smallest, Verdict, record};
+pub use campaign::{Campaign, Finding, RecordingSpec, Smallest, Verdict, record};
 pub use child::Ending;
 pub use code::{Code, NoCode};
 pub use contents::{ContentId, Contents, ZEROES};

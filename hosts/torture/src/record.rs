@@ -244,6 +244,7 @@ impl Array for Recorder {
 
     fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let (parts, blocks) = self.shape.split(offset, len);
+
         for part in parts {
             self.write(
                 part.start,
@@ -251,9 +252,11 @@ impl Array for Recorder {
                 false,
             )?;
         }
+
         if blocks.is_empty() {
             return Ok(());
         }
+
         self.request(|state| {
             state.now[blocks.start as usize..blocks.end as usize].fill(ZEROES);
             state.submit(Event::Zero {

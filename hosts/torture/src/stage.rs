@@ -72,19 +72,23 @@ pub struct Stage {
 /// What is missing, and what to do.
 pub fn require(name: &str) -> Result<(), TortureError> {
     let missing = |sentence: String| Err(TortureError::Missing(sentence));
+
     if !rustix::process::geteuid().is_root() {
         return missing(
             "loop devices and mounts need root: run it with sudo, or without a file system (--file)".into(),
         );
     }
+
     if !Path::new("/dev/loop-control").exists() {
         return missing(
             "there is no /dev/loop-control: load the kernel's module with `modprobe loop`".into(),
         );
     }
+
     if matches!(tool("losetup", &["--version"]), Err(ToolError::NotThere)) {
         return missing("losetup is not installed: install the package mount".into());
     }
+
     if name.is_empty()
         || !name
             .bytes()
@@ -94,6 +98,7 @@ pub fn require(name: &str) -> Result<(), TortureError> {
             "`{name}` is no name of a file system: choose one such as ext4, xfs or btrfs"
         ));
     }
+
     let mkfs = format!("mkfs.{name}");
     if matches!(tool(&mkfs, &["-V"]), Err(ToolError::NotThere)) {
         return missing(format!(
@@ -101,17 +106,20 @@ pub fn require(name: &str) -> Result<(), TortureError> {
             package(name)
         ));
     }
+
     // Loads the module, if there is one.
     let known = || {
         let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
         list.lines()
             .any(|line| line.split_whitespace().next_back() == Some(name))
     };
+
     if !known() && (tool("modprobe", &["-q", "--", name]).is_err() || !known()) {
         return missing(format!(
             "this kernel has no file system {name}: choose one of those in /proc/filesystems"
         ));
     }
+
     Ok(())
 }
 
@@ -188,9 +196,11 @@ impl Stage {
     /// The tool's words.
     pub fn make(&self, fs: &FileSystem) -> Result<(), TortureError> {
         let attached = Loop::attach(&self.file(), self.shape)?;
+
         let mut arguments = mkfs_options(&fs.name).to_vec();
         arguments.extend(fs.mkfs_options.split_whitespace());
         arguments.push(&attached.device);
+
         tool(&format!("mkfs.{}", fs.name), &arguments)
             .map(drop)
             .map_err(|error| match error {
@@ -215,14 +225,18 @@ impl Stage {
     /// The inner one: the file system refuses.
     pub fn mount(&self, fs: &FileSystem) -> Result<Result<MountedFs, String>, TortureError> {
         let mut attached = Loop::attach(&self.file(), self.shape)?;
+
         let folder = self.folder();
         let target = folder.to_string_lossy().into_owned();
+
         let mut arguments = vec!["-t", &fs.name];
         let options = mount_options(fs).join(",");
         if !options.is_empty() {
             arguments.extend(["-o", &options]);
         }
+
         arguments.extend([attached.device.as_str(), &target]);
+
         match tool("mount", &arguments) {
             Ok(_) => {
                 // From now on the kernel detaches it when it is unmounted, however this process ends.
@@ -261,6 +275,7 @@ struct Loop {
 impl Loop {
     fn attach(file: &Path, shape: Shape) -> Result<Self, TortureError> {
         let (sector, file) = (shape.block_bytes.to_string(), file.to_string_lossy());
+
         let arguments = [
             "--find",
             "--show",
@@ -269,6 +284,7 @@ impl Loop {
             &sector,
             &file,
         ];
+
         // Another process may take the device that losetup has found.
         let mut attempts = 0;
         let device = loop {
@@ -288,6 +304,7 @@ impl Loop {
             }
             attempts += 1;
         };
+
         Ok(Self {
             device,
             attached: true,
@@ -332,6 +349,7 @@ impl MountedFs {
         if !std::mem::take(&mut self.mounted) {
             return true;
         }
+
         let target = self.folder.to_string_lossy();
         let clean = (0..100).any(|attempt| {
             // What was killed may take a moment to close its files.
@@ -340,13 +358,16 @@ impl MountedFs {
             }
             tool("umount", &[&target]).is_ok()
         });
+
         if !clean {
             let _ = tool("umount", &["--lazy", &target]);
         }
+
         if self.name == "btrfs" {
             // It remembers the devices of a file system, and would look for this one among the next ones.
             let _ = tool("btrfs", &["device", "scan", "--forget", &self.device]);
         }
+
         clean
     }
 }

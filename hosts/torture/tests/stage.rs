@@ -1,8 +1,8 @@
 //! End to end: real commands on a real kernel. Without FUSE, root or loop devices a test says so and is skipped.
 
 use remap_ssd_torture::{
-    Campaign, Code, FileSystem, Recording, Run, Shape, TortureError, id, load, record, require,
-    save,
+    Campaign, Code, FileSystem, Recording, RecordingSpec, Shape, TortureError, id, load, record,
+    require, save,
 };
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn recorded(fs: Option<&str>, workload: &str) -> Option<Recording> {
         name: name.into(),
         ..FileSystem::default()
     });
-    let run = Run {
+    let run = RecordingSpec {
         shape,
         fs,
         workload: workload.into(),
@@ -153,7 +153,7 @@ fn a_workload_that_fails_says_what_it_wrote() {
         block_bytes: 4096,
         blocks: 1024,
     };
-    let run = Run {
+    let run = RecordingSpec {
         shape,
         fs: None,
         workload: "echo words; exit 3".into(),

@@ -132,30 +132,39 @@ impl Bare {
         let Some(victim) = closed.min_by_key(|sb| self.live[*sb]) else {
             return false;
         };
+
         let pages = self.geometry.pages_per_superblock();
         if self.live[victim] == pages {
             return false;
         }
+
         let first = self.geometry.page(SbId(victim as u32), 0).0;
+
+        // Two passes, so that the table's entries are fetched ahead of their use.
         self.moving.clear();
         for page in first..first + pages {
             if self.counts[page as usize / 2] >> (4 * (page % 2)) & 15 != 0 {
                 self.moving.push(self.p2l[page as usize]);
             }
         }
+
         for at in 0..self.moving.len() {
             if let Some(ahead) = self.moving.get(at + COLLECT_AHEAD) {
                 prefetch(&self.l2p, *ahead as usize);
             }
+
             let lpn = self.moving[at];
             self.release(self.l2p[lpn as usize] - 1);
+
             if self.gc.next == self.gc.end {
                 self.gc = self.open(self.gc);
             }
+
             let page = self.gc.next;
             self.gc.next += 1;
             self.place(lpn, page);
         }
+
         self.moves += self.moving.len() as u64;
         self.closed[victim] = false;
         self.free.push(victim as u32);
@@ -171,6 +180,7 @@ mod tests {
     /// Every table against every other.
     fn check(bare: &Bare) {
         let mut live = vec![0; bare.live.len()];
+
         for (lpn, page) in bare
             .l2p
             .iter()
@@ -184,9 +194,11 @@ mod tests {
                 1,
                 "page {page}"
             );
+
             live[bare.geometry.superblock(Ppn(page)).0 as usize] += 1;
         }
         assert_eq!(live, bare.live);
+
         let total: u32 = bare
             .counts
             .iter()

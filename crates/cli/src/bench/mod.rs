@@ -117,16 +117,19 @@ struct Runs {
 }
 
 impl Runs {
-    fn of(extent: Extent, subject: &mut Subject, feed: &mut Feed) -> Result<Self, Failure> {
+    fn of(size: BenchSize, subject: &mut Subject, feed: &mut Feed) -> Result<Self, Failure> {
         // The system counts processor time by hundredths of a second.
-        let pages = extent.pages.max(2_000_000);
-        let pairs = (0..extent.rounds)
+        let pages = size.pages.max(2_000_000);
+
+        let pairs = (0..size.rounds)
             .map(|_| {
                 let one = subject.run(feed, pages, 1)?;
                 Ok((one, subject.run(feed, pages, 2)?))
             })
             .collect::<Result<Vec<(RunWork, RunWork)>, Failure>>()?;
+
         let of = |value: fn(&(RunWork, RunWork)) -> f64| median(pairs.iter().map(value).collect());
+
         Ok(Self {
             page_ops_per_s: of(|(one, _)| one.work.page_ops as f64 / one.work.seconds),
             page_ops_per_s_two_threads: of(|(_, two)| two.work.page_ops as f64 / two.work.seconds),
@@ -154,7 +157,7 @@ struct Scaled {
 
 /// How much is measured.
 #[derive(Clone, Copy)]
-struct Extent {
+struct BenchSize {
     scale: f64,
     rounds: u32,
     pages: u64,
@@ -165,18 +168,20 @@ struct Extent {
 /// # Errors
 /// Invalid device configuration.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let extent = match args.quick {
-        true => Extent {
+    let size = if args.quick {
+        BenchSize {
             scale: 1.0 / 16.0,
             rounds: 3,
             pages: 500_000,
-        },
-        false => Extent {
+        }
+    } else {
+        BenchSize {
             scale: 1.0,
             rounds: 5,
             pages: 4_000_000,
-        },
+        }
     };
+
     let target = if args.json {
         ProgressDrawTarget::hidden()
     } else {
@@ -184,11 +189,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     };
     let line = ProgressBar::with_draw_target(None, target);
     line.enable_steady_tick(Duration::from_millis(200));
+
     if args.service {
         return service::command(args, &line);
     }
-    let config = device(&args.preset, extent.scale)?;
-    let mut results = measure(&config, extent, args.seed, &line)?;
+
+    let config = device(&args.preset, size.scale)?;
+    let mut results = measure(&config, size, args.seed, &line)?;
+
     if args.scales {
         let factors = if args.quick {
             [1.0 / 256.0, 1.0 / 16.0]
@@ -196,15 +204,16 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             [1.0 / 64.0, 1.0]
         };
         for factor in factors {
-            results
-                .scales
-                .push(scaled(factor, extent, args.seed, &line)?);
+            results.scales.push(scaled(factor, size, args.seed, &line)?);
         }
     }
+
     line.finish_and_clear();
-    match args.json {
-        true => output::json(&serde_json::json!(results)),
-        false => output::text(&shown(&config, &results)),
+
+    if args.json {
+        output::json(&serde_json::json!(results))
+    } else {
+        output::text(&as_text(&config, &results))
     }
 }
 
@@ -220,8 +229,11 @@ fn device(preset: &str, scale: f64) -> Result<DeviceConfig, Failure> {
 struct Rounds(Vec<Work>);
 
 impl Rounds {
-    fn of(extent: Extent, mut one: impl FnMut() -> Result<Work, Failure>) -> Result<Self, Failure> {
-        (0..extent.rounds)
+    fn of(
+        size: BenchSize,
+        mut one: impl FnMut() -> Result<Work, Failure>,
+    ) -> Result<Self, Failure> {
+        (0..size.rounds)
             .map(|_| one())
             .collect::<Result<_, _>>()
             .map(Self)
@@ -253,7 +265,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn measure(
     config: &DeviceConfig,
-    extent: Extent,
+    size: BenchSize,
     seed: u64,
     line: &ProgressBar,
 ) -> Result<Results, Failure> {
@@ -262,44 +274,44 @@ fn measure(
     let mut feed = Feed::new(addressable, seed)?;
     let mut results = Results {
         flash_pages,
-        rounds: extent.rounds,
-        pages_per_round: extent.pages,
+        rounds: size.rounds,
+        pages_per_round: size.pages,
         ..Results::default()
     };
 
     line.set_message("without deduplication");
     let before = resident_bytes();
     let mut plain = Subject::new(without_dedup(config.clone()), &mut feed)?;
-    let rounds = Rounds::of(extent, || plain.measure(&mut feed, extent.pages))?;
+    let rounds = Rounds::of(size, || plain.measure(&mut feed, size.pages))?;
     results.page_ops_per_s_no_dedup = rounds.rate(|work| work.page_ops);
     results.programs_per_s_no_dedup = rounds.rate(|work| work.programs);
     results.host_pages_per_s_no_dedup = rounds.rate(|work| work.host_pages);
     results.gc_pages_per_host_page_no_dedup = rounds.moved();
     results.aging_s_no_dedup = plain.aging_s;
-    results.run_no_dedup = Runs::of(extent, &mut plain, &mut feed)?;
+    results.run_no_dedup = Runs::of(size, &mut plain, &mut feed)?;
     results.bytes_per_page_no_dedup = bytes_per_page(&plain, before);
     drop(plain);
 
     line.set_message("with deduplication");
     let before = resident_bytes();
     let mut full = Subject::new(config.clone(), &mut feed)?;
-    let rounds = Rounds::of(extent, || full.measure(&mut feed, extent.pages))?;
+    let rounds = Rounds::of(size, || full.measure(&mut feed, size.pages))?;
     results.page_ops_per_s = rounds.rate(|work| work.page_ops);
     results.programs_per_s = rounds.rate(|work| work.programs);
     results.host_pages_per_s = rounds.rate(|work| work.host_pages);
     results.gc_pages_per_host_page = rounds.moved();
     (results.aging_s, results.warm_up_pages) = (full.aging_s, full.warm_up_pages);
-    results.run = Runs::of(extent, &mut full, &mut feed)?;
+    results.run = Runs::of(size, &mut full, &mut feed)?;
     results.bytes_per_page = bytes_per_page(&full, before);
     results.nvram_bytes = full.device().ftl().media().nvram_words() as u64 * 8;
 
     line.set_message("recovery");
-    results.recovery_s = median(full.recover(extent.rounds)?);
+    results.recovery_s = median(full.recover(size.rounds)?);
     results.recovery_pages_per_s = flash_pages as f64 / results.recovery_s;
 
     line.set_message("bare arrays");
     let mut bare = BareSubject::new(config, &mut feed)?;
-    let rounds = Rounds::of(extent, || bare.measure(&mut feed, extent.pages))?;
+    let rounds = Rounds::of(size, || bare.measure(&mut feed, size.pages))?;
     results.bare_page_ops_per_s = rounds.rate(|work| work.page_ops);
     results.bare_host_pages_per_s = rounds.rate(|work| work.host_pages);
     results.gc_pages_per_host_page_bare = rounds.moved();
@@ -314,14 +326,14 @@ fn bytes_per_page(subject: &Subject, before: Option<u64>) -> Option<f64> {
         .map(|grown| grown.saturating_sub(nvram) as f64 / f64::from(media.geometry().pages()))
 }
 
-fn scaled(factor: f64, extent: Extent, seed: u64, line: &ProgressBar) -> Result<Scaled, Failure> {
+fn scaled(factor: f64, size: BenchSize, seed: u64, line: &ProgressBar) -> Result<Scaled, Failure> {
     let config = device("fast21-256g", factor)?;
     let logical_bytes = u64::from(config.firmware.lpns) * PAGE_BYTES as u64;
     line.set_message(format!("{} device", bytes(logical_bytes)));
     let mut feed = Feed::new(config.addressable_lpns(), seed)?;
     let flash_pages = u64::from(config.geometry.pages());
     let mut subject = Subject::new(config, &mut feed)?;
-    let rounds = Rounds::of(extent, || subject.measure(&mut feed, extent.pages))?;
+    let rounds = Rounds::of(size, || subject.measure(&mut feed, size.pages))?;
     Ok(Scaled {
         logical_bytes,
         flash_pages,
@@ -330,7 +342,7 @@ fn scaled(factor: f64, extent: Extent, seed: u64, line: &ProgressBar) -> Result<
     })
 }
 
-fn shown(config: &DeviceConfig, results: &Results) -> String {
+fn as_text(config: &DeviceConfig, results: &Results) -> String {
     let rate = |value: f64| {
         let (divisor, prefix) = si(value);
         format!("{:.2} {prefix}", value / divisor)

@@ -93,14 +93,17 @@ impl Feed {
             seed,
             content_base: 0,
         };
+
         let workload = Workload::new(config).map_err(Failure::usage)?;
         let mut feed = Self {
             workload,
             pages: Vec::new(),
             commands: Vec::new(),
         };
+
         // The buffers have their size before any memory is measured.
         feed.next_batch(BATCH)?;
+
         Ok(feed)
     }
 
@@ -175,21 +178,27 @@ impl Subject {
     pub fn measure(&mut self, feed: &mut Feed, pages: u64) -> Result<Work, Failure> {
         let stats = self.device.ftl().stats();
         let programs = self.device.ftl().media().counts.programs;
+
         let (mut seconds, mut left) = (0.0, pages);
+
         while left > 0 {
             let commands = feed.next_batch(left.min(BATCH as u64) as usize)?;
             left -= commands.len() as u64;
+
             let began = Instant::now();
             let refused = self.submit_all(commands);
             seconds += began.elapsed().as_secs_f64();
+
             if refused > 0 {
                 return Err(Failure::Failed(format!(
                     "the device refused {refused} pages"
                 )));
             }
         }
+
         let did = self.device.ftl().stats() - stats;
         let programs = self.device.ftl().media().counts.programs - programs;
+
         Ok(Work {
             seconds,
             host_pages: did.host_writes,

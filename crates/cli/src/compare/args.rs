@@ -232,16 +232,18 @@ impl Args {
             "--out",
         ];
         const VALUES: [&str; 4] = ["--threads", "--memory", "--report", "--out"];
+
         let mut words = words.into_iter();
         // The program's name, however it was found.
         drop(words.next());
         self.command.push("remap-ssd".into());
+
         while let Some(word) = words.next() {
             let name = word.split('=').next().unwrap_or_default();
-            match SHOWN.contains(&name) {
-                true if VALUES.contains(&word.as_str()) => drop(words.next()),
-                true => {}
-                false => self.command.push(word),
+            if !SHOWN.contains(&name) {
+                self.command.push(word);
+            } else if VALUES.contains(&word.as_str()) {
+                drop(words.next());
             }
         }
     }

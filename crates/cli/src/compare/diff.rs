@@ -98,12 +98,15 @@ impl FromStr for Condition {
         let wrong = || {
             format!("`{text}` is not a condition such as wa>+2%, bw<-5%, p99>+100 or iops<10000")
         };
+
         let at = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, limit) = (text[..at].trim(), text[at + 1..].trim());
         if name.is_empty() {
             return Err(wrong());
         }
+
         let is_change = limit.starts_with(['+', '-']);
+
         let (digits, of) = match (limit.strip_suffix('%'), is_change) {
             (Some(digits), true) => (digits, Of::Share),
             (None, true) => (limit, Of::Change),
@@ -114,8 +117,10 @@ impl FromStr for Condition {
                 ));
             }
         };
+
         let limit: f64 = digits.trim().parse().map_err(|_| wrong())?;
         let long = SHORT.iter().find(|(short, _)| *short == name);
+
         Ok(Self {
             text: text.to_owned(),
             figure: long.map_or(name, |(_, long)| long).to_owned(),
@@ -143,9 +148,10 @@ impl Condition {
             Of::Change => pair.b - pair.a,
             Of::Value => pair.b,
         };
-        match self.above {
-            true => found > self.limit,
-            false => found < self.limit,
+        if self.above {
+            found > self.limit
+        } else {
+            found < self.limit
         }
     }
 }
@@ -250,7 +256,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             "failed": failed.collect::<Vec<_>>(),
         }))?;
     } else {
-        output::text(&shown(&both, &figures))?;
+        output::text(&as_text(&both, &figures))?;
         for (name, only) in [(&args.a, &only_a), (&args.b, &only_b)] {
             if !only.is_empty() {
                 output::note(format_args!(
@@ -273,9 +279,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             ))?;
         }
     }
-    match held.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Found),
+    if held.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Found)
     }
 }
 
@@ -292,24 +299,30 @@ fn labelled<'a>(path: &Path, result: &'a Value) -> Result<Vec<(String, &'a Value
         let reason = "not a result of `compare`: it has no list `runs`";
         Failure::about(path.display(), reason)
     })?;
+
     let mut labelled: Vec<(String, &Value)> = Vec::new();
     for run in runs {
         let text = |name: &str| run.pointer(name).and_then(Value::as_str).unwrap_or("");
         let mut label = text("/scheme").to_owned();
+
         if !["", "greedy"].contains(&text("/gc_policy")) {
             label = format!("{label}/{}", text("/gc_policy"));
         }
         if !["", "page"].contains(&text("/mapping/kind")) {
             label = format!("{label}+{}", text("/mapping/kind"));
         }
+
+        // Two runs of one scheme are told apart by their order.
         let plain = label.clone();
         let mut number = 1;
         while labelled.iter().any(|(other, _)| *other == label) {
             number += 1;
             label = format!("{plain} #{number}");
         }
+
         labelled.push((label, run));
     }
+
     Ok(labelled)
 }
 
@@ -338,7 +351,7 @@ fn figures(conditions: &[Condition]) -> Vec<String> {
     figures
 }
 
-fn shown(both: &[Both<'_>], figures: &[String]) -> String {
+fn as_text(both: &[Both<'_>], figures: &[String]) -> String {
     let mut rows = Vec::new();
     for run in both {
         for name in figures {

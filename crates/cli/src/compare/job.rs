@@ -55,31 +55,39 @@ pub fn job(
         }
         Start::New { config, aged, save } => {
             bar.set_message("aging");
+
             let mut lean = (**config).clone();
             // Without deduplication nobody asks what pages hold, unless the device is kept.
             if !lean.firmware.dedup && lean.content == ContentMode::Identity && save.is_none() {
                 lean.content = ContentMode::None;
             }
+
             let (device, report) =
                 new_device(args, &lean, aged.then_some(plan.aging_content), bar)?;
+
             if let Some(path) = save {
                 bar.set_message("saving");
                 device
                     .save(path)
                     .map_err(|error| Failure::about(path.display(), error))?;
             }
+
             (device, report, None)
         }
     };
+
     let config = match start {
         Start::New { config, .. } => (**config).clone(),
         Start::Image(_) => device.config().clone(),
     };
+
     check_homes(config.firmware.scheme, &plan.feed)?;
+
     // Now, since aging has no use for a second thread.
     let loan = cores.borrow();
     let threads = Loan::threads(loan.as_ref());
     let (summary, pages) = measure(args, plan, &mut device, threads, bar)?;
+
     Ok(Done {
         config,
         aged,
@@ -113,8 +121,10 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
             new_device(args, config, aged.then_some(plan.aging_content), bar)?.0
         }
     };
+
     check_homes(device.config().firmware.scheme, &plan.feed)?;
     let addressable = device.config().addressable_lpns();
+
     let (source, pages, title): (Box<dyn Source>, _, _) = match &plan.feed {
         Feed::Synthetic {
             spec,
@@ -123,6 +133,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
         } => {
             let base = content_base(content);
             let source = spec.source(*content, addressable, args.seed, base);
+
             let pages = pages.unwrap_or_else(|| pages_default(device.config()));
             (source.map_err(Failure::usage)?, pages, spec.to_string())
         }
@@ -132,6 +143,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
             (Box::new(facts.replay(options)), u64::MAX, title)
         }
     };
+
     Ok(Staged {
         device,
         source,
@@ -164,9 +176,11 @@ fn new_device(
     if args.survival {
         device.untimed(|ftl| ftl.watch_survival());
     }
+
     let Some(content) = aging else {
         return Ok((device, None));
     };
+
     let mut writes = Workload::new(WorkloadConfig {
         pattern: Pattern::Random,
         read_percent: 0,
@@ -178,14 +192,17 @@ fn new_device(
         content_base: 0,
     })
     .map_err(Failure::usage)?;
+
     let options = args.aging().options(config.addressable_lpns(), args.seed);
     let mut writes = Stoppable {
         source: &mut writes,
         watch: bar,
     };
+
     let report = age(&mut device, &mut writes, &options).map_err(|error| {
         Failure::about(format_args!("scheme {}", config.firmware.scheme), error)
     })?;
+
     Ok((device, Some(report)))
 }
 
@@ -235,11 +252,12 @@ fn measure(
                     ..options(Some(pages_of_a_life(device.config())))
                 };
                 let summary = measured(device, source, &options, bar)?;
-                return match summary.wear_out.read_only {
-                    true => Ok((summary, None)),
-                    false => Err(Failure::Failed(format!(
+                return if summary.wear_out.read_only {
+                    Ok((summary, None))
+                } else {
+                    Err(Failure::Failed(format!(
                         "scheme {scheme}: this workload does not wear the device out"
-                    ))),
+                    )))
                 };
             }
             let pages = pages.unwrap_or_else(|| pages_default(device.config()));
@@ -258,16 +276,17 @@ fn measure(
                 None => measured(device, &mut source, &options(None), bar)?,
             };
             summary.requests.skipped = source.skipped();
-            match summary.requests.submitted == facts.requests() {
-                true => Ok((summary, None)),
-                false => Err(Failure::about(
+            if summary.requests.submitted == facts.requests() {
+                Ok((summary, None))
+            } else {
+                Err(Failure::about(
                     facts.path.display(),
                     format_args!(
                         "scheme {scheme} was given {} requests and the trace has {}",
                         summary.requests.submitted,
                         facts.requests()
                     ),
-                )),
+                ))
             }
         }
     }

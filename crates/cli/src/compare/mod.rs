@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// is 1 then.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = args::EXAMPLES)]
-pub struct Line {
+pub struct CompareCommand {
     /// What to run.
     #[command(flatten)]
     pub args: Args,
@@ -67,7 +67,7 @@ const NOTED_BYTES: u64 = 512 << 20;
 ///
 /// # Errors
 /// What does not fit together, cannot be read, or cannot be measured.
-pub fn command(line: &Line) -> Result<(), Failure> {
+pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     if let Some(Action::Diff(args)) = &line.action {
         return diff::command(args);
     }
@@ -90,9 +90,10 @@ pub fn command(line: &Line) -> Result<(), Failure> {
     let bars = bars(args, &comparison, &stop);
     let measured = comparison.run_possible(&bars)?;
     bars.iter().for_each(Bar::clear);
-    match args.json {
-        true => output::json(&comparison.json(&measured))?,
-        false => output::text(&show::text(args, &comparison.plan, &measured.done))?,
+    if args.json {
+        output::json(&comparison.json(&measured))?
+    } else {
+        output::text(&show::text(args, &comparison.plan, &measured.done))?
     }
     measured.complete().map(drop)
 }
@@ -173,9 +174,10 @@ impl<'a> Comparison<'a> {
     /// memory than there is.
     pub fn new(args: &'a Args) -> Result<Self, Failure> {
         let mut comparison = Self::of_possible(args)?;
-        match comparison.plan.refused.is_empty() {
-            true => Ok(comparison),
-            false => Err(comparison.plan.refused.swap_remove(0).1),
+        if comparison.plan.refused.is_empty() {
+            Ok(comparison)
+        } else {
+            Err(comparison.plan.refused.swap_remove(0).1)
         }
     }
 
@@ -199,6 +201,7 @@ impl<'a> Comparison<'a> {
                     GcPolicy::Greedy => firmware.scheme.to_string(),
                     policy => format!("{}/{policy}", firmware.scheme),
                 };
+
                 if firmware.is_hybrid() {
                     format!("{name}+{}", firmware.mapping)
                 } else {
@@ -211,6 +214,7 @@ impl<'a> Comparison<'a> {
                 .to_string_lossy()
                 .into_owned(),
         };
+
         self.plan.jobs.iter().map(name).collect()
     }
 
@@ -221,14 +225,15 @@ impl<'a> Comparison<'a> {
     /// What cannot be measured or written.
     pub fn run(&self, watches: &[impl Watch]) -> Result<Measured, Failure> {
         let measured = self.run_all(watches, Failing::Ends)?;
-        match measured.failed.is_empty() {
-            true => Ok(measured),
-            false => Err(measured
+        if measured.failed.is_empty() {
+            Ok(measured)
+        } else {
+            Err(measured
                 .failed
                 .into_iter()
                 .map(|(_, failure)| failure)
                 .next())
-            .map_err(|failure| failure.expect("there is one")),
+            .map_err(|failure| failure.expect("there is one"))
         }
     }
 
@@ -316,8 +321,10 @@ fn run_all(
     let workers = allowed.min(plan.jobs.len() as u32);
     let cores = Cores::new(allowed - workers);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+
     let results: Vec<Mutex<Option<Result<Done, Failure>>>> =
         plan.jobs.iter().map(|_| Mutex::default()).collect();
+
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -329,13 +336,16 @@ fn run_all(
                         // Nothing is left to begin: this thread's core goes to a run that is about to be measured.
                         return cores.add();
                     };
+
                     if failing == Failing::Continues && watches[index].is_stopped() {
                         return;
                     }
+
                     watches[index].begin();
                     let result = job(args, plan, start, &cores, &watches[index]);
                     let ends = result.is_err() && failing == Failing::Ends;
                     failed.fetch_or(ends, Ordering::Relaxed);
+
                     watches[index].end();
                     *results[index]
                         .lock()
@@ -344,6 +354,7 @@ fn run_all(
             });
         }
     });
+
     results
         .into_iter()
         .map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))

@@ -85,6 +85,7 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
             }
         }
     };
+
     let aging_content = content(args).unwrap_or(match feed {
         Feed::Synthetic {
             content: content @ ContentModel::Papers { .. },
@@ -92,11 +93,14 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
         } => content,
         _ => ContentModel::Unique,
     });
+
     let mut refused = Vec::new();
+
     let (jobs, scale) = match &args.age {
         Some(image) => (images(args, image)?, None),
         None => {
             let (base, scale) = base(args, &feed)?;
+
             let mut jobs = Vec::new();
             for (scheme, device) in new_devices(args, &base, scale) {
                 match device.and_then(|device| check_homes(scheme, &feed).map(|()| device)) {
@@ -104,14 +108,18 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
                     Err(failure) => refused.push((scheme.to_string(), failure)),
                 }
             }
+
             // Nothing can run: the first reason is the command's.
             if jobs.is_empty() {
                 return Err(refused.swap_remove(0).1);
             }
+
             (jobs, Some(scale))
         }
     };
+
     check_workload(&jobs, &feed, args.seed, args.arrivals())?;
+
     Ok(Plan {
         jobs,
         feed,
@@ -135,37 +143,46 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
         Feed::Trace(facts) => facts.device(),
         Feed::Synthetic { .. } => None,
     };
+
     let mut config = match (&args.config, &args.preset, recorded) {
         (Some(path), ..) => read_config(path)?,
         (None, Some(name), _) => DeviceConfig::preset(name).map_err(Failure::usage)?,
         (None, None, Some(device)) => simulated(device),
         (None, None, None) => PRESETS[0].config(),
     };
+
     let firmware = &mut config.firmware;
     firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
     firmware.block_pages = args.block_pages.unwrap_or(firmware.block_pages);
     firmware.extension = args.extension.unwrap_or(firmware.extension);
     firmware.gc_free = args.gc_free.unwrap_or(firmware.gc_free);
+
     if let Some(dies) = args.superblock_dies {
         config.geometry = config
             .geometry
             .with_superblock_dies(dies)
             .map_err(Failure::usage)?;
     }
+
     config.flash.endurance = args.endurance.unwrap_or(config.flash.endurance);
+
     if let Some(switch) = args.dedup {
         firmware.dedup = switch == Switch::On;
         if firmware.dedup && config.content == ContentMode::None {
             config.content = ContentMode::Identity;
         }
     }
+
     let config = config.with(&args.set).map_err(Failure::usage)?;
+
     let is_whole = args.config.is_some() || (args.preset.is_none() && recorded.is_some());
+
     let scale = match args.scale {
         Some(scale) => scale,
         None if is_whole => 1.0,
         None => preset_scale(&config, feed),
     };
+
     Ok((config, scale))
 }
 
@@ -229,19 +246,23 @@ fn new_devices(
     } else {
         &args.gc[..]
     };
+
     let own_mapping = [base.firmware.mapping];
     let mappings = if args.mapping.is_empty() {
         &own_mapping
     } else {
         &args.mapping[..]
     };
+
     let mut devices: Vec<(SchemeKind, GcPolicy, Granularity)> = Vec::new();
     for scheme in schemes(args) {
         for policy in policies {
             devices.extend(mappings.iter().map(|mapping| (scheme, *policy, *mapping)));
         }
     }
+
     let several = devices.len() > 1;
+
     let one = |(scheme, policy, mapping): (SchemeKind, GcPolicy, Granularity)| {
         let mut config = base.clone();
         (
@@ -249,10 +270,12 @@ fn new_devices(
             config.firmware.gc_policy,
             config.firmware.mapping,
         ) = (scheme, policy, mapping);
+
         let config = config
             .clone()
             .scale(scale)
             .map_err(|error| refused(args, &config, scale, &error))?;
+
         let name = if policies.len() > 1 {
             format!("{scheme}.{policy}")
         } else {
@@ -263,6 +286,7 @@ fn new_devices(
         } else {
             name
         };
+
         let mut save = args.save_aged.as_deref().map(|path| {
             if several {
                 of_scheme(path, &name)
@@ -270,18 +294,21 @@ fn new_devices(
                 path.into()
             }
         });
+
         if several && save.is_some() && !scheme.is_durable() {
             output::note(format_args!(
                 "note: `{scheme}` keeps its remaps in DRAM, its device is not saved"
             ));
             save = None;
         }
+
         Ok(Start::New {
             config: Box::new(config),
             aged: !args.no_aging,
             save,
         })
     };
+
     devices
         .into_iter()
         .map(|device| (device.0, one(device)))
@@ -366,24 +393,28 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
         }
         return Ok(vec![Start::Image(image.into())]);
     }
+
     let found = |scheme: SchemeKind| {
         Some(of_scheme(image, scheme.name()))
             .filter(|path| !args.scheme.is_empty() || path.exists())
     };
+
     let starts: Vec<Start> = schemes(args)
         .into_iter()
         .filter_map(found)
         .map(Start::Image)
         .collect();
-    match starts.is_empty() {
-        false => Ok(starts),
-        true => Err(Failure::about(
+
+    if starts.is_empty() {
+        Err(Failure::about(
             image.display(),
             format_args!(
                 "no such file, nor one of a scheme such as {}",
                 of_scheme(image, SchemeKind::default().name()).display()
             ),
-        )),
+        ))
+    } else {
+        Ok(starts)
     }
 }
 
@@ -397,15 +428,18 @@ fn check_workload(
     let Feed::Synthetic { spec, content, .. } = feed else {
         return Ok(());
     };
+
     if let Some(arrivals) = arrivals {
         arrivals.check(spec).map_err(Failure::usage)?;
     }
+
     for job in jobs {
         if let Start::New { config, .. } = job {
             spec.source(*content, config.addressable_lpns(), seed, 0)
                 .map_err(Failure::usage)?;
         }
     }
+
     Ok(())
 }
 
@@ -415,12 +449,13 @@ fn check_workload(
 /// It is such a scheme, and such a workload.
 pub fn check_homes(scheme: SchemeKind, feed: &Feed) -> Result<(), Failure> {
     let names_homes = matches!(feed, Feed::Synthetic { spec, .. } if spec.names_homes());
-    match scheme.uses_hints() && !names_homes {
-        false => Ok(()),
-        true => Err(Failure::usage(format_args!(
+    if scheme.uses_hints() && !names_homes {
+        Err(Failure::usage(format_args!(
             "scheme {scheme} remaps only pages that were written for a home, and this workload names none: use \
              --workload journal, or another scheme"
-        ))),
+        )))
+    } else {
+        Ok(())
     }
 }
 

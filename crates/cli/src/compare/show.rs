@@ -48,8 +48,10 @@ pub fn text(args: &Args, plan: &Plan, done: &[Done]) -> String {
 fn lives(runs: &[RunSummary]) -> String {
     let row = |(run, label): (&RunSummary, String)| {
         let wear = &run.wear_out;
+
         let first = wear.first_retired_bytes.unwrap_or(wear.host_bytes);
         let whole = run.samples.first().map_or(0, |sample| sample.usable_pages) as f64;
+
         let at = |share: f64| {
             let shrunk = run
                 .samples
@@ -57,20 +59,25 @@ fn lives(runs: &[RunSummary]) -> String {
                 .find(|sample| (sample.usable_pages as f64) < whole * share);
             shrunk.map_or("-".into(), |sample| seconds(sample.at_s))
         };
+
         let compared = runs.first().map_or(0.0, |base| {
             wear.host_bytes as f64 / base.wear_out.host_bytes as f64
         });
+
         let mut row = vec![
             label,
             bytes(first),
             bytes(wear.host_bytes),
             format!("{compared:.2}x"),
         ];
+
         row.extend([exact(wear.block_erases), exact(wear.blocks_retired)]);
         row.extend([at(1.0), at(0.95), seconds(run.seconds_simulated)]);
         row
     };
+
     let rows: Vec<Vec<String>> = runs.iter().zip(report::labels(runs)).map(row).collect();
+
     let head = [
         "until death",
         "host data to first retired",
@@ -82,17 +89,20 @@ fn lives(runs: &[RunSummary]) -> String {
         "< 95 %",
         "read-only after",
     ];
+
     table(&head, &rows)
 }
 
 /// On a page.
 pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
     let heading = heading(args, plan, done);
+
     let subtitle = heading
         .iter()
         .map(|(label, text)| format!("{label}: {text}"))
         .collect::<Vec<_>>()
         .join(". ");
+
     let title = "Schemes of address remapping side by side";
     report::html(
         &summaries(done),
@@ -125,9 +135,12 @@ pub fn json(args: &Args, plan: &Plan, done: &[Done], failed: &[(String, Failure)
             );
             fields.insert("recovery".into(), object!(done.recovered));
         }
+
         run
     };
+
     let failure = |(scheme, failure): &(String, Failure)| object!({ "scheme": scheme, "error": failure.to_string() });
+
     object!({
         "format_version": FORMAT_VERSION,
         "program_version": env!("CARGO_PKG_VERSION"),
@@ -146,6 +159,7 @@ fn summaries(done: &[Done]) -> Vec<RunSummary> {
 /// Everything that decides the results besides the seed; the device is that of the first scheme.
 fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
     let first = done.first().map(|done| &done.config);
+
     let feed = match &plan.feed {
         Feed::Synthetic { spec, content, .. } => object!({
             "workload": spec.to_string(),
@@ -158,7 +172,9 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
             object!({ "trace": trace })
         }
     };
+
     let aged_here = done.iter().any(|done| done.aged.is_some());
+
     object!({
         "schemes": done.iter().map(|done| done.summary.scheme.clone()).collect::<Vec<_>>(),
         "device": first,
@@ -185,8 +201,10 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
     let Some(first) = done.first() else {
         return Vec::new();
     };
+
     let config = &first.config;
     let addressable = counted(config.addressable_lpns().into(), "page");
+
     let host = match args.arrivals() {
         Some(Arrivals::OWN) => "requests enter at their own times".into(),
         Some(arrivals) => format!("arrivals {arrivals}"),
@@ -195,6 +213,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
             args.queue_depth.unwrap_or(config.queue_depth)
         ),
     };
+
     let mut lines = vec![("device", device_line(config, plan.scale))];
     match &plan.feed {
         Feed::Synthetic { spec, content, .. } => {
@@ -203,6 +222,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
                 .map_or("until the device is read-only".into(), |pages| {
                     format!("{} page operations", exact(pages))
                 });
+
             lines.push((
                 "workload",
                 format!("{spec} over {addressable}, contents {content}, {length}, {host}"),
@@ -210,11 +230,13 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
         }
         Feed::Trace(facts) => {
             let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
+
             let times = if facts.repeat > 1 {
                 format!(", {} times", facts.repeat)
             } else {
                 String::new()
             };
+
             lines.push((
                 "trace",
                 format!(
@@ -224,6 +246,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
             ));
         }
     }
+
     lines.push(("aging", aging_line(args, plan, first)));
     lines.push(("seed", args.seed.to_string()));
     lines
@@ -261,10 +284,12 @@ fn aging_line(args: &Args, plan: &Plan, done: &Done) -> String {
             percent(aged.nvram_used),
             percent(aged.nvram_valid)
         ),
+
         (Some(_), _) => format!(
             "random writes (contents {}) until garbage collection has run, then remaps until 90 % of the metadata is used",
             plan.aging_content
         ),
+
         (None, Some(report)) => {
             format!(
                 "from an image: {} mapped, {} lost",
@@ -280,6 +305,7 @@ fn aging_line(args: &Args, plan: &Plan, done: &Done) -> String {
 fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
     let line = |requests: &Accounting| {
         let refused: u64 = requests.refused.values().sum();
+
         let mut text = format!(
             "{} of {} requests served: {} reads, {} writes, {} partial writes, {} deallocations",
             exact(requests.submitted - refused),
@@ -289,31 +315,39 @@ fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
             exact(requests.read_modify_writes),
             exact(requests.trims)
         );
+
         for (reason, count) in &requests.refused {
             text.push_str(&format!("; {} refused ({reason})", exact(*count)));
         }
+
         if requests.skipped > 0 {
             text.push_str(&format!(
                 "; {} malformed records skipped",
                 exact(requests.skipped)
             ));
         }
+
         if facts.stat.ignored > 0 {
             text.push_str(&format!(
                 "; {} are no requests",
                 counted(facts.stat.ignored, "record")
             ));
         }
+
         text
     };
+
     let mut lines: Vec<(String, String)> = runs
         .iter()
         .map(|run| (run.scheme.clone(), line(&run.requests)))
         .collect();
+
+    // All schemes ended them the same way: one line for all.
     if lines.windows(2).all(|pair| pair[0].1 == pair[1].1) {
         lines.truncate(1);
         lines.iter_mut().for_each(|line| line.0 = "requests".into());
     }
+
     lines.push((
         "pages".into(),
         format!(
@@ -324,5 +358,6 @@ fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
             seconds(facts.stat.duration_ns as f64 / 1e9)
         ),
     ));
+
     lines
 }

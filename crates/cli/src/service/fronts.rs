@@ -86,25 +86,31 @@ impl Fronts {
         log: LogLevel,
     ) -> Result<Self, Failure> {
         let token = args.http_token.as_deref().map(token).transpose()?;
+
         let epoch = Instant::now();
         let (sender, events) = channel();
+
         let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
         let listen = args
             .listen
             .or_else(|| (!otherwise).then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
+
         let port = Port::new(subsystem.clone(), allowed).advertised(args.advertise);
         let limits = Limits {
             memory_bytes: args.memory_limit as usize,
             ..Limits::default()
         };
+
         let server = listen
             .map(|address| bind(epoch, address, port, limits))
             .transpose()?;
+
         let vfio = args
             .vfio_user
             .as_deref()
             .map(|path| attach(epoch, path, subsystem))
             .transpose()?;
+
         let roster = server.as_ref().map(Server::roster);
         let http = args
             .http
@@ -115,14 +121,17 @@ impl Fronts {
                 watch(address, served, token).map(|server| (server, gate))
             })
             .transpose()?;
+
         // From here on nothing is left behind: what is mounted must be unmounted.
         let signals = heed_signals(sender.clone()).map_err(Failure::failed)?;
+
         let fuse = args
             .fuse
             .as_deref()
             .map(|folder| mount(epoch, folder, subsystem, sender.clone()))
             .transpose()?;
         let tcp = server.map(|server| run(server, nqn, sender)).transpose()?;
+
         Ok(Self {
             tcp,
             fuse,
@@ -145,11 +154,14 @@ impl Fronts {
     ) -> Result<(), Failure> {
         // A supervisor that waits for it (`Type=notify`) learns that hosts can connect; without one nothing happens.
         let _ = sd_notify::notify(&[NotifyState::Ready]);
+
         let mut ticks = 0;
+
         let mut open = [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()]
             .map(u32::from)
             .iter()
             .sum::<u32>();
+
         while open > 0 && !subsystem.is_broken() {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Stop) => break,
@@ -167,6 +179,7 @@ impl Fronts {
                 }
             }
         }
+
         self.close(subsystem)
     }
 
@@ -174,11 +187,13 @@ impl Fronts {
     fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         self.signals.close();
+
         // Operators first: a backup ends here, and nobody asks for the device while it closes.
         if let Some((server, gate)) = self.http.take() {
             gate.close();
             drop(server);
         }
+
         // Who has a file open may wait for its answer: the files first.
         let fuse = self.fuse.take().map(|mounted| {
             let folder = mounted.mountpoint().display().to_string();
@@ -191,6 +206,7 @@ impl Fronts {
                 Err(error) => Err(Failure::about(folder, error)),
             }
         });
+
         let tcp = self.tcp.take().map(|(stopper, thread)| {
             stopper.stop();
             match thread.join() {
@@ -198,15 +214,18 @@ impl Fronts {
                 Err(_) => Err(Failure::failed("a thread of the service has failed")),
             }
         });
+
         let vfio = self
             .vfio
             .take()
             .map(|service| service.close().map_err(Failure::failed));
+
         if subsystem.is_broken() {
             return Err(Failure::failed(
                 "the firmware or the disk under it has failed",
             ));
         }
+
         fuse.into_iter().chain(tcp).chain(vfio).collect()
     }
 }
@@ -218,8 +237,10 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
     if !is_ignored(SIGHUP) {
         heeded.push(SIGHUP);
     }
+
     let mut signals = signal_hook::iterator::Signals::new(heeded)?;
     let handle = signals.handle();
+
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
@@ -232,6 +253,7 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
                 };
             }
         })?;
+
     Ok(handle)
 }
 

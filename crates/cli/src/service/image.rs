@@ -351,26 +351,34 @@ fn create(args: &Create) -> Result<(), Failure> {
             "how large shall it be? For example: --size 2GiB",
         ));
     };
+
     let config = args.shape.config(size)?;
     let service = args.shape.service(&config);
     let dir = &args.dir;
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
+
     let existed = dir.exists();
     let device =
         Device::create_in_folder(dir, config.clone(), None).map_err(|error| about(&error))?;
+
     let done = service
         .save(dir)
         .and_then(|()| device.close().map_err(|error| about(&error)));
+
+    // Nothing is left of a device that could not be made whole.
     if let Err(error) = done {
         let files = Device::folder_files(dir)
             .into_iter()
             .chain([dir.join(SERVICE)]);
         files.for_each(|file| drop(std::fs::remove_file(file)));
+
         if !existed {
             let _ = std::fs::remove_dir(dir);
         }
+
         return Err(error);
     }
+
     show(args, dir, &config, &service)
 }
 
@@ -410,12 +418,13 @@ fn repair(args: &Repair) -> Result<(), Failure> {
 
     if !args.accept_loss || found.beyond.is_some() {
         report(dir, &found, args.json, None)?;
-        return Err(match found.beyond.is_some() {
-            true => Failure::about(dir.display(), "it cannot be repaired; nothing was changed"),
-            false => Failure::about(
+        return Err(if found.beyond.is_some() {
+            Failure::about(dir.display(), "it cannot be repaired; nothing was changed")
+        } else {
+            Failure::about(
                 dir.display(),
                 "nothing was changed; --accept-loss goes on without what is lost",
-            ),
+            )
         });
     }
 
@@ -441,9 +450,12 @@ fn repair(args: &Repair) -> Result<(), Failure> {
 fn adopt(args: &Adopt) -> Result<(), Failure> {
     let dir = &args.dir;
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
+
     let config = Device::folder_config(dir).map_err(|error| about(&error))?;
     let _lock = Media::lock_folder(dir).map_err(|error| about(&error))?;
+
     let mut service = Service::read(dir, config.firmware.lpns)?;
+
     service.nqn = match (&args.nqn, args.keep_name) {
         (Some(nqn), _) if !nqn.starts_with("nqn.") || nqn.len() > 223 => {
             return Err(Failure::usage(format_args!(
@@ -454,7 +466,9 @@ fn adopt(args: &Adopt) -> Result<(), Failure> {
         (None, true) => service.nqn.clone(),
         (None, false) => new_nqn(),
     };
+
     service.save(dir)?;
+
     output::text(&pairs(&[
         ("image", dir.display().to_string()),
         ("name", service.nqn),
@@ -537,12 +551,14 @@ fn show(
 ) -> Result<(), Failure> {
     let firmware = &config.firmware;
     let size = u64::from(firmware.lpns) * 4096;
+
     if args.json {
         return output::json(&serde_json::json!({
             "image": dir, "nqn": service.nqn, "namespaces": service.namespaces, "size_bytes": size,
             "scheme": firmware.scheme, "dedup": firmware.dedup, "log_bytes": firmware.log_bytes,
         }));
     }
+
     output::text(&pairs(&[
         ("image", dir.display().to_string()),
         ("size", bytes(size)),

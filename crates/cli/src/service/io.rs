@@ -129,9 +129,12 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         digests: args.digests,
         ..Options::default()
     };
+
     options.hostnqn = args.hostnqn.clone().unwrap_or(options.hostnqn);
+
     let about = |error: ClientError| Failure::about(&args.connect, error);
     let mut client = Client::connect(args.connect.as_str(), options).map_err(about)?;
+
     // Blocks of 4096 bytes in units of the namespace's.
     let unit = 4096u64 >> client.lba_shift();
     let scaled = |block: u64| {
@@ -139,6 +142,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             .checked_mul(unit)
             .ok_or_else(|| Failure::usage("such a block there cannot be"))
     };
+
     match &args.command {
         Command::Id { json } => identify(&client, *json),
         Command::Read { lba, blocks, file } => {
@@ -162,8 +166,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             let count = u32::try_from(scaled(*blocks)?)
                 .ok()
                 .filter(|count| (1..1 << 28).contains(count));
+
             let count =
                 count.ok_or_else(|| Failure::usage("one command remaps 1 to 2^28 - 1 blocks"))?;
+
             client
                 .remap(scaled(*from)?, scaled(*to)?, count, *relocate, *atomic)
                 .map_err(about)
@@ -174,6 +180,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         Command::Flush => client.flush().map_err(about),
         Command::Stat { json } => {
             let values = client.statistics().map_err(about)?;
+
             let smart = client.smart().map_err(about)?;
             statistics(&values, &smart, *json)
         }
@@ -244,14 +251,17 @@ fn statistics(
             .find(|(known, _)| *known == name)
             .map_or(0, |(_, value)| *value)
     };
+
     let demotions = ["counter_full", "nvram_full", "watermark"]
         .map(|cause| (cause, value(&format!("demoted_{cause}"))));
+
     let (host, flash) = (value("host_pages"), value("flash_pages"));
     let amplification = if host == 0 {
         0.0
     } else {
         flash as f64 / host as f64
     };
+
     let smart = [
         ("power_cycles", smart.power_cycles as u64),
         ("unsafe_shutdowns", smart.unsafe_shutdowns as u64),
@@ -261,11 +271,13 @@ fn statistics(
         ("available_spare", smart.available_spare.into()),
         ("media_errors", smart.media_errors as u64),
     ];
+
     if as_json {
         let mut all: Map<String, Value> = values
             .iter()
             .map(|(name, value)| ((*name).into(), json!(value)))
             .collect();
+
         all.insert("write_amplification".into(), json!(amplification));
         all.insert(
             "demotions".into(),
@@ -275,6 +287,7 @@ fn statistics(
                 .collect::<Map<_, _>>()
                 .into(),
         );
+
         all.insert(
             "smart".into(),
             smart
@@ -283,8 +296,10 @@ fn statistics(
                 .collect::<Map<_, _>>()
                 .into(),
         );
+
         return output::json(&all.into());
     }
+
     let rows = values
         .iter()
         .chain(&smart)
@@ -293,16 +308,16 @@ fn statistics(
         "write amplification".to_owned(),
         format!("{amplification:.2}"),
     )]);
+
     output::text(&pairs(&rows.collect::<Vec<_>>()))
 }
 
 fn read_from(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut data = Vec::new();
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().lock().read_to_end(&mut data).map(drop),
-        false => {
-            std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data).map(drop))
-        }
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_end(&mut data).map(drop)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data).map(drop))
     };
     read.map_err(|error| Failure::about(path.display(), error))?;
     if data.is_empty() {

@@ -173,9 +173,11 @@ impl Service {
     pub fn read(dir: &Path, pages: u32) -> Result<Self, Failure> {
         let path = dir.join(SERVICE);
         let service: Self = load(&path)?;
+
         let wrong = |what: &str| {
             Failure::about(path.display(), format_args!("the file is damaged: {what}"))
         };
+
         if service.crc32c.as_ref().is_some_and(|sum| {
             *sum != Self {
                 crc32c: None,
@@ -185,6 +187,7 @@ impl Service {
         }) {
             return Err(wrong("it does not have its checksum, from byte 0 on"));
         }
+
         if service.namespaces.is_empty()
             || service
                 .namespaces
@@ -193,6 +196,7 @@ impl Service {
         {
             return Err(wrong("namespaces have blocks of 512 or 4096 bytes"));
         }
+
         let taken: u64 = service
             .namespaces
             .iter()
@@ -201,6 +205,7 @@ impl Service {
         if taken > u64::from(pages) || service.namespaces.iter().any(|share| share.pages == 0) {
             return Err(wrong("its namespaces do not fit on the device"));
         }
+
         Ok(service)
     }
 

@@ -5,7 +5,7 @@
 
 use crate::failure::Failure;
 use remap_ssd_device::DeviceConfig;
-use remap_ssd_nvme::controller::{Deed, Fingerprint, Recorder};
+use remap_ssd_nvme::controller::{Fingerprint, RecordedOp, Recorder};
 use remap_ssd_sim::trace::session::{Entry, write_device};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -73,9 +73,9 @@ impl Recorder for Recording {
             .expect("a digest has 32 bytes")
     }
 
-    fn command(&self, now: u64, deeds: &[Deed]) {
+    fn command(&self, now: u64, ops: &[RecordedOp]) {
         self.write(|file| {
-            for group in deeds.chunk_by(adjoin) {
+            for group in ops.chunk_by(adjoin) {
                 line(now, group, file)?;
             }
             Ok(())
@@ -84,48 +84,52 @@ impl Recorder for Recording {
 }
 
 /// Can two deeds be in one line?
-fn adjoin(first: &Deed, second: &Deed) -> bool {
+fn adjoin(first: &RecordedOp, second: &RecordedOp) -> bool {
     match (first, second) {
-        (Deed::Read(first), Deed::Read(second))
-        | (Deed::Write(first, _), Deed::Write(second, _)) => first + 1 == *second,
+        (RecordedOp::Read(first), RecordedOp::Read(second))
+        | (RecordedOp::Write(first, _), RecordedOp::Write(second, _)) => first + 1 == *second,
         _ => false,
     }
 }
 
-fn line(now: u64, deeds: &[Deed], to: &mut impl Write) -> io::Result<()> {
-    let count = deeds.len() as u64;
-    let entry = match deeds[0] {
-        Deed::Read(page) => Entry::Read {
+fn line(now: u64, ops: &[RecordedOp], to: &mut impl Write) -> io::Result<()> {
+    let count = ops.len() as u64;
+
+    let entry = match ops[0] {
+        RecordedOp::Read(page) => Entry::Read {
             page: page.into(),
             count,
         },
-        Deed::Write(page, _) => {
-            let digest = |deed: &Deed| {
-                if let Deed::Write(_, digest) = deed {
+        RecordedOp::Write(page, _) => {
+            let digest = |op: &RecordedOp| {
+                if let RecordedOp::Write(_, digest) = op {
                     Some(*digest)
                 } else {
                     None
                 }
             };
-            let digests: Vec<Fingerprint> = deeds.iter().filter_map(digest).collect();
+
+            let digests: Vec<Fingerprint> = ops.iter().filter_map(digest).collect();
+
             return Entry::Write {
                 page: page.into(),
                 digests: &digests,
             }
             .write(now, to);
         }
-        Deed::Deallocate(page, count) => Entry::Deallocate {
+        RecordedOp::Deallocate(page, count) => Entry::Deallocate {
             page: page.into(),
             count: count.into(),
         },
-        Deed::Remap(remap) => Entry::Remap {
+        RecordedOp::Remap(remap) => Entry::Remap {
             target: remap.target.into(),
             source: remap.source.into(),
             count: remap.len.into(),
             relocate: remap.relocate,
             atomic: remap.atomic,
         },
-        Deed::Flush => Entry::Flush,
+        RecordedOp::Flush => Entry::Flush,
     };
+
     entry.write(now, to)
 }

@@ -179,11 +179,13 @@ fn allowed(args: &Args) -> Result<Allowed, Failure> {
                 "{address} can be reached from elsewhere: say who may connect, with --allow ADDRESS or --allow NQN"
             )));
         }
+
         return Ok(Allowed {
             anybody: true,
             ..Allowed::default()
         });
     }
+
     let mut allowed = Allowed::default();
     for host in &args.allow {
         match host.parse::<IpAddr>() {
@@ -196,6 +198,7 @@ fn allowed(args: &Args) -> Result<Allowed, Failure> {
             }
         }
     }
+
     Ok(allowed)
 }
 
@@ -240,18 +243,22 @@ fn start_log(args: &Args) -> LogLevel {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false);
+
     // A log that cannot be written, on a full disk, must not end the service.
     let lines = lines.log_internal_errors(false);
+
     let lines = if args.json_log {
         lines.json().boxed()
     } else {
         lines.with_ansi(false).boxed()
     };
+
     let (level, handle) = reload::Layer::new(LevelFilter::INFO);
     // Fails only if there is a log already.
     let _ = tracing_subscriber::registry()
         .with(lines.with_filter(level).with_filter(ours))
         .try_init();
+
     LogLevel(handle)
 }
 
@@ -406,6 +413,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// Powers the device off once no other thread holds it.
 fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
     let began = Instant::now();
+
     let device = loop {
         match Arc::try_unwrap(subsystem) {
             Ok(subsystem) => break subsystem.into_device(),
@@ -416,11 +424,13 @@ fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
             }
         }
     };
+
     let device = device.ok_or_else(|| {
         Failure::failed(
             "the device was not closed, since something still uses it; the next start recovers as after a power cut",
         )
     })?;
+
     relearn::tell_saved(&device.close().map_err(Failure::failed)?);
     Ok(())
 }
@@ -431,14 +441,17 @@ fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
         args.shape.must_be(opened.0.config(), &opened.1)?;
         return Ok(opened);
     }
+
     let size = args.memory.unwrap_or(0);
     if args.shape.size.is_some_and(|asked| asked != size) {
         return Err(Failure::usage(
             "--size: the device in memory is as large as --memory says; leave one of them out",
         ));
     }
+
     let config = args.shape.config(size)?;
     let service = args.shape.service(&config);
+
     Ok((
         Device::in_memory(config).map_err(Failure::failed)?,
         service,

@@ -34,8 +34,10 @@ impl Writeback {
     pub fn start(dir: &Path, subsystem: Weak<Subsystem>) -> Result<Self, Failure> {
         let contents =
             Device::contents_file(dir).map_err(|error| Failure::about(dir.display(), error))?;
+
         let (stop, stopped) = channel::<()>();
         let mut done = 0;
+
         let mut work = move || {
             let Some(written) = subsystem
                 .upgrade()
@@ -43,23 +45,29 @@ impl Writeback {
             else {
                 return IDLE;
             };
+
+            // Few pages can wait: the disk has less to do if they are written together.
             if written < done + PAGES {
                 return if written == done { IDLE } else { BUSY };
             }
+
             done = written;
             let _ = contents.sync_data();
             BUSY
         };
+
         let run = move || {
             let mut wait = IDLE;
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 wait = work();
             }
         };
+
         let thread = std::thread::Builder::new()
             .name("writeback".into())
             .spawn(run)
             .map_err(Failure::failed)?;
+
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),

@@ -109,9 +109,10 @@ fn files(args: &Args) -> Result<(), Failure> {
             Others::Refused
         },
         |volume| {
-            let names = match args.files.is_empty() {
-                true => volume.list()?.into_iter().map(|info| info.name).collect(),
-                false => args.files.clone(),
+            let names = if args.files.is_empty() {
+                volume.list()?.into_iter().map(|info| info.name).collect()
+            } else {
+                args.files.clone()
             };
             // Every file is looked for before the first is changed.
             let files = names
@@ -119,13 +120,14 @@ fn files(args: &Args) -> Result<(), Failure> {
                 .map(|name| Ok((volume.open(&name, OpenOptions::default())?, name)));
             let files: Vec<_> = files.collect::<Result<_, FilesError>>()?;
             let plan = |file, name: String| {
-                let plan = match args.dry_run {
-                    true => volume.defrag_plan(file)?,
-                    false => volume.defrag(file, &mut |done, all| {
+                let plan = if args.dry_run {
+                    volume.defrag_plan(file)?
+                } else {
+                    volume.defrag(file, &mut |done, all| {
                         patience
                             .get_or_insert_with(|| Patience::new("defrag", Some(all)))
                             .at(done);
-                    })?,
+                    })?
                 };
                 Ok(Planned { name, plan })
             };
@@ -224,9 +226,10 @@ fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
 
 fn read(list: &Path) -> Result<String, Failure> {
     let mut text = String::new();
-    let read = match list.as_os_str() == "-" {
-        true => std::io::stdin().lock().read_to_string(&mut text),
-        false => std::fs::File::open(list).and_then(|mut file| file.read_to_string(&mut text)),
+    let read = if list.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_string(&mut text)
+    } else {
+        std::fs::File::open(list).and_then(|mut file| file.read_to_string(&mut text))
     };
     read.map_err(|error| Failure::about(list.display(), error))?;
     Ok(text)
@@ -235,15 +238,19 @@ fn read(list: &Path) -> Result<String, Failure> {
 /// The extents of a list.
 fn parse(text: &str) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
+
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         let heading = ["Filesystem type", "File size", "ext:"]
             .iter()
             .any(|begin| line.starts_with(begin));
+
         if line.is_empty() || line.starts_with('#') || heading || line.ends_with("found") {
             continue;
         }
+
         let piece = of_filefrag(line).or_else(|| of_numbers(line));
+
         let wrong = || {
             format!(
                 "line {} is not an extent: expected a first page and a number of pages, or a line of `filefrag -v`",
@@ -252,6 +259,7 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
         };
         pieces.push(piece.ok_or_else(wrong)?);
     }
+
     Ok(pieces)
 }
 
@@ -282,10 +290,12 @@ mod tests {
     #[test]
     fn a_list_of_extents_is_numbers_or_what_filefrag_prints() {
         let piece = |first, pages| Piece { first, pages };
+
         assert_eq!(
             parse("# of a file\n10 3\n\n 20\t4 \n"),
             Ok(vec![piece(10, 3), piece(20, 4)])
         );
+
         let filefrag = "\
 Filesystem type is: ef53
 File size of big is 1052672 (257 blocks of 4096 bytes)
@@ -294,10 +304,12 @@ File size of big is 1052672 (257 blocks of 4096 bytes)
    1:      256..     256:      40000..     40000:      1:      35072: last,eof
 big: 2 extents found
 ";
+
         assert_eq!(
             parse(filefrag),
             Ok(vec![piece(34816, 256), piece(40000, 1)])
         );
+
         for wrong in ["10", "10 3 4", "ten 3", "10 -3", "0: 1..2: 3"] {
             assert!(
                 parse(wrong).is_err_and(|why| why.contains("line 1")),

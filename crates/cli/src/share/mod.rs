@@ -100,13 +100,16 @@ fn on_namespaces<R>(
         device.close().map_err(failed)?;
         return Ok(result);
     }
+
     let mut options = Options {
         subnqn: place.nqn.clone(),
         ..Options::default()
     };
     options.hostnqn = place.hostnqn.clone().unwrap_or(options.hostnqn);
+
     let device = ServedNamespaces::connect(&place.name(), options);
     let mut device = device.map_err(|error| Failure::about(place.name(), error))?;
+
     work(&mut device).map_err(|error| about(place, error))
 }
 
@@ -198,15 +201,19 @@ fn with_volume<D: Counting + Send, R>(
         Others::Allowed => Volume::open(disk, processes),
         Others::Refused => Volume::open_alone(disk, processes),
     };
+
     let volume = opened.map_err(|error| about_files(place, error.into()))?;
     volume.notes().iter().for_each(crate::output::note);
     let result = work(&volume).map_err(|error| about_files(place, error))?;
+
     let statistics = volume.statistics();
     let mut disk = volume.into_disk();
+
     let device = disk
         .counts()
         .zip(before)
         .map(|(after, before)| after - before);
+
     Ok((
         (
             result,

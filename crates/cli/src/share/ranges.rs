@@ -14,7 +14,7 @@ use remap_ssd_share::{Place as At, files};
 #[command(after_help = COPY)]
 pub(super) struct Copy {
     #[command(flatten)]
-    what: What,
+    what: PagesOrFile,
     #[command(flatten)]
     place: Place,
     /// Print as JSON.
@@ -35,7 +35,7 @@ If it is interrupted, each page of the target is the old or the new one, and the
 #[command(after_help = MOVE)]
 pub(super) struct Move {
     #[command(flatten)]
-    what: What,
+    what: PagesOrFile,
     #[command(flatten)]
     place: Place,
     /// Finish an interrupted move: keep targets whose sources are already empty.
@@ -59,7 +59,7 @@ Sources are deallocated when their copies are durable. If it is interrupted, eac
 
 /// Pages, or a file.
 #[derive(Debug, clap::Args)]
-struct What {
+struct PagesOrFile {
     /// First page of the source, of 4096 bytes.
     #[arg(long, value_name = "PAGE", required_unless_present = "file", conflicts_with = "file", requires_all = ["to", "pages"])]
     from: Option<u64>,
@@ -80,7 +80,7 @@ struct What {
     as_name: Option<String>,
 }
 
-impl What {
+impl PagesOrFile {
     /// Source, target and pages.
     fn range(&self, place: &Place) -> Result<(At, At, u64), Failure> {
         let (Some(from), Some(to), Some(pages)) = (self.from, self.to, self.pages) else {
@@ -133,18 +133,21 @@ pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
         })?;
         return show::done(&done, &[], args.json);
     }
+
     let (from, to, pages) = args.what.range(&args.place)?;
     let empty = match (args.resume, args.force) {
         (true, _) => Empty::Leave,
         (_, true) => Empty::Take,
         _ => Empty::Refuse,
     };
+
     let mut patience = Patience::new("move", Some(pages));
     let shared = on_namespaces(&args.place, |device| {
         copy::relocate(device, from, to, pages, empty, &mut |done, _| {
             patience.at(done)
         })
     });
+
     drop(patience);
     show::shared(&shared?, &[], args.json)
 }

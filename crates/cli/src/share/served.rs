@@ -144,6 +144,7 @@ impl Namespaces for ServedNamespaces {
     fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
         let shift = self.client(from.nsid)?.lba_shift();
         let target = self.client_to_write(to.nsid)?;
+
         if !target.can_copy(from.nsid != to.nsid) {
             let which = if from.nsid == to.nsid {
                 ""
@@ -154,14 +155,17 @@ impl Namespaces for ServedNamespaces {
                 "the device has no Copy command{which}"
             )));
         }
+
         if shift != target.lba_shift() {
             return Err(ShareError::Refused(format!(
                 "namespaces {} and {} have blocks of different sizes, and Copy does not go from one to the other",
                 from.nsid, to.nsid
             )));
         }
+
         let blocks = |pages: u64| pages * (PAGE_BYTES as u64 >> shift);
         let source = (from.nsid != to.nsid).then_some(from.nsid);
+
         target
             .copy_from(source, blocks(from.page), blocks(to.page), blocks(pages))
             .map_err(ShareError::device)

@@ -110,13 +110,16 @@ fn now() -> u64 {
 
 fn create(args: &Create) -> Result<(), Failure> {
     let Create { name, into, on, .. } = args;
+
     let new = NewSnapshot {
         name: name.clone(),
         source: on.place.nsid,
         into: *into,
         now: now(),
     };
+
     let mut patience = None;
+
     let made = on_namespaces(&on.place, |device| {
         snapshot::create(device, &new, &mut |done, all| {
             patience
@@ -124,13 +127,16 @@ fn create(args: &Create) -> Result<(), Failure> {
                 .at(done);
         })
     });
+
     drop(patience);
     let (made, shared) = made?;
+
     let more = [
         ("snapshot", json!(made.name)),
         ("namespace", json!(made.nsid)),
         ("of namespace", json!(made.source)),
     ];
+
     show::shared(&shared, &more, on.json)
 }
 
@@ -167,9 +173,10 @@ fn delete(args: &Named) -> Result<(), Failure> {
 }
 
 fn deleted(name: &str, as_json: bool) -> Result<(), Failure> {
-    match as_json {
-        true => output::json(&json!({ "deleted": name })),
-        false => output::text(&format!("{name} is deleted\n")),
+    if as_json {
+        output::json(&json!({ "deleted": name }))
+    } else {
+        output::text(&format!("{name} is deleted\n"))
     }
 }
 
@@ -241,7 +248,9 @@ fn list(on: &On) -> Result<(), Failure> {
 
 fn create_of_files(args: &Create) -> Result<(), Failure> {
     let Create { name, file, on, .. } = args;
+
     let mut patience = None;
+
     let made = on_volume(&on.place, Others::Refused, |volume| {
         files::create(volume.as_store(), name, file, now(), &mut |done, all| {
             patience
@@ -249,8 +258,10 @@ fn create_of_files(args: &Create) -> Result<(), Failure> {
                 .at(done);
         })
     });
+
     drop(patience);
     let (made, done) = made?;
+
     show::done(
         &done,
         &[
@@ -263,6 +274,7 @@ fn create_of_files(args: &Create) -> Result<(), Failure> {
 
 fn rollback_of_files(args: &Named) -> Result<(), Failure> {
     let mut patience = None;
+
     let done = on_volume(&args.on.place, Others::Refused, |volume| {
         files::rollback(volume.as_store(), &args.name, &mut |done, all| {
             patience
@@ -270,8 +282,10 @@ fn rollback_of_files(args: &Named) -> Result<(), Failure> {
                 .at(done);
         })
     });
+
     drop(patience);
     let (snapshot, done) = done?;
+
     show::done(
         &done,
         &[
@@ -293,12 +307,15 @@ fn list_of_files(on: &On) -> Result<(), Failure> {
     let (snapshots, _) = on_volume(&on.place, Others::Allowed, |volume| {
         files::list(volume.as_store())
     })?;
+
     let state = |state: FileState| match state {
         FileState::Complete => "whole",
         FileState::Part => "interrupted while it was made or deleted",
         FileState::RollingBack => "rollback interrupted",
     };
+
     let size = |one: &FileSnapshot| one.files.iter().map(|file| file.bytes).sum::<u64>();
+
     if on.json {
         let entry = |one: &FileSnapshot| {
             json!({
@@ -310,6 +327,7 @@ fn list_of_files(on: &On) -> Result<(), Failure> {
             &json!({ "snapshots": snapshots.iter().map(entry).collect::<Vec<_>>() }),
         );
     }
+
     let row = |one: &FileSnapshot| {
         let files = exact(one.files.len() as u64);
         vec![
@@ -320,6 +338,7 @@ fn list_of_files(on: &On) -> Result<(), Failure> {
             state(one.state).to_owned(),
         ]
     };
+
     let rows: Vec<_> = snapshots.iter().map(row).collect();
     let head = ["name", "files", "size", "made", "state"];
     output::text(&if rows.is_empty() {

@@ -54,7 +54,7 @@ pub struct Point {
 
 #[derive(Parser)]
 #[command(name = "compare", no_binary_name = true, disable_help_flag = true)]
-struct Line {
+struct PointCommand {
     #[command(flatten)]
     args: CompareArgs,
 }
@@ -78,7 +78,7 @@ pub fn points(path: &Path, program: &str) -> Result<Vec<Point>, Failure> {
     })?;
 
     let mut wrong = Vec::new();
-    let known: Vec<String> = Line::command()
+    let known: Vec<String> = PointCommand::command()
         .get_arguments()
         .filter_map(|arg| Some(arg.get_long()?.replace('-', "_")))
         .filter(|name| !NO_PART.contains(&name.as_str()))
@@ -165,10 +165,12 @@ fn values(file: &Table, table: &str, known: &[String], wrong: &mut Vec<String>) 
     let Some(table) = file.get(table) else {
         return found;
     };
+
     let Some(table) = table.as_table() else {
         wrong.push("[options] and [grid] are tables".into());
         return found;
     };
+
     for (name, value) in table {
         let words = match value {
             Value::Array(values) if values.is_empty() => {
@@ -178,17 +180,21 @@ fn values(file: &Table, table: &str, known: &[String], wrong: &mut Vec<String>) 
             Value::Array(values) => values.iter().map(word).collect(),
             value => word(value).map(|word| vec![word]),
         };
+
         let Some(words): Option<Vec<String>> = words else {
             wrong.push(format!(
                 "`{name}` must be text, a number, true or false, or a list of them"
             ));
             continue;
         };
+
         let name = if name.contains('.') {
             name.clone()
         } else {
             name.replace('-', "_")
         };
+
+        // With a dot it is a setting of the device, which has no option of its own.
         if name.contains('.') {
             let settings = words.iter().map(|word| format!("{name}={word}"));
             wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));
@@ -198,8 +204,10 @@ fn values(file: &Table, table: &str, known: &[String], wrong: &mut Vec<String>) 
             let hint = did_you_mean(&name, known.iter().map(String::as_str));
             wrong.push(format!("`{name}` is no option of `compare`{hint}"));
         }
+
         found.push((name, words));
     }
+
     found
 }
 
@@ -271,7 +279,7 @@ fn point(
     if !words.iter().any(|word| word.starts_with("--scheme=")) {
         words.push("--scheme=remap-ssd".into());
     }
-    let mut args = Line::try_parse_from(&words)
+    let mut args = PointCommand::try_parse_from(&words)
         .map_err(|error| {
             let text = error.render().to_string();
             let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();

@@ -114,18 +114,20 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             output::file(&folder.join("figure.svg"), &figure)?;
         }
     }
-    match args.json {
-        true => output::json(&show::json(&found))?,
-        false => output::text(&show::text(args, &folder, &found))?,
+    if args.json {
+        output::json(&show::json(&found))?
+    } else {
+        output::text(&show::text(args, &folder, &found))?
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Failed(format!(
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Failed(format!(
             "{} of {} without a result: {}",
             failed.len(),
             counted(points.len() as u64, "point"),
             failed[0]
-        ))),
+        )))
     }
 }
 
@@ -143,9 +145,10 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .map_err(Failure::failed)?;
     }
-    let target = match args.json {
-        true => ProgressDrawTarget::hidden(),
-        false => ProgressDrawTarget::stderr(),
+    let target = if args.json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
     };
     let style =
         ProgressStyle::with_template("{bar:40} {pos} of {len} points  {elapsed}, {eta} left")
@@ -161,9 +164,10 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = match stop.load(Ordering::Relaxed) {
-                        true => Err(Failure::failed("stopped before it began")),
-                        false => one(point, folder, &stop),
+                    let result = if stop.load(Ordering::Relaxed) {
+                        Err(Failure::failed("stopped before it began"))
+                    } else {
+                        one(point, folder, &stop)
                     };
                     bar.inc(1);
                     if let Err(failure) = result {

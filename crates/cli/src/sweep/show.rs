@@ -10,7 +10,7 @@ use remap_ssd_sim::report::format::{MISSING, number};
 use serde_json::{Value, json};
 use std::path::Path;
 
-type Found<'a> = (&'a Point, Option<Value>);
+type PointResult<'a> = (&'a Point, Option<Value>);
 
 /// A point by its values.
 pub fn title(point: &Point) -> String {
@@ -31,7 +31,7 @@ fn figure_of(result: &Value, name: &str) -> Option<f64> {
 }
 
 /// A table, and where everything is.
-pub fn text(args: &Args, folder: &Path, found: &[Found<'_>]) -> String {
+pub fn text(args: &Args, folder: &Path, found: &[PointResult<'_>]) -> String {
     let names: Vec<&str> = found.first().map_or(Vec::new(), |(point, _)| {
         point
             .of_grid
@@ -39,21 +39,26 @@ pub fn text(args: &Args, folder: &Path, found: &[Found<'_>]) -> String {
             .map(|(name, _)| name.as_str())
             .collect()
     });
+
     let head: Vec<&str> = names
         .iter()
         .copied()
         .chain(args.show.iter().map(String::as_str))
         .collect();
-    let row = |(point, result): &Found<'_>| -> Vec<String> {
+
+    let row = |(point, result): &PointResult<'_>| -> Vec<String> {
         let values = point.of_grid.iter().map(|(_, value)| value.clone());
+
         let figures = args.show.iter().map(|name| match result {
             None => "not done".to_owned(),
             Some(result) => figure_of(result, name).map_or(MISSING.into(), number),
         });
         values.chain(figures).collect()
     };
+
     let rows: Vec<Vec<String>> = found.iter().map(row).collect();
     let done = found.iter().filter(|(_, result)| result.is_some()).count();
+
     format!(
         "{}\n{done} of {} done, in {}\n",
         table(&head, &rows),
@@ -63,8 +68,8 @@ pub fn text(args: &Args, folder: &Path, found: &[Found<'_>]) -> String {
 }
 
 /// All points, each with its run or null.
-pub fn json(found: &[Found<'_>]) -> Value {
-    let one = |(point, result): &Found<'_>| {
+pub fn json(found: &[PointResult<'_>]) -> Value {
+    let one = |(point, result): &PointResult<'_>| {
         let values = point
             .of_grid
             .iter()
@@ -80,7 +85,7 @@ pub fn json(found: &[Found<'_>]) -> Value {
 }
 
 /// Bars of the first figure: groups by the first name that is not the scheme, bars by the others.
-pub fn figure(args: &Args, found: &[Found<'_>]) -> Option<String> {
+pub fn figure(args: &Args, found: &[PointResult<'_>]) -> Option<String> {
     let figure = args.show.first()?;
     let names: Vec<&str> = found[0]
         .0

@@ -13,8 +13,8 @@ use crate::output;
 use crate::trace::Patience;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_torture::{
-    Campaign, Choice, Code, Cut, Fault, FileSystem, Firmware, Recording, Run, Shape, TortureError,
-    id, load, record, require, save,
+    Campaign, Choice, Code, Cut, Fault, FileSystem, Firmware, Recording, RecordingSpec, Shape,
+    TortureError, id, load, record, require, save,
 };
 use show::{Failed, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -214,9 +214,10 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
     }
     keep(&recording, &mut results)?;
 
-    let shown = match args.json {
-        true => output::json(&show::json(&recording, &results)),
-        false => output::text(&show::text(&recording, &results)),
+    let shown = if args.json {
+        output::json(&show::json(&recording, &results))
+    } else {
+        output::text(&show::text(&recording, &results))
     };
     match shown {
         // A reader that has seen enough does not make it pass.
@@ -261,18 +262,22 @@ impl Args {
     fn shape(&self) -> Result<Shape, Failure> {
         const SIZE_MAX: u64 = 64 << 30;
         const SIZE_MIN: u64 = 1 << 20;
+
         if ![512, 4096].contains(&self.block) {
             return Err(Failure::usage("--block is 512 or 4096"));
         }
+
         let default = if self.fs.as_deref() == Some("xfs") {
             512 << 20
         } else {
             256 << 20
         };
         let bytes = self.size.unwrap_or(default) / 4096 * 4096;
+
         if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
             return Err(Failure::usage("--size is from 1MiB to 64GiB"));
         }
+
         Ok(Shape {
             block_bytes: self.block,
             blocks: bytes / u64::from(self.block),
@@ -283,15 +288,18 @@ impl Args {
 /// Records the workload.
 fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
     let shape = args.shape()?;
+
     let fs = args.fs.as_ref().map(|name| FileSystem {
         name: name.clone(),
         mkfs_options: args.mkfs_options.clone(),
         mount_options: args.mount_options.clone(),
     });
+
     if let Some(fs) = &fs {
         require(&fs.name)?;
     }
-    let run = Run {
+
+    let run = RecordingSpec {
         shape,
         fs,
         workload: args.workload.clone().unwrap_or_default(),
@@ -300,6 +308,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
         seed: args.seed,
         faults: args.fault.clone(),
     };
+
     Ok(record(
         &run,
         args.check.as_deref().unwrap_or_default(),
@@ -359,13 +368,16 @@ fn replay(
         );
         return Err(Failure::usage(sentence).into());
     }
+
     if code.cut.instant > campaign.instant_max() {
         return Err(
             Failure::usage("the code names an instant that the recording does not have").into(),
         );
     }
+
     let verdict = campaign.try_cut(&code.cut)?;
     results.add(&code.cut, &verdict);
+
     if !verdict.passed() {
         results.failed = 1;
         let failed = Failed {

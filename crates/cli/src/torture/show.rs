@@ -110,7 +110,9 @@ fn outcome(verdict: &Verdict) -> String {
     else {
         return verdict.finding.to_string();
     };
+
     let mut name = String::new();
+
     for c in line.trim().chars().take(120) {
         match c {
             '0'..='9' if name.ends_with('N') => {}
@@ -118,6 +120,7 @@ fn outcome(verdict: &Verdict) -> String {
             _ => name.push(c),
         }
     }
+
     if verdict.passed() {
         name
     } else {
@@ -322,9 +325,11 @@ fn glimpse(recording: &Recording, id: ContentId) -> String {
 /// Results as one object.
 pub fn json(recording: &Recording, results: &Results) -> Value {
     let about = &recording.about;
+
     let outcomes: Vec<Value> = results.outcomes.iter().map(|((passed, name), (count, cut))| {
         json!({ "passed": passed, "last_line": name, "cuts": count, "first": results.code(cut) })
     }).collect();
+
     json!({
         "result": if results.failed > 0 { "failed" } else { "passed" },
         "seed": results.seed,
@@ -367,7 +372,9 @@ fn failed_json(recording: &Recording, results: &Results, failed: &Failed) -> Val
         verdict,
         smallest,
     } = failed;
+
     let Verdict { pending, lost, .. } = verdict;
+
     json!({
         "round": round,
         "why": verdict.finding.to_string(),

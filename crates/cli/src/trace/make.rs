@@ -41,14 +41,13 @@ pub struct Args {
 /// A format that is written.
 fn written(name: &str) -> Result<Format, String> {
     let format: Format = name.parse().map_err(|error| format!("{error}"))?;
-    match Format::WRITTEN.contains(&format) {
-        true => Ok(format),
-        false => {
-            let names = Format::WRITTEN.map(|format| format.to_string()).join(", ");
-            Err(format!(
-                "traces are read as {format} and not written: one of {names}"
-            ))
-        }
+    if Format::WRITTEN.contains(&format) {
+        Ok(format)
+    } else {
+        let names = Format::WRITTEN.map(|format| format.to_string()).join(", ");
+        Err(format!(
+            "traces are read as {format} and not written: one of {names}"
+        ))
     }
 }
 
@@ -63,6 +62,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let mut source = args.feed.source(&args.workload)?;
     let name = args.out.display();
     let file = File::create(&args.out).map_err(|error| Failure::about(&name, error))?;
+
     let mut writer = TraceWriter::new(
         args.format,
         Pieces {
@@ -71,18 +71,24 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             kept_bytes: 0,
         },
     );
+
     let mut patience = Patience::new("writing", Some(args.requests));
     let (mut batch, mut kept) = (Vec::with_capacity(8192), 0);
+
     let stopped = |error: io::Error, kept: u64, pieces: &mut Pieces| {
-        let whole = match pieces.cut_back() {
-            true => format!("; kept are the first {}", counted(kept, "request")),
-            false => String::new(),
+        let whole = if pieces.cut_back() {
+            format!("; kept are the first {}", counted(kept, "request"))
+        } else {
+            String::new()
         };
+
         Failure::about(&name, format!("{error}{whole}"))
     };
+
     while writer.written() < args.requests {
         batch.clear();
         source.fill(&mut batch, 4096).map_err(Failure::failed)?;
+
         for request in batch.chunk_by(|page, _| !page.last) {
             if writer.written() == args.requests {
                 break;
@@ -91,24 +97,32 @@ pub fn command(args: &Args) -> Result<(), Failure> {
                 .request(request)
                 .expect("collecting in memory succeeds");
         }
+
         let (written, pieces) = (writer.written(), writer.sink());
+
+        // Whole pieces only: what a full disk cuts off is then whole requests.
         if pieces.collected.len() >= PIECE_BYTES || written == args.requests {
             pieces
                 .write_out()
                 .map_err(|error| stopped(error, kept, pieces))?;
             kept = written;
         }
+
         patience.at(written);
     }
+
     let pieces = writer.sink();
+
     // Some file systems find out only now that there is no room.
     let synced = match pieces.file.metadata() {
         Ok(facts) if facts.is_file() => pieces.file.sync_all(),
         _ => Ok(()),
     };
+
     synced.map_err(|error| Failure::about(&name, error))?;
     let size = bytes(pieces.kept_bytes);
     drop(patience);
+
     let left_out = match writer.left_out() {
         0 => String::new(),
         some => format!(
@@ -117,6 +131,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             args.format
         ),
     };
+
     output::text(&format!(
         "{name}: {} ({size}, format {}){left_out}\n",
         counted(kept, "request"),

@@ -54,7 +54,7 @@ const REQUESTS_DEFAULT: u64 = 1_000_000;
 const WHOLE_DISK: u32 = u32::MAX >> 1;
 
 /// One trace or workload.
-struct Found {
+struct Profiled {
     name: String,
     kind: String,
     profile: Profile,
@@ -68,17 +68,20 @@ struct Found {
 /// A trace cannot be read, or a workload cannot be.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let mut found = Vec::new();
+
     for path in &args.files {
         let options = TraceOptions {
             fold: args.fold,
             skip_bad: args.skip_bad,
             ..TraceOptions::new(WHOLE_DISK)
         };
+
         let mut reader = TraceReader::open(path, args.format, options).map_err(Failure::failed)?;
         let mut patience = Patience::new(&path.display().to_string(), args.requests);
         let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
-        found.push(Found {
+
+        found.push(Profiled {
             name: path
                 .file_name()
                 .unwrap_or_default()
@@ -90,13 +93,16 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             ignored: reader.ignored(),
         });
     }
+
     for workload in &args.workload {
         let mut source = args.feed.source(workload)?;
         let requests = args.requests.unwrap_or(REQUESTS_DEFAULT);
         let mut patience = Patience::new(&workload.to_string(), Some(requests));
+
         let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
-        found.push(Found {
+
+        found.push(Profiled {
             name: workload.to_string(),
             kind: "workload".into(),
             profile,
@@ -104,9 +110,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             ignored: 0,
         });
     }
-    match args.json {
-        true => output::json(&found.iter().map(as_json).collect()),
-        false => output::text(&as_text(&found)),
+
+    if args.json {
+        output::json(&found.iter().map(as_json).collect())
+    } else {
+        output::text(&as_text(&found))
     }
 }
 
@@ -120,7 +128,7 @@ pub fn models() -> Result<(), Failure> {
     ))
 }
 
-fn as_json(found: &Found) -> serde_json::Value {
+fn as_json(found: &Profiled) -> serde_json::Value {
     json!({
         "name": found.name,
         "kind": found.kind,
@@ -131,10 +139,10 @@ fn as_json(found: &Found) -> serde_json::Value {
 }
 
 /// A row of the table: what, and what it is of one profile.
-type Line = (&'static str, fn(&Found) -> String);
+type TableRow = (&'static str, fn(&Profiled) -> String);
 
-fn as_text(found: &[Found]) -> String {
-    let lines: &[Line] = &[
+fn as_text(found: &[Profiled]) -> String {
+    let lines: &[TableRow] = &[
         ("format", |one| one.kind.clone()),
         ("requests", |one| exact(one.profile.requests.all)),
         ("  reads", |one| exact(one.profile.requests.reads)),
@@ -206,7 +214,7 @@ fn as_text(found: &[Found]) -> String {
         ("malformed, skipped", |one| exact(one.skipped)),
         ("no requests", |one| exact(one.ignored)),
     ];
-    let row = |(what, text): &Line| {
+    let row = |(what, text): &TableRow| {
         [(*what).to_owned()]
             .into_iter()
             .chain(found.iter().map(text))
@@ -226,7 +234,7 @@ fn as_text(found: &[Found]) -> String {
 }
 
 /// A row for each size of requests that any has.
-fn sizes(found: &[Found]) -> Vec<Vec<String>> {
+fn sizes(found: &[Profiled]) -> Vec<Vec<String>> {
     let mut sizes: Vec<u32> = found
         .iter()
         .flat_map(|one| one.profile.request_pages.keys().copied())
@@ -240,7 +248,7 @@ fn sizes(found: &[Found]) -> Vec<Vec<String>> {
             more => format!("  of {} to {more} pages", more / 2 + 1),
         };
         let count =
-            |one: &Found| exact(one.profile.request_pages.get(&pages).copied().unwrap_or(0));
+            |one: &Profiled| exact(one.profile.request_pages.get(&pages).copied().unwrap_or(0));
         [what].into_iter().chain(found.iter().map(count)).collect()
     };
     sizes.iter().map(row).collect()

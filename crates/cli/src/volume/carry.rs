@@ -96,15 +96,20 @@ fn copy_out<D: Disk + Send>(
     out: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let about = |error| about(&args.place, error);
+
     let stock = StockFile::open(volume, file).map_err(about)?;
     let mut patience = Patience::new("export", Some(stock.size()));
+
     let mut buffer = vec![0; STEP];
     let mut done = 0;
+
     loop {
         let read = stock.read(done, &mut buffer).map_err(about)?;
+
         if read == 0 {
             return Ok(());
         }
+
         out(&buffer[..read])?;
         done += read as u64;
         patience.at(done);
@@ -183,13 +188,17 @@ fn copy_in<D: Disk + Send>(
     let mut patience = Patience::new("import", Some(expected));
     let mut buffer = Vec::with_capacity(STEP);
     let mut done = 0;
+
     loop {
         buffer.clear();
+
         let read = Read::take(&mut *source, STEP as u64).read_to_end(&mut buffer);
         read.map_err(|error| Failure::about(args.file.display(), error))?;
+
         if buffer.is_empty() {
             return Ok(done);
         }
+
         volume
             .write(file, done, &buffer)
             .map_err(|error| about(&args.place, error))?;

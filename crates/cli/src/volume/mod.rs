@@ -133,11 +133,14 @@ fn perform<D: Disk + Send>(
     command: &Command,
 ) -> Result<D, Failure> {
     let place = command.place();
+
     if let Command::Create(args) = command {
         return create(disk, processes, args);
     }
+
     let volume = Volume::open(disk, processes).map_err(|error| about(place, error))?;
     volume.notes().iter().for_each(output::note);
+
     match command {
         Command::Create(_) => {}
         Command::List(args) => list(&volume, args)?,
@@ -148,6 +151,7 @@ fn perform<D: Disk + Send>(
             .delete(&args.name)
             .map_err(|error| about(place, error))?,
     }
+
     Ok(volume.into_disk())
 }
 
@@ -198,6 +202,7 @@ fn stat<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
 fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
     let files = volume.list().map_err(|error| about(&args.place, error))?;
     let damage = volume.damage().map_err(|error| about(&args.place, error))?;
+
     if args.json {
         let entry = |file: &FileInfo| {
             json!({
@@ -217,14 +222,17 @@ fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
                 exact(file.extents as u64),
             ]
         };
+
         output::text(&table(
             &["name", "bytes", "pages", "pieces"],
             &files.iter().map(row).collect::<Vec<_>>(),
         ))?;
     }
+
     if damage.is_empty() {
         return Ok(());
     }
+
     damage.iter().for_each(output::note);
     Err(Failure::about(
         args.place.name(),

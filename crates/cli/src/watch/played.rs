@@ -7,7 +7,7 @@
 use super::table::Table;
 use remap_ssd_device::{Device, PageCommand};
 use remap_ssd_http::status::Playing;
-use remap_ssd_http::{Cells, Command, Host, Refused, Status, Watched};
+use remap_ssd_http::{Cells, CommandStatistics, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::telemetry::{CommandKind, Telemetry};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use serde_json::{Value, json};
@@ -66,6 +66,7 @@ impl Played {
     /// A device that is about to be fed.
     pub fn new(title: String, device: Device, options: Options) -> Arc<Self> {
         let began = device.timing().busy_until();
+
         Arc::new(Self {
             title,
             telemetry: Telemetry::default(),
@@ -177,19 +178,19 @@ impl Stage {
             lpn: page.lpn,
             kind: page.kind,
         };
-        let done_at = match page.last {
-            true => self.device.submit(entered, &command).done_at,
-            false => self.device.submit_more(entered, &command).done_at,
+        let done_at = if page.last {
+            self.device.submit(entered, &command).done_at
+        } else {
+            self.device.submit_more(entered, &command).done_at
         };
         let done_at = done_at.max(done_before);
         self.pages += 1;
         let kind = self.count(page.kind);
-        match page.last {
-            false => self.request = Some((entered, done_at)),
-            true => {
-                self.outstanding.push(Reverse(done_at));
-                telemetry.observe(kind, 1, done_at.saturating_sub(entered));
-            }
+        if page.last {
+            self.outstanding.push(Reverse(done_at));
+            telemetry.observe(kind, 1, done_at.saturating_sub(entered));
+        } else {
+            self.request = Some((entered, done_at));
         }
     }
 
@@ -219,6 +220,7 @@ impl Stage {
 impl Watched for Played {
     fn status(&self) -> Status {
         let stage = self.stage();
+
         let mut status = Status {
             uptime_seconds: (stage.entered - stage.began) as f64 / 1e9,
             simulated: true,
@@ -233,9 +235,12 @@ impl Watched for Played {
             }),
             ..Status::default()
         };
+
         stage.table().fill(&mut status);
         drop(stage);
+
         status.commands = super::commands(&self.telemetry);
+
         status
     }
 
@@ -290,12 +295,12 @@ impl Watched for Played {
 }
 
 /// All kinds of commands, as a status has them.
-pub(super) fn commands(telemetry: &Telemetry) -> Vec<Command> {
+pub(super) fn commands(telemetry: &Telemetry) -> Vec<CommandStatistics> {
     let kinds = telemetry.read();
     CommandKind::NAMES
         .into_iter()
         .zip(kinds)
-        .map(|(name, kind)| Command {
+        .map(|(name, kind)| CommandStatistics {
             name,
             buckets: kind.buckets.to_vec(),
             sum_ns: kind.sum_ns,

@@ -91,9 +91,12 @@ impl Served {
         &self,
         work: impl FnOnce(&Subsystem) -> Result<R, OperateError>,
     ) -> Result<R, Refused> {
-        let done = self.gate.with(|subsystem| match subsystem.is_broken() {
-            true => Err(OperateError("the device has failed".into())),
-            false => work(subsystem),
+        let done = self.gate.with(|subsystem| {
+            if subsystem.is_broken() {
+                Err(OperateError("the device has failed".into()))
+            } else {
+                work(subsystem)
+            }
         });
         done.unwrap_or_else(|| Err(OperateError(ENDED.into())))
             .map_err(|error| Refused::Failed(error.to_string()))
@@ -143,8 +146,10 @@ impl Served {
                         .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
                     Ok(12 - namespace.lba_shift)
                 })?;
+
                 let (lba, blocks) = (arguments.number("lba")?, arguments.number_or("blocks", 1)?);
                 let count = u32::try_from(blocks.saturating_mul(1 << shift));
+
                 Damage::Unreadable {
                     nsid,
                     slba: lba.saturating_mul(1 << shift),
@@ -162,6 +167,7 @@ impl Served {
                 )));
             }
         };
+
         let places = self.with(|subsystem| subsystem.damage(damage))?;
         Ok(json!({ "places": places }))
     }
@@ -316,16 +322,19 @@ impl Watched for Served {
     fn config(&self) -> Value {
         let made = self.gate.with(|subsystem| {
             let emulated = subsystem.latency() == Latency::Emulated;
-            let (device, paused) = match subsystem.is_broken() {
-                true => (Value::Null, false),
-                false => {
-                    let turn = subsystem.device();
-                    let config = turn.config().clone();
-                    let paused = turn.ftl().is_dedup_paused();
-                    drop(turn);
-                    (serde_json::to_value(config).unwrap_or_default(), paused)
-                }
+
+            let (device, paused) = if subsystem.is_broken() {
+                (Value::Null, false)
+            } else {
+                let turn = subsystem.device();
+
+                let config = turn.config().clone();
+                let paused = turn.ftl().is_dedup_paused();
+                drop(turn);
+
+                (serde_json::to_value(config).unwrap_or_default(), paused)
             };
+
             json!({
                 "nqn": self.nqn,
                 "image": self.image,
@@ -335,6 +344,7 @@ impl Watched for Served {
                 "device": device,
             })
         });
+
         made.unwrap_or_default()
     }
 
@@ -363,9 +373,11 @@ impl Watched for Served {
 
     fn act(&self, verb: &str, arguments: &Value) -> Result<Value, Refused> {
         let arguments = Arguments(arguments);
+
         match verb {
             "drop" => {
                 let host = arguments.text("host")?;
+
                 match self.drop_hosts(Some(host)) {
                     0 => Err(Refused::Failed(format!("`{host}` is not connected"))),
                     connections => Ok(json!({ "connections_ended": connections })),
@@ -375,7 +387,9 @@ impl Watched for Served {
             "inject" => self.inject(&arguments),
             "latency" => {
                 let modes = [("none", Latency::None), ("emulated", Latency::Emulated)];
+
                 let mode = arguments.one_of("mode", modes)?;
+
                 self.with(|subsystem| {
                     subsystem.set_latency(mode);
                     Ok(json!({ "latency": arguments.0["mode"] }))
@@ -383,21 +397,26 @@ impl Watched for Served {
             }
             "dedup" => {
                 let on = arguments.one_of("mode", [("on", true), ("off", false)])?;
+
                 self.with(|subsystem| subsystem.set_dedup(on))?;
                 Ok(json!({ "dedup": arguments.0["mode"] }))
             }
             "reset" => {
                 let mut sampled = self.sampled();
+
                 self.gate.with(|subsystem| sampled.read(subsystem));
                 let counters = sampled.table.counters().iter().copied();
                 let sums = counters.filter(|(name, _)| !LEVELS.contains(name));
+
                 let mut reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
                 *reset = (Instant::now(), sums.collect());
+
                 Ok(json!({ "counters": reset.1.len() }))
             }
             "snapshot" => self.snapshot(&arguments),
             "log" => {
                 let level = arguments.text("level")?;
+
                 self.log.set(level).map_err(Refused::Usage)?;
                 Ok(json!({ "log_level": level }))
             }

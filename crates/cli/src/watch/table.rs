@@ -119,24 +119,29 @@ impl Table {
     /// The superblocks in at most so many cells.
     pub fn cells(&self, cells_max: usize) -> Cells {
         let per_cell = self.entries.len().div_ceil(cells_max.max(1)).max(1);
+
         let mut cells = Cells {
             superblocks: self.superblocks(),
             per_cell: per_cell as u32,
             pages_per_superblock: self.pages_per_superblock,
             ..Cells::default()
         };
+
         for entries in self.entries.chunks(per_cell) {
             let known = || entries.iter().flatten();
             let sum = |of: fn(&Entry) -> u32| known().map(of).fold(0, u32::saturating_add);
+
             cells.state.push(letter(known()));
             cells.valid.push(sum(|entry| entry.valid));
             cells.remapped.push(sum(|entry| entry.remapped));
             cells.garbage.push(sum(|entry| entry.garbage));
             cells.segments.push(sum(|entry| entry.segments));
+
             let erases: u64 = known().map(|entry| entry.erases_sum).sum();
             let blocks: u64 = known().map(|entry| u64::from(entry.dies)).sum();
             cells.erases.push((erases / blocks.max(1)) as u32);
         }
+
         cells
     }
 }

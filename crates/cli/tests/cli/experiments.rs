@@ -14,12 +14,11 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     while let Some(path) = open.pop() {
         for entry in std::fs::read_dir(path).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => open.push(path),
-                false => {
-                    let bytes = std::fs::read(&path).unwrap();
-                    found.insert(path.strip_prefix(directory).unwrap().to_owned(), bytes);
-                }
+            if path.is_dir() {
+                open.push(path)
+            } else {
+                let bytes = std::fs::read(&path).unwrap();
+                found.insert(path.strip_prefix(directory).unwrap().to_owned(), bytes);
             }
         }
     }

@@ -140,9 +140,10 @@ impl Host {
         let at = numbers.below(all - len + 1) as usize;
         match numbers.below(20) {
             0..=9 => {
-                let first = match self.few_contents {
-                    true => 1 + numbers.below(2000),
-                    false => self.next_content + 1,
+                let first = if self.few_contents {
+                    1 + numbers.below(2000)
+                } else {
+                    self.next_content + 1
                 };
                 self.next_content += len;
                 Command::Write {

@@ -44,7 +44,7 @@ const TAG: u32 = (1 << TAG_BITS) - 1;
 /// Apart, so that all tags are compared at once.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
-struct Line {
+struct FingerprintLine {
     /// Each word is a tag below eight spill bits. Of these 64 bits, the n-th says that a page whose tag is n modulo 64 may
     /// have spilled. They stay in place when tags move.
     tags: [u32; WAYS],
@@ -52,9 +52,9 @@ struct Line {
     pages: [u32; WAYS],
 }
 
-const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(size_of::<FingerprintLine>() == 64);
 
-impl Line {
+impl FingerprintLine {
     /// The slots with this tag, empty ones among them. No branches.
     #[inline(always)]
     fn nominated(&self, tag: u32) -> Slots {
@@ -181,7 +181,7 @@ pub struct Pages<'a> {
 
 /// The store.
 pub struct Dedup {
-    lines: Slab<Line>,
+    lines: Slab<FingerprintLine>,
     /// Whole digests by page, with real bytes only: identities are in the media already.
     digests: Vec<[u8; 32]>,
     /// One bit a page, with real bytes only: its digest was read from a file, and has not been compared with the bytes.
@@ -303,9 +303,10 @@ impl Dedup {
                 full = full.or((!pages.counts.is_zero(ppn)).then_some(ppn));
             }
         }
-        match line.may_have_spilled(place.1) {
-            true => self.find_spilled(place, fingerprint, pages).or(full),
-            false => full,
+        if line.may_have_spilled(place.1) {
+            self.find_spilled(place, fingerprint, pages).or(full)
+        } else {
+            full
         }
     }
 
@@ -380,10 +381,10 @@ impl Dedup {
                     && self.same(fingerprint, pages.media, known)
                     && pages.counts.has_room(known, self.count_max)
             });
-        match known {
-            true if self.exact => self.add_spilled(at, SpilledPage { tag, ppn }),
-            true => {}
-            false => self.insert(fingerprint, ppn, pages),
+        if !known {
+            self.insert(fingerprint, ppn, pages);
+        } else if self.exact {
+            self.add_spilled(at, SpilledPage { tag, ppn });
         }
     }
 

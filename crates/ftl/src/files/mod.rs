@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::error::ConfigError;
 use crate::guard::Guard;
 use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
-pub use recover::Found;
+pub use recover::FileMapScan;
 use remap_ssd_media::{After, ClearId, MediaError, OpKind, Purpose};
 
 /// A page of a file.

@@ -14,7 +14,7 @@ use remap_ssd_media::{After, OpKind, Purpose};
 
 /// What recovery found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FileMapScan {
     /// Entries in force and their files, in order.
     entries: Vec<(u32, u32)>,
     /// Generation 0 stands in NVRAM: what else stands there is being zeroed.
@@ -23,8 +23,8 @@ pub struct Found {
 
 impl Files {
     /// Reads the map back.
-    pub(crate) fn read_back(&mut self, core: &mut Core) -> Found {
-        let (region, mut found) = (Region::of(core), Found::default());
+    pub(crate) fn read_back(&mut self, core: &mut Core) -> FileMapScan {
+        let (region, mut found) = (Region::of(core), FileMapScan::default());
         if region.slots == 0 {
             return found;
         }
@@ -87,7 +87,7 @@ impl Files {
     }
 
     /// Makes generation, table and links say what the entries say.
-    pub(crate) fn repair(&mut self, core: &mut Core, found: &Found) {
+    pub(crate) fn repair(&mut self, core: &mut Core, found: &FileMapScan) {
         let region = Region::of(core);
         if region.slots == 0 {
             return;

@@ -23,7 +23,7 @@ use crate::clock::WSN_END;
 use crate::config::Config;
 use crate::dealloc::Record;
 use crate::error::{LOST, RecoveryError};
-use crate::files::Found;
+use crate::files::FileMapScan;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
@@ -195,7 +195,7 @@ impl Ftl {
         mut self,
         witnesses: Witnesses,
         open: Vec<SbId>,
-        files: &Found,
+        files: &FileMapScan,
     ) -> Result<(Self, RecoveryReport), RecoveryError> {
         if self.core.is_used_up() {
             return self.open_as_it_is(witnesses, files);
@@ -266,7 +266,7 @@ impl Ftl {
     fn open_as_it_is(
         mut self,
         witnesses: Witnesses,
-        files: &Found,
+        files: &FileMapScan,
     ) -> Result<(Self, RecoveryReport), RecoveryError> {
         if self.hybrid {
             self.find_blocks();

@@ -5,7 +5,7 @@
 //! Invariants: of several entries with the same LPN and offset the last is the newest; stale ones
 //! are dropped when they outnumber the valid ones. Absent: durability.
 
-use super::sift::{find_doubtful, keep_gone, take_out};
+use super::in_force::{find_doubtful, keep_gone, take_out};
 use crate::contract::{OwnerRef, Remapping};
 use crate::core::Core;
 use remap_ssd_media::{Geometry, Ppn, SbId};

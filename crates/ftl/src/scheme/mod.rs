@@ -7,6 +7,7 @@ pub mod catalogue;
 mod entry;
 mod flog;
 mod group_log;
+mod in_force;
 mod index;
 mod l2p_only;
 mod local_flash;
@@ -21,7 +22,6 @@ mod remap_ssd_lh;
 mod remap_ssd_x;
 mod segments;
 mod shadow_oob;
-mod sift;
 mod wal;
 
 pub use entry::RmmEntry;

@@ -9,9 +9,9 @@
 //! unit of rewriting. Absent: per-superblock structure on the medium (`index` is the simulator's,
 //! its cost is the scan's).
 
+use super::in_force::keep_gone;
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
-use super::sift::keep_gone;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,

@@ -98,7 +98,7 @@ impl Commit {
 }
 
 /// A record that is still growing.
-struct Run {
+struct OpenRecord {
     commit: Commit,
     slot: u32,
     clear: ClearId,
@@ -122,7 +122,7 @@ pub(super) struct Wal {
     /// Records by superblock.
     groups: Vec<Vec<u32>>,
     free: VecDeque<(u32, ClearId)>,
-    run: Option<Run>,
+    run: Option<OpenRecord>,
     /// Remaps to be refused before the next look for records that can go, and how many the last
     /// look was worth.
     patience: u32,
@@ -236,7 +236,7 @@ impl Wal {
             .with_source(core.media.oob(remapping.ppn).lpn());
         let sb = core.geometry.superblock(remapping.ppn);
 
-        self.run = Some(Run {
+        self.run = Some(OpenRecord {
             commit,
             slot,
             clear,
@@ -247,7 +247,7 @@ impl Wal {
     }
 }
 
-impl Run {
+impl OpenRecord {
     /// The record and the stretch with one page more, if it is the next one of the same command.
     fn extended(&self, core: &Core, remapping: &Remapping) -> Option<(Commit, (Ppn, Ppn))> {
         let (home, lpn) = (remapping.lpn, core.media.oob(remapping.ppn).lpn());

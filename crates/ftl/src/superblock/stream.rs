@@ -12,11 +12,13 @@ use std::collections::VecDeque;
 impl Config {
     /// The stream that takes pages moved to a zone.
     pub fn gc_stream(&self, zone: usize) -> Stream {
-        match self.is_hybrid() {
+        if self.is_hybrid() {
             // Pages that move alone go where pages are written alone.
-            true => [Stream::Host, Stream::Gc][zone],
-            false if zone == 0 && self.gc_joins_host => Stream::Host,
-            false => Stream::ZONES[zone],
+            [Stream::Host, Stream::Gc][zone]
+        } else if zone == 0 && self.gc_joins_host {
+            Stream::Host
+        } else {
+            Stream::ZONES[zone]
         }
     }
 

@@ -1,6 +1,6 @@
 //! Coldmap's figures 5 to 8: collections, IOPS, write amplification and lifetime, normalised to the baseline.
 
-use super::{Found, mean};
+use super::{Findings, mean};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -25,13 +25,15 @@ pub(super) const METRICS: [(&str, &str, &str, Metric); 4] = [
 /// FIO over the whole device: not among the paper's four, but where collection moves most.
 const WHOLE: &str = "randwrite";
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let mut workloads = table.distinct(|run| run.workload.as_str());
     workloads.retain(|workload| *workload != WHOLE);
+
     for (name, figure, title, metric) in METRICS {
         let (mut remap_none, mut cold_none, mut cold_remap) = (Vec::new(), Vec::new(), Vec::new());
         let mut groups = Vec::new();
+
         for workload in &workloads {
             let of = |scheme, gc| {
                 metric(table.row(Ask {
@@ -41,11 +43,14 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                     ..Ask::default()
                 })?)
             };
+
+            // Without remapping, with it, and with a collection that puts shared pages apart.
             let (none, remap, cold) = (
                 of("none", "greedy")?,
                 of("remap-ssd", "greedy")?,
                 of("remap-ssd", "coldmap")?,
             );
+
             remap_none.push(remap / none);
             cold_none.push(cold / none);
             cold_remap.push(cold / remap);
@@ -54,6 +59,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 ("remap-ssd", remap / none),
                 ("coldmap", cold / none),
             ];
+
             let short = workload.split(',').next().unwrap_or(workload);
             found.measure(format!("{name}_coldmap_over_remap {short}"), cold / remap);
             found.measure(format!("{name}_coldmap_over_none {short}"), cold / none);
@@ -62,9 +68,11 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 bars.map(|(name, value)| (name.to_owned(), value)).to_vec(),
             ));
         }
+
         found.measure(format!("{name}_remap_over_none"), mean(&remap_none));
         found.measure(format!("{name}_coldmap_over_none"), mean(&cold_none));
         found.measure(format!("{name}_coldmap_over_remap"), mean(&cold_remap));
+
         found.plots.push(Plot {
             name: figure.into(),
             title: title.into(),
@@ -79,6 +87,8 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             ),
         });
     }
+
+    // Over all workloads at once, only the policies differ.
     zoned(table, &workloads, &mut found)?;
     for (name, _, _, metric) in METRICS {
         let of = |gc| {
@@ -95,11 +105,12 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             of("coldmap")? / of("greedy")?,
         );
     }
+
     Ok(found)
 }
 
 /// What a policy can act on at all: the moves among all that Remap programs, and the shared pages among those.
-fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
+fn zoned(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), LabError> {
     let of = |scheme, gc, workload| {
         table.row(Ask {
             scheme: Some(scheme),
@@ -108,12 +119,14 @@ fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), Lab
             ..Ask::default()
         })
     };
+
     let (mut shares, mut rooms, mut zoned) = (Vec::new(), Vec::new(), Vec::new());
     for workload in workloads.iter().chain(&[WHOLE]) {
         let (remap, cold) = (
             of("remap-ssd", "greedy", workload)?,
             of("remap-ssd", "coldmap", workload)?,
         );
+
         let room = remap.number("gc_pages")? / remap.number("flash_pages")?.max(1.0);
         let share = cold.number("gc_zoned_pages")? / cold.number("gc_pages")?.max(1.0);
         let short = if *workload == WHOLE {
@@ -121,12 +134,15 @@ fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), Lab
         } else {
             workload.split(',').next().unwrap_or(workload)
         };
+
         found.measure(format!("moves_of_remap {short}"), room);
         found.measure(format!("shared_share_of_moves {short}"), share);
         found.measure(
             format!("none_wa {short}"),
             of("none", "greedy", workload)?.number("write_amplification")?,
         );
+
+        // The whole is its own measure: in the means it would count every workload twice.
         if *workload == WHOLE {
             found.measure("moves_of_remap_whole", room);
             found.measure("shared_share_of_moves_whole", share);
@@ -136,6 +152,7 @@ fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), Lab
             zoned.push(cold.number("gc_zoned_pages")? / cold.number("flash_pages")?.max(1.0));
         }
     }
+
     found.measure("shared_share_of_moves", mean(&shares));
     found.measure("moves_of_remap", mean(&rooms));
     found.measure("shared_share_of_programs", mean(&zoned));

@@ -3,7 +3,7 @@
 //! A page's life is from its write to its invalidation, in host writes; pages still alive at the end are not in it, as
 //! they are not in the paper's "interval from a page write to a page invalidation".
 
-use super::Found;
+use super::Findings;
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Row, Table};
@@ -48,14 +48,17 @@ fn lives(row: &Row) -> (Lives, Lives) {
     (single, shared)
 }
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let mut groups = Vec::new();
+
     for row in &table.rows {
         let (single, shared) = lives(row);
         let ratio =
             (shared.lived / shared.died.max(1.0)) / (single.lived / single.died.max(1.0)).max(1e-9);
+
         let name = row.run.workload.split(',').next().unwrap_or("").to_owned();
+
         found.measure("shared_over_single", ratio);
         found.measure(
             "shared_still_alive",
@@ -65,12 +68,14 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             "single_still_alive",
             single.alive / (single.alive + single.died).max(1.0),
         );
+
         // As if all that are alive died now: what the watch's end cuts off is counted.
         let whole = |lives: &Lives| (lives.lived + lives.age) / (lives.died + lives.alive).max(1.0);
         found.measure(
             "shared_over_single_with_alive",
             whole(&shared) / whole(&single).max(1e-9),
         );
+
         groups.push((
             name,
             vec![
@@ -79,6 +84,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             ],
         ));
     }
+
     found.plots.push(Plot {
         name: "fig2".into(),
         title: "Survival of flash pages".into(),
@@ -94,5 +100,6 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             Some(1.0),
         ),
     });
+
     Ok(found)
 }

@@ -6,7 +6,7 @@
 //! paper's Remap is FEMU's, and what Coldmap alone adds is seen beside it.
 
 use super::coldmap::METRICS;
-use super::{Found, mean};
+use super::{Findings, mean};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
@@ -21,8 +21,8 @@ const APART: [(&str, &str); 3] = [
 /// What the paper finds of Coldmap over Remap, in the order of `METRICS`.
 const PAPER: [f64; 4] = [1.0 - 0.458, 1.154, 1.0 - 0.311, 1.843];
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     let setups = table.distinct(|run| run.setup.as_str());
     let contents = table.distinct(|run| run.content.as_str());
@@ -117,6 +117,7 @@ fn ratios(
     let mut all = [0.0; 4];
     for ((_, _, _, metric), ratio) in METRICS.iter().zip(&mut all) {
         let mut each = Vec::new();
+
         for workload in workloads {
             let of = |setup, scheme, gc| {
                 let ask = Ask {
@@ -131,10 +132,12 @@ fn ratios(
                     ..ask
                 })?)
             };
+
             each.push(of(setup, scheme, gc)? / of(base, base_scheme, "greedy")?);
         }
         *ratio = mean(&each);
     }
+
     Ok(all)
 }
 

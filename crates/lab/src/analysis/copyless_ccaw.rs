@@ -2,7 +2,7 @@
 //!
 //! Latencies in milliseconds are those of another device than the paper's; what does not depend on it are their ratios.
 
-use super::{Found, least, most};
+use super::{Findings, least, most};
 use crate::LabError;
 use crate::plot::{Lines, Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -17,8 +17,8 @@ const SEGMENTS: [(&str, &str); 3] = [
     ("Segment III, 4.22", "mail:4.22"),
 ];
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     continuous(table, &mut found)?;
     windows(table, &mut found)?;
     latencies(table, &mut found)?;
@@ -48,7 +48,7 @@ fn speed(table: &Table, workload: &str, content: &str) -> Result<f64, LabError> 
 }
 
 /// Without windows: gains over a device without deduplication, and how much of 1 / (1 - conversion ratio) they are.
-fn continuous(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn continuous(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let plain = speed(table, "plain,window=0", "ratio:2")?;
     let mut shares = Vec::new();
     for name in CONTINUOUS {
@@ -88,7 +88,7 @@ fn continuous(table: &Table, found: &mut Found) -> Result<(), LabError> {
 }
 
 /// CCAW over DEDUP by window.
-fn windows(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn windows(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     for ratio in RATIOS {
         let content = format!("ratio:{ratio}");
         for window in WINDOWS {
@@ -164,17 +164,20 @@ fn quantile(distribution: &[f64], share: f64) -> f64 {
     distribution[((distribution.len() - 1) as f64 * share).round() as usize]
 }
 
-fn latencies(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn latencies(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let (ccaw, ccaw_ms) = distribution(table, "ccaw,window=100")?;
     let (dedup, dedup_ms) = distribution(table, "ordermerge,window=100")?;
     let (short, short_ms) = distribution(table, "ordermerge,window=10")?;
+
     let p80 = quantile(&ccaw_ms, 0.8);
+
     found.measure("ccaw_within_10_ms", share_within(&ccaw_ms, 10.0));
     found.measure("dedup_within_10_ms", share_within(&dedup_ms, 10.0));
     found.measure("dedup_within_ccaw_p80", share_within(&dedup_ms, p80));
     found.measure("ccaw_p80_ms", p80);
     found.measure("dedup_p80_ms", quantile(&dedup_ms, 0.8));
     found.measure("dedup_p80_ms_10", quantile(&short_ms, 0.8));
+
     found.measure(
         "dedup_10_p80_over_ccaw_100_p80",
         quantile(&short_ms, 0.8) / p80,
@@ -187,10 +190,11 @@ fn latencies(table: &Table, found: &mut Found) -> Result<(), LabError> {
         "mean_over_ccaw",
         dedup.number("latency_mean_ms")? / ccaw.number("latency_mean_ms")?,
     );
+
     Ok(())
 }
 
-fn mail(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn mail(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let mut gains = Vec::new();
     for (index, (_, content)) in SEGMENTS.into_iter().enumerate() {
         for window in WINDOWS {
@@ -210,7 +214,7 @@ fn mail(table: &Table, found: &mut Found) -> Result<(), LabError> {
     Ok(())
 }
 
-fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn plots(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let panel = |title: &str, content: &str| {
         let mut groups = Vec::new();
         for window in WINDOWS {

@@ -3,7 +3,7 @@
 //! Times are those of single commands, one after the other, and a mean over inserts. The baseline of `synchronous=OFF` is
 //! what Linux writes back after each insert: as much is with the device by then as in the other arms.
 
-use super::{Found, mean};
+use super::{Findings, mean};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -18,8 +18,8 @@ const ARMS: [(&str, &str, &str); 3] = [
     ("no journal", "nojournal", "nojournal"),
 ];
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     for value in VALUES {
         compare(table, value, "off", "writeback", &mut found)?;
         compare(table, value, "full", "stock", &mut found)?;
@@ -46,7 +46,7 @@ fn compare(
     value: u32,
     synchronous: &str,
     stock: &str,
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<(), LabError> {
     let stock = row(table, value, synchronous, stock)?;
     let copyless = row(table, value, synchronous, "copyless")?;
@@ -102,7 +102,7 @@ fn ms(row: &Row) -> Result<f64, LabError> {
 }
 
 /// What Linux writes if nobody asks for it, and how remapping metadata in NVRAM compares with the paper's in DRAM.
-fn left_alone(table: &Table, value: u32, found: &mut Found) -> Result<(), LabError> {
+fn left_alone(table: &Table, value: u32, found: &mut Findings) -> Result<(), LabError> {
     let alone = row(table, value, "off", "stock")?;
     found.measure(
         format!("off_pages_{value} alone"),
@@ -126,9 +126,10 @@ fn left_alone(table: &Table, value: u32, found: &mut Found) -> Result<(), LabErr
     Ok(())
 }
 
-fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn plots(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let panel = |synchronous: &str, figure: fn(f64) -> f64| {
         let mut groups = Vec::new();
+
         for value in VALUES {
             let bars = ARMS.iter().map(|(name, off, full)| {
                 let arm = if synchronous == "off" { off } else { full };
@@ -142,11 +143,13 @@ fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
                 bars.collect::<Result<Vec<_>, LabError>>()?,
             ));
         }
+
         Ok::<_, LabError>(Panel {
             title: format!("synchronous={}", synchronous.to_uppercase()),
             groups,
         })
     };
+
     for (name, title, y, figure) in [
         (
             "fig2",
@@ -171,5 +174,6 @@ fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
             shape: Shape::Bars(vec![panel("off", figure)?, panel("full", figure)?], None),
         });
     }
+
     Ok(())
 }

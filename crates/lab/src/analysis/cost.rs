@@ -4,7 +4,7 @@
 //! Copyless Copy takes instead, DRAM that a capacitor has energy to save to flash reserved for it. No paper names the
 //! price of DRAM or of a capacitor, so that is left open: what may they cost at most?
 
-use super::{Found, least, mean};
+use super::{Findings, least, mean};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
@@ -13,12 +13,17 @@ const PCRAM_OVER_FLASH: f64 = 5.0;
 const ENTRY: f64 = 16.0;
 const PAGE: f64 = 4096.0;
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
+
+    // What one entry costs against the page it saves, by the sizes alone.
     found.measure("entry_over_page_cost", ENTRY * PCRAM_OVER_FLASH / PAGE);
     found.measure("rmm_mib_per_gib", 1024.0 / PAGE * ENTRY);
+
+    // What it costs in runs: only a part of the NVRAM is used, and of that only a part is valid.
     let (mut paid, mut whole, mut lives) = (Vec::new(), Vec::new(), Vec::new());
     let (mut cost_groups, mut life_groups) = (Vec::new(), Vec::new());
+
     for log in table.logs() {
         let (mut costs, mut life) = (Vec::new(), Vec::new());
         for row in table.rows(Ask {
@@ -33,11 +38,13 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             );
             paid.push(used * PCRAM_OVER_FLASH / saved);
             whole.push(capacity * PCRAM_OVER_FLASH / saved);
+
             let name = super::content_name(&row.run.content);
             costs.push((
                 format!("{} {name}", row.run.workload),
                 whole[whole.len() - 1] * 100.0,
             ));
+
             // Years of NVRAM for each year of flash, both at the rate of this run; no erases, no wear of flash.
             if let (Ok(nvram), Ok(flash)) =
                 (row.number("nvram_life_years"), row.number("lifetime_years"))
@@ -46,14 +53,18 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 life.push((format!("{} {name}", row.run.workload), nvram / flash));
             }
         }
+
         cost_groups.push((format!("{log} MiB"), costs));
         life_groups.push((format!("{log} MiB"), life));
     }
+
     found.measure("used_nvram_over_saved_flash", mean(&paid));
     found.measure("all_nvram_over_saved_flash", mean(&whole));
     found.measure("nvram_life_over_flash_life_least", least(&lives));
     found.measure("nvram_life_over_flash_life_mean", mean(&lives));
+
     copyless_copy(table, &mut found)?;
+
     for (name, title, y, groups) in [
         (
             "cost",
@@ -84,13 +95,15 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             ),
         });
     }
+
     Ok(found)
 }
 
 /// DRAM, energy and reserved flash of Copyless Copy.
-fn copyless_copy(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn copyless_copy(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let (mut dram, mut reserved, mut shares, mut prices) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+
     for row in table.rows(Ask {
         scheme: Some("shadow-oob"),
         ..Ask::default()
@@ -101,11 +114,13 @@ fn copyless_copy(table: &Table, found: &mut Found) -> Result<(), LabError> {
             row.number("usage.reserved_bytes")?,
         );
         let pages = row.number("usage.power_loss_pages")?;
+
         dram.push(capacity / saved);
         reserved.push(flash / saved);
         shares.push(pages * PAGE / capacity);
         // As much PCRAM costs PCRAM_OVER_FLASH a byte; here flash is paid for beside the DRAM.
         prices.push(PCRAM_OVER_FLASH - flash / capacity);
+
         found.measure(
             format!("shadow_power_loss_pages {}", row.run.log_mib),
             pages,
@@ -115,6 +130,7 @@ fn copyless_copy(table: &Table, found: &mut Found) -> Result<(), LabError> {
             flash / f64::from(1 << 20),
         );
     }
+
     found.measure("shadow_dram_over_saved_flash", mean(&dram));
     found.measure("shadow_reserved_over_saved_flash", mean(&reserved));
     found.measure("shadow_saved_pages_over_dram", mean(&shares));

@@ -3,22 +3,25 @@
 //! A mean is over workloads and contents; demotions and write amplification are those at the largest share of
 //! duplicates, as in the paper.
 
-use super::{Found, content_name, least, mean, most, workload_name};
+use super::{Findings, content_name, least, mean, most, workload_name};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
 
 const LOGGED: [&str; 3] = ["flog", "nlog", "remap-ssd"];
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
+
     let workloads = table.distinct(|run| run.workload.as_str());
     let contents = table.distinct(|run| run.content.as_str());
     let cells: Vec<(&str, &str)> = contents
         .iter()
         .flat_map(|content| workloads.iter().map(|workload| (*workload, *content)))
         .collect();
+
     opt(table, &cells, &mut found)?;
+
     for log in table.logs() {
         demoted(
             table,
@@ -36,6 +39,8 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         )?;
         bound(row(table, "nlog", cells[0], Some(log))?, log, &mut found);
     }
+
+    // Performance is a figure for each content (5a, 5b, 5d), amplification one for the last (5c).
     for (index, content) in contents.iter().enumerate() {
         found.plots.push(performance(
             table,
@@ -44,9 +49,11 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             ['a', 'b', 'd'][index.min(2)],
         )?);
     }
+
     if let Some(content) = contents.last() {
         found.plots.push(amplification(table, &workloads, content)?);
     }
+
     Ok(found)
 }
 
@@ -66,16 +73,19 @@ fn row<'a>(
 }
 
 /// Opt against NoRemap.
-fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Found) -> Result<(), LabError> {
+fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Findings) -> Result<(), LabError> {
     let (mut speed, mut fall, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+
     for cell in cells {
         let (opt, none) = (
             row(table, "opt", *cell, None)?,
             row(table, "none", *cell, None)?,
         );
+
         speed.push(opt.number("iops")? / none.number("iops")?);
         fall.push(1.0 - opt.amplification_of_data()? / none.amplification_of_data()?);
         plain.push(none.amplification_of_data()?);
+
         found.measure(
             format!("opt_over_none {} {}", workload_name(cell.0), cell.1),
             speed[speed.len() - 1],
@@ -85,12 +95,14 @@ fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Found) -> Result<(), L
             fall[fall.len() - 1],
         );
     }
+
     found.measure("opt_over_none_least", least(&speed));
     found.measure("opt_over_none_most", most(&speed));
     found.measure("opt_wa_falls_least", least(&fall));
     found.measure("opt_wa_falls_most", most(&fall));
     found.measure("none_wa_least", least(&plain));
     found.measure("none_wa_most", most(&plain));
+
     Ok(())
 }
 
@@ -100,7 +112,7 @@ fn demoted(
     workloads: &[&str],
     content: &str,
     log: f64,
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<(), LabError> {
     let mut shares = Vec::new();
     for workload in workloads {
@@ -121,43 +133,51 @@ fn gains(
     cells: &[(&str, &str)],
     figure_c: &str,
     log: f64,
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<(), LabError> {
     let mut amplification = Vec::new();
     for global in ["flog", "nlog"] {
         let (mut speed, mut scanning, mut each) = (Vec::new(), Vec::new(), Vec::new());
+
         for cell in cells {
             let ours = row(table, "remap-ssd", *cell, Some(log))?;
             let theirs = row(table, global, *cell, Some(log))?;
+
             speed.push(ours.number("iops")? / theirs.number("iops")?);
             found.measure(
                 format!("over_{global}_{log} {} {}", workload_name(cell.0), cell.1),
                 speed[speed.len() - 1],
             );
+
             scanning.push(theirs.number("p2l_lookup_s")? / theirs.number("seconds_simulated")?);
             each.push(theirs.number("p2l_lookup_s")? / theirs.number("gc_runs")?.max(1.0) * 1e3);
+
             if cell.1 == figure_c {
                 amplification.push(ours.amplification_of_data()? / theirs.amplification_of_data()?);
             }
         }
+
         found.measure(format!("over_{global}_{log}"), mean(&speed));
         found.measure(format!("{global}_lookup_share_{log}"), mean(&scanning));
         found.measure(format!("{global}_lookup_ms_{log}"), mean(&each));
     }
+
     found.measure(format!("wa_over_logs_{log}"), mean(&amplification));
     Ok(())
 }
 
 /// What a scan can cost at most, of a log in NVRAM and of one on flash (read, then gone through): a collection frees a
 /// superblock, and no second one is due before all dies together have programmed that again.
-pub(super) fn bound(nlog: &Row, log: f64, found: &mut Found) {
+pub(super) fn bound(nlog: &Row, log: f64, found: &mut Findings) {
     let device = &nlog.run.device;
     let pages = f64::from(device.geometry.pages_per_superblock());
     let period_ns =
         pages / f64::from(device.geometry.dies_total()) * device.flash.program_ns as f64;
+
     let scan_ns = device.firmware.log_bytes as f64 / 64.0 * device.nvram.read_ns as f64;
     let log_pages = device.firmware.log_bytes as f64 / 4096.0;
     let read_ns = log_pages / f64::from(device.geometry.dies_total()) * device.flash.read_ns as f64;
+
     // All shrink with the scale: shown as at full size.
     found.measure("superblock_ms", period_ns / nlog.run.scale / 1e6);
     found.measure(format!("scan_ms_{log}"), scan_ns / nlog.run.scale / 1e6);
@@ -209,11 +229,14 @@ fn panels(
     figure: &dyn Fn(&Row, &Row) -> Result<f64, LabError>,
 ) -> Result<Vec<Panel>, LabError> {
     let mut panels = Vec::new();
+
     for log in table.logs() {
         let mut groups = Vec::new();
+
         for workload in workloads {
             let cell = (*workload, content);
             let none = row(table, "none", cell, None)?;
+
             let mut bars = Vec::new();
             if with_none {
                 bars.push(("none".to_owned(), figure(none, none)?));
@@ -225,6 +248,7 @@ fn panels(
                     figure(row(table, scheme, cell, log)?, none)?,
                 ));
             }
+
             groups.push((workload_name(workload).to_owned(), bars));
         }
         panels.push(Panel {
@@ -232,5 +256,6 @@ fn panels(
             groups,
         });
     }
+
     Ok(panels)
 }

@@ -1,12 +1,12 @@
 //! FAST'21 figure 6: traces on a large device, bandwidth over Opt's.
 
-use super::{Found, least, mean, most};
+use super::{Findings, least, mean, most};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     let logs = table.logs();
     let row = |scheme, workload, log_mib| {

@@ -2,15 +2,15 @@
 //!
 //! A response is counted from arrival, so it has what queued behind a collection; the ratio is NoRemap's over the other's.
 
-use super::{Found, least, mean, most};
+use super::{Findings, least, mean, most};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
 
 const OTHERS: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     below_opt(table, &workloads, &mut found)?;
     let panels = responses(table, &workloads, &mut found)?;
@@ -44,9 +44,10 @@ fn row<'a>(
 }
 
 /// Closed loop: how far Remap-SSD's bandwidth is below Opt's, and NoRemap's below the others'.
-fn below_opt(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
+fn below_opt(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), LabError> {
     let speed =
         |scheme, workload, log| row(table, "", scheme, workload, log)?.number("bandwidth_mib_s");
+
     let (mut below, mut over_none) = (Vec::new(), Vec::new());
     for log in table.logs() {
         for workload in workloads {
@@ -57,21 +58,28 @@ fn below_opt(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(),
                 below[below.len() - 1],
             );
             found.measure(format!("demoted_{log} {workload}"), ours.demoted()?);
+
             for scheme in OTHERS {
                 over_none
                     .push(speed(scheme, workload, Some(log))? / speed("none", workload, None)?);
             }
         }
     }
+
     found.measure("below_opt_mean", mean(&below));
     found.measure("below_opt_most", most(&below));
     found.measure("over_none_least", least(&over_none));
     found.measure("over_none_most", most(&over_none));
+
     Ok(())
 }
 
 /// Open loop: mean responses, as bars over NoRemap's.
-fn responses(table: &Table, workloads: &[&str], found: &mut Found) -> Result<Vec<Panel>, LabError> {
+fn responses(
+    table: &Table,
+    workloads: &[&str],
+    found: &mut Findings,
+) -> Result<Vec<Panel>, LabError> {
     let open = |scheme, workload, log| row(table, "trace", scheme, workload, log);
     let mean_us = |row: &Row| row.number("arrivals.response_us.mean");
     let (mut over_none, mut panels) = (Vec::new(), Vec::new());

@@ -1,17 +1,20 @@
 //! FAST'21 figure 7: what larger NVRAM segments cost Remap-SSD.
 
-use super::{Found, least, mean, most, workload_name};
+use super::{Findings, least, mean, most, workload_name};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
+
     let workloads = table.distinct(|run| run.workload.as_str());
     let mut sizes = table.distinct(|run| run.segment_bytes);
     sizes.sort_unstable();
     let smallest = sizes.first().copied().unwrap_or(0);
+
     let (mut speeds, mut amplifications, mut demotions) = (Vec::new(), Vec::new(), Vec::new());
+
     for (field, name, title, y) in [
         (
             "iops",
@@ -33,8 +36,11 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 segment_bytes: Some(bytes),
                 ..Ask::default()
             };
+
+            // Speed is shown as a share of the smallest segments', amplification as it is.
             let first = table.row(ask(smallest))?.number(field)?;
             let mut bars = Vec::new();
+
             for size in &sizes {
                 let row = table.row(ask(*size))?;
                 let value = row.number(field)?;
@@ -43,7 +49,9 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 } else {
                     value
                 };
+
                 bars.push((label(*size), shown));
+
                 if *size != smallest {
                     let of = if field == "iops" {
                         &mut speeds
@@ -56,18 +64,22 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                         value / first,
                     );
                 }
+
                 if field == "iops" {
                     demotions.push(row.demoted()?);
                 }
             }
+
             groups.push((workload_name(workload).to_owned(), bars));
         }
+
         let reading =
             "Each bar is a size of NVRAM segments, at the smallest NVRAM of figure 5.".into();
         let panels = vec![Panel {
             title: "workload".into(),
             groups,
         }];
+
         found.plots.push(Plot {
             name: name.into(),
             title: title.into(),
@@ -76,12 +88,14 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             shape: Shape::Bars(panels, None),
         });
     }
+
     found.measure("speed_mean", mean(&speeds));
     found.measure("speed_least", least(&speeds));
     found.measure("wa_mean", mean(&amplifications));
     found.measure("wa_most", most(&amplifications));
     found.measure("demoted_least", least(&demotions));
     found.measure("demoted_most", most(&demotions));
+
     Ok(found)
 }
 

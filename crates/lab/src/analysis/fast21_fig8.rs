@@ -4,7 +4,7 @@
 //! the device are shown as at full size. "After collection begins" is the same piece of the recording for all schemes, so
 //! that a scheme is not better for having begun earlier.
 
-use super::{Found, least, mean};
+use super::{Findings, least, mean};
 use crate::LabError;
 use crate::plot::{Lines, Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -19,8 +19,8 @@ const POINTS: usize = 60;
 /// Into so many stretches the time from a scheme's first collection to its end is cut, where it is compared with NoRemap.
 const STRETCHES: usize = 10;
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let mut groups = Vec::new();
     for (test, letter) in TESTS {
         let stock = table.row(of(test, "stock", "none").ask())?;
@@ -76,15 +76,17 @@ fn flash_pages(
     test: &str,
     stock: &Row,
     rows: &[&Row],
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<Vec<(String, f64)>, LabError> {
     found.measure(
         format!("wa none {test}"),
         stock.number("write_amplification")?,
     );
+
     let mut bars = vec![("none".to_owned(), 1.0)];
     for (scheme, row) in REMAPPING.iter().zip(rows) {
         let share = row.number("flash_pages")? / stock.number("flash_pages")?;
+
         found.measure(format!("saved {scheme} {test}"), 1.0 - share);
         found.measure(
             format!("wa {scheme} {test}"),
@@ -95,8 +97,10 @@ fn flash_pages(
             format!("remapped_share {scheme} {test}"),
             row.number("remaps")? / row.number("host_programs")?,
         );
+
         bars.push(((*scheme).to_owned(), share));
     }
+
     Ok(bars)
 }
 
@@ -106,7 +110,7 @@ fn bandwidth(
     letter: char,
     stock: &Row,
     rows: &[&Row],
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<(), LabError> {
     let stock = Course::of(stock)?;
     let courses = rows
@@ -176,7 +180,7 @@ impl Of {
 }
 
 /// After its first collection, a scheme beside NoRemap at the same time: slower in the beginning, faster in the end?
-fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Found) {
+fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Findings) {
     let from = remap.when(remap.begun);
     let step = (remap.seconds() - from) / STRETCHES as f64;
     let at = |stretch: usize| from + stretch as f64 * step;
@@ -198,7 +202,7 @@ fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Found) {
     found.measure(format!("last_over_none {which}"), ratios[STRETCHES - 1]);
 }
 
-fn largest_group(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn largest_group(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let mut largest: f64 = 0.0;
     for row in table.rows(Ask {
         scheme: Some("remap-ssd"),
@@ -228,23 +232,29 @@ struct Course {
 impl Course {
     fn of(row: &Row) -> Result<Self, LabError> {
         let wrong = || LabError::Failed(format!("run `{}` has no series", row.run.title()));
+
         let samples = row
             .result
             .get("samples")
             .and_then(Value::as_array)
             .ok_or_else(wrong)?;
+
         let (mut points, mut begun) = (vec![(0.0, 0.0)], None);
         let (mut at_s, mut written) = (0.0, 0.0);
         for sample in samples {
             let number = |name: &str| sample.get(name).and_then(Value::as_f64).ok_or_else(wrong);
+
+            // The curve bends where collection begins.
             if number("gc_runs")? > 0.0 {
                 begun.get_or_insert(written / row.run.scale);
             }
+
             let until = number("at_s")?;
             written += number("written_mib_s")? * (until - at_s);
             at_s = until;
             points.push((at_s / row.run.scale, written / row.run.scale));
         }
+
         Ok(Self {
             points,
             begun: begun.unwrap_or(f64::NAN),

@@ -3,7 +3,7 @@
 //! Phases: before (the load runs), cleaned (all that has garbage is cleaned), after (the load runs again).
 
 use super::phases::{Phase, phases};
-use super::{Found, mean, most};
+use super::{Findings, mean, most};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::Table;
@@ -13,8 +13,8 @@ const REMAPPING: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
 /// Each between a mark and the next.
 const PHASES: [&str; 3] = ["before", "cleaned", "after"];
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     for load in LOADS {
         let stock: [Phase; 3] = phases(table, &format!("f2fs-{load}-stock"), "none")?;
         let ours = |scheme| phases(table, &format!("f2fs-{load}-remap"), scheme);
@@ -45,7 +45,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     }
 
     let of_loads =
-        |found: &Found, name: &str| LOADS.map(|load| found.measures[&format!("{name} {load}")]);
+        |found: &Findings, name: &str| LOADS.map(|load| found.measures[&format!("{name} {load}")]);
     for name in [
         "cleaning_time_saved",
         "cleaning_pages_saved",
@@ -68,22 +68,26 @@ fn picture(table: &Table, load: &str) -> Result<Plot, LabError> {
         "none",
         phases(table, &format!("f2fs-{load}-stock"), "none")?,
     )];
+
     for scheme in REMAPPING {
         arms.push((
             scheme,
             phases(table, &format!("f2fs-{load}-remap"), scheme)?,
         ));
     }
+
     let bars = |index: usize| {
         arms.iter()
             .map(|(name, phases)| ((*name).to_owned(), phases[index].seconds))
             .collect()
     };
+
     let groups = PHASES
         .iter()
         .enumerate()
         .map(|(index, phase)| ((*phase).to_owned(), bars(index)))
         .collect();
+
     Ok(Plot {
         name: format!("fig9-{load}"),
         title: format!("F2FS under {load}: before cleaning, cleaning, and after it"),

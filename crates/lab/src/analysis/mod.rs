@@ -30,7 +30,7 @@ use remap_ssd_sim::report::format::number;
 
 /// What an analysis finds.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Findings {
     /// Measured figures by name.
     pub measures: Measures,
     /// Figures in the paper's arrangement.
@@ -39,7 +39,7 @@ pub struct Found {
     pub text: String,
 }
 
-impl Found {
+impl Findings {
     /// Adds a measured figure.
     pub fn measure(&mut self, name: impl Into<String>, value: f64) {
         self.measures.insert(name.into(), value);
@@ -47,7 +47,7 @@ impl Found {
 }
 
 /// From runs to figures.
-pub type Analysis = fn(&Table) -> Result<Found, LabError>;
+pub type Analysis = fn(&Table) -> Result<Findings, LabError>;
 
 const ALL: &[(&str, Analysis)] = &[
     ("table", plain),
@@ -71,18 +71,20 @@ const ALL: &[(&str, Analysis)] = &[
 ];
 
 /// Every run as a row: for experiments that claim nothing.
-fn plain(table: &Table) -> Result<Found, LabError> {
+fn plain(table: &Table) -> Result<Findings, LabError> {
     const SHOWN: [(&str, &str); 4] = [
         ("WA", "write_amplification"),
         ("MiB/s", "bandwidth_mib_s"),
         ("requests/s", "requests_per_s"),
         ("write p99, us", "latency_us.p99"),
     ];
+
     let heads = SHOWN.map(|(head, _)| head).join(" | ");
     let mut text = format!(
         "| run | {heads} |\n| --- |{}\n",
         " ---: |".repeat(SHOWN.len())
     );
+
     for row in &table.rows {
         // Some kinds of runs do not have all of them.
         let cells = SHOWN.map(|(_, name)| row.number(name).map_or("-".into(), number));
@@ -92,9 +94,10 @@ fn plain(table: &Table) -> Result<Found, LabError> {
             cells.join(" | ")
         ));
     }
-    Ok(Found {
+
+    Ok(Findings {
         text,
-        ..Found::default()
+        ..Findings::default()
     })
 }
 

@@ -1,6 +1,6 @@
 //! Ours at small NVRAM: bandwidth over Opt's, demotions, and NVRAM written for each remapped page.
 
-use super::{Found, content_name};
+use super::{Findings, content_name};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -33,14 +33,16 @@ fn nvram(row: &Row) -> Result<f64, LabError> {
     Ok(row.number("nvram_bytes_written")? / row.number("remaps")?.max(1.0))
 }
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
+
     let contents = table.distinct(|run| run.content.as_str());
     let schemes: Vec<&str> = table
         .distinct(|run| run.scheme.as_str())
         .into_iter()
         .filter(|scheme| !["none", "opt"].contains(scheme))
         .collect();
+
     let ask = |content, scheme, log_mib| {
         table.row(Ask {
             content: Some(content),
@@ -49,17 +51,21 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             ..Ask::default()
         })
     };
+
     for content in &contents {
         let short = match *content {
             "unique" => "copies",
             content if content.starts_with("runs") => "runs",
             _ => "single",
         };
+
         let opt = ask(content, "opt", None)?;
+
         for (name, title, y, metric) in METRICS {
             let mut groups = Vec::new();
             for log in table.logs() {
                 let mut bars = Vec::new();
+
                 for scheme in &schemes {
                     let value = metric(ask(content, scheme, Some(log))?, opt)?;
                     found.measure(format!("{name} {scheme} {short} {log}"), value);
@@ -67,6 +73,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 }
                 groups.push((format!("{log} MiB"), bars));
             }
+
             found.plots.push(Plot {
                 name: format!("{name}-{short}"),
                 title: format!("{title}, {}", content_name(content)),
@@ -81,6 +88,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 ),
             });
         }
+
         for log in table.logs() {
             found.measure(
                 format!("x_demoted_{short}_{log}"),
@@ -95,15 +103,19 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 ask(content, "remap-ssd", Some(log))?.demoted()?,
             );
         }
+
+        // With the largest log nothing is demoted, so that both hold the same remaps.
         let largest = table.logs().last().copied();
         let (x, plain) = (
             ask(content, "remap-ssd-x", largest)?,
             ask(content, "remap-ssd", largest)?,
         );
+
         found.measure(
             format!("x_nvram_over_remap_ssd_{short}"),
             nvram(x)? / nvram(plain)?,
         );
     }
+
     Ok(found)
 }

@@ -1,14 +1,15 @@
 //! PebbleSSD section 6.5: what its metadata takes of the NVRAM.
 
-use super::Found;
+use super::Findings;
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::Table;
 use remap_ssd_sim::micro::bam::{NVRAM_BYTES, bam_use};
 
-pub fn analyse(_: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(_: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let mut groups = Vec::new();
+
     for (name, device) in ["conventional", "remap", "fs_write"]
         .into_iter()
         .zip(bam_use())
@@ -19,12 +20,14 @@ pub fn analyse(_: &Table) -> Result<Found, LabError> {
             format!("remainder_{name}_mib"),
             device.unexplained() * NVRAM_BYTES as f64 / f64::from(1 << 20),
         );
+
         let pair = vec![
             ("derived".to_owned(), device.derived() * 100.0),
             ("paper".to_owned(), device.paper * 100.0),
         ];
         groups.push((name.to_owned(), pair));
     }
+
     found.plots.push(Plot {
         name: "bam".into(),
         title: "Use of 2 GB of BAM for 512 GB of flash".into(),
@@ -38,5 +41,6 @@ pub fn analyse(_: &Table) -> Result<Found, LabError> {
             None,
         ),
     });
+
     Ok(found)
 }

@@ -1,6 +1,6 @@
 //! PebbleSSD §6.3: F2FS's cleaning by remap, and its fsync by the device's lists.
 
-use super::Found;
+use super::Findings;
 use super::phases::{Phase, phases};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
@@ -10,8 +10,8 @@ const SCHEME: &str = "pebble";
 /// Pages that the synchronous writers write: 4 times 500.
 const SYNCED_PAGES: f64 = 2000.0;
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     let [_, stock]: [Phase; 2] = phases(table, "f2fs-fileserver-stock", SCHEME)?;
     let [_, ours]: [Phase; 2] = phases(table, "f2fs-fileserver-remap", SCHEME)?;
     found.measure("cleaning_time_saved", 1.0 - ours.seconds / stock.seconds);

@@ -1,12 +1,13 @@
 //! PebbleSSD figures 5 and 6: fs_write against write, and MOVE by remap against read and write.
 
-use super::Found;
+use super::Findings;
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
+
     let of = |workload: &str, field: &str| {
         table
             .row(Ask {
@@ -15,6 +16,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             })?
             .number(field)
     };
+
     for (name, figure, title, with, without) in [
         (
             "fs_write",
@@ -31,6 +33,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             "move-readwrite",
         ),
     ] {
+        // Throughput of busy threads, latency of a lone one.
         let (fast, slow) = (
             of(&format!("{with},threads=4"), "per_second")?,
             of(&format!("{without},threads=4"), "per_second")?,
@@ -39,22 +42,26 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             of(&format!("{with},threads=1"), "latency_mean_us")?,
             of(&format!("{without},threads=1"), "latency_mean_us")?,
         );
+
         found.measure(format!("{name}_throughput"), fast / slow);
         found.measure(format!("{name}_latency"), short / long);
         found.measure(format!("{name}_latency_us"), short);
         found.measure(format!("{name}_baseline_latency_us"), long);
         found.measure(format!("{name}_per_s"), fast);
         found.measure(format!("{name}_baseline_per_s"), slow);
+
         let pair = |with: f64, without: f64| {
             vec![
                 ("conventional".to_owned(), without),
                 ("PebbleSSD".to_owned(), with),
             ]
         };
+
         let groups = vec![
             ("throughput, 4 threads".to_owned(), pair(fast / slow, 1.0)),
             ("latency, 1 thread".to_owned(), pair(short / long, 1.0)),
         ];
+
         found.plots.push(Plot {
             name: figure.into(),
             title: title.into(),
@@ -71,6 +78,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             ),
         });
     }
+
     // By how much the host's way to the device would have to be slower for the paper's ratio of latencies.
     let (short, long) = (
         of("move-remap,threads=1", "latency_mean_us")?,
@@ -81,5 +89,6 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         "move_fixed_cost_us_for_87_percent",
         (0.13 * long - short) / (1.0 - 0.26),
     );
+
     Ok(found)
 }

@@ -2,7 +2,7 @@
 //!
 //! Recovered runs are the points up to 256 GiB; the model goes on to 4 TiB with the same geometry of superblocks.
 
-use super::{Found, least, mean, most};
+use super::{Findings, least, mean, most};
 use crate::LabError;
 use crate::plot::{Lines, Plot, Shape};
 use crate::recovery::{Reads, model};
@@ -16,8 +16,8 @@ const LOCAL_ENTRY: f64 = 16.0;
 
 type Points = Vec<(f64, f64)>;
 
-pub fn analyse(table: &Table) -> Result<Found, LabError> {
-    let mut found = Found::default();
+pub fn analyse(table: &Table) -> Result<Findings, LabError> {
+    let mut found = Findings::default();
     measured(table, &mut found)?;
     let base =
         DeviceConfig::preset("fast21-256g").map_err(|error| LabError::Failed(error.to_string()))?;
@@ -27,11 +27,13 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 }
 
 /// Really recovered devices, and how well the model knew them.
-fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
+fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let (mut lines, mut bytes) = (Vec::new(), Vec::new());
     let mut errors = Vec::new();
+
     for scheme in table.distinct(|run| run.scheme.as_str()) {
         let (mut times, mut volumes) = (Points::new(), Points::new());
+
         for row in table.rows(Ask {
             scheme: Some(scheme),
             ..Ask::default()
@@ -44,6 +46,7 @@ fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
                 row.number("remapped_bytes")? / GIB,
                 read / f64::from(1 << 20),
             ));
+
             found.measure(
                 format!(
                     "recovery_s {scheme} {:.0} GiB {} MiB",
@@ -52,6 +55,7 @@ fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
                 seconds,
             );
         }
+
         times.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         // Of several sizes of log at a capacity, the largest: it has the most to read.
         times.dedup_by(|later, earlier| {
@@ -61,13 +65,16 @@ fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
             }
             same
         });
+
         volumes.sort_by(|a, b| a.0.total_cmp(&b.0));
         lines.push((scheme.to_owned(), times));
         bytes.push((scheme.to_owned(), volumes));
     }
+
     found.measure("model_over_real", mean(&errors));
     found.measure("model_over_real_least", least(&errors));
     found.measure("model_over_real_most", most(&errors));
+
     found.plots.push(Plot {
         name: "recovery-time".into(),
         title: "Recovery of aged devices, really done".into(),
@@ -79,6 +86,7 @@ fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
             lines,
         }),
     });
+
     found.plots.push(Plot {
         name: "recovery-bytes".into(),
         title: "What recovery reads, against the volume that is remapped".into(),
@@ -86,6 +94,7 @@ fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
         y: "MiB read".into(),
         shape: Shape::Lines(Lines { x: "remapped, GiB".into(), logarithmic: true, lines: bytes }),
     });
+
     Ok(())
 }
 
@@ -119,8 +128,9 @@ fn reads(device: &DeviceConfig, base_gib: f64, gib: f64) -> Reads {
     }
 }
 
-fn capacities(base: &DeviceConfig, found: &mut Found) {
+fn capacities(base: &DeviceConfig, found: &mut Findings) {
     let base_gib = f64::from(base.firmware.lpns) * 4096.0 / GIB;
+
     let mut lines = Vec::new();
     for scheme in ["none", "remap-ssd", "nlog", "flog"] {
         for share in if scheme == "none" {
@@ -131,9 +141,11 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
             let mut points = Vec::new();
             for power in 0..=12 {
                 let gib = f64::from(1u32 << power);
+
                 let device = sized(base, gib, share, scheme);
                 let seconds = reads(&device, base_gib, gib).seconds(&device);
                 points.push((gib, seconds));
+
                 if power == 12 {
                     found.measure(
                         format!("model_4tib_s {scheme} {:.0}%", share * 100.0),
@@ -141,6 +153,7 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
                     );
                 }
             }
+
             let name = if share > 0.0 {
                 format!("{scheme}, {:.0} % remapped", share * 100.0)
             } else {
@@ -149,6 +162,7 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
             lines.push((name, points));
         }
     }
+
     found.plots.push(Plot {
         name: "recovery-model".into(),
         title: "Recovery by the model, 1 GiB to 4 TiB".into(),
@@ -163,7 +177,7 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
 }
 
 /// What one collection reads to find the owners in its victim.
-fn lookups(base: &DeviceConfig, found: &mut Found) {
+fn lookups(base: &DeviceConfig, found: &mut Findings) {
     let (dies, read_s, port_s) = (
         f64::from(base.geometry.dies_total()),
         base.flash.read_ns as f64 / 1e9,
@@ -171,19 +185,24 @@ fn lookups(base: &DeviceConfig, found: &mut Found) {
     );
     let superblock_pages = f64::from(base.geometry.pages_per_superblock());
     let pages = f64::from(base.geometry.pages());
+
     let mut lines: [(&str, Points); 3] =
         [("flog", vec![]), ("nlog", vec![]), ("remap-ssd", vec![])];
+
     for power in 4..=12 {
         let mib = f64::from(1u32 << power);
         let bytes = mib * f64::from(1 << 20);
+
         let flog = bytes / 4096.0 / dies * read_s;
         let nlog = bytes / 64.0 * port_s;
         // A superblock's share of the entries of a log of that size.
         let local = bytes * superblock_pages / pages / 64.0 * port_s;
+
         for (line, seconds) in lines.iter_mut().zip([flog, nlog, local]) {
             line.1.push((mib, seconds * 1e3));
         }
     }
+
     // 4 TB of 4 KB pages, 5 % and 20 % of them remapped, 12 bytes each (section 3.3).
     for share in [0.05, 0.20] {
         let bytes = 4.0 * 1024.0 * GIB / 4096.0 * share * GLOBAL_ENTRY;
@@ -201,10 +220,12 @@ fn lookups(base: &DeviceConfig, found: &mut Found) {
             bytes / 64.0 * port_s,
         );
     }
+
     let hundreds: f64 = 200.0 * f64::from(1 << 20) / 64.0 * port_s;
     found.measure("nlog_lookup_200mib_s", hundreds);
     let last = |line: &(&str, Points)| line.1.last().map_or(f64::NAN, |point| point.1);
     found.measure("lookup_nlog_over_local", last(&lines[1]) / last(&lines[2]));
+
     found.plots.push(Plot {
         name: "lookup".into(),
         title: "What one collection reads to find a victim's owners".into(),

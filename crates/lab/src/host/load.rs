@@ -47,6 +47,7 @@ impl FromStr for LoadSpec {
                 "unknown load `{text}`: ratio:R or mail:R[:READS], R at least 1, READS a share below 1"
             )
         };
+
         let fields: Vec<&str> = text.split(':').collect();
         let number = |field: &str| field.parse::<f64>().map_err(|_| wrong());
         let ratio = |field: &str| {
@@ -58,12 +59,14 @@ impl FromStr for LoadSpec {
                 }
             })
         };
+
         match fields[..] {
             ["ratio", of] => Ok(Self::Ratio(ratio(of)?)),
             ["mail", of] => Ok(Self::Mail {
                 ratio: ratio(of)?,
                 reads: None,
             }),
+
             ["mail", of, reads] => {
                 let reads = number(reads)
                     .ok()
@@ -125,6 +128,7 @@ impl Load {
                     duplicate_share: 1.0 - 1.0 / ratio,
                 };
                 let model = ModelSpec::new(ModelKind::FiuMail).source(content, pages, seed, 0);
+
                 let mail = Mail {
                     model: Box::new(model.map_err(|error| error.to_string())?),
                     pages: VecDeque::new(),
@@ -134,6 +138,7 @@ impl Load {
                     requests: 0,
                     random,
                 };
+
                 Ok(Self::Mail(Box::new(mail)))
             }
         }
@@ -158,6 +163,7 @@ impl Load {
                     *fresh += 1;
                     *fresh
                 };
+
                 // Contents that are written over meanwhile are a few in a thousand: the pages are many more than the writes.
                 written.push(content);
                 Ok(Request::Write {

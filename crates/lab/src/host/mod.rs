@@ -10,7 +10,7 @@
 mod load;
 mod timed;
 
-use crate::grid::Run;
+use crate::grid::RunSpec;
 use load::{Load, LoadSpec, Request};
 use remap_ssd_dedup::{Ccaw, CcawOptions, NewDedup, OrderMerge, OrderMergeOptions, Statistics};
 use remap_ssd_device::{Device, Disk};
@@ -49,6 +49,7 @@ impl HostSpec {
                 "unknown host software `{text}`: plain, ccaw or ordermerge, `,window=N`, `,compare`"
             )
         };
+
         let mut fields = text.split(',');
         let arm = match fields.next() {
             Some("plain") => Arm::Plain,
@@ -56,11 +57,13 @@ impl HostSpec {
             Some("ordermerge") => Arm::OrderMerge,
             _ => return Err(wrong()),
         };
+
         let mut spec = Self {
             arm,
             window: 0,
             compare: false,
         };
+
         for field in fields {
             match field.strip_prefix("window=") {
                 Some(window) => {
@@ -73,6 +76,7 @@ impl HostSpec {
                 None => return Err(wrong()),
             }
         }
+
         Ok(spec)
     }
 }
@@ -81,7 +85,7 @@ impl HostSpec {
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &Run) -> Result<(), String> {
+pub fn check(run: &RunSpec) -> Result<(), String> {
     HostSpec::parse(&run.workload)?;
     Load::new(
         run.content.parse()?,
@@ -110,16 +114,20 @@ impl Subject {
             window,
             compare,
         } = spec;
+
         // The table and the records take less than a 64th.
         let used = (u64::from(pages) + u64::from(pages) / 64 + 2048).min(disk.pages());
+
         // What is read while it is opened is not measured.
         disk.reads_wait = true;
+
         let new = NewDedup {
             pages: Some(used),
             force: true,
             identity: Some([7; 16]),
             ..NewDedup::default()
         };
+
         let ccaw = CcawOptions {
             window,
             compare: Some(compare),
@@ -130,6 +138,7 @@ impl Subject {
             compare: Some(compare),
             ..OrderMergeOptions::default()
         };
+
         let subject = match (arm, first) {
             (Arm::Plain, _) => Self::Plain {
                 disk: Box::new(disk),
@@ -150,12 +159,14 @@ impl Subject {
                 OrderMerge::open(disk, order_merge).map_err(|e| e.to_string())?,
             )),
         };
-        match subject.pages() >= u64::from(pages) {
-            true => Ok(subject),
-            false => Err(format!(
+
+        if subject.pages() >= u64::from(pages) {
+            Ok(subject)
+        } else {
+            Err(format!(
                 "{} pages of {pages} are left beside the metadata",
                 subject.pages()
-            )),
+            ))
         }
     }
 
@@ -177,6 +188,7 @@ impl Subject {
 
     fn write(&mut self, at: u32, content: u64) -> Result<(), String> {
         let bytes = page(content);
+
         match self {
             Self::Plain { disk, window, used } => {
                 disk.write(at.into(), &bytes)
@@ -188,6 +200,7 @@ impl Subject {
                 }
                 Ok(())
             }
+
             Self::Ccaw(disk) => disk
                 .write(at.into(), &bytes)
                 .map_err(|error| error.to_string()),
@@ -251,6 +264,7 @@ fn issue(
 ) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let mut entered = Vec::new();
+
     while tally.writes + tally.reads < requests || !entered.is_empty() {
         match load.next()? {
             Request::Read { page } => {
@@ -265,6 +279,8 @@ fn issue(
                 tally.writes += 1;
             }
         }
+
+        // A window's requests are done when it is: each waited from its own entry.
         if spec.window > 0 && entered.len() == spec.window as usize {
             let now = subject.timed().now();
             tally
@@ -272,6 +288,7 @@ fn issue(
                 .extend(entered.drain(..).map(|entered| now - entered));
         }
     }
+
     subject.timed().wait();
     Ok(tally)
 }
@@ -280,7 +297,7 @@ fn issue(
 ///
 /// # Errors
 /// Why there is no result.
-pub fn measured(run: &Run, device: Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let spec = HostSpec::parse(&run.workload)?;
     let load: LoadSpec = run.content.parse()?;
     let pages = run.device.addressable_lpns();
@@ -365,17 +382,20 @@ mod tests {
             let mut load = Load::new(text.parse().unwrap(), 1 << 18, 3).unwrap();
             let mut seen = std::collections::BTreeSet::new();
             let (mut known, mut writes) = (0, 0);
+
             for _ in 0..60_000 {
                 if let Request::Write { content, .. } = load.next().unwrap() {
                     writes += 1;
                     known += u32::from(!seen.insert(content));
                 }
             }
+
             let found = f64::from(known) / f64::from(writes);
             assert!(
                 (found - duplicates).abs() < 0.02,
                 "{text}: {found} duplicates"
             );
+
             let found = 1.0 - f64::from(writes) / 60_000.0;
             assert!((found - reads).abs() < 0.02, "{text}: {found} reads");
         }

@@ -121,6 +121,7 @@ impl Disk for TimedDisk {
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Refusal> {
         let mut last = self.now;
+
         let lpns = self.lpns(page, (into.len() / PAGE_BYTES) as u64)?;
         for (lpn, into) in lpns.zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
             match self.contents.get(&lpn) {
@@ -130,15 +131,19 @@ impl Disk for TimedDisk {
                 }
                 Some(Content::Bytes(bytes)) => *into = **bytes,
             }
+
             self.post(|device, now| {
                 let (done, result) = device.read(now, lpn);
                 last = last.max(done);
                 (done, result)
             })?;
         }
+
+        // The host waits for the slowest of the pages.
         if self.reads_wait {
             self.now = self.now.max(last);
         }
+
         Ok(())
     }
 
@@ -162,9 +167,10 @@ impl Disk for TimedDisk {
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), Refusal> {
         let lpns = self.lpns(page, pages)?;
         self.post(|device, now| ended(device.deallocate(now, lpns.start, lpns.len() as u32)))?;
-        match lpns.len() > self.contents.len() {
-            true => self.contents.retain(|lpn, _| !lpns.contains(lpn)),
-            false => lpns.for_each(|lpn| self.set(lpn, None)),
+        if lpns.len() > self.contents.len() {
+            self.contents.retain(|lpn, _| !lpns.contains(lpn))
+        } else {
+            lpns.for_each(|lpn| self.set(lpn, None))
         }
         Ok(())
     }

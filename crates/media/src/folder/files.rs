@@ -98,11 +98,12 @@ pub(super) fn open(dir: &Path, name: &str, access: Access) -> io::Result<File> {
 /// Checks the length of a file.
 pub(super) fn check_length(file: &File, name: &str, bytes: u64) -> Result<(), ImageError> {
     let have = file.metadata().map_err(|error| about(name, error))?.len();
-    match have < bytes {
-        true => Err(ImageError::Damaged(format!(
+    if have < bytes {
+        Err(ImageError::Damaged(format!(
             "{name}, byte {have}: the file ends here, and should have {bytes} bytes"
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 

@@ -448,12 +448,11 @@ impl Replay<'_> {
                 .expect("it made sense a moment ago");
 
             let durable = synced.is_some_and(|synced| index <= synced);
-            let applied = match durable || self.has_contents(&record) {
-                true => apply(&record, self.nand, self.nvram, self.suspects),
-                false => {
-                    report.dropped = (offsets.len() - index) as u64;
-                    break;
-                }
+            let applied = if durable || self.has_contents(&record) {
+                apply(&record, self.nand, self.nvram, self.suspects)
+            } else {
+                report.dropped = (offsets.len() - index) as u64;
+                break;
             };
 
             if applied.is_none() {
@@ -521,15 +520,12 @@ fn apply(
             }
 
             let Some(bytes) = bytes else { return Some(()) };
-            match pages.is_intact(ppn as usize, bytes) {
-                true => {
-                    let bytes = pages.page(ppn as usize)[..bytes].into();
-                    nand.adopt_meta(ppn, bytes);
-                }
-                false => {
-                    nand.torn.insert(ppn);
-                    suspects.push(Ppn(ppn));
-                }
+            if pages.is_intact(ppn as usize, bytes) {
+                let bytes = pages.page(ppn as usize)[..bytes].into();
+                nand.adopt_meta(ppn, bytes);
+            } else {
+                nand.torn.insert(ppn);
+                suspects.push(Ppn(ppn));
             }
         }
         Record::Tear { ppn } => {

@@ -206,12 +206,11 @@ pub(super) fn read(
 
     let mut suspects = Vec::new();
     for (page, bytes) in metas {
-        match pages.is_intact(page as usize, bytes) {
-            true => nand.adopt_meta(page, pages.page(page as usize)[..bytes].into()),
-            false => {
-                nand.torn.insert(page);
-                suspects.push(Ppn(page));
-            }
+        if pages.is_intact(page as usize, bytes) {
+            nand.adopt_meta(page, pages.page(page as usize)[..bytes].into())
+        } else {
+            nand.torn.insert(page);
+            suspects.push(Ppn(page));
         }
     }
 

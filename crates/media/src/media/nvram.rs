@@ -6,7 +6,7 @@
 use super::Media;
 use crate::fault::MediaError;
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::What;
+use crate::rail::MediaEffect;
 use crate::slab::{LINE_BYTES, prefetch};
 use std::ops::Range;
 
@@ -60,6 +60,7 @@ impl Media {
     pub fn store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
+
         match self.ops.last_mut() {
             Some(last)
                 if last.kind == OpKind::NvWrite
@@ -75,6 +76,7 @@ impl Media {
                 self.record(op);
             }
         }
+
         if self.is_tracked() {
             self.track_store(word, value, purpose, after);
             self.folder_store(word, &[value]);
@@ -103,20 +105,24 @@ impl Media {
         after: After,
     ) {
         assert!(record.contains(&word));
+
         let mut op = Op::new(OpKind::NvWrite, purpose, after);
         op.amount = 8;
         self.record(op);
+
         self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
+
         if self.is_tracked() {
             self.folder_store(word, &[value]);
         }
         if self.faulty {
             self.heal(word..word + 1);
         }
+
         if let Some(rail) = &mut self.rail {
             rail.push_change(
-                What::Store { word, value },
+                MediaEffect::Store { word, value },
                 record,
                 after,
                 purpose == Purpose::Host,
@@ -144,7 +150,7 @@ impl Media {
         }
         if let Some(rail) = &mut self.rail {
             rail.push(
-                What::Store { word, value },
+                MediaEffect::Store { word, value },
                 None,
                 after,
                 purpose == Purpose::Host,
@@ -179,11 +185,11 @@ impl Media {
         }
         let Some(rail) = &mut self.rail else { return };
         for (index, value) in values.iter().enumerate() {
-            let what = What::Store {
+            let effect = MediaEffect::Store {
                 word: word + index,
                 value: *value,
             };
-            rail.push(what, None, after, purpose == Purpose::Host, 0);
+            rail.push(effect, None, after, purpose == Purpose::Host, 0);
         }
     }
 
@@ -210,7 +216,7 @@ impl Media {
             self.heal(start..start + len);
         }
         if let Some(rail) = &mut self.rail {
-            rail.push(What::Clear { start, len }, None, after, false, id.0);
+            rail.push(MediaEffect::Clear { start, len }, None, after, false, id.0);
         }
         id
     }
@@ -228,7 +234,7 @@ impl Media {
         self.nvram[start..start + len].fill(0);
         let id = self.name_next();
         if let Some(rail) = &mut self.rail {
-            rail.push(What::Clear { start, len }, None, after, false, id.0);
+            rail.push(MediaEffect::Clear { start, len }, None, after, false, id.0);
         }
         id
     }

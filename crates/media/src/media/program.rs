@@ -9,7 +9,7 @@ use crate::fault::MediaError;
 use crate::geometry::{BlockId, Ppn, Slot};
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::What;
+use crate::rail::MediaEffect;
 use std::sync::Arc;
 
 impl Media {
@@ -40,38 +40,45 @@ impl Media {
         let Slot {
             block, row, die, ..
         } = self.nand.geometry.slot(ppn);
+
         let failed = self.faulty
             && self
                 .faults
                 .program
                 .get(&block)
                 .is_some_and(|from| row >= *from);
+
         self.push_program(ppn, die, purpose, after);
+
         if let Some(rail) = &mut self.rail {
-            let what = What::Program {
+            let effect = MediaEffect::Program {
                 ppn,
                 oob,
                 stored: stored.clone(),
                 failed,
             };
             rail.push_copy(
-                what,
+                effect,
                 block,
                 from,
                 after,
                 purpose == Purpose::Host && !failed,
             );
         }
+
         self.folder_room();
+
         if failed {
             self.nand.tear(ppn);
             self.folder_tear(ppn);
             return Err(MediaError::ProgramFailed);
         }
+
         match self.folder {
             None => self.nand.put(ppn, oob, stored),
             Some(_) => self.folder_program(ppn, oob, stored),
         }
+
         Ok(())
     }
 
@@ -135,10 +142,12 @@ impl Media {
         after: After,
     ) {
         assert!(self.is_plain());
+
         let len = pages.len();
         self.counts.reads += len as u64;
         self.counts.programs += len as u64;
         self.nand.advance_row(to, len);
+
         let geometry = self.nand.geometry;
         let (mut first, mut sources) = (0, 0);
         let at = to.ppn.0 as usize;
@@ -148,6 +157,7 @@ impl Media {
             if index == 0 {
                 first = from.0;
             }
+
             *written = oob.to_bytes();
             sources |= 1 << (from.0 - first);
             match &mut self.nand.contents {
@@ -157,10 +167,13 @@ impl Media {
                 Contents::None => {}
             }
         }
+
         self.prefetch_run(Ppn((at + PAGES_AHEAD) as u32), len as u32);
+
         let mut op = Op::new(OpKind::CopyRow, Purpose::Gc, after);
         op.die = geometry.die_of(geometry.superblock(to.ppn), to.die) as u16;
         (op.page, op.amount, op.sources) = (to.ppn, first, sources);
+
         self.record(op);
     }
 
@@ -251,6 +264,7 @@ impl Media {
             }
             _ => {}
         }
+
         let stored = self.stored_of(payload);
         self.program(slot.ppn, oob, stored, purpose, after)
     }
@@ -271,28 +285,34 @@ impl Media {
     pub fn erase(&mut self, block: BlockId, id: ClearId, after: After) -> Result<(), MediaError> {
         let failed = self.faulty && self.faults.erase.contains(&block);
         self.counts.erases += 1;
+
         let mut op = Op::new(OpKind::Erase, Purpose::Gc, after);
         let (sb, die) = self.nand.geometry.place_of_block(block);
         op.die = self.nand.geometry.die_of(sb, die) as u16;
         op.clear_id = id;
         self.record(op);
+
         if let Some(rail) = &mut self.rail {
             rail.push(
-                What::Erase { block, failed },
+                MediaEffect::Erase { block, failed },
                 Some(block),
                 after,
                 false,
                 id.0,
             );
         }
+
         self.folder_before_erase();
+
         if failed {
             self.nand.spoil(block);
             self.folder_erase(block, true);
             return Err(MediaError::EraseFailed);
         }
+
         self.nand.erase(block);
         self.folder_erase(block, false);
+
         if self.faulty {
             let geometry = self.nand.geometry;
             let of_block = |ppn: &Ppn| {

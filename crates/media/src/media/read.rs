@@ -116,7 +116,9 @@ impl Media {
         if !self.nand.is_programmed(ppn) || self.nand.oob(ppn).lpn() != Oob::TAIL {
             return Err(MediaError::Uncorrectable);
         }
+
         self.check_readable(ppn)?;
+
         const EXTENDED: usize = OOB_BYTES + SECOND_BYTES;
         match self.nand.meta.get(&ppn.0) {
             None => Ok((first.0..first.0 + len)
@@ -135,6 +137,7 @@ impl Media {
                         .expect("14 bytes begin with 10");
                     let second =
                         u32::from_le_bytes(second.try_into().expect("4 bytes are left of 14"));
+
                     Oob::from_bytes(*oob).with_second(SecondOwner::from_bits(second))
                 };
                 Ok(bytes.as_chunks::<EXTENDED>().0.iter().map(decode).collect())

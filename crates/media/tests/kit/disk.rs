@@ -114,9 +114,10 @@ impl Disk {
             for (at, sector) in bytes.chunks(SECTOR).enumerate() {
                 match sectors.get_mut(at) {
                     // A file that has just been given its length is zeroes.
-                    None => sectors.push(match sector.iter().all(|byte| *byte == 0) {
-                        true => vec![sector.into()],
-                        false => vec![vec![0; sector.len()].into(), sector.into()],
+                    None => sectors.push(if sector.iter().all(|byte| *byte == 0) {
+                        vec![sector.into()]
+                    } else {
+                        vec![vec![0; sector.len()].into(), sector.into()]
                     }),
                     Some(held) if **held.last().expect("never empty") != *sector => {
                         held.push(sector.into())
@@ -172,11 +173,10 @@ fn sync(path: Option<PathBuf>, bytes: Range<usize>) -> c_int {
     else {
         return 0;
     };
-    match is_attached {
-        true => {
-            DISK.with_borrow_mut(|disk| disk.as_mut().map_or(0, |disk| disk.sync(&path, bytes)))
-        }
-        false => 0,
+    if is_attached {
+        DISK.with_borrow_mut(|disk| disk.as_mut().map_or(0, |disk| disk.sync(&path, bytes)))
+    } else {
+        0
     }
 }
 

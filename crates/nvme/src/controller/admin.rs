@@ -39,6 +39,7 @@ pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
             Transfer::None
         });
     }
+
     Ok(match sqe.head().opcode() {
         admin::IDENTIFY => Transfer::ToHost(IDENTIFY_BYTES as u32),
         admin::GET_LOG_PAGE => match logs::bytes_wanted(sqe) {
@@ -146,24 +147,29 @@ impl Association {
         if self.discovery || self.state().event_requests.is_empty() {
             return None;
         }
+
         let warning = self.smart().critical_warning;
         let mut state = self.state();
         // A warning that has ended may be reported again.
         state.reported &= warning;
+
         let new = warning & !state.reported & state.features.smart_events();
         // Until the host has read SMART there is no second event of its type (Base 2.0 §5.2).
         if new == 0 || state.unread {
             return None;
         }
+
         let bit = 1 << new.trailing_zeros();
         let information = match bit {
             warning::SPARE => event::SPARE_BELOW_THRESHOLD,
             warning::TEMPERATURE => event::TEMPERATURE_THRESHOLD,
             _ => event::RELIABILITY,
         };
+
         let cid = state.event_requests.pop_front()?;
         state.reported |= bit;
         state.unread = true;
+
         Some((
             cid,
             event::SMART | information << 8 | u64::from(lid::SMART) << 16,

@@ -66,13 +66,16 @@ impl Subsystem {
     /// Write Fault: the disk has failed, and nothing may be acknowledged any more.
     pub fn make_durable(&self, wanted: Position) -> Result<(), Status> {
         let mut state = self.durable.state();
+
         loop {
             if state.failed {
                 return Err(Status::WRITE_FAULT);
             }
+
             if state.until >= Some(wanted) {
                 return Ok(());
             }
+
             if !state.under_way {
                 state.under_way = true;
                 state.commits += 1;
@@ -81,6 +84,7 @@ impl Subsystem {
                 state = self.durable.state();
                 continue;
             }
+
             state = self
                 .durable
                 .changed
@@ -115,6 +119,7 @@ impl Subsystem {
             durable: &self.durable,
             until: failed(),
         };
+
         let begun = {
             let mut device = self.device();
             let begun = device.begin_commit();
@@ -123,11 +128,13 @@ impl Subsystem {
                 .store(device.ftl().media().counts.programs, Ordering::Relaxed);
             begun
         };
+
         under_way.until = match begun {
             Ok(None) => Ok(None),
             Ok(Some(commit)) => self.write(commit).map(Some),
             Err(error) => Err(error),
         };
+
         if let Err(error) = &under_way.until {
             self.device().commit_failed(error);
         }

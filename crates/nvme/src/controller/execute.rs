@@ -4,7 +4,7 @@
 //! the sync is durable (`durable`).
 
 use super::data::{HostData, take_all};
-use super::io::{Run, pieces};
+use super::io::{ActiveCommand, pieces};
 use super::record::Notes;
 use super::request::{Blocks, IoRequest, Transfer, copy_ranges, dsm_ranges};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
@@ -71,7 +71,7 @@ impl Subsystem {
             recorder,
             deeds: Vec::new(),
         });
-        let mut run = Run {
+        let mut run = ActiveCommand {
             device,
             now: job.now,
             done_at: job.now,
@@ -109,7 +109,7 @@ impl Subsystem {
 
     fn run(
         &self,
-        run: &mut Run<'_, '_>,
+        run: &mut ActiveCommand<'_, '_>,
         job: &Job<'_>,
         data: &mut dyn HostData,
     ) -> Result<(), Failed> {
@@ -269,7 +269,7 @@ impl Subsystem {
     /// Copies the ranges one after the other. If one fails, the result is how many were copied.
     fn copy(
         &self,
-        run: &mut Run<'_, '_>,
+        run: &mut ActiveCommand<'_, '_>,
         namespace: &Namespace,
         target: u64,
         with_namespaces: bool,
@@ -280,11 +280,11 @@ impl Subsystem {
         let mut to = target;
         let mut checked = Vec::with_capacity(ranges.len());
         for range in &ranges {
-            let from = match with_namespaces {
-                false => namespace,
-                true => self
-                    .namespace(range.snsid)
-                    .ok_or((Status::INVALID_NAMESPACE, 0))?,
+            let from = if with_namespaces {
+                self.namespace(range.snsid)
+                    .ok_or((Status::INVALID_NAMESPACE, 0))?
+            } else {
+                namespace
             };
             if from.lba_shift != namespace.lba_shift {
                 return Err((Status::INVALID_NAMESPACE, 0));
@@ -311,7 +311,7 @@ fn sectors(namespace: &Namespace, blocks: Blocks) -> u64 {
 }
 
 fn compare(
-    run: &mut Run<'_, '_>,
+    run: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
     blocks: Blocks,
     data: &mut dyn HostData,
@@ -325,7 +325,11 @@ fn compare(
     Ok(())
 }
 
-fn verify(run: &mut Run<'_, '_>, namespace: &Namespace, blocks: Blocks) -> Result<(), Failed> {
+fn verify(
+    run: &mut ActiveCommand<'_, '_>,
+    namespace: &Namespace,
+    blocks: Blocks,
+) -> Result<(), Failed> {
     for piece in pieces(namespace, blocks) {
         run.pause();
         run.device.spend(Step::Look);

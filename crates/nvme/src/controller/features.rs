@@ -67,6 +67,7 @@ pub(super) struct Features {
 impl Features {
     pub fn new(volatile_cache: bool, transport: Transport) -> Self {
         let queues = u32::from(IO_QUEUES_MAX - 1);
+
         let mut defaults = BTreeMap::from([
             (fid::ARBITRATION, 7),
             (fid::POWER, 0),
@@ -76,12 +77,15 @@ impl Features {
             (fid::WRITE_ATOMICITY, 0),
             (fid::EVENTS, 0),
         ]);
+
         if volatile_cache {
             defaults.insert(fid::WRITE_CACHE, 1);
         }
+
         if transport == Transport::Fabrics {
             defaults.insert(fid::KEEP_ALIVE, 0);
         }
+
         let values = defaults.clone();
         let (over, under) = (WARNING_TEMPERATURE_K, 0);
         Self {

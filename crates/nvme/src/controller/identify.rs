@@ -180,6 +180,7 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     let mut id: IdentifyNamespace = blank();
     let blocks = namespace.size_blocks();
     (id.nsze, id.ncap, id.nuse) = (blocks, blocks, blocks);
+
     let page_blocks = 1u16 << (PAGE_SHIFT - namespace.lba_shift);
     // Preferred sizes are given: a page.
     id.nsfeat = 1 << 4;
@@ -189,16 +190,21 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
         page_blocks - 1,
         page_blocks - 1,
     );
+
     formats(&mut id, namespace.lba_shift);
     // Several controllers may use it at once.
     id.nmic = 1;
     // Deallocated blocks read as zeroes, by Write Zeroes too.
     id.dlfeat = 1 | 1 << 3;
+
     id.nvmcap = (u128::from(namespace.pages) << PAGE_SHIFT).to_le_bytes();
+
     id.mssrl = copy_range_blocks_max(namespace.lba_shift);
     id.mcl = copy_blocks_max(namespace.lba_shift);
     id.msrc_z = (COPY_RANGES_MAX - 1) as u8;
+
     (id.nguid, id.eui64) = names(subsystem, namespace);
+
     id
 }
 
@@ -217,6 +223,7 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
         )
         .to_be_bytes()
     };
+
     let mut nguid = [0; 16];
     nguid
         .as_chunks_mut::<4>()
@@ -224,8 +231,10 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
         .iter_mut()
         .zip(0..)
         .for_each(|(bytes, salt)| *bytes = digest(salt));
+
     let mut eui64 = [0; 8];
     eui64.copy_from_slice(&nguid[8..]);
+
     (nguid, eui64)
 }
 

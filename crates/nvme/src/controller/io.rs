@@ -7,7 +7,7 @@
 //! (`durable`).
 
 use super::data::{HostData, InMemory};
-use super::record::{Deed, Notes};
+use super::record::{Notes, RecordedOp};
 use super::request::Blocks;
 use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::{DeviceTurn, Step};
@@ -28,7 +28,7 @@ const SLICES_SHORT: u32 = 8;
 const MOVE_BYTES: u32 = 64 << 10;
 
 /// A command under way: when its parts are done, and what it owes.
-pub(super) struct Run<'a, 't> {
+pub(super) struct ActiveCommand<'a, 't> {
     pub device: &'a mut DeviceTurn<'t>,
     pub now: u64,
     pub done_at: u64,
@@ -93,18 +93,24 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
         len,
         ..
     } = remap;
+
     let ascending = target < source;
     // Pages at this end whose sources are also targets.
     let shared = len.saturating_sub(target.abs_diff(source));
+
     let mut done = 0;
+
     std::iter::from_fn(move || {
         let left = len - done;
+
         let (count, relocate) = match shared.saturating_sub(done) {
             0 => (left.min(REMAP_PAGES), remap.relocate),
             shared => (shared.min(REMAP_PAGES), false),
         };
+
         let first = if ascending { done } else { left - count };
         done += count;
+
         let step = Remap {
             target: target + first,
             source: source + first,
@@ -112,6 +118,7 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
             relocate,
             atomic: false,
         };
+
         (count > 0).then_some(step)
     })
 }
@@ -122,11 +129,14 @@ fn whole_pages(
     blocks: Blocks,
 ) -> ((u32, u32), impl Iterator<Item = Piece> + use<>) {
     let page = PAGE_BYTES as u64;
+
     let start = blocks.slba << namespace.lba_shift;
     let end = start + (u64::from(blocks.count) << namespace.lba_shift);
     let (first, behind) = (start.div_ceil(page), end / page);
+
     let head = start..end.min(first * page);
     let tail = head.end.max(behind * page)..end;
+
     let first_lpn = namespace.first_lpn;
     let parts = [head, tail]
         .into_iter()
@@ -136,6 +146,7 @@ fn whole_pages(
             start: (part.start % page) as usize,
             len: (part.end - part.start) as usize,
         });
+
     (
         (
             first_lpn + first as u32,
@@ -145,7 +156,7 @@ fn whole_pages(
     )
 }
 
-impl Run<'_, '_> {
+impl ActiveCommand<'_, '_> {
     /// Lets others go first if the slice is used up.
     pub fn pause(&mut self) {
         if self.device.must_pause() {
@@ -160,7 +171,7 @@ impl Run<'_, '_> {
         completion.result.map_err(status_of)
     }
 
-    fn note(&mut self, deed: Deed) {
+    fn note(&mut self, deed: RecordedOp) {
         if let Some(notes) = &mut self.notes {
             notes.deeds.push(deed);
         }
@@ -170,7 +181,7 @@ impl Run<'_, '_> {
         if let Some(notes) = &mut self.notes {
             notes
                 .deeds
-                .push(Deed::Write(lpn, notes.recorder.fingerprint(page)));
+                .push(RecordedOp::Write(lpn, notes.recorder.fingerprint(page)));
         }
     }
 
@@ -182,18 +193,20 @@ impl Run<'_, '_> {
     ) -> Result<R, Status> {
         let show = match self.view_cached(lpn, show) {
             Ok(shown) => {
-                self.note(Deed::Read(lpn));
+                self.note(RecordedOp::Read(lpn));
                 return shown;
             }
             Err(show) => show,
         };
+
         let (done_at, shown) = self.device.view(self.now, lpn, show);
         self.done(Completion {
             done_at,
             result: Ok(()),
         })?;
+
         let shown = shown.map_err(status_of)?;
-        self.note(Deed::Read(lpn));
+        self.note(RecordedOp::Read(lpn));
         shown
     }
 
@@ -226,11 +239,13 @@ impl Run<'_, '_> {
     /// Writes a part of a page, or all of it; too few bytes are an error of the transport.
     fn write(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         if self.device.has_cache() {
-            return match self.is_cached() {
-                true => self.write_cached(piece, bytes),
-                false => self.write_part_through(piece, bytes),
+            return if self.is_cached() {
+                self.write_cached(piece, bytes)
+            } else {
+                self.write_part_through(piece, bytes)
             };
         }
+
         let merged = match bytes.first_chunk::<PAGE_BYTES>() {
             Some(whole) if piece.len == PAGE_BYTES => return self.write_page(piece.lpn, whole),
             _ => {
@@ -245,6 +260,7 @@ impl Run<'_, '_> {
                 page
             }
         };
+
         self.write_page(piece.lpn, &merged)
     }
 
@@ -298,6 +314,7 @@ impl Run<'_, '_> {
     ) -> Result<(), Status> {
         let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
         let behind = lpn + pages;
+
         if self.caches_deallocation(pages) {
             while lpn < behind {
                 self.pause();
@@ -305,21 +322,26 @@ impl Run<'_, '_> {
                 lpn += 1;
             }
         }
+
         while lpn < behind {
             self.pause();
             let len = (DEALLOCATE_PAGES - lpn % DEALLOCATE_PAGES).min(behind - lpn);
+
             self.device.spend(Step::Deallocate(len));
             let completion = self.device.deallocate(self.now, lpn, len);
             self.done(completion)?;
             self.forget_pages(lpn, len);
             lpn += len;
         }
+
         if pages > 0 {
-            self.note(Deed::Deallocate(behind - pages, pages));
+            self.note(RecordedOp::Deallocate(behind - pages, pages));
         }
+
         if !must_be_zero {
             return Ok(());
         }
+
         let written = parts.try_for_each(|piece| self.write(&piece, &[0; PAGE_BYTES]));
         self.end_write();
         written
@@ -331,7 +353,7 @@ impl Run<'_, '_> {
         } else {
             remap_steps(*remap).try_for_each(|step| self.remap_step(&step))?;
         }
-        self.note(Deed::Remap(*remap));
+        self.note(RecordedOp::Remap(*remap));
         Ok(())
     }
 
@@ -428,11 +450,14 @@ impl Run<'_, '_> {
         page: FilePage,
     ) -> Result<FileStatus, Status> {
         let lpn = namespace.first_lpn + ((blocks.slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
+
         self.device.spend(Step::Write);
+
         let bytes = data
             .take(PAGE_BYTES)
             .first_chunk::<PAGE_BYTES>()
             .ok_or(Status::DATA_TRANSFER)?;
+
         let completion = self
             .device
             .fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
@@ -440,9 +465,12 @@ impl Run<'_, '_> {
             done_at: completion.done_at,
             result: Ok(()),
         })?;
+
         let status = completion.result.map_err(status_of)?;
+
         self.forget_pages(lpn, 1);
         self.note_write(lpn, bytes);
+
         Ok(status)
     }
 
@@ -454,18 +482,21 @@ impl Run<'_, '_> {
     ) -> Result<Vec<[u32; 2]>, Status> {
         let Some(inode) = inode else {
             let (done_at, files) = self.device.fs_files(self.now);
+
             self.device
                 .spend(Step::List(files.as_ref().map_or(0, Vec::len)));
             self.done(Completion {
                 done_at,
                 result: Ok(()),
             })?;
+
             return Ok(files
                 .map_err(status_of)?
                 .into_iter()
                 .map(|inode| [inode, 0])
                 .collect());
         };
+
         let (done_at, blocks) = self.device.fs_map(self.now, inode);
         self.device
             .spend(Step::List(blocks.as_ref().map_or(0, Vec::len)));
@@ -473,11 +504,13 @@ impl Run<'_, '_> {
             done_at,
             result: Ok(()),
         })?;
+
         let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
         let blocks = blocks
             .map_err(status_of)?
             .into_iter()
             .filter(|block| own.contains(&block.lpn));
+
         Ok(blocks
             .map(|block| [block.offset, block.lpn - own.start])
             .collect())
@@ -496,7 +529,7 @@ impl Run<'_, '_> {
         let completion = self.device.flush(self.now);
         self.done(completion)?;
         self.owes = self.device.ftl().media().position();
-        self.note(Deed::Flush);
+        self.note(RecordedOp::Flush);
         Ok(())
     }
 }
@@ -535,12 +568,15 @@ mod tests {
                 relocate: true,
                 atomic: false,
             };
+
             let old: Vec<u32> = (1..=2500).collect();
             let (mut new, mut pages) = (old.clone(), old.clone());
             does(&command, &mut new);
+
             for step in remap_steps(command) {
                 assert!(step.len <= REMAP_PAGES);
                 does(&step, &mut pages);
+
                 let found = pages.iter().zip(old.iter().zip(&new));
                 assert!(
                     found
@@ -549,6 +585,7 @@ mod tests {
                     "{command:?}, {step:?}"
                 );
             }
+
             assert_eq!(pages, new, "{command:?}");
         }
     }

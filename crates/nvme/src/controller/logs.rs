@@ -113,9 +113,10 @@ impl Association {
 }
 
 fn supported(discovery: bool) -> Vec<u8> {
-    let ours: &[u8] = match discovery {
-        true => &[lid::SUPPORTED, lid::ERROR, lid::FEATURES, lid::DISCOVERY],
-        false => &[
+    let ours: &[u8] = if discovery {
+        &[lid::SUPPORTED, lid::ERROR, lid::FEATURES, lid::DISCOVERY]
+    } else {
+        &[
             lid::SUPPORTED,
             lid::ERROR,
             lid::SMART,
@@ -125,7 +126,7 @@ fn supported(discovery: bool) -> Vec<u8> {
             lid::FEATURES,
             lid::MANAGEMENT,
             lid::STATISTICS,
-        ],
+        ]
     };
     let mut page = vec![0; 1024];
     ours.iter().for_each(|lid| page[usize::from(*lid) * 4] = 1);

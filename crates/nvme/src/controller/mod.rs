@@ -47,7 +47,7 @@ pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
 pub use execute::{Job, Outcome};
 pub use gate::Gate;
-pub use record::{Deed, Fingerprint, Recorder};
+pub use record::{Fingerprint, RecordedOp, Recorder};
 pub use request::{Blocks, IoRequest, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};

@@ -89,7 +89,9 @@ impl Subsystem {
             Damage::Unreadable { nsid, slba, count } => Some(self.pages(nsid, slba, count)?),
             _ => None,
         };
+
         let mut turn = self.device();
+
         match damage {
             Damage::Unreadable { .. } => {
                 let placed: Vec<Ppn> = pages
@@ -97,6 +99,7 @@ impl Subsystem {
                     .flatten()
                     .filter_map(|lpn| turn.ftl().place(lpn))
                     .collect();
+
                 plant(&mut turn, |faults| faults.read.extend(&placed));
                 Ok(placed.len() as u32)
             }
@@ -107,6 +110,7 @@ impl Subsystem {
                         "NVRAM has {words} words of 64 bits: there is no bit {bit} of word {word}"
                     )));
                 }
+
                 plant(&mut turn, |faults| {
                     *faults.flips.entry(word).or_default() ^= 1 << bit;
                 });
@@ -115,6 +119,7 @@ impl Subsystem {
             Damage::None => {
                 let faults = turn.ftl().media().faults();
                 let planted = faults.read.len() + faults.flips.len();
+
                 plant(&mut turn, |faults| {
                     faults.read.clear();
                     faults.flips.clear();

@@ -11,7 +11,7 @@ pub type Fingerprint = [u8; 16];
 
 /// One thing done with the device; pages are the device's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum RecordedOp {
     /// A page was read.
     Read(u32),
     /// A page was written.
@@ -29,11 +29,11 @@ pub trait Recorder: Send + Sync {
     /// Distinguishes a page's content from others.
     fn fingerprint(&self, page: &[u8; PAGE_BYTES]) -> Fingerprint;
     /// One command has done this, at a time in the clock of its service.
-    fn command(&self, now: u64, deeds: &[Deed]);
+    fn command(&self, now: u64, deeds: &[RecordedOp]);
 }
 
 /// What the command under way has done so far.
 pub(super) struct Notes<'a> {
     pub recorder: &'a dyn Recorder,
-    pub deeds: Vec<Deed>,
+    pub deeds: Vec<RecordedOp>,
 }

@@ -234,23 +234,29 @@ impl IoRequest {
         let Self::Write { blocks, fua } = *self else {
             return None;
         };
+
         let first_byte = (blocks.slba << lba_shift) + u64::from(at);
         let last_byte = first_byte + u64::from(len);
+
         let in_blocks = |bytes: u32| {
             bytes
                 .is_multiple_of(1 << lba_shift)
                 .then_some(bytes >> lba_shift)
         };
         let whole = |byte: u64| byte.is_multiple_of(PAGE_BYTES as u64);
+
         let (skipped, count) = (in_blocks(at)?, in_blocks(len)?);
         let blocks = Blocks {
             slba: blocks.slba + u64::from(skipped),
             count,
         };
-        let part = match fua && !last {
-            true => Self::WriteThrough { blocks },
-            false => Self::Write { blocks, fua },
+
+        let part = if fua && !last {
+            Self::WriteThrough { blocks }
+        } else {
+            Self::Write { blocks, fua }
         };
+
         (whole(first_byte) && (last || whole(last_byte))).then_some(part)
     }
 

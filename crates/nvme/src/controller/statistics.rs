@@ -47,6 +47,7 @@ pub const NAMES: [&str; 27] = [
 pub fn read(device: &Device) -> [u64; NAMES.len()] {
     let ftl = device.ftl();
     let (stats, usage, media) = (ftl.stats(), ftl.usage(), ftl.media().counts);
+
     [
         stats.host_writes,
         stats.programs(),

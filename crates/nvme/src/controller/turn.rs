@@ -186,10 +186,12 @@ impl Turnstile {
     fn leave(&self, slice_used_up: bool) {
         let mut lines = self.lines();
         lines.slices += u64::from(slice_used_up);
+
         if !lines.anybody() {
             lines.taken = false;
             return;
         }
+
         if slice_used_up || lines.passed >= PASSES {
             if let Some(next) = lines.next() {
                 drop(lines);
@@ -198,12 +200,15 @@ impl Turnstile {
             }
             return;
         }
+
+        // Nobody has a right to it: the first in line is woken, and takes it if it comes in time.
         lines.taken = false;
         let line = lines.line();
         let first = lines.waiting[line]
             .front()
             .filter(|first| !first.woken.swap(true, Ordering::Relaxed))
             .cloned();
+
         drop(lines);
         if let Some(first) = first {
             first.thread.unpark();

@@ -206,6 +206,7 @@ impl DiscoveryEntry {
             bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
             bytes
         }
+
         Self {
             trtype: 3,
             adrfam: if address.is_ipv4() { 1 } else { 2 },

@@ -87,18 +87,21 @@ mod tests {
         let second = 1_000_000_000;
         let mut written = 0;
         let mut left_out = 0;
+
         for at in 0..100_000u64 {
             // A thousand a second, for 100 s.
             if let Some(before) = notices.admit("flood", Pace::SELDOM, at * 1_000_000) {
                 written += 1;
                 left_out += before;
             }
+
             assert_eq!(
                 notices.admit("other", Pace::SELDOM, 0).is_some(),
                 at < Pace::SELDOM.burst,
                 "kinds have allowances of their own"
             );
         }
+
         assert!((29..=30).contains(&written), "{written}");
         assert!(left_out > 94_000, "{left_out}");
         assert!(
@@ -106,6 +109,7 @@ mod tests {
                 .admit("flood", Pace::SELDOM, 500 * second)
                 .is_some_and(|before| before > 0)
         );
+
         // After a pause the full burst is available again.
         let again = (0..100)
             .filter(|_| {
@@ -114,6 +118,7 @@ mod tests {
                     .is_some()
             })
             .count();
+
         assert_eq!(again as u64, Pace::SELDOM.burst);
     }
 }

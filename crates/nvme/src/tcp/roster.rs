@@ -112,7 +112,9 @@ impl Roster {
             since_ns,
             commands: AtomicU64::new(0),
         });
+
         self.seated().insert(number, seated.clone());
+
         Entered {
             roster: self.clone(),
             seated,

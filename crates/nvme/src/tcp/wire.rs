@@ -202,9 +202,11 @@ pub fn put<T: IntoBytes + Immutable>(
 ) {
     let start = out.len();
     let hlen = COMMON_BYTES + size_of::<T>();
+
     let ic = matches!(kind, kind::IC_REQ | kind::IC_RESP);
     let digest = if ic { 0 } else { agreed.header_digest_bytes() };
     let flags = flags.with_hdgst(digest > 0);
+
     let common = Common {
         kind,
         flags,
@@ -212,6 +214,7 @@ pub fn put<T: IntoBytes + Immutable>(
         pdo: 0,
         plen: (hlen + digest) as u32,
     };
+
     out.extend_from_slice(common.as_bytes());
     out.extend_from_slice(header.as_bytes());
     put_header_digest(out, start, hlen, digest > 0);
@@ -236,9 +239,11 @@ pub fn put_data<T: IntoBytes + Immutable, R>(
 ) -> R {
     let start = out.len();
     let hlen = COMMON_BYTES + size_of::<T>();
+
     let pdo = (hlen + agreed.header_digest_bytes()).next_multiple_of(agreed.align.max(4));
     let digest = if agreed.ddgst { DIGEST_BYTES } else { 0 };
     let flags = flags.with_hdgst(agreed.hdgst).with_ddgst(agreed.ddgst);
+
     let common = Common {
         kind,
         flags,
@@ -246,13 +251,16 @@ pub fn put_data<T: IntoBytes + Immutable, R>(
         pdo: pdo as u8,
         plen: (pdo + len + digest) as u32,
     };
+
     out.extend_from_slice(common.as_bytes());
     out.extend_from_slice(header.as_bytes());
     put_header_digest(out, start, hlen, agreed.hdgst);
     out.resize(start + pdo, 0);
+
     let result = fill(out);
     let have = out.len() - start - pdo;
     debug_assert!(have == len || have == 0, "{have} bytes of {len}");
+
     if agreed.ddgst {
         let digest = crc32c::crc32c(&out[start + pdo..]);
         out.extend_from_slice(&digest.to_le_bytes());

@@ -67,12 +67,14 @@ impl AgingSpec {
             FillSpec::Whole => Fill::Whole(addressable),
             FillSpec::Sequential => Fill::Sequential,
         };
+
         let Self {
             nvram_used,
             nvram_valid,
             overwrite,
             ..
         } = *self;
+
         AgingOptions {
             fill,
             seed,
@@ -94,6 +96,7 @@ impl FromStr for AgingSpec {
         let mut after_fill = None;
         for field in text.split(',') {
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
+
             let number = |most: f64| {
                 let number = value
                     .parse::<f64>()
@@ -103,6 +106,7 @@ impl FromStr for AgingSpec {
                     format!("`{field}` is not {name}=NUMBER with a number from 0 to {most}")
                 })
             };
+
             match (name, value) {
                 ("fill", "random") => spec.fill = FillSpec::Random,
                 ("fill", "whole") => spec.fill = FillSpec::Whole,
@@ -120,6 +124,8 @@ impl FromStr for AgingSpec {
                 }
             }
         }
+
+        // A device filled in order is neither remapped nor overwritten: such options have no use.
         match (spec.fill, after_fill) {
             (FillSpec::Sequential, Some(field)) => Err(format!(
                 "`{field}` does not go with fill=sequential, which does nothing else"
@@ -169,11 +175,13 @@ mod tests {
                 "{text}"
             );
         }
+
         assert_eq!(
             AgingSpec::default().to_string(),
             "fill=random,nvram_used=0.9,nvram_valid=0.7"
         );
         assert_eq!("fill=random".parse(), Ok(AgingSpec::default()));
+
         for text in [
             "",
             "fill",

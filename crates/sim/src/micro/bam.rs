@@ -42,6 +42,7 @@ impl BamUse {
 /// The three devices.
 pub fn bam_use() -> [BamUse; 3] {
     let table = PAGES * TABLE_ENTRY_BYTES;
+
     [
         BamUse {
             device: "conventional: L2P",

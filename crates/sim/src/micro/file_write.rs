@@ -31,21 +31,27 @@ pub fn file_writes(
     count: u64,
 ) -> Result<FileWrites, Refusal> {
     let lpns = u64::from(device.config().addressable_lpns());
+
     if noted {
         device.untimed(|ftl| ftl.fs_reset())?;
     }
+
     let (mut recorded, mut not_recorded) = (0, 0);
     let measured = closed_loop(device, threads, count, |device, now, n, _| {
+        // A multiplicative hash spreads consecutive numbers over the device.
         let random = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
         let (lpn, payload) = ((random % lpns) as u32, Payload::Identity(2 * FRESH + n));
+
         if !noted {
             let written = device.write(now, lpn, &payload);
             return written.result.map(|()| Step::Done(written.done_at));
         }
+
         let page = FilePage {
             inode: n as u32 % threads,
             offset: n as u32 / threads,
         };
+
         let written = device.fs_write(now, lpn, &payload, page);
         match written.result? {
             FileStatus::Recorded => recorded += 1,
@@ -53,8 +59,10 @@ pub fn file_writes(
                 not_recorded += 1
             }
         }
+
         Ok(Step::Done(written.done_at))
     })?;
+
     Ok(FileWrites {
         measured,
         recorded,

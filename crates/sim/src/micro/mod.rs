@@ -60,30 +60,38 @@ fn closed_loop(
     mut one: impl FnMut(&mut Device, u64, u64, u32) -> Result<Step, Refusal>,
 ) -> Result<Measured, Refusal> {
     let start = device.timing().busy_until();
+
     let first = |n| Thread {
         at: start,
         began: start,
         n,
         step: 0,
     };
+
     let mut running: Vec<Thread> = (0..u64::from(threads.max(1)).min(operations))
         .map(first)
         .collect();
+
     let (mut next, mut end, mut sum, mut max) = (running.len() as u64, start, 0, 0);
+
+    // The thread that is free first goes first; of several, the older operation.
     while let Some(at) = (0..running.len()).min_by_key(|at| (running[*at].at, running[*at].n)) {
         let thread = &mut running[at];
+
         match one(device, thread.at, thread.n, thread.step)? {
             Step::Next(later) => (thread.at, thread.step) = (later, thread.step + 1),
             Step::Done(done) => {
                 end = end.max(done);
                 sum += done - thread.began;
                 max = max.max(done - thread.began);
+
                 *thread = Thread {
                     at: done,
                     began: done,
                     n: next,
                     step: 0,
                 };
+
                 next += 1;
                 if next > operations {
                     running.swap_remove(at);
@@ -91,6 +99,7 @@ fn closed_loop(
             }
         }
     }
+
     let seconds = (end - start) as f64 / 1e9;
     Ok(Measured {
         threads,
@@ -108,18 +117,23 @@ fn closed_loop(
 /// The device refuses a page.
 pub fn precondition(device: &mut Device, times: u32, seed: u64) -> Result<(), Refusal> {
     let lpns = device.config().addressable_lpns();
+
     device.untimed(|ftl| {
         let mut write = |lpn: u32, n: u64| {
             let result = ftl.write(lpn, &Payload::Identity(FRESH + n));
             ftl.media_mut().ops.clear();
             result
         };
+
         (0..lpns).try_for_each(|lpn| write(lpn, lpn.into()))?;
+
+        // Knuth's MMIX generator; its high bits choose the page.
         let mut random = seed;
         for n in 0..u64::from(lpns) * u64::from(times.saturating_sub(1)) {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
+
             write(
                 ((u128::from(random) * u128::from(lpns)) >> 64) as u32,
                 u64::from(lpns) + n,

@@ -36,7 +36,9 @@ pub fn moves(
     if count > u64::from(half) {
         return Err(Refusal::OutOfRange);
     }
+
     let mut with_host = BTreeMap::new();
+
     closed_loop(device, threads, count, |device, now, n, step| {
         let (source, target) = (n as u32, half + n as u32);
         match (how, step) {
@@ -48,6 +50,7 @@ pub fn moves(
                     relocate: true,
                     atomic: false,
                 };
+
                 let moved = device.remap(now, &remap);
                 moved.result.map(|()| Step::Done(moved.done_at))
             }
@@ -56,6 +59,7 @@ pub fn moves(
                 with_host.insert(n, page?);
                 Ok(Step::Next(done_at))
             }
+
             (MoveHow::ReadWrite, _) => {
                 let page = with_host.remove(&n).expect("it has been read");
                 let payload = match &page {
@@ -63,6 +67,7 @@ pub fn moves(
                     Page::Identity(identity) => Payload::Identity(*identity),
                     Page::Zeroes | Page::Unknown => Payload::Identity(FRESH + n),
                 };
+
                 let written = device.write(now, target, &payload);
                 written.result.map(|()| Step::Done(written.done_at))
             }

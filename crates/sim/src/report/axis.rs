@@ -43,9 +43,12 @@ impl Axis {
             low = low.min(value);
             high = high.max(value);
         }
+
         if high == 0.0 {
             (low, high) = (1.0, 10.0);
         }
+
+        // A decade at least, so that a mark with a round number is in sight.
         let (mut low, mut high) = (below(low), above(high));
         if high / low < 9.9 {
             low = decade(low);
@@ -55,8 +58,10 @@ impl Axis {
                 low * 100.0
             };
         }
+
         // Over more than three decades there is room for the powers of ten only.
         let wide = high / low > 1001.0;
+
         let mut marks = Vec::new();
         let mut power = decade(low);
         while power <= high * 1.001 {
@@ -69,6 +74,7 @@ impl Axis {
             }
             power *= 10.0;
         }
+
         Axis {
             logarithmic: true,
             low,
@@ -93,7 +99,9 @@ impl Axis {
         } else {
             (1.0, "")
         };
+
         let decimals = (-(step / divisor).log10().floor()).max(0.0) as usize;
+
         let marks = (0..=(high / step + 1e-9) as u32)
             .map(|i| {
                 let value = f64::from(i) * step;
@@ -105,6 +113,7 @@ impl Axis {
                 (value, label)
             })
             .collect();
+
         Axis {
             logarithmic: false,
             low: 0.0,

@@ -53,21 +53,27 @@ impl BarChart<'_> {
     pub fn draw(&self) -> Markup {
         let longest = self.bars.iter().map(Bar::length).fold(0.0, f64::max);
         let axis = Axis::rounded(longest.max(self.reference.unwrap_or(0.0)));
+
         // Few bars get more room each, so that the figure isn't a mere strip.
         let pitch = (190.0 / self.bars.len().max(1) as f64).clamp(38.0, 62.0);
         let bottom = TOP + pitch * self.bars.len() as f64;
+
         let room = |words: &mut dyn Iterator<Item = usize>| {
             16.0 + LETTER * words.max().unwrap_or(0) as f64
         };
+
         let left = room(
             &mut self
                 .bars
                 .iter()
                 .map(|bar| shortened(bar.label).chars().count()),
         );
+
         let notes = room(&mut self.bars.iter().map(|bar| bar.note.chars().count()));
         let right = (WIDTH - notes).max(WIDTH / 2.0);
+
         let at = |value: f64| left + axis.place(value) * (right - left);
+
         html! {
             svg role="img" viewBox=(format!("0 0 {WIDTH} {}", px(bottom + BOTTOM)))
                 aria-label=(self.description) {
@@ -76,13 +82,16 @@ impl BarChart<'_> {
                     line class="grid" x1=(x) x2=(x) y1=(TOP) y2=(px(bottom)) {}
                     text class="mark" x=(x) y=(px(bottom + 16.0)) text-anchor="middle" { (label) }
                 }
+
                 @for (i, bar) in self.bars.iter().enumerate() {
                     (bar.draw(TOP + pitch * (i as f64 + 0.5), at))
                 }
+
                 line class="base" x1=(px(left)) x2=(px(left)) y1=(TOP) y2=(px(bottom)) {}
                 @if let Some(value) = self.reference {
                     line class="reference" x1=(px(at(value))) x2=(px(at(value))) y1=(TOP - 6.0) y2=(px(bottom)) {}
                 }
+
                 text class="axis-title" x=(px((left + right) / 2.0)) y=(px(bottom + BOTTOM - 8.0))
                     text-anchor="middle" { (self.title) }
             }
@@ -97,6 +106,7 @@ impl Bar<'_> {
 
     fn draw(&self, middle: f64, at: impl Fn(f64) -> f64) -> Markup {
         let mut start = 0.0;
+
         let parts: Vec<_> = self
             .parts
             .iter()
@@ -106,10 +116,12 @@ impl Bar<'_> {
                 (part, from, at(start) - from)
             })
             .collect();
+
         html! {
             text class="name" x=(px(at(0.0) - 8.0)) y=(px(middle + 4.0)) text-anchor="end" {
                 (shortened(self.label)) title { (self.label) }
             }
+
             @for (part, from, width) in parts {
                 @if width > 0.0 {
                     rect class="part" style=(format!("--c:{}", part.color)) x=(px(from)) width=(format!("{width:.2}"))
@@ -118,6 +130,7 @@ impl Bar<'_> {
                     }
                 }
             }
+
             text class="note" x=(px(at(start) + 7.0)) y=(px(middle + 4.0)) { (self.note) }
         }
     }

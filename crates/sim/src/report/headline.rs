@@ -23,9 +23,11 @@ pub fn cards(runs: &[RunSummary]) -> Vec<Card> {
     let Some(best) = best(runs) else {
         return Vec::new();
     };
+
     let run = &runs[best];
     let name = labels(runs).swap_remove(best);
     let other = baseline(runs).filter(|_| run.scheme != BASELINE);
+
     vec![
         Card {
             title: if [BASELINE, IDEAL].contains(&run.scheme.as_str()) {
@@ -76,6 +78,7 @@ fn bound(runs: &[RunSummary], run: &RunSummary) -> String {
 
 fn bandwidth(runs: &[RunSummary], run: &RunSummary, other: Option<&RunSummary>) -> Card {
     let gain = other.and_then(|other| Some((speedup(runs, run)?, other)));
+
     match gain {
         Some((times, other)) => Card {
             title: format!("Bandwidth vs {BASELINE}"),
@@ -107,6 +110,7 @@ fn compared(
 ) -> Card {
     let value = of(run);
     let change = other.and_then(|other| Some((share(value, of(other))? - 1.0, of(other))));
+
     match change {
         Some((change, other)) => Card {
             title: format!("{title} vs {BASELINE}"),

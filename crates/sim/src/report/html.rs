@@ -42,11 +42,13 @@ pub fn html(
                 title { (one_line(title)) }
                 style { (PreEscaped(STYLE)) }
             }
+
             body {
                 header {
                     h1 { (title) }
                     @if !subtitle.is_empty() { p class="subtitle" { (subtitle) } }
                 }
+
                 main {
                     @if runs.is_empty() {
                         p class="empty" { "There are no runs to show." }
@@ -83,9 +85,11 @@ fn headline(runs: &[RunSummary]) -> Markup {
 
 fn overview(runs: &[RunSummary]) -> Markup {
     let Overview { columns, rows } = metrics::overview(runs);
+
     markup! {
         section aria-labelledby="overview" {
             h2 id="overview" { "Overview" }
+
             div class="scroll" tabindex="0" role="region" aria-labelledby="overview" {
                 table {
                     thead { tr {
@@ -96,6 +100,7 @@ fn overview(runs: &[RunSummary]) -> Markup {
                             }
                         }
                     } }
+
                     tbody {
                         @for (row, paint) in rows.iter().zip(paints(runs)) {
                             tr {
@@ -106,6 +111,7 @@ fn overview(runs: &[RunSummary]) -> Markup {
                     }
                 }
             }
+
             details class="words" {
                 summary { "What the columns mean" }
                 dl {
@@ -157,11 +163,14 @@ fn swatch(color: &str) -> Markup {
 /// All other measurements, a column for each run.
 fn everything(runs: &[RunSummary]) -> Markup {
     let labels = metrics::labels(runs);
+
     let columns: Vec<Vec<Section>> = runs.iter().map(metrics::details).collect();
     let width = runs.len() + 1;
+
     markup! {
         section aria-labelledby="everything" {
             h2 id="everything" { "All measurements" }
+
             div class="scroll" tabindex="0" role="region" aria-labelledby="everything" {
                 table class="long" {
                     thead { tr {
@@ -170,6 +179,7 @@ fn everything(runs: &[RunSummary]) -> Markup {
                             th scope="col" { (swatch(paint.color)) (label) }
                         }
                     } }
+
                     @for (s, section) in columns[0].iter().enumerate() {
                         tbody {
                             tr { th scope="rowgroup" class="group" colspan=(width) { (section.title) } }

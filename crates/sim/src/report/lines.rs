@@ -32,11 +32,11 @@ pub struct LineChart<'a> {
     /// Vertical axis.
     pub y: Axis,
     /// The lines, later ones in front.
-    pub lines: Vec<Line<'a>>,
+    pub lines: Vec<ChartLine<'a>>,
 }
 
 /// One line of a chart.
-pub struct Line<'a> {
+pub struct ChartLine<'a> {
     /// Whose it is.
     pub label: &'a str,
     /// How it is drawn.
@@ -51,14 +51,17 @@ impl LineChart<'_> {
     /// The chart as an SVG element.
     pub fn draw(&self) -> Markup {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+
         html! {
             svg role="img" viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) aria-label=(self.description) {
                 text class="axis-title" x="6" y="14" { (self.y_title) }
+
                 @for (value, label) in self.y.marks.iter().filter(|mark| !mark.1.is_empty()) {
                     @let y = self.y_at(*value);
                     line class="grid" x1=(LEFT) x2=(right) y1=(px(y)) y2=(px(y)) {}
                     text class="mark" x=(LEFT - 7.0) y=(px(y + 4.0)) text-anchor="end" { (label) }
                 }
+
                 @for (value, label) in &self.x.marks {
                     @let x = self.x_at(*value);
                     line class="tick" x1=(px(x)) x2=(px(x)) y1=(bottom) y2=(bottom + if label.is_empty() { 3.0 } else { 6.0 }) {}
@@ -66,9 +69,11 @@ impl LineChart<'_> {
                         text class="mark" x=(px(x)) y=(bottom + 18.0) text-anchor="middle" { (label) }
                     }
                 }
+
                 line class="base" x1=(LEFT) x2=(right) y1=(bottom) y2=(bottom) {}
                 text class="axis-title" x=(px((LEFT + right) / 2.0)) y=(HEIGHT - 6.0)
                     text-anchor="middle" { (self.x_title) }
+
                 // All faint lines first: no line's noise hides another one's trend.
                 @for line in &self.lines { @if line.trend.is_some() { (self.path(line, &line.points, "noise")) } }
                 @for line in &self.lines { (self.path(line, line.trend.as_ref().unwrap_or(&line.points), "line")) }
@@ -76,18 +81,20 @@ impl LineChart<'_> {
         }
     }
 
-    fn path(&self, line: &Line, points: &[Point], class: &str) -> Markup {
+    fn path(&self, line: &ChartLine, points: &[Point], class: &str) -> Markup {
         let mut data = String::new();
         for (i, &(x, y)) in downsample(points, POINTS_MAX).iter().enumerate() {
             let verb = if i == 0 { 'M' } else { 'L' };
             write!(data, "{verb}{} {}", px(self.x_at(x)), px(self.y_at(y)))
                 .expect("a String takes all text");
         }
+
         let dash = if class == "noise" {
             "none"
         } else {
             line.paint.dash
         };
+
         html! {
             @if points.len() == 1 {
                 circle class="dot" style=(format!("--c:{}", line.paint.color)) r="3.5"

@@ -60,21 +60,26 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
             name if name.trim().is_empty() => "(unnamed)".to_owned(),
             name => name,
         };
+
         let name = match one_line(&run.gc_policy).as_str() {
             "" | POLICY => scheme,
             policy => format!("{scheme}/{policy}"),
         };
+
         match one_line(&run.mapping.kind).as_str() {
             "" | MAPPING => name,
             mapping => format!("{name}+{mapping}"),
         }
     };
+
     let names: Vec<String> = runs.iter().map(name).collect();
+
     let earlier = |i: usize| names[..i].iter().filter(|name| **name == names[i]).count();
     let label = |(i, name): (usize, &String)| match earlier(i) {
         0 => name.clone(),
         earlier => format!("{name} #{}", earlier + 1),
     };
+
     names.iter().enumerate().map(label).collect()
 }
 
@@ -124,6 +129,8 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
     let larger = runs.iter().any(has_larger_requests);
     let reading = runs.iter().any(|run| run.read_latency_us.count > 0);
     let writing = !reading || runs.iter().any(|run| run.latency_us.count > 0);
+
+    // A column is shown only if some run has something to say in it.
     let is_shown = |c: &Column| {
         (compared || c.head != VERSUS)
             && (losing || c.head != LOST)
@@ -133,18 +140,23 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
             && (reading || c.head != READ)
             && (writing || c.head != WRITE)
     };
+
     let columns = COLUMNS.iter().copied().filter(is_shown).collect();
+
     let rows = runs
         .iter()
         .zip(labels(runs))
         .map(|(run, label)| {
             let mut row = vec![label, number(run.bandwidth_mib_s)];
+
             if compared {
                 row.push(optional(speedup(runs, run), ratio));
             }
+
             if larger {
                 row.push(number(run.requests_per_s / 1e3));
             }
+
             row.extend([
                 number(run.iops / 1e3),
                 number(run.write_amplification),
@@ -152,20 +164,26 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
                 compact(run.flash_pages),
                 compact(run.gc_pages),
             ]);
+
             if logging {
                 row.push(compact(run.log_pages));
             }
+
             row.extend([
                 compact(run.remaps),
                 share_of(demoted(&run.demotions), attempted(run)),
             ]);
+
             if losing {
                 row.push(compact(run.lost_references));
             }
+
             if open {
                 row.extend(waiting(run));
             }
+
             row.push(compact(run.erases));
+
             let latencies = |p: &Percentiles| [p.p50, p.p99, p.p999].map(number);
             if reading {
                 row.extend(latencies(&run.read_latency_us));
@@ -173,9 +191,11 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
             if writing {
                 row.extend(latencies(&run.latency_us));
             }
+
             row
         })
         .collect();
+
     Overview { columns, rows }
 }
 
@@ -202,6 +222,7 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
         survival(run),
         requests(run),
     ];
+
     let mut sections: Vec<Section> = run.arrivals.iter().flat_map(responses).collect();
     sections.extend(always);
     sections
@@ -210,6 +231,7 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
 /// Requests that arrive at their own times: what each waited for, and how many wait.
 fn responses(open: &OpenLoop) -> [Section; 3] {
     let mut all = percentiles(&open.response_us);
+
     all.extend([
         ("requests arriving a second", number(open.offered_per_s)),
         (
@@ -221,6 +243,7 @@ fn responses(open: &OpenLoop) -> [Section; 3] {
         ("backlog, most", exact(open.backlog_max)),
         ("backlog when the last arrived", exact(open.backlog_end)),
     ]);
+
     [
         Section {
             title: "Response from arrival, µs",
@@ -348,6 +371,7 @@ fn remapping(run: &RunSummary) -> Section {
         degree_full,
         unhinted,
     } = run.demotions;
+
     Section {
         title: "Remaps, pages",
         rows: vec![
@@ -472,11 +496,14 @@ fn wear(run: &RunSummary) -> Section {
 /// Pages with one reference, and those with several.
 fn survival(run: &RunSummary) -> Section {
     let single = Lives::of(run.survival.iter().filter(|class| class.references == 1));
+
     let shared = Lives::of(run.survival.iter().filter(|class| class.references > 1));
+
     let longer = single
         .mean()
         .zip(shared.mean())
         .map(|(single, shared)| shared / single);
+
     Section {
         title: "Survival of flash pages, sequence numbers",
         rows: vec![
@@ -527,6 +554,7 @@ fn requests(run: &RunSummary) -> Section {
     let r = &run.requests;
     let refused: u64 = r.refused.values().sum();
     let ended = r.reads + r.writes + r.read_modify_writes + r.trims + r.remaps + refused;
+
     let reasons: Vec<_> = r
         .refused
         .iter()
@@ -537,6 +565,7 @@ fn requests(run: &RunSummary) -> Section {
     } else {
         format!(" ({})", reasons.join(", "))
     };
+
     let verdict = if ended == r.submitted {
         "all".to_owned()
     } else {
@@ -546,6 +575,7 @@ fn requests(run: &RunSummary) -> Section {
             exact(r.submitted)
         )
     };
+
     Section {
         title: "Requests",
         rows: vec![

@@ -32,10 +32,12 @@ const DASHES: [&str; 4] = ["none", "9 4", "5 2 1 2", "2 2"];
 /// A paint for each run.
 pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
     let mut unknown: Vec<&str> = Vec::new();
+
     runs.iter()
         .enumerate()
         .map(|(i, run)| {
             let name = run.scheme.as_str();
+
             let color = known(name).unwrap_or_else(|| {
                 let place = unknown
                     .iter()
@@ -46,11 +48,13 @@ pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
                     });
                 OTHERS[place % OTHERS.len()]
             });
+
             let dash = match (name, occurrence(runs, i)) {
                 (BASELINE, 0) => "6 4",
                 (IDEAL, 0) => "2 5",
                 (_, earlier) => DASHES[earlier % DASHES.len()],
             };
+
             Paint { color, dash }
         })
         .collect()

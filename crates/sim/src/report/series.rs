@@ -57,21 +57,27 @@ pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
     let Some(&(end, _)) = points.last() else {
         return Vec::new();
     };
+
     let width = end / stretches as f64;
     let mut sums = vec![(0.0, 0.0, 0.0); stretches];
     let mut previous = 0.0;
+
     for &(at, rate) in points {
         let weight = at - previous;
         previous = at;
+
         if weight > 0.0 {
+            // A point's rate counts for the stretch in which its interval's middle lies.
             let middle = at - weight / 2.0;
             let (time, rates, weights) =
                 &mut sums[((middle / width).max(0.0) as usize).min(stretches - 1)];
+
             *time += middle * weight;
             *rates += rate * weight;
             *weights += weight;
         }
     }
+
     finite(
         sums.into_iter()
             .filter(|s| s.2 > 0.0)

@@ -7,7 +7,7 @@
 //! A file may hold the requests of many devices, which `Fold::Compact` keeps apart.
 //! Absent: contents; every whole page written is new.
 
-use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number, values};
+use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, values};
 
 const TICK_NS: u64 = 1000;
 
@@ -24,7 +24,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let at_ns = number(time, "timestamp")?
         .checked_mul(TICK_NS)
         .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
-    let extent = Extent {
+    let extent = ByteExtent {
         offset: number(offset, "offset")?,
         len: number(length, "length")?,
     };

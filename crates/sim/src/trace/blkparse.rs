@@ -15,7 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::format::UnknownName;
-use super::record::{Extent, Parsed, Reason, Verb, clip, number, seconds, words};
+use super::record::{ByteExtent, Parsed, Reason, Verb, clip, number, seconds, words};
 
 /// Which step of a request's way through the block layer is taken from a `blkparse` text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,41 +75,51 @@ pub(super) fn parse(line: &[u8], wanted: Action) -> Result<Parsed, Reason> {
     let Some((major, minor)) = fields.next().and_then(device_numbers) else {
         return Ok(Parsed::Ignored); // Not an event: the summary, a message, a dropped-events note.
     };
+
     let mut field = |name: &str| {
         fields
             .next()
             .ok_or_else(|| format!("cut before the {name}"))
     };
+
     number(field("cpu")?, "cpu")?;
     number(field("sequence number")?, "sequence number")?;
     let at_ns = seconds(field("time")?)?;
     number(field("pid")?, "pid")?;
+
     if field("action")? != wanted.letter().as_bytes() {
         return Ok(Parsed::Ignored);
     }
+
     let rwbs = field("rwbs")?;
     let verb = match verb(rwbs)? {
         Some(verb) => verb,
         None => return Ok(Parsed::Ignored),
     };
+
     let sector = field("sector")?;
     if sector.starts_with(b"[") || sector.starts_with(b"(") {
         return Ok(Parsed::Ignored); // A flush, or a command with a payload instead of sectors.
     }
+
     let sector = number(sector, "sector")?;
     let plus = field("`+`")?;
     if plus != b"+" {
         return Err(format!("`{}` instead of `+`", clip(plus)));
     }
+
     let sectors = number(field("number of sectors")?, "number of sectors")?;
     field("process")?;
     if !line.trim_ascii_end().ends_with(b"]") {
         return Err("cut within the process".to_owned());
     }
+
+    // A flush that carries no data.
     if sectors == 0 && rwbs.contains(&b'F') {
         return Ok(Parsed::Ignored);
     }
-    Extent::of_sectors(sector, sectors)?.request(at_ns, device_key(major, minor), verb)
+
+    ByteExtent::of_sectors(sector, sectors)?.request(at_ns, device_key(major, minor), verb)
 }
 
 /// What the letters of an rwbs field ask for; `None` if it moves and deallocates nothing.

@@ -9,7 +9,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::blkparse::Action;
-use super::record::{Extent, Parsed, Reason, Verb};
+use super::record::{ByteExtent, Parsed, Reason, Verb};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -79,9 +79,9 @@ pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Rea
     let Some(verb) = verb.filter(|_| event.len_bytes.get() > 0) else {
         return Ok((Parsed::Ignored, payload));
     };
-    let extent = Extent {
+    let extent = ByteExtent {
         len: event.len_bytes.get().into(),
-        ..Extent::of_sectors(event.sector.get(), 0)?
+        ..ByteExtent::of_sectors(event.sector.get(), 0)?
     };
     let parsed = extent.request(event.at_ns.get(), event.device.get().into(), verb)?;
     Ok((parsed, payload))

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use super::expand::{Expander, Item, Op};
 use super::input::Input;
 use super::record::{Moved, Verb};
-use super::{Counts, Decoder, Format, Found, TraceOptions, TraceStat};
+use super::{Counts, Decoder, Format, NextRecord, TraceOptions, TraceStat};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 
 /// Words kept in memory: 512 MiB.
@@ -116,17 +116,18 @@ impl Decoded {
         let (mut counts, mut item) = (Counts::default(), Item::default());
         loop {
             match decoder.next(&mut item)? {
-                Found::Item => match census.count(&item) {
-                    true => {
+                NextRecord::Item => {
+                    if census.count(&item) {
                         counts.requests += 1;
                         keeper.keep(&item).map_err(no_room)?;
+                    } else {
+                        counts.ignored += 1
                     }
-                    false => counts.ignored += 1,
-                },
-                Found::Ignored => counts.ignored += 1,
-                Found::Malformed(_) if options.skip_bad => counts.skipped += 1,
-                Found::Malformed(reason) => return Err(decoder.input.malformed(reason)),
-                Found::End => break,
+                }
+                NextRecord::Ignored => counts.ignored += 1,
+                NextRecord::Malformed(_) if options.skip_bad => counts.skipped += 1,
+                NextRecord::Malformed(reason) => return Err(decoder.input.malformed(reason)),
+                NextRecord::End => break,
             }
         }
         if counts.requests == 0 {
@@ -222,11 +223,14 @@ impl Keeper {
         } else {
             self.memory_words
         };
+
         if self.words.len() >= limit {
             self.write_out()?;
         }
+
         let head =
             |tag: Tag, device: u64, len: u64| (tag as u64) << TAG_SHIFT | device << LEN_BITS | len;
+
         match item.op {
             Op::Extent {
                 device,
@@ -236,14 +240,17 @@ impl Keeper {
             } => {
                 let device = self.number(device)?;
                 let follow = item.contents.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+
                 let tag = match verb {
                     Verb::Read => Tag::Read,
                     Verb::Trim => Tag::Trim,
                     Verb::Write if follow => Tag::Write,
                     Verb::Write => Tag::WriteListed,
                 };
+
                 self.words
                     .extend_from_slice(&[item.at_ns, head(tag, device, len), offset]);
+
                 match tag {
                     Tag::Write => self.words.push(item.contents[0]),
                     Tag::WriteListed => self.words.extend_from_slice(&item.contents),
@@ -264,6 +271,7 @@ impl Keeper {
                     (false, true) => Tag::CopyAtomic,
                     (true, true) => Tag::MoveAtomic,
                 };
+
                 self.words
                     .extend_from_slice(&[item.at_ns, head(tag, 0, 0), target, source, count]);
             }
@@ -271,6 +279,7 @@ impl Keeper {
                 .words
                 .extend_from_slice(&[item.at_ns, head(Tag::Flush, 0, 0)]),
         }
+
         Ok(())
     }
 
@@ -345,20 +354,25 @@ impl Cursor {
     fn take(&mut self, count: usize) -> io::Result<&[u64]> {
         let at = self.at;
         self.at += count as u64;
+
         match &self.words {
             Words::Memory(words) => Ok(&words[at as usize..at as usize + count]),
             Words::File(file, len) => {
                 let end = self.piece_at + self.piece.len() as u64;
+
                 if at < self.piece_at || at + count as u64 > end {
+                    // A piece from here on; it is read again only when reading has left it.
                     let wanted = (count.max(PIECE_WORDS) as u64).min(len - at) as usize;
                     let mut bytes = vec![0; 8 * wanted];
                     file.read_exact_at(&mut bytes, 8 * at)?;
+
                     self.piece.clear();
                     let (words, _) = bytes.as_chunks::<8>();
                     self.piece
                         .extend(words.iter().map(|word| u64::from_le_bytes(*word)));
                     self.piece_at = at;
                 }
+
                 let from = (at - self.piece_at) as usize;
                 Ok(&self.piece[from..from + count])
             }
@@ -370,11 +384,14 @@ impl Cursor {
         if self.at >= self.len() {
             return Ok(false);
         }
+
         let &[at_ns, head] = self.take(2)? else {
             unreachable!("two words were asked for")
         };
+
         item.at_ns = at_ns;
         item.contents.clear();
+
         let tag = TAGS[(head >> TAG_SHIFT) as usize];
         match tag {
             Tag::Read | Tag::Trim | Tag::Write | Tag::WriteListed => {
@@ -382,11 +399,13 @@ impl Cursor {
                 let device = devices[(head >> LEN_BITS & ((1 << DEVICE_BITS) - 1)) as usize];
                 let offset = self.take(1)?[0];
                 let pages = super::cut(offset, len).size_hint().0;
+
                 let verb = match tag {
                     Tag::Read => Verb::Read,
                     Tag::Trim => Verb::Trim,
                     _ => Verb::Write,
                 };
+
                 match tag {
                     Tag::Write => {
                         let first = self.take(1)?[0];
@@ -395,6 +414,7 @@ impl Cursor {
                     Tag::WriteListed => item.contents.extend_from_slice(self.take(pages)?),
                     _ => {}
                 }
+
                 item.op = Op::Extent {
                     device,
                     verb,
@@ -406,6 +426,7 @@ impl Cursor {
                 let &[target, source, count] = self.take(3)? else {
                     unreachable!("three words were asked for")
                 };
+
                 item.op = Op::Moved(Moved {
                     at_ns,
                     target,
@@ -417,6 +438,7 @@ impl Cursor {
             }
             Tag::Flush => item.op = Op::Flush,
         }
+
         Ok(true)
     }
 }
@@ -456,17 +478,20 @@ impl Source for Replay {
                 file: self.trace.path.display().to_string(),
                 source,
             })?;
+
             if more {
                 self.item.at_ns += self.offset_ns;
                 self.at_ns = self.item.at_ns;
                 self.expander.expand(&self.item, out);
                 continue;
             }
+
             if self.rounds_left == 0 {
                 break;
             }
             self.begin_round();
         }
+
         Ok(out.len() > start)
     }
 
@@ -515,6 +540,7 @@ impl Census {
         if !self.expander.expand(item, &mut self.pages) {
             return false;
         }
+
         for page in &self.pages {
             match page.kind {
                 PageKind::Read => self.total.reads += 1,
@@ -531,9 +557,11 @@ impl Census {
                 PageKind::Remap { len, .. } => self.total.remaps += u64::from(len),
                 PageKind::Flush => continue,
             }
+
             self.total.unique_pages += u64::from(self.seen.insert(page.lpn));
             self.total.duration_ns = page.at_ns;
         }
+
         true
     }
 

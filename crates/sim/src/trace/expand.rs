@@ -58,6 +58,7 @@ impl Expander {
     #[inline]
     pub fn expand(&mut self, item: &Item, out: &mut Vec<HostPage>) -> bool {
         let at_ns = item.at_ns;
+
         match item.op {
             Op::Extent {
                 device,
@@ -66,11 +67,13 @@ impl Expander {
                 len,
             } => {
                 let start = out.len();
+
                 for (index, cut) in cut(offset, len).enumerate() {
                     let content = item.contents.get(index).copied().unwrap_or(0);
                     let Some(page) = self.page(device, verb, cut, content) else {
                         continue;
                     };
+
                     out.push(HostPage { at_ns, ..page });
                     // A disk-wide discard folded into a small device names each page once, not many times.
                     let is_full = out.len() - start >= self.addressable as usize;
@@ -78,6 +81,7 @@ impl Expander {
                         break;
                     }
                 }
+
                 let last = out[start..].last_mut();
                 last.map(|page| page.last = true).is_some()
             }
@@ -101,7 +105,9 @@ impl Expander {
             device,
             page: cut.page,
         };
+
         let content = content + self.content_shift;
+
         let (kind, lpn, content) = match (verb, cut.whole) {
             (Verb::Read, _) => (PageKind::Read, self.folder.fold(target), 0),
             (Verb::Write, true) => (PageKind::Write, self.folder.fold(target), content),
@@ -109,6 +115,7 @@ impl Expander {
             (Verb::Trim, true) => (PageKind::Trim, self.folder.folded(target)?, 0),
             (Verb::Trim, false) => return None,
         };
+
         Some(HostPage {
             at_ns: 0,
             content,

@@ -14,7 +14,7 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use super::record::{Extent, Parsed, Reason, Verb, clip, number, words};
+use super::record::{ByteExtent, Parsed, Reason, Verb, clip, number, words};
 
 const TICK_NS: u64 = 1000;
 
@@ -89,7 +89,7 @@ impl Log {
             b"trim" => Verb::Trim,
             other => return Err(format!("`{}` is no action of fio", clip(other))),
         };
-        let extent = Extent {
+        let extent = ByteExtent {
             offset: number(next("offset")?, "offset")?,
             len: number(next("length")?, "length")?,
         };

@@ -9,7 +9,7 @@
 //! without blanks. The process name may itself contain blanks, so fields are taken from both ends.
 //! Invariant: a record is accepted only if the number of digests fits its size exactly.
 
-use super::record::{Digests, Extent, Grain, Parsed, Reason, Verb, clip, number, words};
+use super::record::{ByteExtent, Digests, Grain, Parsed, Reason, Verb, clip, number, words};
 
 const DIGEST_HEX: usize = 32;
 const SECTORS_PER_PAGE: u64 = 8;
@@ -50,7 +50,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     };
     let sectors = number(sectors, "size")?;
     let parsed =
-        Extent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
+        ByteExtent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
 
     let hex_begins = hex_begins as usize - line.as_ptr() as usize;
     for piece in words(&line[hex_begins..]) {
@@ -128,11 +128,12 @@ fn unhex(field: &[u8], bytes: &mut Vec<u8>) -> Result<(), Reason> {
     if all >= 16 {
         return Err(format!("the digest `{}` is not hexadecimal", clip(field)));
     }
-    match rest.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
             "the digest has {} hex digits, an odd number",
             field.len()
-        )),
+        ))
     }
 }

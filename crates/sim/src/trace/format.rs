@@ -106,16 +106,20 @@ impl Format {
         if blktrace::is_event(sample) {
             return Some(Format::Blktrace);
         }
+
         let whole_lines = match sample.iter().rposition(|&byte| byte == b'\n') {
             Some(end) => &sample[..end],
             None => sample,
         };
+
         let mut lines = whole_lines
             .split(|&byte| byte == b'\n')
             .map(<[u8]>::trim_ascii);
+
         if lines.clone().next().is_some_and(fio::is_header) {
             return Some(Format::Fio);
         }
+
         lines
             .by_ref()
             .take(LINES_JUDGED)

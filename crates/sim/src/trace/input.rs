@@ -38,7 +38,7 @@ pub(super) struct Input {
 }
 
 /// One line, without its end; or why there is none to look at.
-pub(super) enum Line<'a> {
+pub(super) enum TraceLine<'a> {
     Text(&'a [u8]),
     Unreadable(&'static str),
     End,
@@ -63,8 +63,10 @@ impl Input {
             file: file.clone(),
             source,
         };
+
         let (magic, raw) = peek(bytes, MAGIC_BYTES).map_err(io)?;
         let (compression, plain) = decompress(&magic, BufReader::new(raw)).map_err(io)?;
+
         let mut input = Self {
             file,
             compression,
@@ -74,13 +76,14 @@ impl Input {
             begin: 0,
             end: 0,
         };
+
         let (sample, whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
         input.reader = Box::new(whole);
         Ok((input, sample))
     }
 
     /// The next line, up to `\n`, `\r\n` or the end of the file.
-    pub fn line(&mut self) -> Result<Line<'_>, SourceError> {
+    pub fn line(&mut self) -> Result<TraceLine<'_>, SourceError> {
         let mut looked_at = 0;
         let length = loop {
             let unread = &self.buffer[self.begin + looked_at..self.end];
@@ -91,7 +94,7 @@ impl Input {
             if looked_at >= LINE_BYTES_MAX {
                 self.number += 1;
                 self.skip_line()?;
-                return Ok(Line::Unreadable("the line is longer than 1 MiB"));
+                return Ok(TraceLine::Unreadable("the line is longer than 1 MiB"));
             }
             if !self.read_more()? {
                 break None;
@@ -104,7 +107,7 @@ impl Input {
                 self.begin += length + 1;
                 begin + length
             }
-            None if begin == self.end => return Ok(Line::End),
+            None if begin == self.end => return Ok(TraceLine::End),
             None => {
                 self.begin = self.end;
                 self.end
@@ -115,7 +118,7 @@ impl Input {
         while let Some((b'\r', before)) = line.split_last() {
             line = before;
         }
-        Ok(Line::Text(line))
+        Ok(TraceLine::Text(line))
     }
 
     /// Drops the rest of a line that is too long.
@@ -139,12 +142,14 @@ impl Input {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
+
         // Most files are short.
         if self.end == self.buffer.len() || (self.number > 100 && self.buffer.len() < BUFFER_BYTES)
         {
             let longer = (2 * self.buffer.len()).max(BUFFER_BYTES);
             self.buffer.resize(longer, 0);
         }
+
         loop {
             match self.reader.read(&mut self.buffer[self.end..]) {
                 Ok(more) => {

@@ -51,7 +51,7 @@ pub use write::TraceWriter;
 use crate::source::{HostPage, Source, SourceError};
 use expand::{Expander, Item, Op};
 use identity::Identities;
-use input::{Input, Line};
+use input::{Input, TraceLine};
 use record::{Digests, Parsed, Reason, Request, Verb};
 use remap_ssd_device::DeviceConfig;
 
@@ -170,6 +170,7 @@ impl TraceReader {
                 .0
                 .unusable("there is no page to replay on: addressable is 0"));
         }
+
         Ok(Self {
             decoder: Decoder::begin(opened, format, &options)?,
             expander: Expander::new(&options, 0),
@@ -216,24 +217,24 @@ impl TraceReader {
     fn deliver(&mut self, out: &mut Vec<HostPage>) -> Result<bool, SourceError> {
         loop {
             match self.decoder.next(&mut self.item)? {
-                Found::Item if self.expander.expand(&self.item, out) => {
+                NextRecord::Item if self.expander.expand(&self.item, out) => {
                     self.counts.requests += 1;
                     return Ok(true);
                 }
-                Found::Item | Found::Ignored => self.counts.ignored += 1,
-                Found::Malformed(_) if self.skip_bad => self.counts.skipped += 1,
-                Found::Malformed(reason) => return Err(self.decoder.input.malformed(reason)),
-                Found::End if self.counts.requests == 0 => {
+                NextRecord::Item | NextRecord::Ignored => self.counts.ignored += 1,
+                NextRecord::Malformed(_) if self.skip_bad => self.counts.skipped += 1,
+                NextRecord::Malformed(reason) => return Err(self.decoder.input.malformed(reason)),
+                NextRecord::End if self.counts.requests == 0 => {
                     return Err(self.decoder.nothing(self.counts));
                 }
-                Found::End => return Ok(false),
+                NextRecord::End => return Ok(false),
             }
         }
     }
 }
 
 /// What a decoder found next.
-enum Found {
+enum NextRecord {
     /// A request; it is in the item.
     Item,
     Ignored,
@@ -250,14 +251,17 @@ impl Decoder {
         if sample.is_empty() {
             return Err(input.unusable("replays to nothing: the file is empty"));
         }
+
         let Some(format) = format.or_else(|| Format::guess(&sample)) else {
             let names = Format::NAMES;
             return Err(input.unusable(format!("the content is of no known format; name {names}")));
         };
+
         let device = match format {
             Format::Session => session::device(&sample).map(Box::new),
             _ => None,
         };
+
         Ok(Self {
             parser: Parser::new(format, options.action, &mut input, &sample)?,
             input,
@@ -270,13 +274,14 @@ impl Decoder {
     }
 
     /// Reads the next record; a request is put into `item`.
-    fn next(&mut self, item: &mut Item) -> Result<Found, SourceError> {
+    fn next(&mut self, item: &mut Item) -> Result<NextRecord, SourceError> {
         loop {
             let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
                 Record::Parsed(parsed) => parsed,
                 Record::Blank => continue,
-                Record::End => return Ok(Found::End),
+                Record::End => return Ok(NextRecord::End),
             };
+
             match parsed {
                 Ok(Parsed::Request(request)) => {
                     item.at_ns = self.clock.since_start(request.at_ns);
@@ -286,6 +291,7 @@ impl Decoder {
                         offset: request.offset,
                         len: request.len,
                     };
+
                     self.contents(&request, &mut item.contents);
                 }
                 Ok(Parsed::Moved(moved)) => {
@@ -298,11 +304,12 @@ impl Decoder {
                     item.op = Op::Flush;
                     item.contents.clear();
                 }
-                Ok(Parsed::Ignored | Parsed::Flush(_)) => return Ok(Found::Ignored),
+                Ok(Parsed::Ignored | Parsed::Flush(_)) => return Ok(NextRecord::Ignored),
                 Ok(Parsed::Blank) => continue,
-                Err(reason) => return Ok(Found::Malformed(reason)),
+                Err(reason) => return Ok(NextRecord::Malformed(reason)),
             }
-            return Ok(Found::Item);
+
+            return Ok(NextRecord::Item);
         }
     }
 
@@ -314,9 +321,10 @@ impl Decoder {
             return;
         }
         for Cut { page, whole } in cut(request.offset, request.len) {
-            let digests = match whole {
-                true => self.digests.of_page(request, page * PAGE_BYTES),
-                false => None,
+            let digests = if whole {
+                self.digests.of_page(request, page * PAGE_BYTES)
+            } else {
+                None
             };
             contents.push(match digests {
                 Some(digests) => self.identities.of(digests),
@@ -420,6 +428,7 @@ impl Parser {
 
     fn next(&mut self, input: &mut Input, digests: &mut Digests) -> Result<Record, SourceError> {
         digests.clear();
+
         match self {
             Parser::Vscsi(version) => {
                 return Ok(match input.record(version.record_bytes())? {
@@ -436,12 +445,14 @@ impl Parser {
             Parser::Blktrace(action) => return Self::next_event(*action, input),
             _ => {}
         }
+
         let line = match input.line()? {
-            Line::Text(line) if line.trim_ascii().is_empty() => return Ok(Record::Blank),
-            Line::Text(line) => line,
-            Line::Unreadable(reason) => return Ok(Record::Parsed(Err(reason.to_owned()))),
-            Line::End => return Ok(Record::End),
+            TraceLine::Text(line) if line.trim_ascii().is_empty() => return Ok(Record::Blank),
+            TraceLine::Text(line) => line,
+            TraceLine::Unreadable(reason) => return Ok(Record::Parsed(Err(reason.to_owned()))),
+            TraceLine::End => return Ok(Record::End),
         };
+
         let parsed = match self {
             Parser::Fiu => fiu::parse(line, digests),
             Parser::Mqsim => mqsim::parse(line),
@@ -456,6 +467,7 @@ impl Parser {
                 unreachable!("binary records were read above")
             }
         };
+
         Ok(Record::Parsed(parsed.map_err(
             |reason| match std::str::from_utf8(line) {
                 Ok(_) => reason,

@@ -6,7 +6,7 @@
 //!
 //! Absent: contents; every whole page written is new.
 
-use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number, words};
+use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, words};
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, device, lba, sectors, verb] = exactly(words(line))?;
@@ -16,5 +16,6 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
         other => return Err(format!("type `{}` is neither 0 nor 1", clip(other))),
     };
     let (at_ns, device) = (number(time, "time")?, number(device, "device")?);
-    Extent::of_sectors(number(lba, "lba")?, number(sectors, "size")?)?.request(at_ns, device, verb)
+    ByteExtent::of_sectors(number(lba, "lba")?, number(sectors, "size")?)?
+        .request(at_ns, device, verb)
 }

@@ -7,7 +7,7 @@
 //! Offsets and sizes are bytes and need not be multiples of a sector.
 //! Absent: contents; every whole page written is new. The host name: one file is of one host.
 
-use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number, values};
+use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, values};
 
 const TICK_NS: u64 = 100;
 
@@ -24,7 +24,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
         return Err(format!("type `{}` is neither Read nor Write", clip(verb)));
     };
     number(response, "response time")?;
-    let extent = Extent {
+    let extent = ByteExtent {
         offset: number(offset, "offset")?,
         len: number(size, "size")?,
     };

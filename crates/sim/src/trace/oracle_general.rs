@@ -13,7 +13,7 @@ use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::address::PAGE_BYTES;
-use super::record::{Extent, Parsed, Reason, Verb};
+use super::record::{ByteExtent, Parsed, Reason, Verb};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -35,19 +35,26 @@ const PAGES_MAX: u64 = 1 << 40;
 /// Does a file begin with such records?
 pub(super) fn is_trace(sample: &[u8]) -> bool {
     const RECORDS_JUDGED: usize = 64;
+
     let (records, _) = sample.as_chunks::<RECORD_BYTES>();
     let mut before = 0;
+
     let is_record = |(index, bytes): (usize, &[u8; RECORD_BYTES])| {
         let Ok(record) = Record::ref_from_bytes(bytes) else {
             return false;
         };
+
         let (at_s, next) = (record.at_s.get(), record.next.get());
         let in_order = at_s >= before;
         before = at_s;
+
+        // The next access to an object lies behind this one, or there is none.
         let is_later = next == -1 || next == i64::MAX || next > index as i64;
         in_order && is_later && parse(bytes).is_ok()
     };
+
     let text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+
     !records.is_empty()
         && !sample.iter().take(RECORD_BYTES).all(text)
         && records
@@ -65,7 +72,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Reason> {
     if next < -1 {
         return Err(format!("{next} is not the number of a request"));
     }
-    let extent = Extent {
+    let extent = ByteExtent {
         offset: record.object.get() % PAGES_MAX * PAGE_BYTES,
         len: record.len_bytes.get().into(),
     };

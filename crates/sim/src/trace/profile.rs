@@ -165,17 +165,21 @@ impl Profiler {
             } => {
                 pages.remapped += u64::from(len);
                 let sources = source..source + u32::from(len);
+
                 let content = |lpn| self.pages.get(&lpn).map_or(0, |seen: &Seen| seen.content);
                 let contents: Vec<u64> = sources.clone().map(content).collect();
+
                 if relocate {
                     sources.for_each(|lpn| self.hold(lpn, 0));
                 }
+
                 (page.lpn..)
                     .zip(contents)
                     .for_each(|(lpn, content)| self.hold(lpn, content));
             }
             PageKind::Flush => return,
         }
+
         self.request(page);
         self.profile.duration_ns = page.at_ns;
     }
@@ -215,29 +219,35 @@ impl Profiler {
 
     fn request(&mut self, page: &HostPage) {
         let requests = &mut self.profile.requests;
+
         let side = match page.kind {
             PageKind::Read => Some(0),
             PageKind::Trim | PageKind::Remap { .. } => None,
             _ => Some(1),
         };
+
         if let Some(side) = side {
             if self.request == 0 && self.ends[side] == Some(page.lpn) {
                 requests.sequential += 1;
             }
             self.ends[side] = page.lpn.checked_add(1);
         }
+
         self.request += 1;
         if !page.last {
             return;
         }
+
         let len = std::mem::take(&mut self.request);
         requests.all += 1;
+
         match page.kind {
             PageKind::Read => requests.reads += 1,
             PageKind::Trim => requests.trims += 1,
             PageKind::Remap { .. } => requests.remaps += 1,
             _ => requests.writes += 1,
         }
+
         if side.is_some() {
             self.data_pages += u64::from(len);
             *self
@@ -253,6 +263,7 @@ impl Profiler {
         let mut profile = self.profile;
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let (mut writes, mut all) = (Vec::new(), Vec::new());
+
         for seen in self.pages.values() {
             profile.pages.unique_read += u64::from(seen.reads > 0);
             if seen.writes > 0 {
@@ -262,22 +273,28 @@ impl Profiler {
                 all.push(seen.reads + seen.writes);
             }
         }
+
         let pages = &mut profile.pages;
         (pages.unique, pages.unique_written) = (all.len() as u64, writes.len() as u64);
+
         profile.write_share = share(pages.written, pages.written + pages.read);
         profile.request_pages_mean = share(
             self.data_pages,
             profile.requests.reads + profile.requests.writes,
         );
+
         let duplicates = &mut profile.duplicates;
         duplicates.papers_ratio = (1.0 - share(duplicates.contents, pages.unique_written)).max(0.0);
         duplicates.write_share = share(duplicates.writes, pages.written);
         duplicates.stored_share = share(duplicates.stored, pages.written);
+
         if pages.unique_written == 0 {
             duplicates.papers_ratio = 0.0;
         }
+
         profile.skew_writes = Skew::of(writes);
         profile.skew_all = Skew::of(all);
+
         profile
     }
 }
@@ -311,9 +328,11 @@ impl Skew {
     pub fn of(mut accesses: Vec<u32>) -> Self {
         accesses.sort_unstable_by(|a, b| b.cmp(a));
         let all: u64 = accesses.iter().map(|&count| u64::from(count)).sum();
+
         let top = |share: f64| {
             let hottest =
                 ((accesses.len() as f64 * share).round() as usize).clamp(1, accesses.len().max(1));
+
             let part: u64 = accesses
                 .iter()
                 .take(hottest)
@@ -321,10 +340,12 @@ impl Skew {
                 .sum();
             part as f64 / all.max(1) as f64
         };
+
         // Two different accesses drawn at random are to the same page with this probability.
         let pairs = |count: f64| count * (count - 1.0);
         let meetings: f64 = accesses.iter().map(|&count| pairs(f64::from(count))).sum();
         let meeting = meetings / pairs(all as f64).max(1.0);
+
         Self {
             zipf_exponent: exponent(accesses.len() as f64, meeting),
             top_1_percent: top(0.01),
@@ -342,9 +363,11 @@ fn exponent(pages: f64, meeting: f64) -> f64 {
         let sum = power_sum(pages, exponent);
         power_sum(pages, 2.0 * exponent) / (sum * sum)
     };
+
     if pages < 2.0 || meeting <= of(0.0) {
         return 0.0;
     }
+
     let (mut low, mut high) = (0.0, EXPONENT_MAX);
     for _ in 0..50 {
         let middle = (low + high) / 2.0;
@@ -354,6 +377,7 @@ fn exponent(pages: f64, meeting: f64) -> f64 {
             high = middle;
         }
     }
+
     // Six digits: what comes after them is the bisection's.
     (low * 1e6).round() / 1e6
 }
@@ -370,8 +394,9 @@ fn power_sum(count: f64, exponent: f64) -> f64 {
     // From half a rank before the first to half a rank behind the last.
     let (from, to) = (f64::from(EXACT) + 0.5, count + 0.5);
     let slope = 1.0 - exponent;
-    head + match slope.abs() < 1e-9 {
-        true => libm::log(to / from),
-        false => (libm::pow(to, slope) - libm::pow(from, slope)) / slope,
+    head + if slope.abs() < 1e-9 {
+        libm::log(to / from)
+    } else {
+        (libm::pow(to, slope) - libm::pow(from, slope)) / slope
     }
 }

@@ -61,12 +61,12 @@ pub(super) struct Moved {
 
 /// Where a request starts and how long it is, in the recorder's unit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct ByteExtent {
     pub offset: u64,
     pub len: u64,
 }
 
-impl Extent {
+impl ByteExtent {
     /// An extent given in sectors of 512 bytes.
     pub fn of_sectors(lba: u64, sectors: u64) -> Result<Self, Reason> {
         Ok(Self {
@@ -82,19 +82,24 @@ impl Extent {
     /// This extent as a request, if it can be one.
     pub fn request(self, at_ns: u64, device: u64, verb: Verb) -> Result<Parsed, Reason> {
         let Self { offset, len } = self;
+
         if len == 0 {
             return Err("the size is 0".to_owned());
         }
+
         let longest = match verb {
             Verb::Read | Verb::Write => TRANSFER_BYTES_MAX,
             Verb::Trim => TRIM_BYTES_MAX,
         };
+
         if len > longest {
             return Err(format!("a size of {len} bytes is absurd"));
         }
+
         if offset.checked_add(len).is_none() {
             return Err(format!("{len} bytes at byte {offset} end beyond any disk"));
         }
+
         Ok(Parsed::Request(Request {
             at_ns,
             device,

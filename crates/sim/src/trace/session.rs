@@ -19,7 +19,7 @@ use remap_ssd_device::DeviceConfig;
 
 use super::address::PAGE_BYTES;
 use super::record::{
-    DIGEST_BYTES, Digests, Extent, Grain, Moved, Parsed, Reason, Verb, clip, number, words,
+    ByteExtent, DIGEST_BYTES, Digests, Grain, Moved, Parsed, Reason, Verb, clip, number, words,
 };
 
 /// Half a page, which is what a part is replayed as.
@@ -129,13 +129,13 @@ fn hexadecimal(digits: &[u8]) -> Option<u128> {
     u128::from_str_radix(text, 16).ok()
 }
 
-fn extent(page: u64, count: u64) -> Result<Extent, Reason> {
+fn extent(page: u64, count: u64) -> Result<ByteExtent, Reason> {
     let bytes = |pages: u64| {
         pages
             .checked_mul(PAGE_BYTES)
             .ok_or_else(|| format!("page {pages} lies beyond any disk"))
     };
-    Ok(Extent {
+    Ok(ByteExtent {
         offset: bytes(page)?,
         len: bytes(count)?,
     })
@@ -146,9 +146,11 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     if line.starts_with(b"#") {
         return Ok(Parsed::Blank);
     }
+
     let mut fields = words(line);
     let at_ns = number(fields.next().ok_or("an empty line")?, "time")?;
     let verb = fields.next().ok_or("the verb is missing")?;
+
     let mut next = |name: &str| {
         number(
             fields
@@ -157,11 +159,12 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
             name,
         )
     };
+
     let parsed = match verb {
         b"R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
         b"D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
         b"N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Write)?,
-        b"P" => Extent {
+        b"P" => ByteExtent {
             len: PART_BYTES,
             ..extent(next("page")?, 1)?
         }
@@ -169,6 +172,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         b"W" => {
             let page = next("page")?;
             let mut count = 0;
+
             for digest in fields.by_ref() {
                 let value = (digest.len() == 2 * DIGEST_BYTES)
                     .then(|| hexadecimal(digest))
@@ -179,6 +183,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
                 digests.bytes.extend_from_slice(&value.to_be_bytes());
                 count += 1;
             }
+
             digests.grain = Grain::Page;
             extent(page, count)?.request(at_ns, 0, Verb::Write)?
         }
@@ -188,11 +193,13 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
             for page in [target, source] {
                 extent(page, count)?.request(at_ns, 0, Verb::Trim)?;
             }
+
             let atomic = match fields.next() {
                 None => false,
                 Some(b"a") => true,
                 Some(other) => return Err(format!("`{}` is not `a`", clip(other))),
             };
+
             Parsed::Moved(Moved {
                 at_ns,
                 target,
@@ -210,6 +217,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
             ));
         }
     };
+
     match fields.next() {
         Some(more) => Err(format!(
             "more than belongs to {}: `{}`",

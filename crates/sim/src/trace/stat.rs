@@ -67,10 +67,13 @@ pub fn stat(
     options: TraceOptions,
 ) -> Result<TraceStat, SourceError> {
     const BATCH: usize = 4096;
+
     let mut reader = TraceReader::open(path, format, options)?;
+
     let mut total = TraceStat::default();
     let (mut pages_seen, mut contents_seen) = (FxHashSet::default(), FxHashSet::default());
     let mut batch = Vec::with_capacity(2 * BATCH);
+
     while reader.fill(&mut batch, BATCH)? {
         for page in batch.drain(..) {
             match page.kind {
@@ -84,12 +87,15 @@ pub fn stat(
                 PageKind::Remap { len, .. } => total.remaps += u64::from(len),
                 PageKind::Flush => continue,
             }
+
             pages_seen.insert(page.lpn);
             total.duration_ns = page.at_ns;
         }
     }
+
     total.requests = reader.requests();
     total.unique_pages = pages_seen.len() as u64;
     (total.skipped, total.ignored) = (reader.skipped(), reader.ignored());
+
     Ok(total)
 }

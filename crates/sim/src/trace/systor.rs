@@ -8,24 +8,28 @@
 //! The response time may be missing; a request without a type is ignored.
 //! Absent: contents; every whole page written is new.
 
-use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number, seconds, values};
+use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, seconds, values};
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, response, verb, lun, offset, size] = exactly(values(line))?;
+
     if time == b"Timestamp" {
         return Ok(Parsed::Blank);
     }
+
     let at_ns = seconds(time)?;
     if !response.is_empty() {
         seconds(response)?;
     }
+
     let verb = match verb {
         b"R" => Verb::Read,
         b"W" => Verb::Write,
         b"" => return Ok(Parsed::Ignored),
         other => return Err(format!("type `{}` is neither R nor W", clip(other))),
     };
-    let extent = Extent {
+
+    let extent = ByteExtent {
         offset: number(offset, "offset")?,
         len: number(size, "size")?,
     };

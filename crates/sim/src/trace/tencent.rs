@@ -6,7 +6,7 @@
 //!
 //! Times are whole seconds. Absent: contents; every whole page written is new.
 
-use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number, values};
+use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, values};
 
 const TICK_NS: u64 = 1_000_000_000;
 
@@ -20,6 +20,6 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let at_ns = number(time, "timestamp")?
         .checked_mul(TICK_NS)
         .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
-    let extent = Extent::of_sectors(number(offset, "offset")?, number(size, "size")?)?;
+    let extent = ByteExtent::of_sectors(number(offset, "offset")?, number(size, "size")?)?;
     extent.request(at_ns, number(volume, "volume")?, verb)
 }

@@ -9,7 +9,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::record::{Extent, Parsed, Reason, Verb};
+use super::record::{ByteExtent, Parsed, Reason, Verb};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -115,12 +115,13 @@ impl Version {
 
 impl VersionField {
     fn expect(self, major: u8) -> Result<(), Reason> {
-        match self.major == major {
-            true => Ok(()),
-            false => Err(format!(
+        if self.major == major {
+            Ok(())
+        } else {
+            Err(format!(
                 "version {}.{} instead of {major}",
                 self.major, self.minor
-            )),
+            ))
         }
     }
 }
@@ -136,9 +137,9 @@ fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, 
     let at_ns = at_us
         .checked_mul(1000)
         .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
-    let extent = Extent {
+    let extent = ByteExtent {
         len: u64::from(len_bytes.get()),
-        ..Extent::of_sectors(lba.get(), 0)?
+        ..ByteExtent::of_sectors(lba.get(), 0)?
     };
     extent.request(at_ns, 0, verb)
 }

@@ -66,6 +66,7 @@ impl<W: Write> TraceWriter<W> {
     pub fn request(&mut self, pages: &[HostPage]) -> io::Result<bool> {
         let first = pages[0];
         let partial = first.kind == PageKind::ReadModifyWrite;
+
         let verb = match first.kind {
             PageKind::Read => Verb::Read,
             PageKind::Write | PageKind::WriteFor { .. } | PageKind::ReadModifyWrite => Verb::Write,
@@ -81,18 +82,21 @@ impl<W: Write> TraceWriter<W> {
                 return Ok(false);
             }
         };
+
         // A partial page is a request of its own; of longer ones, only the models' single pages are partial.
         let sectors = if partial {
             SECTORS_OF_PART
         } else {
             SECTORS_PER_PAGE * pages.len() as u64
         };
+
         let request = Request {
             sequence: self.sequence,
             verb,
             sector: u64::from(first.lpn) * SECTORS_PER_PAGE,
             sectors,
         };
+
         self.record.clear();
         match self.format {
             Format::Session => request.session(pages, &mut self.record)?,
@@ -109,9 +113,11 @@ impl<W: Write> TraceWriter<W> {
             | Format::Blktrace
             | Format::OracleGeneral => unreachable!("{} is not written", self.format),
         }
+
         self.sink.write_all(&self.record)?;
         self.sequence += 1;
         self.written += 1;
+
         Ok(true)
     }
 
@@ -178,6 +184,7 @@ impl Request {
             self.sector / SECTORS_PER_PAGE,
             pages.len() as u64,
         );
+
         let entry = match pages[0].kind {
             PageKind::Read => Entry::Read { page, count },
             PageKind::Trim => Entry::Deallocate { page, count },
@@ -216,6 +223,7 @@ impl Request {
                 });
             }
         };
+
         entry.write(at, record)
     }
 
@@ -263,16 +271,19 @@ impl Request {
         const WRITE_16: u16 = 0x8a;
         const SCATTER_ENTRIES: u32 = 1;
         const VERSION_1: u16 = 1 << 8;
+
         let opcode = if self.verb == Verb::Read {
             READ_16
         } else {
             WRITE_16
         };
+
         let words = [
             self.sequence as u32 + 1,
             (self.sectors * 512) as u32,
             SCATTER_ENTRIES,
         ];
+
         words
             .iter()
             .for_each(|word| record.extend(word.to_le_bytes()));

@@ -102,10 +102,12 @@ impl FromStr for ContentModel {
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
         let fields: Vec<&str> = text.split(':').collect();
+
         let number = |field: &str| {
             let wrong = |_| WorkloadError::new(format!("`{field}` in `{text}` is not a number"));
             field.parse::<f64>().map_err(wrong)
         };
+
         Ok(match fields[..] {
             ["unique"] => ContentModel::Unique,
             ["plain", share] => ContentModel::Plain {
@@ -187,6 +189,7 @@ impl Contents {
         rng: Xoshiro256PlusPlus,
     ) -> Result<Self, WorkloadError> {
         let mut drawn = 0;
+
         let source = match model {
             ContentModel::Unique => From::New,
             ContentModel::Plain { duplicate_share } => {
@@ -209,11 +212,13 @@ impl Contents {
                 pages,
             } => {
                 check("duplicate share", duplicate_share)?;
+
                 if pages == 0 || pages > addressable {
                     return Err(WorkloadError::new(format!(
                         "runs of {pages} pages: 1 to {addressable} are possible"
                     )));
                 }
+
                 From::Runs(Runs::new(Chance::of(duplicate_share), pages, addressable))
             }
             ContentModel::History { duplicate_share } => {
@@ -228,12 +233,14 @@ impl Contents {
                 exponent,
             } => {
                 check("duplicate ratio", duplicate_ratio)?;
+
                 drawn = ((1.0 - duplicate_ratio) * f64::from(addressable))
                     .round()
                     .max(1.0) as u32;
                 From::Drawn(Zipf::new(drawn, exponent)?)
             }
         };
+
         Ok(Self {
             base,
             fresh: base + u64::from(drawn) + 1,
@@ -258,14 +265,17 @@ impl Contents {
                 let content = runs
                     .repeated(lpn, &mut self.rng)
                     .unwrap_or_else(|| take(&mut self.fresh));
+
                 runs.note(lpn, content);
                 content
             }
             From::Earlier { chance, history } => {
-                let content = match chance.happens(&mut self.rng) && history.written > 0 {
-                    true => history.draw(&mut self.rng),
-                    false => take(&mut self.fresh),
+                let content = if chance.happens(&mut self.rng) && history.written > 0 {
+                    history.draw(&mut self.rng)
+                } else {
+                    take(&mut self.fresh)
                 };
+
                 history.push(content);
                 content
             }
@@ -275,14 +285,17 @@ impl Contents {
                 newest,
             } => {
                 let other = below(present.len() as u32, &mut self.rng);
-                let content = match chance.happens(&mut self.rng) && *newest != NOTHING {
-                    false => take(&mut self.fresh),
+
+                let content = if chance.happens(&mut self.rng) && *newest != NOTHING {
                     // A page not written yet has nothing to repeat: the newest content stands in.
-                    true => match present[other as usize] {
+                    match present[other as usize] {
                         NOTHING => *newest,
                         content => content,
-                    },
+                    }
+                } else {
+                    take(&mut self.fresh)
                 };
+
                 present[lpn as usize] = content;
                 *newest = content;
                 content
@@ -346,10 +359,11 @@ fn take(fresh: &mut u64) -> u64 {
 }
 
 fn check(name: &str, share: f64) -> Result<(), WorkloadError> {
-    match (0.0..=1.0).contains(&share) {
-        true => Ok(()),
-        false => Err(WorkloadError::new(format!(
+    if (0.0..=1.0).contains(&share) {
+        Ok(())
+    } else {
+        Err(WorkloadError::new(format!(
             "a {name} of {share}: 0 to 1 are possible"
-        ))),
+        )))
     }
 }

@@ -19,7 +19,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::WorkloadError;
 use super::draw::{below, unit};
 use super::model::{Scale, Script, Steps};
-use super::space::{Extent, Space};
+use super::space::{PageExtent, Space};
 
 pub(super) const ABOUT: &str = "filebench fileserver: 10,000 files, gamma mean 128 KiB, 80 % preallocated, appends \
      up to 16 KiB; create, append, read, delete (FAST'21 figure 5)";
@@ -43,7 +43,7 @@ struct File {
     created_bytes: u32,
     /// Bytes now.
     bytes: u32,
-    extents: Vec<Extent>,
+    extents: Vec<PageExtent>,
 }
 
 pub(super) struct Fileserver {
@@ -64,15 +64,17 @@ impl Fileserver {
         let mean_pages = FILE_BYTES_MEAN / f64::from(PAGE_BYTES);
         let room = (f64::from(count) * mean_pages * ROOM) as u64 + u64::from(FILE_PAGES_MAX);
         scale.needs(room)?;
+
         let mut rng = scale.rng.clone();
         let file = |rng: &mut _| File {
             created_bytes: file_bytes(rng),
             bytes: 0,
             extents: Vec::new(),
         };
+
         let mut server = Self {
             direct: scale.direct,
-            space: Space::new(Extent {
+            space: Space::new(PageExtent {
                 first: 0,
                 len: room as u32,
             }),
@@ -82,11 +84,13 @@ impl Fileserver {
             next: 0,
             rng,
         };
+
         while (server.existing as f64) < f64::from(count) * PREALLOCATED {
             if server.create().is_none() {
                 break;
             }
         }
+
         Ok(server)
     }
 
@@ -132,40 +136,48 @@ impl Fileserver {
         if more == 0 {
             return;
         }
+
         let file = &mut self.files[self.order[place] as usize];
         let pages = file.bytes.div_ceil(PAGE_BYTES);
         let new_pages = (file.bytes + more).div_ceil(PAGE_BYTES) - pages;
         if new_pages > self.space.free_pages() || pages + new_pages > FILE_PAGES_MAX {
             return;
         }
+
         let last = file.extents.last_mut().expect("a file has a page");
         let end = last.first + last.len;
         let partial = !file.bytes.is_multiple_of(PAGE_BYTES);
+
+        // The last extent grows where it can; the rest is placed anew.
         file.bytes += more;
         let follows = self.space.extend(end, new_pages);
         last.len += follows;
+
         let behind = file.extents.len();
         self.space.allocate(new_pages - follows, &mut file.extents);
+
+        // The page that was partly full is written again: with direct I/O by reading it first.
         match (partial, self.direct) {
-            (true, false) => steps.write(Extent {
+            (true, false) => steps.write(PageExtent {
                 first: end - 1,
                 len: 1 + follows,
             }),
             (true, true) => {
-                steps.modify(Extent {
+                steps.modify(PageExtent {
                     first: end - 1,
                     len: 1,
                 });
-                steps.write(Extent {
+                steps.write(PageExtent {
                     first: end,
                     len: follows,
                 });
             }
-            (false, _) => steps.write(Extent {
+            (false, _) => steps.write(PageExtent {
                 first: end,
                 len: follows,
             }),
         }
+
         file.extents[behind..]
             .iter()
             .for_each(|extent| steps.write(*extent));

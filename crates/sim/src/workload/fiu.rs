@@ -34,7 +34,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::bursts::{BurstFacts, Bursts};
 use super::draw::Chance;
 use super::model::{Scale, Script, Steps};
-use super::space::Extent;
+use super::space::PageExtent;
 use super::{ContentModel, WorkloadError, Zipf, stride};
 
 /// What is known of a trace.
@@ -144,10 +144,11 @@ impl Script for Fiu {
         let first = (rank_z * u64::from(self.stride) % u64::from(self.pages)) as u32;
         let end = (first + self.lengths.draw(&mut self.rng)).min(self.pages);
         for first in first..end {
-            let page = Extent { first, len: 1 };
-            match write {
-                true => steps.write(page),
-                false => steps.read(page),
+            let page = PageExtent { first, len: 1 };
+            if write {
+                steps.write(page)
+            } else {
+                steps.read(page)
             }
         }
     }

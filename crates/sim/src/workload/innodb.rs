@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use super::model::{Scale, Steps};
-use super::space::Extent;
+use super::space::PageExtent;
 
 /// Logical pages of a database page.
 pub(super) const PAGE_LPNS: u32 = 4;
@@ -74,7 +74,7 @@ impl Engine {
         let mut left = std::mem::take(&mut self.redo_bytes);
         while left > 0 {
             let part = left.min(LPN_BYTES - self.log_filled);
-            steps.write(Extent {
+            steps.write(PageExtent {
                 first: self.log_at,
                 len: 1,
             });
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     fn flush(&mut self, steps: &mut Steps) {
-        steps.keep(Extent {
+        steps.keep(PageExtent {
             first: self.log_lpns,
             len: BATCH_PAGES as u32 * PAGE_LPNS,
         });
@@ -102,9 +102,9 @@ impl Engine {
         }
     }
 
-    fn place(&self, page: u32) -> Extent {
+    fn place(&self, page: u32) -> PageExtent {
         let first = self.log_lpns + (BATCH_PAGES as u32 + page) * PAGE_LPNS;
-        Extent {
+        PageExtent {
             first,
             len: PAGE_LPNS,
         }

@@ -20,7 +20,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::WorkloadError;
 use super::draw::below;
 use super::model::{Scale, Script, Steps};
-use super::space::Extent;
+use super::space::PageExtent;
 
 pub(super) const ABOUT: &str = "physical journal of 128 MiB for 4 GiB of 16 KiB database pages, checkpointed by remaps to the \
      homes that its pages name (FAST'21 3.2, WAL-SSD; parameters are InnoDB's and ext4's)";
@@ -58,10 +58,12 @@ impl Journal {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let part_len = scale.of(JOURNAL_PAGES / f64::from(PARTS * TRANSACTION), 1);
         let units = scale.of(HOME_PAGES / f64::from(UNIT), UNITS * 2);
+
         scale.needs(
             u64::from(PARTS * TRANSACTION) * u64::from(part_len)
                 + u64::from(units) * u64::from(UNIT),
         )?;
+
         Ok(Self {
             part_len,
             units,
@@ -100,6 +102,7 @@ impl Journal {
     fn checkpoint(&mut self, steps: &mut Steps) {
         let quarter = self.part_first(self.part)..self.part_first(self.part + 1);
         let mut issued = 0;
+
         while issued < REMAPS
             && let Some(unit) = self.due.pop_front()
         {
@@ -108,12 +111,13 @@ impl Journal {
             if let Some(at) = newest.checked_sub(1).filter(|at| quarter.contains(at)) {
                 *newest = 0;
                 let first = self.home(unit);
-                steps.remap(Extent { first, len: UNIT }, at);
+                steps.remap(PageExtent { first, len: UNIT }, at);
                 issued += 1;
             }
         }
+
         if self.due.is_empty() && std::mem::take(&mut self.trim) {
-            steps.trim(Extent {
+            steps.trim(PageExtent {
                 first: quarter.start,
                 len: quarter.len() as u32,
             });
@@ -123,10 +127,14 @@ impl Journal {
     fn transaction(&mut self, steps: &mut Steps) {
         let first = self.part_first(self.part) + self.filled * TRANSACTION;
         self.filled += 1;
+
+        // The descriptor block comes first; it has no home.
         self.homes.clear();
         self.homes.push(None);
+
         let list = &mut self.written[self.part as usize];
         let begin = list.len();
+
         while list.len() < begin + UNITS as usize {
             let unit = below(self.units, &mut self.rng);
             if !list[begin..].contains(&unit) {
@@ -136,8 +144,9 @@ impl Journal {
                 list.push(unit);
             }
         }
+
         steps.write_for(first, &self.homes);
-        steps.write(Extent {
+        steps.write(PageExtent {
             first: first + TRANSACTION - 1,
             len: 1,
         });

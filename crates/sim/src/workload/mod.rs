@@ -125,26 +125,31 @@ impl Workload {
             read_percent,
             ..
         } = config;
+
         if addressable == 0 {
             return Err(WorkloadError::new(
                 "a workload needs at least one addressable page",
             ));
         }
+
         if request_pages == 0 || request_pages > addressable {
             return Err(WorkloadError::new(format!(
                 "a request of {request_pages} pages does not fit: 1 to {addressable} are possible"
             )));
         }
+
         if read_percent > 100 {
             return Err(WorkloadError::new(format!(
                 "{read_percent} % reads: at most 100"
             )));
         }
+
         let units = addressable.div_ceil(request_pages);
         let requests = Xoshiro256PlusPlus::seed_from_u64(config.seed);
         // The contents' generator starts 2^128 steps further on, so that the two never meet.
         let mut draws = requests.clone();
         draws.jump();
+
         Ok(Self {
             config,
             units,
@@ -163,18 +168,23 @@ impl Workload {
     fn append_request(&mut self, out: &mut Vec<HostPage>) {
         let read = self.reads.happens(&mut self.requests);
         let unit = self.place.next(self.units, &mut self.requests);
+
         let WorkloadConfig {
             addressable,
             request_pages,
             ..
         } = self.config;
+
         let first = unit * request_pages;
         let end = first + request_pages.min(addressable - first);
+
         for lpn in first..end {
-            let (kind, content) = match read {
-                true => (PageKind::Read, 0),
-                false => (PageKind::Write, self.contents.next(lpn)),
+            let (kind, content) = if read {
+                (PageKind::Read, 0)
+            } else {
+                (PageKind::Write, self.contents.next(lpn))
             };
+
             out.push(HostPage {
                 at_ns: 0,
                 content,

@@ -24,7 +24,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::content::Contents;
-use super::space::Extent;
+use super::space::PageExtent;
 use super::{
     Bursts, ContentModel, Endless, WorkloadError, fileserver, fiu, journal, oltp, snapshot,
     sysbench, tpcc, ycsb,
@@ -220,10 +220,12 @@ impl ModelSpec {
                 self.size
             )));
         }
+
         let requests = Xoshiro256PlusPlus::seed_from_u64(seed);
         // The contents' generator starts 2^128 steps further on, so that the two never meet.
         let mut draws = requests.clone();
         draws.jump();
+
         let reference = f64::from(self.kind.reference_pages());
         let scale = Scale {
             name: self.kind.name(),
@@ -232,6 +234,7 @@ impl ModelSpec {
             direct: self.direct,
             rng: requests,
         };
+
         Ok(Model {
             script: self.kind.script(&scale)?,
             steps: Steps {
@@ -250,12 +253,14 @@ impl FromStr for ModelSpec {
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
         let mut fields = text.split(',');
         let name = fields.next().unwrap_or_default();
+
         let Some(kind) = MODELS.into_iter().find(|kind| kind.name() == name) else {
             let names = MODELS.map(ModelKind::name).join(", ");
             return Err(WorkloadError::new(format!(
                 "unknown model `{name}`: one of {names}"
             )));
         };
+
         let mut spec = Self::new(kind);
         for option in fields {
             match (option, option.strip_prefix("size=").map(str::parse::<f64>)) {
@@ -269,6 +274,7 @@ impl FromStr for ModelSpec {
                 }
             }
         }
+
         Ok(spec)
     }
 }
@@ -305,12 +311,13 @@ impl Scale {
 
     /// An error if the addressable pages are fewer than `needed`.
     pub fn needs(&self, needed: u64) -> Result<(), WorkloadError> {
-        match needed <= u64::from(self.addressable) {
-            true => Ok(()),
-            false => Err(WorkloadError::new(format!(
+        if needed <= u64::from(self.addressable) {
+            Ok(())
+        } else {
+            Err(WorkloadError::new(format!(
                 "{} needs {needed} pages at this size and there are {}: use a larger device or a smaller size=FACTOR",
                 self.name, self.addressable
-            ))),
+            )))
         }
     }
 }
@@ -335,26 +342,26 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Reads pages.
-    pub fn read(&mut self, extent: Extent) {
+    pub fn read(&mut self, extent: PageExtent) {
         self.request(PageKind::Read, extent, |_, _| 0);
     }
 
     /// Writes pages.
-    pub fn write(&mut self, extent: Extent) {
+    pub fn write(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, lpn| {
             steps.contents.next(lpn)
         });
     }
 
     /// Writes parts of pages.
-    pub fn modify(&mut self, extent: Extent) {
+    pub fn modify(&mut self, extent: PageExtent) {
         self.request(PageKind::ReadModifyWrite, extent, |steps, lpn| {
             steps.contents.next(lpn)
         });
     }
 
     /// Writes pages whose contents will be written again.
-    pub fn keep(&mut self, extent: Extent) {
+    pub fn keep(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, lpn| {
             let content = steps.contents.next(lpn);
             steps.kept.push_back(content);
@@ -363,7 +370,7 @@ impl Steps {
     }
 
     /// Writes the oldest contents kept.
-    pub fn again(&mut self, extent: Extent) {
+    pub fn again(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, _| {
             steps
                 .kept
@@ -373,7 +380,7 @@ impl Steps {
     }
 
     /// Deallocates pages, if the file system tells the device.
-    pub fn trim(&mut self, extent: Extent) {
+    pub fn trim(&mut self, extent: PageExtent) {
         if self.discard {
             self.append(PageKind::Trim, extent, |_, _| 0);
         }
@@ -400,7 +407,7 @@ impl Steps {
     }
 
     /// Remaps pages to those from `source` on, which keep theirs.
-    pub fn remap(&mut self, target: Extent, source: u32) {
+    pub fn remap(&mut self, target: PageExtent, source: u32) {
         let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
         let kind = PageKind::Remap {
             source,
@@ -417,11 +424,16 @@ impl Steps {
         });
     }
 
-    fn request(&mut self, kind: PageKind, extent: Extent, content: impl Fn(&mut Self, u32) -> u64) {
-        let Extent { mut first, mut len } = extent;
+    fn request(
+        &mut self,
+        kind: PageKind,
+        extent: PageExtent,
+        content: impl Fn(&mut Self, u32) -> u64,
+    ) {
+        let PageExtent { mut first, mut len } = extent;
         while len > 0 {
             let part = len.min(REQUEST_PAGES_MAX);
-            self.append(kind, Extent { first, len: part }, &content);
+            self.append(kind, PageExtent { first, len: part }, &content);
             (first, len) = (first + part, len - part);
         }
     }
@@ -429,7 +441,7 @@ impl Steps {
     fn append(
         &mut self,
         kind: PageKind,
-        Extent { first, len }: Extent,
+        PageExtent { first, len }: PageExtent,
         content: impl Fn(&mut Self, u32) -> u64,
     ) {
         let end = first + len;

@@ -15,7 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::WorkloadError;
 use super::draw::below;
 use super::model::{Scale, Script, Steps};
-use super::space::Extent;
+use super::space::PageExtent;
 
 pub(super) const ABOUT: &str = "filebench oltp: 10 files of 10 MB, 2 KiB I/O, 200 readers, 10 writers, 256 KiB log \
      writes (FAST'21 figure 5)";
@@ -55,10 +55,10 @@ impl Oltp {
     }
 
     /// A random page of the next file.
-    fn page(&mut self) -> Extent {
+    fn page(&mut self) -> PageExtent {
         let first = self.file * self.file_pages + below(self.file_pages, &mut self.rng);
         self.file = (self.file + 1) % FILES;
-        Extent { first, len: 1 }
+        PageExtent { first, len: 1 }
     }
 }
 
@@ -68,22 +68,26 @@ impl Script for Oltp {
             self.since_log = 0;
             let slot = below(self.log_slots, &mut self.rng);
             let first = FILES * self.file_pages + slot * LOG_WRITE_PAGES;
-            return steps.write(Extent {
+            return steps.write(PageExtent {
                 first,
                 len: LOG_WRITE_PAGES,
             });
         }
+
         self.since_log += 1;
+
         if self.direct {
             (0..READS_PER_DATA_WRITE).for_each(|_| {
                 let page = self.page();
                 steps.read(page);
             });
         }
+
         let page = self.page();
-        match self.direct {
-            true => steps.modify(page),
-            false => steps.write(page),
+        if self.direct {
+            steps.modify(page)
+        } else {
+            steps.write(page)
         }
     }
 }

@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::WorkloadError;
 use super::draw::below;
 use super::model::{Scale, Script, Steps};
-use super::space::Extent;
+use super::space::PageExtent;
 
 pub(super) const ABOUT: &str = "40 volumes of 256 MiB, 64 KiB random writes; cloned in turn by Copy commands of 4 MiB (file copy \
      and snapshot of FAST'21 3.2; parameters are ours)";
@@ -59,7 +59,7 @@ impl Snapshot {
         let len = COPY_PAGES.min(self.volume_pages - self.copied);
         let source = volume * self.volume_pages + self.copied;
         let first = source + (1 + older) * VOLUMES * self.volume_pages;
-        steps.remap(Extent { first, len }, source);
+        steps.remap(PageExtent { first, len }, source);
         self.copied += len;
         self.clones += u32::from(self.copied == self.volume_pages);
     }
@@ -68,21 +68,24 @@ impl Snapshot {
 impl Script for Snapshot {
     fn step(&mut self, steps: &mut Steps) {
         if self.begun < VOLUMES * self.volume_pages {
-            steps.write(Extent {
+            steps.write(PageExtent {
                 first: self.begun,
                 len: WRITE_PAGES,
             });
             self.begun += WRITE_PAGES;
             return;
         }
+
         if self.copied < self.volume_pages {
             return self.copy(steps);
         }
+
         let first = below(VOLUMES * self.volume_pages / WRITE_PAGES, &mut self.rng) * WRITE_PAGES;
-        steps.write(Extent {
+        steps.write(PageExtent {
             first,
             len: WRITE_PAGES,
         });
+
         self.since += WRITE_PAGES;
         if self.since >= self.volume_pages / SHARE {
             (self.since, self.copied) = (0, 0);

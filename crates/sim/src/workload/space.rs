@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Adjacent pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct PageExtent {
     pub first: u32,
     pub len: u32,
 }
@@ -28,7 +28,7 @@ const HOLES_TRIED: usize = 32;
 
 impl Space {
     /// A free space.
-    pub fn new(extent: Extent) -> Self {
+    pub fn new(extent: PageExtent) -> Self {
         let free = BTreeMap::from([(extent.first, extent.len)]);
         Self {
             free,
@@ -43,25 +43,31 @@ impl Space {
     }
 
     /// Appends extents of `pages` pages in all; with fewer than that free, none.
-    pub fn allocate(&mut self, pages: u32, into: &mut Vec<Extent>) -> bool {
+    pub fn allocate(&mut self, pages: u32, into: &mut Vec<PageExtent>) -> bool {
         if pages > self.free_pages {
             return false;
         }
+
         let mut left = pages;
         while left > 0 {
             let (first, len) = self.hole(left);
             let part = len.min(left);
+
             self.take(first, len, part);
             self.cursor = first + part;
+
+            // An extent that continues the last one is not an extent of its own.
             match into
                 .last_mut()
                 .filter(|last| last.first + last.len == first)
             {
                 Some(last) => last.len += part,
-                None => into.push(Extent { first, len: part }),
+                None => into.push(PageExtent { first, len: part }),
             }
+
             left -= part;
         }
+
         true
     }
 
@@ -104,8 +110,8 @@ impl Space {
     }
 
     /// Gives pages back.
-    pub fn release(&mut self, extent: Extent) {
-        let Extent { mut first, mut len } = extent;
+    pub fn release(&mut self, extent: PageExtent) {
+        let PageExtent { mut first, mut len } = extent;
         self.free_pages += len;
         if let Some((&before, &length)) = self.free.range(..first).next_back() {
             assert!(before + length <= first, "an extent is released once");
@@ -136,12 +142,13 @@ mod tests {
     fn pages_have_one_owner_and_come_back_whole() {
         const PAGES: u32 = 500;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
-        let mut space = Space::new(Extent {
+        let mut space = Space::new(PageExtent {
             first: 100,
             len: PAGES,
         });
-        let (mut taken, mut files) = (vec![false; 700], Vec::<Vec<Extent>>::new());
-        let mark = |taken: &mut Vec<bool>, Extent { first, len }: Extent, to: bool| {
+
+        let (mut taken, mut files) = (vec![false; 700], Vec::<Vec<PageExtent>>::new());
+        let mark = |taken: &mut Vec<bool>, PageExtent { first, len }: PageExtent, to: bool| {
             for page in first..first + len {
                 assert!((100..100 + PAGES).contains(&page));
                 assert_eq!(
@@ -151,20 +158,24 @@ mod tests {
                 );
             }
         };
+
         for _ in 0..20_000 {
             let draw = |bound, rng: &mut _| super::super::draw::below(bound, rng);
             let wanted = 1 + draw(40, &mut rng);
+
             match draw(3, &mut rng) {
                 0 => {
                     let mut file = Vec::new();
                     let fits = wanted <= space.free_pages();
                     assert_eq!(space.allocate(wanted, &mut file), fits);
+
                     assert_eq!(
                         file.iter().map(|extent| extent.len).sum::<u32>(),
                         if fits { wanted } else { 0 }
                     );
                     file.iter()
                         .for_each(|extent| mark(&mut taken, *extent, true));
+
                     if fits {
                         files.push(file);
                     }
@@ -173,15 +184,17 @@ mod tests {
                     let at = draw(files.len() as u32, &mut rng) as usize;
                     let last = files[at].last_mut().unwrap();
                     let end = last.first + last.len;
+
                     let more = space.extend(end, wanted);
                     mark(
                         &mut taken,
-                        Extent {
+                        PageExtent {
                             first: end,
                             len: more,
                         },
                         true,
                     );
+
                     last.len += more;
                 }
                 _ if !files.is_empty() => {
@@ -193,13 +206,16 @@ mod tests {
                 }
                 _ => {}
             }
+
             let used = taken.iter().filter(|taken| **taken).count() as u32;
             assert_eq!(space.free_pages(), PAGES - used);
         }
+
         files
             .into_iter()
             .flatten()
             .for_each(|extent| space.release(extent));
+
         assert_eq!(space.free, BTreeMap::from([(100, PAGES)]));
     }
 }

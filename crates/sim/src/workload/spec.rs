@@ -68,12 +68,15 @@ impl FromStr for WorkloadSpec {
             Some((name, options)) => (name, Some(options)),
             None => (text, None),
         };
+
         let fields: Vec<&str> = name.split(':').collect();
+
         let zipf = |theta| {
             Ok::<_, WorkloadError>(Pattern::Zipf {
                 theta: number(text, theta)?,
             })
         };
+
         let (pattern, reads) = match fields[..] {
             ["randwrite"] => (Pattern::Random, "0"),
             ["randread"] => (Pattern::Random, "100"),
@@ -96,12 +99,14 @@ impl FromStr for WorkloadSpec {
                 )));
             }
         };
+
         let read_percent: u8 = number(text, reads)?;
         if read_percent > 100 {
             return Err(WorkloadError::new(format!(
                 "{read_percent} % reads in `{text}`: at most 100"
             )));
         }
+
         let request_pages = match options.map(|options| options.strip_prefix("pages=")) {
             None => 1,
             Some(Some(pages)) => number(text, pages)?,
@@ -110,6 +115,7 @@ impl FromStr for WorkloadSpec {
                 return Err(WorkloadError::new(reason));
             }
         };
+
         Ok(Self {
             pattern,
             read_percent,
@@ -130,11 +136,13 @@ impl fmt::Display for WorkloadSpec {
             Pattern::Sequential => "seq",
             Pattern::Zipf { .. } => "zipf",
         };
+
         let verb = match self.read_percent {
             0 => "write",
             100 => "read",
             _ => "rw",
         };
+
         write!(f, "{name}{verb}")?;
         if let Pattern::Zipf { theta } = self.pattern {
             write!(f, ":{theta}")?;
@@ -145,6 +153,7 @@ impl fmt::Display for WorkloadSpec {
         if self.request_pages != 1 {
             write!(f, ",pages={}", self.request_pages)?;
         }
+
         Ok(())
     }
 }

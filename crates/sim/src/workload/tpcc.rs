@@ -89,16 +89,20 @@ impl Tpcc {
         // Below one warehouse, a warehouse is smaller.
         let warehouses = scale.of(WAREHOUSES, 1);
         let part = (WAREHOUSES * scale.factor).min(1.0);
+
         let rows = |rows: u32| ((f64::from(rows) * part) as u32).max(64);
+
         // Page 0 holds the warehouse and its districts.
         let stock = Table::after(1, rows(ITEMS), STOCK_BYTES);
         let customers = Table::after(stock.end(), rows(DISTRICTS * CUSTOMERS), CUSTOMER_BYTES);
         let orders = Table::after(customers.end(), rows(ORDERS), ORDER_BYTES);
         let lines = Table::after(orders.end(), rows(ORDERS * LINES), ORDER_LINE_BYTES);
         let history = Table::after(lines.end(), rows(ORDERS), HISTORY_BYTES);
+
         let warehouse_pages = history.end();
         let pages = u64::from(warehouses) * u64::from(warehouse_pages);
         scale.needs(Engine::lpns(scale, pages))?;
+
         Ok(Self {
             engine: Engine::new(scale, pages as u32),
             warehouses,

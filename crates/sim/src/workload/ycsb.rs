@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 
 use super::WorkloadError;
 use super::model::{REQUEST_PAGES_MAX, Scale, Script, Steps};
-use super::space::{Extent, Space};
+use super::space::{PageExtent, Space};
 
 pub(super) const ABOUT: &str = "YCSB zipfian (0.99) updates on an LSM store: 8 Mi records of 1 KiB, 64 MiB memtables \
      and files, levels of 256 MiB x10, write-ahead log (FAST'21 figure 5)";
@@ -53,7 +53,7 @@ struct File {
     /// Updates of the whole key range that it stands for.
     updates: f64,
     pages: u32,
-    extents: Vec<Extent>,
+    extents: Vec<PageExtent>,
 }
 
 #[derive(Clone, Copy)]
@@ -72,26 +72,29 @@ pub(super) struct Ycsb {
     levels: Vec<Vec<File>>,
     /// Where in the key range each level's next compaction begins.
     cursors: Vec<f64>,
-    log: Vec<Extent>,
+    log: Vec<PageExtent>,
     /// Pages of the log that have been written.
     logged: u32,
     /// What flushes and compactions have yet to do.
-    work: VecDeque<(Verb, Extent)>,
+    work: VecDeque<(Verb, PageExtent)>,
 }
 
 impl Ycsb {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let file_pages = scale.of(FILE_PAGES, FILE_PAGES_MIN);
+
         // The store is as many files as published, however small they are.
         let records = f64::from(file_pages) * (RECORDS / FILE_PAGES);
         let loaded = records / RECORDS_PER_PAGE;
         let room = (loaded * ROOM) as u64;
         scale.needs(room)?;
+
         let distinct = Distinct::new(records);
+
         let mut store = Self {
             file_pages,
             records,
-            space: Space::new(Extent {
+            space: Space::new(PageExtent {
                 first: 0,
                 len: room as u32,
             }),
@@ -102,33 +105,40 @@ impl Ycsb {
             work: VecDeque::new(),
             distinct,
         };
+
         let mut limit = LEVEL_1_FILES;
         store.levels.push(Vec::new());
         while limit < loaded / f64::from(file_pages) {
             store.levels.push(Vec::new());
             limit *= LEVEL_RATIO;
         }
-        let everything = Run {
+
+        let everything = KeyRange {
             from: 0.0,
             to: 1.0,
             updates: store.distinct.all(),
         };
+
         let files = store.files(everything);
         store.levels.push(files);
         store.cursors = vec![0.0; store.levels.len()];
         store.space.allocate(file_pages, &mut store.log);
+
         Ok(store)
     }
 
     /// New files, of at most the target size, that hold a run.
-    fn files(&mut self, run: Run) -> Vec<File> {
+    fn files(&mut self, run: KeyRange) -> Vec<File> {
         let width = run.to - run.from;
         let pages = (width * self.distinct.of(run.updates).min(self.records) / RECORDS_PER_PAGE)
             .ceil()
             .max(1.0) as u32;
+
         let count = pages.div_ceil(self.file_pages);
+
         let bound = |file: u32| run.from + width * f64::from(file) / f64::from(count);
         let share = |file: u32| (u64::from(pages) * u64::from(file) / u64::from(count)) as u32;
+
         let mut files = Vec::with_capacity(count as usize);
         for file in 0..count {
             let (pages, mut extents) = (share(file + 1) - share(file), Vec::new());
@@ -137,12 +147,14 @@ impl Ycsb {
                 fits,
                 "levels within their limits leave room for a compaction"
             );
+
             // The last bound is the run's, so that rounding opens no gap.
             let to = if file + 1 == count {
                 run.to
             } else {
                 bound(file + 1)
             };
+
             files.push(File {
                 from: bound(file),
                 to,
@@ -151,31 +163,39 @@ impl Ycsb {
                 extents,
             });
         }
+
         files
     }
 
     /// The memtable becomes a file of level 0, and a new log begins.
     fn flush(&mut self) {
         let updates = f64::from(self.file_pages) * RECORDS_PER_PAGE;
+
         // One file, also where the target is smaller than the memtable's distinct keys.
-        let files = self.files(Run {
+        let files = self.files(KeyRange {
             from: 0.0,
             to: 1.0,
             updates,
         });
+
         push_all(&mut self.work, Verb::Write, &files);
         self.levels[0].extend(files);
+
         for extent in std::mem::take(&mut self.log) {
             self.work.push_back((Verb::Trim, extent));
             self.space.release(extent);
         }
+
         let fits = self.space.allocate(self.file_pages, &mut self.log);
         assert!(fits, "there is room for a log");
         self.logged = 0;
+
+        // A full level 0 is merged whole; levels that are too large then give files to the next.
         if self.levels[0].len() >= LEVEL_0_FILES {
             let inputs = std::mem::take(&mut self.levels[0]);
             self.compact(0, inputs);
         }
+
         let mut limit = LEVEL_1_FILES * f64::from(self.file_pages);
         for level in 1..self.levels.len() - 1 {
             while f64::from(
@@ -188,6 +208,7 @@ impl Ycsb {
                 let file = self.next_file(level);
                 self.compact(level, vec![file]);
             }
+
             limit *= LEVEL_RATIO;
         }
     }
@@ -205,29 +226,38 @@ impl Ycsb {
     fn compact(&mut self, level: usize, inputs: Vec<File>) {
         let from = inputs.iter().map(|file| file.from).fold(1.0, f64::min);
         let to = inputs.iter().map(|file| file.to).fold(0.0, f64::max);
+
         let below = &mut self.levels[level + 1];
         let first = below.partition_point(|file| file.to <= from);
         let end = below.partition_point(|file| file.from < to);
+
+        // A file that overlaps nothing moves down as it is.
         if first >= end && inputs.len() == 1 {
             below.splice(first..first, inputs);
             return;
         }
+
         let mut merged = inputs;
         merged.extend(below.drain(first..end.max(first)));
         let from = merged.iter().map(|file| file.from).fold(1.0, f64::min);
         let to = merged.iter().map(|file| file.to).fold(0.0, f64::max);
+
+        // Updates are a density over the keys: the merged files have the mean, weighted by width.
         let updates = merged
             .iter()
             .map(|file| file.updates * (file.to - file.from))
             .sum::<f64>()
             / (to - from);
-        let files = self.files(Run {
+
+        let files = self.files(KeyRange {
             from,
             to,
             updates: updates.min(self.distinct.all()),
         });
+
         self.interleave(&merged, &files);
         self.levels[level + 1].splice(first..first, files);
+
         for extent in merged.into_iter().flat_map(|file| file.extents) {
             self.work.push_back((Verb::Trim, extent));
             self.space.release(extent);
@@ -239,49 +269,54 @@ impl Ycsb {
         let mut reads = chunks(inputs);
         let mut writes = chunks(outputs);
         let sum = |files: &[File]| files.iter().map(|file| u64::from(file.pages)).sum::<u64>();
+
         let (pages_in, pages_out) = (sum(inputs), sum(outputs));
         let (mut read, mut written) = (0, 0);
         loop {
             let reads_first = read * pages_out <= written * pages_in;
-            let next = match reads_first {
-                true => reads.next().map(|extent| (Verb::Read, extent)),
-                false => None,
+            let next = if reads_first {
+                reads.next().map(|extent| (Verb::Read, extent))
+            } else {
+                None
             };
+
             let next = next.or_else(|| writes.next().map(|extent| (Verb::Write, extent)));
             let Some((verb, extent)) =
                 next.or_else(|| reads.next().map(|extent| (Verb::Read, extent)))
             else {
                 return;
             };
+
             match verb {
                 Verb::Read => read += u64::from(extent.len),
                 _ => written += u64::from(extent.len),
             }
+
             self.work.push_back((verb, extent));
         }
     }
 }
 
 /// A sorted run that is to be written.
-struct Run {
+struct KeyRange {
     from: f64,
     to: f64,
     updates: f64,
 }
 
-fn push_all(work: &mut VecDeque<(Verb, Extent)>, verb: Verb, files: &[File]) {
+fn push_all(work: &mut VecDeque<(Verb, PageExtent)>, verb: Verb, files: &[File]) {
     chunks(files).for_each(|extent| work.push_back((verb, extent)));
 }
 
 /// The files' pages, a request at a time.
-fn chunks(files: &[File]) -> impl Iterator<Item = Extent> {
+fn chunks(files: &[File]) -> impl Iterator<Item = PageExtent> {
     files
         .iter()
         .flat_map(|file| &file.extents)
         .flat_map(|extent| {
             (0..extent.len)
                 .step_by(REQUEST_PAGES_MAX as usize)
-                .map(|offset| Extent {
+                .map(|offset| PageExtent {
                     first: extent.first + offset,
                     len: REQUEST_PAGES_MAX.min(extent.len - offset),
                 })
@@ -297,20 +332,23 @@ impl Script for Ycsb {
                 Verb::Trim => steps.trim(extent),
             };
         }
+
         if self.logged == self.file_pages {
             return self.flush();
         }
+
         let mut ahead = self.logged;
         for extent in &self.log {
             if ahead < extent.len {
                 let len = LOG_REQUEST_PAGES.min(extent.len - ahead);
-                steps.write(Extent {
+                steps.write(PageExtent {
                     first: extent.first + ahead,
                     len,
                 });
                 self.logged += len;
                 return;
             }
+
             ahead -= extent.len;
         }
     }
@@ -341,14 +379,18 @@ impl Distinct {
                 count,
                 libm::pow(first + (count - 1.0) / 2.0, -ZIPFIAN_CONSTANT),
             ));
+
             first += count;
         }
+
         // The items beyond the keys are hashed to them, evenly.
         let head: f64 = groups.iter().map(|(count, weight)| count * weight).sum();
+
         let tail = tail(keys);
         groups
             .iter_mut()
             .for_each(|(_, weight)| *weight += tail / keys);
+
         let whole = head + tail;
         let at = |draws: f64| -> f64 {
             groups
@@ -356,12 +398,15 @@ impl Distinct {
                 .map(|(count, weight)| count * -libm::expm1(-draws * weight / whole))
                 .sum()
         };
+
         // The rarest key is there 64 times in the mean when this many have been drawn.
         let rarest = groups.last().map_or(1.0, |(_, weight)| weight / whole);
         let points = (POINTS_PER_OCTAVE * libm::log2(64.0 / rarest)).ceil() as usize;
+
         let table = (0..=points)
             .map(|point| at(libm::exp2(point as f64 / POINTS_PER_OCTAVE)))
             .collect();
+
         Self { table }
     }
 
@@ -394,20 +439,25 @@ mod tests {
     fn distinct_keys_are_as_many_as_drawing_them_gives() {
         const KEYS: u32 = 50_000;
         let distinct = Distinct::new(f64::from(KEYS));
+
         let ranks = Zipf::new(KEYS, ZIPFIAN_CONSTANT).unwrap();
         let head: f64 = (1..=KEYS)
             .map(|rank| libm::pow(f64::from(rank), -ZIPFIAN_CONSTANT))
             .sum();
         let even = Chance::of(tail(f64::from(KEYS)) / (head + tail(f64::from(KEYS))));
+
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
         let mut seen = HashSet::new();
+
         for draws in 1..=1_000_000u32 {
             let key = if even.happens(&mut rng) {
                 1 + below(KEYS, &mut rng)
             } else {
                 ranks.draw(&mut rng)
             };
+
             seen.insert(key);
+
             if [10, 1_000, 30_000, 200_000, 1_000_000].contains(&draws) {
                 let (drawn, stated) = (seen.len() as f64, distinct.of(f64::from(draws)));
                 assert!(
@@ -416,6 +466,7 @@ mod tests {
                 );
             }
         }
+
         assert!((distinct.of(distinct.all()) - f64::from(KEYS)).abs() < 1.0);
     }
 }

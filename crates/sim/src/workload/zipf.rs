@@ -69,15 +69,19 @@ impl Zipf {
                 "a zipf distribution needs at least one rank",
             ));
         }
+
         if !(0.0..=EXPONENT_MAX).contains(&exponent) {
             let reason = format!("a zipf exponent of {exponent}: 0 to {EXPONENT_MAX} are possible");
             return Err(WorkloadError::new(reason));
         }
+
         let steps = steps(count, exponent);
         let weight = |step: &Step| f64::from(step.count) * libm::pow(step.first.into(), -exponent);
         let weights: Vec<f64> = steps.iter().map(weight).collect();
+
         // At least two cells, so that a shift by `64 - cell_bits` is one by less than 64.
         let cell_bits = steps.len().next_power_of_two().ilog2().max(1);
+
         Ok(Self {
             exponent,
             cell_bits,
@@ -94,15 +98,19 @@ impl Zipf {
             let bits = rng.next_u64();
             let place = (bits >> (64 - self.cell_bits)) as usize;
             let cell = self.cells[place];
+
             let own = bits << self.cell_bits < cell.own;
             let step = self.steps[if own { place } else { cell.other as usize }];
+
             if step.count == 1 {
                 return step.first;
             }
+
             // The high word is even over the step's ranks, the low one an independent fraction.
             let wide = u128::from(rng.next_u64()) * u128::from(step.count);
             let rank = step.first + (wide >> 64) as u32;
             let fraction = wide as u64;
+
             if fraction < step.sure || self.keeps(step, rank, fraction) {
                 return rank;
             }
@@ -127,26 +135,32 @@ fn as_fraction(probability: f64) -> u64 {
 fn steps(count: u32, exponent: f64) -> Vec<Step> {
     // Less than exact by far more than the rounding of a power, by far less than anyone can measure.
     const SAFETY: f64 = 1.0 - 1e-12;
+
     let mut steps = Vec::new();
     let mut first = 1;
     while first <= count {
-        let width = match first <= SINGLE_RANKS {
-            true => 1,
-            false => (u64::from(first).next_power_of_two() / (2 * STEPS_PER_OCTAVE)) as u32,
+        let width = if first <= SINGLE_RANKS {
+            1
+        } else {
+            (u64::from(first).next_power_of_two() / (2 * STEPS_PER_OCTAVE)) as u32
         };
         let width = width.clamp(1, count - first + 1);
+
         let last = first + (width - 1);
         let sure = as_fraction(kept(exponent, first, last) * SAFETY);
+
         steps.push(Step {
             first,
             count: width,
             sure,
         });
+
         match last.checked_add(1) {
             Some(next) => first = next,
             None => break,
         }
     }
+
     steps
 }
 
@@ -158,12 +172,14 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<Cell> {
     let share = weights.iter().sum::<f64>() / len as f64;
     let mut left: Vec<f64> = weights.iter().map(|weight| weight / share).collect();
     left.resize(len, 0.0);
+
     let mut cells: Vec<Cell> = (0..len)
         .map(|place| Cell {
             own: u64::MAX,
             other: place as u32,
         })
         .collect();
+
     let (mut poor, mut rich): (Vec<usize>, Vec<usize>) =
         (0..len).partition(|&place| left[place] < 1.0);
     while let (Some(&place), Some(&donor)) = (poor.last(), rich.last()) {
@@ -172,20 +188,24 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<Cell> {
             own: as_fraction(left[place]),
             other: donor as u32,
         };
+
         left[donor] -= 1.0 - left[place];
         if left[donor] < 1.0 {
             rich.pop();
             poor.push(donor);
         }
     }
+
     // What remains holds one share but for rounding. A cell beyond the steps has nothing of its own,
     // so if rounding left one over it is given to the likeliest step.
     let likeliest = (0..weights.len()).max_by(|&a, &b| weights[a].total_cmp(&weights[b]));
+
     for place in poor.into_iter().filter(|&place| place >= weights.len()) {
         cells[place] = Cell {
             own: 0,
             other: likeliest.unwrap_or(0) as u32,
         };
     }
+
     cells
 }

@@ -53,10 +53,11 @@ proptest! {
                 let of = |at: u32, content| page(0, content, lpn + at, kind, at + 1 == len);
                 let pages: Vec<HostPage> =
                     (0..len).map(|at| of(at, if kind.writes() { contents.next().unwrap() } else { 0 })).collect();
-                match writer.request(&pages).unwrap() {
-                    true => expected.extend(pages),
-                    false => left_out += 1,
-                }
+                if writer.request(&pages).unwrap() {
+expected.extend(pages)
+} else {
+left_out += 1
+}
             }
             prop_assert_eq!(writer.left_out(), left_out);
             prop_assert_eq!(left_out > 0, !matches!(format, Format::Blkparse | Format::Session)

@@ -106,13 +106,16 @@ impl<D: Disk> Ccaw<D> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, DedupError<D::Error>> {
         let pages = superblock::pages_used(new, disk.pages())?;
+
         let layout = Layout::fitting(pages, new.segment_pages).ok_or_else(|| {
             DedupError::BadShape(format!(
                 "{pages} pages do not suffice for a table in segments of {}",
                 new.segment_pages
             ))
         })?;
+
         let (uuid, key) = superblock::identity(new);
+
         let superblock = Superblock {
             scheme: Scheme::Ccaw,
             hash: new.hash,
@@ -122,6 +125,7 @@ impl<D: Disk> Ccaw<D> {
             logical: layout.logical,
             extent: new.segment_pages,
         };
+
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
         // That a new one knows nothing needs no note.
         Ok(Self {
@@ -136,7 +140,9 @@ impl<D: Disk> Ccaw<D> {
     /// There is none.
     pub fn open(mut disk: D, options: CcawOptions) -> Result<Self, DedupError<D::Error>> {
         let (superblock, mut notes) = superblock::open(&mut disk, Scheme::Ccaw, options.without)?;
+
         let layout = Layout::of(&superblock)?;
+
         let mut table = Table::new(options.entries_max);
         let segments = Segments::open(
             &mut disk,
@@ -146,6 +152,7 @@ impl<D: Disk> Ccaw<D> {
             &mut notes,
             options.without,
         )?;
+
         Ok(Self {
             disk,
             superblock,
@@ -167,12 +174,11 @@ impl<D: Disk> Ccaw<D> {
     pub fn close(mut self) -> Result<D, DedupError<D::Error>> {
         self.usable()?;
         let segments = self.segments.out_of_date();
-        match segments.is_empty() {
-            true => self.flush_below()?,
-            false => {
-                self.commit(&segments)?;
-                self.flush_below()?;
-            }
+        if segments.is_empty() {
+            self.flush_below()?
+        } else {
+            self.commit(&segments)?;
+            self.flush_below()?;
         }
         Ok(self.disk)
     }

@@ -61,12 +61,11 @@ impl Segments {
                 all.valid[segment as usize] =
                     page.is_ok_and(|page| format::is_valid(&superblock, place, page));
             });
-            match all.valid[segment as usize] {
-                true => all.read(disk, segment, table, notes),
-                false => {
-                    invalid += 1;
-                    all.forget(disk, segment)?;
-                }
+            if all.valid[segment as usize] {
+                all.read(disk, segment, table, notes)
+            } else {
+                invalid += 1;
+                all.forget(disk, segment)?;
             }
         }
         if invalid > 0 {
@@ -118,9 +117,10 @@ impl Segments {
 
     /// Segments of addresses.
     fn of(&self, lbas: &Range<u32>) -> Range<u32> {
-        match lbas.is_empty() {
-            true => 0..0,
-            false => self.layout.segment_of(lbas.start)..self.layout.segment_of(lbas.end - 1) + 1,
+        if lbas.is_empty() {
+            0..0
+        } else {
+            self.layout.segment_of(lbas.start)..self.layout.segment_of(lbas.end - 1) + 1
         }
     }
 
@@ -199,16 +199,19 @@ impl Segments {
         for segment in segments {
             let pages: Vec<u32> = self.dirty_pages(*segment).collect();
             let places: Vec<u64> = pages.iter().map(|page| self.layout.place(*page)).collect();
+
             let (first, base) = (
                 self.layout.table_pages_of(*segment).start,
                 self.layout.header(*segment) + 1,
             );
+
             write_each(disk, &places, |place| {
                 let lba = (first + (place - base) as u32) * PAGE_SIGNATURES;
                 format::signatures(&self.superblock, place, |index| {
                     table.signature(lba + index).unwrap_or(UNKNOWN)
                 })
             })?;
+
             done.metadata_pages += pages.len() as u64;
         }
         Ok(())

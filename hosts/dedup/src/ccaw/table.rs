@@ -184,19 +184,23 @@ mod tests {
     fn a_full_table_gives_up_what_was_not_copied_from() {
         let mut table = Table::new(4);
         (0..4).for_each(|lba| table.enter(lba, signature(lba as u8 + 1), 1));
+
         table.enter(4, signature(5), 1);
         assert_eq!(
             (found(&mut table, 1), table.discarded()),
             (None, 1),
             "all were new: the first goes"
         );
+
         assert_eq!(found(&mut table, 2), Some(1));
+
         table.enter(5, signature(6), 1);
         assert_eq!(
             (found(&mut table, 2), found(&mut table, 3)),
             (Some(1), None),
             "the second was used"
         );
+
         for lba in 10..1000 {
             table.enter(lba, signature(lba as u8), 1);
             assert!(table.by_lba.len() <= 4 && table.entries.len() <= 4);

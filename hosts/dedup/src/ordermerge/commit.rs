@@ -91,7 +91,9 @@ impl<D: Disk> OrderMerge<D> {
             .iter()
             .map(|page| first + u64::from(*page))
             .collect();
+
         let (mapping, superblock) = (&self.mapping, &self.superblock);
+
         write_each(&mut self.disk, &places, |place| {
             let base = (place - first) as usize * PAGE_MAPPINGS as usize;
             let of = |index: u32| {
@@ -102,6 +104,7 @@ impl<D: Disk> OrderMerge<D> {
             };
             format::mappings(superblock, place, of)
         })?;
+
         self.statistics.metadata_pages += places.len() as u64;
         Ok(())
     }

@@ -95,12 +95,14 @@ impl<D: Disk> OrderMerge<D> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, DedupError<D::Error>> {
         let pages = superblock::pages_used(new, disk.pages())?;
+
         let layout = Layout::fitting(pages, new.spare).ok_or_else(|| {
             DedupError::BadShape(format!(
                 "{pages} pages do not suffice for blocks, {} of them to spare, and records",
                 new.spare
             ))
         })?;
+
         let (uuid, key) = superblock::identity(new);
         let superblock = Superblock {
             scheme: Scheme::OrderMerge,
@@ -111,6 +113,7 @@ impl<D: Disk> OrderMerge<D> {
             logical: layout.logical,
             extent: layout.blocks,
         };
+
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
         // That a new one knows nothing needs no note.
         Ok(Self {
@@ -126,8 +129,10 @@ impl<D: Disk> OrderMerge<D> {
     pub fn open(mut disk: D, options: OrderMergeOptions) -> Result<Self, DedupError<D::Error>> {
         let (superblock, mut notes) =
             superblock::open(&mut disk, Scheme::OrderMerge, options.without)?;
+
         let layout = Layout::of(&superblock)?;
         let opened = opening::read(&mut disk, &superblock, layout, &mut notes);
+
         Ok(Self {
             disk,
             superblock,
@@ -317,6 +322,7 @@ impl<D: Disk> OrderMerge<D> {
             .options
             .compare
             .unwrap_or(!self.superblock.hash.is_trusted());
+
         let mut in_batch: FxHashMap<Signature, usize> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
@@ -325,11 +331,13 @@ impl<D: Disk> OrderMerge<D> {
                 (None, Some(block)) if !compare || self.holds(block, page) => Plan::Block(block),
                 _ => Plan::New,
             };
+
             if plan == Plan::New {
                 in_batch.insert(*signature, index);
             }
             plans.push(plan);
         }
+
         plans
     }
 

@@ -170,6 +170,7 @@ impl<S: Store + 'static> StorageBackend for Backend<S> {
             .contents
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+
         if let Some(contents) = &mut state.0 {
             let beyond: Vec<u64> = contents
                 .hashes
@@ -179,6 +180,7 @@ impl<S: Store + 'static> StorageBackend for Backend<S> {
                 .collect();
             beyond.into_iter().for_each(|page| contents.forget(page));
         }
+
         self.0
             .store
             .set_size(self.0.file, len)
@@ -196,17 +198,20 @@ impl<S: Store + 'static> StorageBackend for Backend<S> {
                 .contents
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
+
             if let Some(contents) = &mut state.0 {
                 let end = offset + data.len() as u64;
                 (offset / PAGE as u64..end.div_ceil(PAGE as u64))
                     .for_each(|page| contents.forget(page));
             }
+
             return self
                 .0
                 .store
                 .write(self.0.file, offset, data)
                 .map_err(io::Error::other);
         }
+
         (offset / PAGE as u64..)
             .zip(data.chunks(PAGE))
             .try_for_each(|(page, bytes)| self.write_page(page, bytes))

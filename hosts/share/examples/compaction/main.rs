@@ -141,10 +141,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rows = std::env::args()
         .nth(1)
         .map_or(Ok(40_000), |text| text.parse())?;
+
     println!(
         "{rows} rows of {VALUE_BYTES} bytes, 7 of 10 deleted, compacted; device of {} MiB",
         DEVICE_BYTES >> 20
     );
+
     for (name, sharing) in [("writes", false), ("shares", true)] {
         let Compacted {
             bytes_before,
@@ -152,6 +154,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             asked,
             counts,
         } = run(rows, sharing)?;
+
         let flash = counts.flash_data + counts.flash_gc + counts.flash_metadata;
         println!(
             "{name}: file {:.1} -> {:.1} MiB; redb wrote {} pages, {} of them shared; flash pages programmed: {flash} ({} data, \

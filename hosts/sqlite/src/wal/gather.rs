@@ -10,7 +10,7 @@
 //! `headers`. Absent: when that is (`Wal`).
 
 use super::layout::{GROUP_FRAMES, Header, Layout, has_salts};
-use super::stored::{Run, StoredLog};
+use super::stored::{PageRun, StoredLog};
 use crate::mark::Mark;
 use remap_ssd_store::StoreError;
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ impl Gathered {
         amount: Amount,
     ) -> Result<(), StoreError> {
         let last_group = self.end().saturating_sub(1) / GROUP_FRAMES;
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<PageRun> = Vec::new();
         for (number, frame) in std::mem::take(&mut self.frames) {
             self.place(stored, layout, number, frame, &mut runs)?;
         }
@@ -136,7 +136,7 @@ impl Gathered {
         layout: Layout,
         number: u64,
         frame: Frame,
-        runs: &mut Vec<Run>,
+        runs: &mut Vec<PageRun>,
     ) -> Result<(), StoreError> {
         let (header, page) = match (frame.header, frame.page) {
             (Some(header), Some(page)) => (header, page),
@@ -178,11 +178,11 @@ impl Gathered {
         number: u64,
         header: &Header,
         page: &[u8],
-        runs: &mut Vec<Run>,
+        runs: &mut Vec<PageRun>,
     ) {
         let place = layout.page(number);
         if runs.last().is_none_or(|run| run.end() != place) {
-            runs.push(Run {
+            runs.push(PageRun {
                 place,
                 pages: Vec::new(),
             });

@@ -118,7 +118,7 @@ impl StoredLog {
     }
 
     /// Writes pages that are side by side.
-    pub fn write_run(&mut self, run: &Run) -> Result<(), StoreError> {
+    pub fn write_run(&mut self, run: &PageRun) -> Result<(), StoreError> {
         self.write(run.place, &run.pages)?;
         self.counters.runs += 1;
         self.counters.pages += (run.pages.len() / PAGE_BYTES) as u64;
@@ -127,12 +127,12 @@ impl StoredLog {
 }
 
 /// Pages that are side by side in the file.
-pub struct Run {
+pub struct PageRun {
     pub place: u64,
     pub pages: Vec<u8>,
 }
 
-impl Run {
+impl PageRun {
     pub fn end(&self) -> u64 {
         self.place + self.pages.len() as u64
     }

@@ -269,9 +269,10 @@ impl Inode {
             open_end: record.flags.get() & OPEN_END != 0,
             extents,
         };
-        match inode.size.div_ceil(PAGE_BYTES as u64) <= inode.capacity() {
-            true => Ok(Some(inode)),
-            false => Err("it is longer than its pages"),
+        if inode.size.div_ceil(PAGE_BYTES as u64) <= inode.capacity() {
+            Ok(Some(inode))
+        } else {
+            Err("it is longer than its pages")
         }
     }
 }

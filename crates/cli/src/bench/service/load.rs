@@ -173,18 +173,21 @@ impl Lane {
         let Some(cid) = self.under_way.free.pop() else {
             return;
         };
+
         let bytes = load.pages as usize * PAGE;
         let opcode = if load.kind.writes() {
             io::WRITE
         } else {
             io::READ
         };
+
         let sqe = client.rw(opcode, first.into(), (load.pages - 1) as u16);
         let mut call = Call {
             sqe,
             send: &[],
             receive: bytes,
         };
+
         if load.kind.writes() {
             let start = usize::from(cid) * bytes;
             for page in 0..load.pages as usize {
@@ -199,6 +202,7 @@ impl Lane {
                 receive: 0,
             };
         }
+
         self.queue.put(cid, &call);
     }
 
@@ -206,6 +210,7 @@ impl Lane {
     fn run(&mut self, client: &Client, load: &Load, share: (u32, u32)) -> Result<u64, Failure> {
         let commands_in_share = (share.1 - share.0) / load.pages;
         let all = load.region / load.pages;
+
         self.buffers
             .resize(usize::from(load.depth) * load.pages as usize * PAGE, 0x5a);
         self.under_way = UnderWay {
@@ -213,16 +218,20 @@ impl Lane {
             done: 0,
             wrong: None,
         };
+
         let began = Instant::now();
         let mut sent = 0u64;
+
         loop {
             let over = match load.until {
                 Until::Elapsed(time) => began.elapsed() >= time,
                 Until::Once => sent >= u64::from(commands_in_share),
             };
+
             if over && self.under_way.done == sent {
                 return Ok(sent);
             }
+
             let fits = match load.until {
                 Until::Once => u64::from(commands_in_share) - sent,
                 Until::Elapsed(_) => {
@@ -233,18 +242,22 @@ impl Lane {
                     }
                 }
             };
+
             for _ in 0..fits.min(self.under_way.free.len() as u64) {
-                let first = match load.kind.is_random() {
-                    true => self.numbers.below(all.into()) as u32 * load.pages,
-                    false => share.0 + (sent % u64::from(commands_in_share)) as u32 * load.pages,
+                let first = if load.kind.is_random() {
+                    self.numbers.below(all.into()) as u32 * load.pages
+                } else {
+                    share.0 + (sent % u64::from(commands_in_share)) as u32 * load.pages
                 };
                 self.put(client, load, first);
                 sent += 1;
             }
+
             self.queue.send().map_err(Failure::failed)?;
             self.queue
                 .receive(&mut self.under_way)
                 .map_err(Failure::failed)?;
+
             if let Some(wrong) = &self.under_way.wrong {
                 return Err(Failure::failed(wrong));
             }
@@ -269,24 +282,29 @@ impl Lane {
             duplicates: 0.0,
             until: Until::Once,
         };
+
         self.under_way = UnderWay {
             free: vec![0],
             done: 0,
             wrong: None,
         };
+
         let mut took = Vec::with_capacity(count);
         for _ in 0..count {
             let first = self.numbers.below(region.into()) as u32;
             let began = Instant::now();
             self.put(client, &load, first);
             self.queue.send().map_err(Failure::failed)?;
+
             while self.under_way.free.is_empty() {
                 self.queue
                     .receive(&mut self.under_way)
                     .map_err(Failure::failed)?;
             }
+
             took.push(began.elapsed());
         }
+
         match self.under_way.wrong.take() {
             Some(wrong) => Err(Failure::failed(wrong)),
             None => Ok(took),
@@ -301,7 +319,9 @@ impl Load {
     /// Of any of them.
     pub fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<Done, Failure> {
         let began = Instant::now();
+
         let count = lanes.len() as u32;
+
         let commands = std::thread::scope(|scope| {
             let share = |index: u32| {
                 let unit = self.region / count / self.pages * self.pages;
@@ -314,16 +334,19 @@ impl Load {
                     },
                 )
             };
+
             let threads: Vec<_> = lanes
                 .iter_mut()
                 .zip(0..)
                 .map(|(lane, index)| scope.spawn(move || lane.run(client, self, share(index))))
                 .collect();
+
             threads
                 .into_iter()
                 .map(|thread| thread.join().expect("it does not panic"))
                 .sum::<Result<u64, Failure>>()
         })?;
+
         Ok(Done {
             commands,
             seconds: began.elapsed().as_secs_f64(),

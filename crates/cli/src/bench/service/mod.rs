@@ -33,7 +33,7 @@ const DUPLICATES: f64 = 0.3;
 
 /// How much is measured.
 #[derive(Clone, Copy)]
-struct Extent {
+struct ServiceBenchSize {
     rounds: usize,
     each: Duration,
     /// Bytes of the region that loads touch, and of a copy.
@@ -41,7 +41,7 @@ struct Extent {
     single_reads: usize,
 }
 
-impl Extent {
+impl ServiceBenchSize {
     fn device_bytes(self) -> u64 {
         self.region * 3
     }
@@ -94,71 +94,81 @@ struct Results {
 /// # Errors
 /// There is no room for the device, or a command of it failed.
 pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
-    let extent = match args.quick {
-        true => Extent {
+    let size = if args.quick {
+        ServiceBenchSize {
             rounds: 3,
             each: Duration::from_millis(100),
             region: 64 << 20,
             single_reads: 300,
-        },
-        false => Extent {
+        }
+    } else {
+        ServiceBenchSize {
             rounds: 5,
             each: Duration::from_secs(1),
             region: 1 << 30,
             single_reads: 4000,
-        },
+        }
     };
+
     let dir = match (&args.dir, args.memory) {
         (Some(dir), _) => Some(dir.clone()),
         (None, false) => Some(std::env::temp_dir()),
         (None, true) => None,
     };
+
     let served = |dedup, latency| Served {
-        bytes: extent.device_bytes(),
+        bytes: size.device_bytes(),
         dedup,
         latency,
         dir: dir.as_deref(),
     };
+
     line.set_message("deduplication off");
-    let dedup_off = speed(&served(false, Latency::None), extent)?;
+    let dedup_off = speed(&served(false, Latency::None), size)?;
+
     line.set_message("deduplication on");
-    let dedup_on = speed(&served(true, Latency::None), extent)?;
+    let dedup_on = speed(&served(true, Latency::None), size)?;
+
     line.set_message("emulated latency");
     let emulated = emulated(
         &served(false, Latency::None),
         &served(false, Latency::Emulated),
-        extent,
+        size,
     )?;
+
     line.finish_and_clear();
+
     let results = Results {
         dedup_off,
         dedup_on,
         emulated,
-        copy_bytes: extent.region,
+        copy_bytes: size.region,
         queues: QUEUES,
         queue_depth_random: DEPTH_RANDOM,
         queue_depth_sequential: DEPTH_SEQUENTIAL,
         duplicates: DUPLICATES,
-        rounds: extent.rounds,
+        rounds: size.rounds,
         image: dir,
     };
-    match args.json {
-        true => output::json(&serde_json::json!(results)),
-        false => output::text(&shown(&results)),
+
+    if args.json {
+        output::json(&serde_json::json!(results))
+    } else {
+        output::text(&as_text(&results))
     }
 }
 
-fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
+fn speed(served: &Served<'_>, size: ServiceBenchSize) -> Result<Speed, Failure> {
     let mut rig = Rig::new(served)?;
     let mut lanes = Lane::connect(&rig.client, QUEUES)?;
-    let region = (extent.region / PAGE_BYTES as u64) as u32;
+    let region = (size.region / PAGE_BYTES as u64) as u32;
     let random = |kind| Load {
         kind,
         pages: 1,
         depth: DEPTH_RANDOM,
         region,
         duplicates: DUPLICATES,
-        until: Until::Elapsed(extent.each),
+        until: Until::Elapsed(size.each),
     };
     let sequential = |kind| Load {
         pages: SEQUENTIAL_PAGES,
@@ -166,7 +176,7 @@ fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
         ..random(kind)
     };
 
-    warm_up(&mut rig, &mut lanes, extent)?;
+    warm_up(&mut rig, &mut lanes, size)?;
     let loads = [
         random(Kind::RandomRead),
         random(Kind::RandomWrite),
@@ -174,7 +184,7 @@ fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
         sequential(Kind::SequentialWrite),
     ];
     let mut rates = [const { Vec::new() }; 4];
-    for _ in 0..extent.rounds {
+    for _ in 0..size.rounds {
         for (load, rates) in loads.iter().zip(&mut rates) {
             let done = load.run(&rig.client, &mut lanes)?;
             rates.push(done.commands as f64 / done.seconds);
@@ -183,7 +193,7 @@ fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
     let [reads, writes, reads_in_order, writes_in_order] = rates.map(median);
     let gib =
         |rate: f64| rate * f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64 / (1u64 << 30) as f64;
-    let copies = copies(&mut rig.client, extent)?;
+    let copies = copies(&mut rig.client, size)?;
     Ok(Speed {
         random_reads_per_s: reads,
         random_writes_per_s: writes,
@@ -197,9 +207,9 @@ fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
 ///
 /// Flash pages that were never programmed have no memory yet. The system hands that out at a speed that differs
 /// several times from one minute to the next, and the loads would measure this.
-fn warm_up(rig: &mut Rig, lanes: &mut [Lane], extent: Extent) -> Result<(), Failure> {
+fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<(), Failure> {
     let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
-    let (region, device) = (pages(extent.region), pages(extent.device_bytes()));
+    let (region, device) = (pages(size.region), pages(size.device_bytes()));
 
     for region in [device, region] {
         let fill = Load {
@@ -218,15 +228,19 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], extent: Extent) -> Result<(), Fail
 }
 
 /// Copies the region behind itself, by Copy and by Remap.
-fn copies(client: &mut Client, extent: Extent) -> Result<Speed, Failure> {
-    let blocks = extent.region / PAGE_BYTES as u64;
+fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, Failure> {
+    let blocks = size.region / PAGE_BYTES as u64;
+
     let before = counters(client)?;
     let (mut copy, mut remap) = (Vec::new(), Vec::new());
-    for _ in 0..extent.rounds {
+
+    for _ in 0..size.rounds {
         client.trim(blocks, blocks).map_err(Failure::failed)?;
         let began = Instant::now();
         client.copy(0, blocks, blocks).map_err(Failure::failed)?;
         copy.push(began.elapsed().as_secs_f64() * 1e3);
+
+        // A deallocated target again, so that neither command meets what the other one left.
         client.trim(blocks, blocks).map_err(Failure::failed)?;
         let began = Instant::now();
         client
@@ -234,8 +248,10 @@ fn copies(client: &mut Client, extent: Extent) -> Result<Speed, Failure> {
             .map_err(Failure::failed)?;
         remap.push(began.elapsed().as_secs_f64() * 1e3);
     }
+
     let after = counters(client)?;
     let grown = |index: usize| after[index] - before[index];
+
     Ok(Speed {
         copy_ms: median(copy),
         remap_ms: median(remap),
@@ -269,14 +285,20 @@ fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
     Ok(Duration::from_nanos(done_at - later))
 }
 
-fn emulated(none: &Served<'_>, emulated: &Served<'_>, extent: Extent) -> Result<Emulated, Failure> {
-    let region = (extent.region / 16 / PAGE_BYTES as u64) as u32;
+fn emulated(
+    none: &Served<'_>,
+    emulated: &Served<'_>,
+    size: ServiceBenchSize,
+) -> Result<Emulated, Failure> {
+    let region = (size.region / 16 / PAGE_BYTES as u64) as u32;
+
     let start = |served: &Served<'_>| {
         let rig = Rig::new(&Served {
-            bytes: extent.region,
+            bytes: size.region,
             ..*served
         })?;
         let mut lanes = Lane::connect(&rig.client, 1)?;
+
         let fill = Load {
             kind: Kind::SequentialWrite,
             pages: SEQUENTIAL_PAGES,
@@ -288,21 +310,26 @@ fn emulated(none: &Served<'_>, emulated: &Served<'_>, extent: Extent) -> Result<
         fill.run(&rig.client, &mut lanes)?;
         Ok::<_, Failure>((rig, lanes))
     };
+
     let mut pair = [start(none)?, start(emulated)?];
     let model = model(&pair[1].0.config)?.as_secs_f64() * 1e6;
     let mut quantiles = [const { [const { Vec::new() }; 2] }; 2];
-    for _ in 0..extent.rounds {
+
+    for _ in 0..size.rounds {
         for ((rig, lanes), quantiles) in pair.iter_mut().zip(&mut quantiles) {
-            let mut took = lanes[0].read_singly(&rig.client, region, extent.single_reads)?;
+            let mut took = lanes[0].read_singly(&rig.client, region, size.single_reads)?;
             took.sort_unstable();
+
             let at =
                 |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
             quantiles[0].push(at(0.5));
             quantiles[1].push(at(0.99));
         }
     }
+
     let [[none_p50, none_p99], [emulated_p50, emulated_p99]] =
         quantiles.map(|both| both.map(median));
+
     Ok(Emulated {
         model_us: model,
         none_p50_us: none_p50,
@@ -314,7 +341,7 @@ fn emulated(none: &Served<'_>, emulated: &Served<'_>, extent: Extent) -> Result<
     })
 }
 
-fn shown(results: &Results) -> String {
+fn as_text(results: &Results) -> String {
     let place = match &results.image {
         Some(dir) => format!("an image in {}", dir.display()),
         None => "memory".into(),

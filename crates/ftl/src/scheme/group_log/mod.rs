@@ -20,7 +20,7 @@ mod reclaim;
 mod recover;
 
 use super::entry::EntryOwners;
-use super::sift::{find_doubtful, take_out};
+use super::in_force::{find_doubtful, take_out};
 use crate::config::Config;
 use crate::contract::FlashNeed;
 use crate::core::Core;

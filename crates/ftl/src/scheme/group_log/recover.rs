@@ -19,7 +19,7 @@ use remap_ssd_media::{Ppn, SbId};
 use std::sync::Arc;
 
 /// A page found.
-struct Found {
+struct ScannedPage {
     number: u32,
     base: u32,
     page: Ppn,
@@ -30,7 +30,7 @@ fn find(
     core: &mut Core,
     witnesses: &Witnesses,
     LogPage { page, bytes }: LogPage,
-    found: &mut [Vec<Found>],
+    found: &mut [Vec<ScannedPage>],
 ) {
     let Some(header) = Header::of(&bytes) else {
         return;
@@ -46,7 +46,7 @@ fn find(
         return;
     }
 
-    found[sb.0 as usize].push(Found {
+    found[sb.0 as usize].push(ScannedPage {
         number: header.place.number(),
         base: header.place.base(),
         page,
@@ -73,7 +73,7 @@ impl GroupLog {
         let mut logs: Vec<(u64, SbId)> = logs.map(|(id, sb)| (sb.opened, id)).collect();
         logs.sort_unstable();
 
-        let mut found: Vec<Vec<Found>> = Vec::new();
+        let mut found: Vec<Vec<ScannedPage>> = Vec::new();
         found.resize_with(self.groups.len(), Vec::new);
         for (_, sb) in logs {
             self.logs.insert(sb, LogSuperblock::default());
@@ -104,7 +104,7 @@ impl GroupLog {
         Ok(())
     }
 
-    fn adopt(&mut self, core: &mut Core, witnesses: &mut Witnesses, sb: SbId, at: Found) {
+    fn adopt(&mut self, core: &mut Core, witnesses: &mut Witnesses, sb: SbId, at: ScannedPage) {
         let log = self
             .logs
             .get_mut(&core.geometry.superblock(at.page))

@@ -12,8 +12,8 @@ use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::entry::CommandWord;
+use crate::scheme::in_force::find_doubtful;
 use crate::scheme::segments::Chain;
-use crate::scheme::sift::find_doubtful;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 

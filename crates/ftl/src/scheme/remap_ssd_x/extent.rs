@@ -43,7 +43,7 @@ const _: () = assert!(size_of::<Span>() == 8 && PAGES_MAX == 1 << 8);
 
 /// What one or two slots say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct RemapExtent {
     /// First LPN.
     pub lpn: u32,
     /// First page offset in the superblock.
@@ -61,12 +61,12 @@ pub(super) struct Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     /// An extent; if it relocates several pages, the next slot must tell the sources.
-    Extent(Extent, bool),
+    Extent(RemapExtent, bool),
     /// Sources of the extent before, if that has this number.
     Sources(u32, u64),
 }
 
-impl Extent {
+impl RemapExtent {
     /// Slots it takes.
     pub fn slots(&self) -> u32 {
         1 + u32::from(self.source.is_some() && self.pages > 1)
@@ -162,9 +162,9 @@ mod tests {
     use crate::contract::Remapping;
     use remap_ssd_media::Ppn;
 
-    fn read(extent: &Extent) -> (Option<Slot>, Option<Slot>) {
+    fn read(extent: &RemapExtent) -> (Option<Slot>, Option<Slot>) {
         let [a, b, c, d] = extent.words();
-        (Extent::read(a, b, true), Extent::read(c, d, true))
+        (RemapExtent::read(a, b, true), RemapExtent::read(c, d, true))
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
                 atomic: None,
             };
 
-            let extent = Extent {
+            let extent = RemapExtent {
                 lpn: remapping.lpn,
                 offset: 77,
                 pages: 1,
@@ -203,7 +203,7 @@ mod tests {
             (17, true, Some(5)),
             (256, false, Some(9)),
         ] {
-            let extent = Extent {
+            let extent = RemapExtent {
                 lpn: 0x7fff_ff00,
                 offset: 0x1f_ff00,
                 pages,
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(
                 first,
                 Some(Slot::Extent(
-                    Extent {
+                    RemapExtent {
                         source: None,
                         ..extent
                     },
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_slot_with_a_torn_bit_missing_does_not_count() {
-        let [a, b, ..] = Extent {
+        let [a, b, ..] = RemapExtent {
             lpn: 1,
             offset: 2,
             pages: 3,
@@ -260,7 +260,7 @@ mod tests {
         }
         .words();
         for (a, b) in [(0, b), (a, 0), (a & !1, b), (a, b & !1)] {
-            assert_eq!(Extent::read(a, b, true), None);
+            assert_eq!(RemapExtent::read(a, b, true), None);
         }
     }
 }

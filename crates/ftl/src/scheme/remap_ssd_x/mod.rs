@@ -32,9 +32,9 @@ use crate::guard::Guard;
 use crate::kind::{HostBytes, SchemeFacts};
 use crate::stats::{Counter, Demotion};
 use crate::witnesses::Witnesses;
-use extent::{Extent, PAGES_MAX, SLOT_WORDS};
+use extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
-use run::Run;
+use run::RemapRun;
 use valid::ValidExtents;
 
 /// Counters of its own.
@@ -93,7 +93,7 @@ struct Group {
 /// An entry that may grow.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    extent: Extent,
+    extent: RemapExtent,
     at: usize,
 }
 
@@ -112,11 +112,11 @@ pub struct RemapSsdX {
     fullest: u32,
     /// Reclaiming gains nothing before so many covered pages are invalid.
     reclaim_pays_from: u64,
-    gathered: Vec<Run>,
+    gathered: Vec<RemapRun>,
     /// Slots with a word that was unreadable at recovery.
     damaged: Vec<usize>,
-    scratch: Vec<Extent>,
-    sifted: ValidExtents,
+    scratch: Vec<RemapExtent>,
+    valid_extents: ValidExtents,
 }
 
 /// Checks the parameters.
@@ -157,7 +157,7 @@ impl RemapSsdX {
             gathered: Vec::new(),
             damaged: Vec::new(),
             scratch: Vec::new(),
-            sifted: ValidExtents::default(),
+            valid_extents: ValidExtents::default(),
         }
     }
 
@@ -180,7 +180,7 @@ impl RemapSsdX {
         match self.gathered.last() {
             Some(run) => run.continues(next, sb, offset),
             None => {
-                let run = Run::begin(next, sb, offset, Purpose::Host);
+                let run = RemapRun::begin(next, sb, offset, Purpose::Host);
                 let open = self.groups[sb.0 as usize].open;
                 open.is_some_and(|open| open.grows_by(core, &run.close(|| next.wsn)))
             }
@@ -189,9 +189,9 @@ impl RemapSsdX {
 
     /// Stores what a run has become: by making the entry before it longer if it goes on there, else
     /// as an entry.
-    fn store_run(&mut self, core: &mut Core, run: &Run) {
+    fn store_run(&mut self, core: &mut Core, run: &RemapRun) {
         let extent = run.close(|| core.tick());
-        let Run { sb, purpose, .. } = *run;
+        let RemapRun { sb, purpose, .. } = *run;
         match self.groups[sb.0 as usize].open {
             Some(open) if open.grows_by(core, &extent) => {
                 self.extend(core, sb, open, extent.pages, purpose)
@@ -201,7 +201,7 @@ impl RemapSsdX {
     }
 
     /// Appends an entry.
-    fn append(&mut self, core: &mut Core, sb: SbId, extent: &Extent, purpose: Purpose) {
+    fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
         self.groups[sb.0 as usize].may_join |= has_neighbour(core, sb, extent);
         let at = self.take(core, sb, extent, purpose);
 
@@ -230,7 +230,7 @@ impl RemapSsdX {
     fn extend(&mut self, core: &mut Core, sb: SbId, open: Open, pages: u32, purpose: Purpose) {
         let guards = core.config.guards;
         let old = open.extent;
-        let new = Extent {
+        let new = RemapExtent {
             pages: old.pages + pages,
             ..old
         };
@@ -270,7 +270,7 @@ impl RemapSsdX {
     }
 
     /// The slots for an entry; room has been secured.
-    fn take(&mut self, core: &mut Core, sb: SbId, extent: &Extent, purpose: Purpose) -> usize {
+    fn take(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) -> usize {
         let group = &mut self.groups[sb.0 as usize];
         let before = self.segments.used(&group.chain);
         let at = self
@@ -282,7 +282,7 @@ impl RemapSsdX {
         at
     }
 
-    fn after_pages(&self, core: &Core, sb: SbId, extent: &Extent, pages: u32) -> After {
+    fn after_pages(&self, core: &Core, sb: SbId, extent: &RemapExtent, pages: u32) -> After {
         after_pages(
             core,
             self.groups[sb.0 as usize].chain.clear,
@@ -295,8 +295,8 @@ impl RemapSsdX {
 
 impl Open {
     /// Does an extent go on where this one ends, in LPNs, pages and numbers?
-    fn grows_by(&self, core: &Core, next: &Extent) -> bool {
-        let Extent {
+    fn grows_by(&self, core: &Core, next: &RemapExtent) -> bool {
+        let RemapExtent {
             lpn,
             offset,
             pages,
@@ -370,7 +370,8 @@ impl Persist for RemapSsdX {
             Some(run) => run.add(next, offset),
             None => {
                 self.issue(core);
-                self.gathered.push(Run::begin(next, sb, offset, purpose));
+                self.gathered
+                    .push(RemapRun::begin(next, sb, offset, purpose));
             }
         }
     }
@@ -400,7 +401,7 @@ impl Persist for RemapSsdX {
 
         self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
         self.gathered
-            .push(Run::begin(next, sb, offset, Purpose::Gc));
+            .push(RemapRun::begin(next, sb, offset, Purpose::Gc));
         true
     }
 
@@ -532,7 +533,7 @@ impl LookAhead for RemapSsdX {
 }
 
 /// What an entry waits for: its segment's zeroes, and the first `pages` of its pages.
-fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &Extent, pages: u32) -> After {
+fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &RemapExtent, pages: u32) -> After {
     let guards = core.config.guards;
     let after = After::clear(clear);
     let pages = if guards.has(Guard::RunAfterPages) {
@@ -553,7 +554,7 @@ fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &Extent, pages: u3
 /// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page
 /// behind, by a remap?
 #[inline]
-fn has_neighbour(core: &Core, sb: SbId, extent: &Extent) -> bool {
+fn has_neighbour(core: &Core, sb: SbId, extent: &RemapExtent) -> bool {
     let (lpn, first) = (extent.lpn, core.geometry.page(sb, extent.offset).0);
     let behind = core
         .map

@@ -4,7 +4,7 @@
 //! a group is rewritten only if that gives a segment back, which is known before anything is
 //! written. Absent: when to reclaim for whom (`admit` decides).
 
-use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot, lpns_named};
+use super::extent::{PAGES_MAX, RemapExtent, SLOT_WORDS, Slot, lpns_named};
 use super::valid::ValidExtents;
 use super::{Group, RemapSsdX, after_pages};
 use crate::core::Core;
@@ -23,9 +23,9 @@ const INVALID_SHARE: u64 = 20;
 const TRIES: usize = 4;
 
 /// What a scan of a group comes across.
-enum Found {
+enum ScannedSlot {
     /// An extent, and the words that it is stored in.
-    Extent(Extent, Range<usize>),
+    Extent(RemapExtent, Range<usize>),
     /// The first word of the slot at this address is unreadable: these LPNs may be in doubt.
     Lost(usize, Range<u32>),
     /// The second word of the slot at this address is unreadable: its first word, and whether it
@@ -119,10 +119,10 @@ impl RemapSsdX {
             Purpose::Gc,
             After::NOTHING,
         );
-        let mut valid = std::mem::take(&mut self.sifted);
-        self.sift(core, sb, &mut valid);
+        let mut valid = std::mem::take(&mut self.valid_extents);
+        self.find_valid(core, sb, &mut valid);
         let gains = self.rewrite(core, sb, &valid);
-        self.sifted = valid;
+        self.valid_extents = valid;
         gains
     }
 
@@ -157,7 +157,7 @@ impl RemapSsdX {
                 &mut chain,
                 sb,
                 slots,
-                |core, clear, [first, second]| match Extent::read(*first, *second, true) {
+                |core, clear, [first, second]| match RemapExtent::read(*first, *second, true) {
                     Some(Slot::Extent(extent, _)) => {
                         after_pages(core, clear, sb, &extent, extent.pages)
                     }
@@ -184,17 +184,17 @@ impl RemapSsdX {
     }
 
     /// A group's extents, oldest first.
-    pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
+    pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<RemapExtent>) {
         out.clear();
         let pages = core.geometry.pages_per_superblock();
         let mut lost = false;
         self.scan(core, sb, |_, found| {
             match found {
-                Found::Extent(extent, _) if extent.offset + extent.pages <= pages => {
+                ScannedSlot::Extent(extent, _) if extent.offset + extent.pages <= pages => {
                     out.push(extent)
                 }
-                Found::Extent(..) | Found::Nothing(_) => {}
-                Found::Lost(..) | Found::Unknown(..) => lost = true,
+                ScannedSlot::Extent(..) | ScannedSlot::Nothing(_) => {}
+                ScannedSlot::Lost(..) | ScannedSlot::Unknown(..) => lost = true,
             }
             Ok(())
         })
@@ -209,25 +209,27 @@ impl RemapSsdX {
         &self,
         core: &mut Core,
         sb: SbId,
-        mut on: impl FnMut(&mut Core, Found) -> Result<(), RecoveryError>,
+        mut on: impl FnMut(&mut Core, ScannedSlot) -> Result<(), RecoveryError>,
     ) -> Result<(), RecoveryError> {
         let chain = &self.groups[sb.0 as usize].chain;
         let torn_bits = core.config.guards.has(Guard::TornBits);
         for index in 0..chain.segments.len() {
             self.segments.prefetch(core, chain, index + 2);
             // A relocation of several pages whose sources are in the next slot.
-            let mut waiting: Option<(Extent, usize)> = None;
+            let mut waiting: Option<(RemapExtent, usize)> = None;
 
-            let alone = |(extent, at): (Extent, usize)| Found::Extent(extent, at..at + SLOT_WORDS);
+            let alone = |(extent, at): (RemapExtent, usize)| {
+                ScannedSlot::Extent(extent, at..at + SLOT_WORDS)
+            };
             for at in self.segments.places(chain, index) {
                 let found = match (core.media.load(at), core.media.load(at + 1)) {
                     (Ok(0), Ok(0)) => None,
-                    (Ok(first), Ok(second)) => match Extent::read(first, second, torn_bits) {
+                    (Ok(first), Ok(second)) => match RemapExtent::read(first, second, torn_bits) {
                         Some(Slot::Sources(source, wsn)) => {
                             waiting.take().map(|(extent, first)| {
                                 if extent.wsn == wsn {
-                                    Found::Extent(
-                                        Extent {
+                                    ScannedSlot::Extent(
+                                        RemapExtent {
                                             source: Some(source),
                                             ..extent
                                         },
@@ -250,14 +252,14 @@ impl RemapSsdX {
                     // The readable word has no torn bit, so the entry was never complete, whatever
                     // the other word holds.
                     (Err(_), Ok(word)) | (Ok(word), Err(_)) if torn_bits && word & 1 == 0 => {
-                        Some(Found::Nothing(at))
+                        Some(ScannedSlot::Nothing(at))
                     }
-                    (Err(_), Ok(second)) => Some(Found::Lost(at, lpns_named(second))),
+                    (Err(_), Ok(second)) => Some(ScannedSlot::Lost(at, lpns_named(second))),
                     (first, Err(_)) => {
                         let first = EntryPlace::from_bits(first.unwrap_or(u64::MAX));
                         let has_sources =
                             waiting.is_some_and(|(extent, _)| extent.wsn == first.wsn());
-                        Some(Found::Unknown(at, first, has_sources))
+                        Some(ScannedSlot::Unknown(at, first, has_sources))
                     }
                 };
 
@@ -295,7 +297,7 @@ impl RemapSsdX {
             let (mut covered, mut damaged) = (0, Vec::new());
             let newest = self.newest_in(core, sb);
             self.scan(core, sb, |core, found| match found {
-                Found::Extent(extent, words) => {
+                ScannedSlot::Extent(extent, words) => {
                     // The pages of an atomic command have one number: all of them count, or none.
                     if add_remapped_pages(core, witnesses, sb, &extent) {
                         covered += u64::from(extent.pages)
@@ -304,14 +306,14 @@ impl RemapSsdX {
                     }
                     Ok(())
                 }
-                Found::Lost(at, lpns) => {
+                ScannedSlot::Lost(at, lpns) => {
                     damaged.push(at);
                     let bound = newest.iter().find(|(places, _)| places.contains(&at));
                     let newest = bound.map_or(u64::MAX, |(_, wsn)| *wsn);
                     lpns.for_each(|lpn| witnesses.doubt(lpn, newest));
                     Ok(())
                 }
-                Found::Unknown(at, first, has_sources) => {
+                ScannedSlot::Unknown(at, first, has_sources) => {
                     damaged.push(at);
                     // Sources are deallocated by a record of their own, for which the command waits
                     // before it ends.
@@ -326,7 +328,7 @@ impl RemapSsdX {
                         Ok(())
                     }
                 }
-                Found::Nothing(at) => {
+                ScannedSlot::Nothing(at) => {
                     damaged.push(at);
                     Ok(())
                 }
@@ -360,7 +362,7 @@ impl RemapSsdX {
             let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else {
                 continue;
             };
-            if let Some(Slot::Extent(extent, _)) = Extent::read(first, second, true) {
+            if let Some(Slot::Extent(extent, _)) = RemapExtent::read(first, second, true) {
                 (0..extent.pages)
                     .for_each(|page| witnesses.doubt(extent.lpn + page, extent.wsn_of(page)));
             }
@@ -413,7 +415,8 @@ impl RemapSsdX {
             let places = (0..group.chain.segments.len())
                 .flat_map(|index| self.segments.places(&group.chain, index));
             for at in places {
-                if let Some(Slot::Extent(extent, _)) = Extent::read(words[at], words[at + 1], true)
+                if let Some(Slot::Extent(extent, _)) =
+                    RemapExtent::read(words[at], words[at + 1], true)
                 {
                     let first = core.geometry.page(SbId(id as u32), extent.offset).0;
                     ends.push((extent, id));
@@ -433,9 +436,10 @@ impl RemapSsdX {
             let first = core.geometry.page(SbId(*id as u32), extent.offset).0;
             let (end, behind) = (extent.pages - 1, extent.pages);
             let in_force = |at: u32| core.map.is_remapped_at(extent.lpn + at, Ppn(first + at));
-            let overlaps =
-                |other: &Extent| (other.lpn..other.lpn + other.pages).contains(&(extent.lpn + end));
-            let says_both = |(other, of): &(Extent, usize)| {
+            let overlaps = |other: &RemapExtent| {
+                (other.lpn..other.lpn + other.pages).contains(&(extent.lpn + end))
+            };
+            let says_both = |(other, of): &(RemapExtent, usize)| {
                 of == id && overlaps(other) && other.lpn + other.pages > extent.lpn + behind
             };
 
@@ -467,14 +471,14 @@ impl RemapSsdX {
 /// them. All get new numbers, those with a readable entry too: it may be older than the one that
 /// cannot be read. There are not more extents than before, since neighbours are in one.
 #[cold]
-fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
+fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RemapExtent>) {
     let remapped = core.remapped_in(sb);
     for run in remapped.chunk_by(|(lpn, offset), next| *next == (lpn + 1, offset + 1)) {
         for run in run.chunks(PAGES_MAX as usize) {
             let (lpn, offset) = run[0];
             let numbers: Vec<u64> = run.iter().map(|_| core.tick()).collect();
             let wsn = numbers[0];
-            out.push(Extent {
+            out.push(RemapExtent {
                 lpn,
                 offset,
                 pages: run.len() as u32,
@@ -491,7 +495,7 @@ fn add_remapped_pages(
     core: &mut Core,
     witnesses: &mut Witnesses,
     sb: SbId,
-    extent: &Extent,
+    extent: &RemapExtent,
 ) -> bool {
     let inside = core
         .geometry

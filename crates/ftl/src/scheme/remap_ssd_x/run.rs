@@ -4,7 +4,7 @@
 //! consecutive numbers, or all of it the number of its atomic command, so that no other witness of
 //! its LPNs has a number between. Absent: where and when it is stored.
 
-use super::extent::{Extent, PAGES_MAX};
+use super::extent::{PAGES_MAX, RemapExtent};
 use crate::contract::Remapping;
 use remap_ssd_media::{Purpose, SbId};
 
@@ -21,17 +21,17 @@ enum Numbers {
 
 /// Remaps that are gathered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct RemapRun {
     /// Superblock of the pages.
     pub sb: SbId,
     /// On whose behalf.
     pub purpose: Purpose,
-    extent: Extent,
+    extent: RemapExtent,
     descending: bool,
     numbers: Numbers,
 }
 
-impl Run {
+impl RemapRun {
     /// Begins with one remap of a host, or with a reference that garbage collection moves.
     pub fn begin(next: &Remapping, sb: SbId, offset: u32, purpose: Purpose) -> Self {
         let moved = purpose == Purpose::Gc;
@@ -44,7 +44,7 @@ impl Run {
         // The source of a reference that moves has its deallocation on record.
         let source = next.source.filter(|_| !moved);
         let one_number = numbers != Numbers::Ticks(next.wsn);
-        let extent = Extent {
+        let extent = RemapExtent {
             lpn: next.lpn,
             offset,
             pages: 1,
@@ -64,7 +64,7 @@ impl Run {
 
     /// Does this remap go on where the run ends, or in front of where it begins?
     pub fn continues(&self, next: &Remapping, sb: SbId, offset: u32) -> bool {
-        let Extent { pages, wsn, .. } = self.extent;
+        let RemapExtent { pages, wsn, .. } = self.extent;
         let in_time = match self.numbers {
             Numbers::Ticks(newest) => next.atomic.is_none() && next.wsn == newest + 1,
             Numbers::Command => next.atomic.is_some() && next.wsn == wsn,
@@ -82,7 +82,7 @@ impl Run {
     }
 
     fn follows(&self, next: &Remapping, offset: u32) -> bool {
-        let Extent {
+        let RemapExtent {
             lpn, pages, source, ..
         } = self.extent;
         !self.descending
@@ -92,7 +92,7 @@ impl Run {
     }
 
     fn precedes(&self, next: &Remapping, offset: u32) -> bool {
-        let Extent {
+        let RemapExtent {
             lpn, pages, source, ..
         } = self.extent;
         (self.descending || pages == 1)
@@ -108,7 +108,7 @@ impl Run {
         } else {
             self.descending = true;
             let source = self.extent.source.map(|source| source - 1);
-            self.extent = Extent {
+            self.extent = RemapExtent {
                 lpn: next.lpn,
                 offset,
                 pages: self.extent.pages + 1,
@@ -122,15 +122,15 @@ impl Run {
     }
 
     /// The extent that it becomes; `tick` hands out numbers.
-    pub fn close(&self, tick: impl FnOnce() -> u64) -> Extent {
+    pub fn close(&self, tick: impl FnOnce() -> u64) -> RemapExtent {
         match self.numbers {
-            Numbers::Renewed if self.extent.pages > 1 => Extent {
+            Numbers::Renewed if self.extent.pages > 1 => RemapExtent {
                 wsn: tick(),
                 ..self.extent
             },
             // Numbers that fall from page to page: all get the newest, which is newer than every
             // earlier witness of these LPNs and older than every later one, like their own.
-            Numbers::Ticks(newest) if self.descending => Extent {
+            Numbers::Ticks(newest) if self.descending => RemapExtent {
                 wsn: newest,
                 one_number: true,
                 ..self.extent

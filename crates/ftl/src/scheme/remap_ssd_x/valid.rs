@@ -1,4 +1,4 @@
-//! What is valid of a group: read from NVRAM, sifted, split and joined.
+//! What is valid of a group: read from NVRAM, filtered, split and joined.
 //!
 //! An entry of one page is written again as it stands, with its number, unless it may have a
 //! neighbour: it names the mapping in force as truly as before. Entries can be neighbours, or say
@@ -12,11 +12,11 @@
 //! confirm is left out, and only mappings of which `Ended` says that nothing has happened to them
 //! go without being asked about. Absent: whether rewriting pays, and where the result is written.
 
-use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot};
+use super::extent::{PAGES_MAX, RemapExtent, SLOT_WORDS, Slot};
 use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
 use crate::core::Core;
 use crate::scheme::entry::{EntryOwners, RmmEntry};
-use crate::scheme::sift::{find_doubtful, take_out};
+use crate::scheme::in_force::{find_doubtful, take_out};
 use remap_ssd_media::{Ppn, SbId};
 
 /// Extents whose tables are asked for before they are looked at.
@@ -39,7 +39,7 @@ pub(super) struct ValidExtents {
     /// Of `slots`, those to be looked up.
     doubtful: Vec<u32>,
     distances: Distances,
-    pieces: Vec<Extent>,
+    pieces: Vec<RemapExtent>,
 }
 
 /// Which distances of LPN and page occur once, and which may occur more than once.
@@ -90,28 +90,34 @@ fn is_single(first: u64, second: u64) -> bool {
 
 impl RemapSsdX {
     /// Finds what is valid of a group.
-    pub(super) fn sift(&mut self, core: &mut Core, sb: SbId, sifted: &mut ValidExtents) {
-        sifted.slots.clear();
-        sifted.pieces.clear();
+    pub(super) fn find_valid(
+        &mut self,
+        core: &mut Core,
+        sb: SbId,
+        valid_extents: &mut ValidExtents,
+    ) {
+        valid_extents.slots.clear();
+        valid_extents.pieces.clear();
         let mut extents = std::mem::take(&mut self.scratch);
         extents.clear();
 
-        if self.read_plain(core, sb, sifted, &mut extents) {
-            sifted.drop_ended(core, sb);
+        if self.read_plain(core, sb, valid_extents, &mut extents) {
+            valid_extents.drop_ended(core, sb);
         } else {
             self.read_group(core, sb, &mut extents);
         }
 
-        sifted.split(core, sb, &extents);
+        valid_extents.split(core, sb, &extents);
         // More pages than remapped LPNs: some mapping is there twice, and was made twice.
-        let pieces: u32 = sifted.pieces.iter().map(|piece| piece.pages).sum();
-        let is_single = sifted.slots.len() as u32 + pieces == core.blocks.owners(sb).remapped;
+        let pieces: u32 = valid_extents.pieces.iter().map(|piece| piece.pages).sum();
+        let is_single =
+            valid_extents.slots.len() as u32 + pieces == core.blocks.owners(sb).remapped;
         if self.groups[sb.0 as usize].may_join || !is_single {
-            sifted.part_neighbours();
+            valid_extents.part_neighbours();
         }
 
-        sifted.pages = sifted.slots.len() as u64;
-        sifted.join(core);
+        valid_extents.pages = valid_extents.slots.len() as u64;
+        valid_extents.join(core);
         self.scratch = extents;
     }
 
@@ -121,8 +127,8 @@ impl RemapSsdX {
         &self,
         core: &Core,
         sb: SbId,
-        sifted: &mut ValidExtents,
-        extents: &mut Vec<Extent>,
+        valid_extents: &mut ValidExtents,
+        extents: &mut Vec<RemapExtent>,
     ) -> bool {
         let Some(words) = core.media.words() else {
             return false;
@@ -138,14 +144,14 @@ impl RemapSsdX {
             if slots.iter().fold(true, |all, [first, second]| {
                 all & is_single(*first, *second)
             }) {
-                sifted.slots.extend_from_slice(slots);
+                valid_extents.slots.extend_from_slice(slots);
                 continue;
             }
 
             for &[first, second] in slots {
                 if is_single(first, second) {
-                    sifted.slots.push([first, second]);
-                } else if let Some(Slot::Extent(extent, _)) = Extent::read(first, second, true)
+                    valid_extents.slots.push([first, second]);
+                } else if let Some(Slot::Extent(extent, _)) = RemapExtent::read(first, second, true)
                     && extent.offset + extent.pages <= pages
                 {
                     // Its sources, if any, are in the next slot; their deallocations are on record.
@@ -214,7 +220,7 @@ impl ValidExtents {
             let (lpn, offset) = (entry.target(), entry.offset());
             let is_alone = !distances.may_be_shared(lpn, offset);
             if !is_alone {
-                pieces.push(Extent {
+                pieces.push(RemapExtent {
                     lpn,
                     offset,
                     pages: 1,
@@ -229,7 +235,7 @@ impl ValidExtents {
     }
 
     /// The valid parts of extents.
-    fn split(&mut self, core: &mut Core, sb: SbId, extents: &[Extent]) {
+    fn split(&mut self, core: &mut Core, sb: SbId, extents: &[RemapExtent]) {
         let base = core.geometry.page(sb, 0).0;
         for (index, extent) in extents.iter().enumerate() {
             if let Some(later) = extents.get(index + AHEAD) {
@@ -246,7 +252,7 @@ impl ValidExtents {
                     .find(|at| !is_valid(at))
                     .unwrap_or(extent.pages);
                 let (lpn, offset) = (extent.lpn + first, extent.offset + first);
-                self.pieces.push(Extent {
+                self.pieces.push(RemapExtent {
                     lpn,
                     offset,
                     pages: at - first,
@@ -269,7 +275,7 @@ impl ValidExtents {
         // An LPN is in force once: where pieces overlap they say the same.
         self.pieces.sort_unstable_by_key(|piece| piece.lpn);
         let wsn = core.tick();
-        let renewed = |piece: &Extent| Extent {
+        let renewed = |piece: &RemapExtent| RemapExtent {
             wsn,
             one_number: true,
             source: None,
@@ -293,7 +299,7 @@ impl ValidExtents {
     }
 
     /// Appends the slots of an extent without sources, however long.
-    fn push(&mut self, extent: &Extent) {
+    fn push(&mut self, extent: &RemapExtent) {
         self.pages += u64::from(extent.pages);
         self.is_divided |= extent.pages > PAGES_MAX;
         self.slots.extend(extent.parts().map(|part| {
@@ -303,18 +309,18 @@ impl ValidExtents {
     }
 }
 
-impl Extent {
+impl RemapExtent {
     /// Are the LPNs of both mapped to the same distance?
-    fn joins(&self, other: &Extent) -> bool {
+    fn joins(&self, other: &RemapExtent) -> bool {
         other.offset.wrapping_sub(self.offset) == other.lpn.wrapping_sub(self.lpn)
     }
 
     /// Itself, in as many extents as it takes.
-    fn parts(&self) -> impl Iterator<Item = Extent> + use<> {
+    fn parts(&self) -> impl Iterator<Item = RemapExtent> + use<> {
         let whole = *self;
         (0..self.pages).step_by(PAGES_MAX as usize).map(move |at| {
             let pages = PAGES_MAX.min(whole.pages - at);
-            Extent {
+            RemapExtent {
                 lpn: whole.lpn + at,
                 offset: whole.offset + at,
                 pages,

@@ -51,7 +51,7 @@ enum Owner {
 }
 
 /// A segment found.
-struct Found {
+struct ScannedSegment {
     sequence: Option<u32>,
     segment: u32,
     /// When it was allocated.
@@ -335,14 +335,14 @@ impl Segments {
         core.media
             .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
 
-        let mut found: Vec<Vec<Found>> = Vec::new();
+        let mut found: Vec<Vec<ScannedSegment>> = Vec::new();
         found.resize_with(core.geometry.superblocks() as usize, Vec::new);
         self.free.clear();
 
         for segment in 0..self.count {
             match self.owner_of(core, witnesses, segment) {
                 Owner::Of(sb, sequence, wsn) => {
-                    found[sb.0 as usize].push(Found {
+                    found[sb.0 as usize].push(ScannedSegment {
                         sequence,
                         segment,
                         wsn,
@@ -416,7 +416,7 @@ impl Segments {
         self.release(core, &orphans);
     }
 
-    fn chain(&mut self, core: &mut Core, found: Vec<Found>) -> Chain {
+    fn chain(&mut self, core: &mut Core, found: Vec<ScannedSegment>) -> Chain {
         let mut segments = self.numbered(core, found);
         segments.sort_unstable();
         let Some(&(sequence, last)) = segments.last() else {
@@ -443,7 +443,7 @@ impl Segments {
 
     /// The number of each segment of a chain. An unreadable one is found by the segment that links
     /// to it, or by the gap in the sequence, or is the first.
-    fn numbered(&mut self, core: &mut Core, found: Vec<Found>) -> Vec<(u32, u32)> {
+    fn numbered(&mut self, core: &mut Core, found: Vec<ScannedSegment>) -> Vec<(u32, u32)> {
         let known: Vec<(u32, u32)> = found
             .iter()
             .filter_map(|at| Some((at.sequence?, at.segment)))

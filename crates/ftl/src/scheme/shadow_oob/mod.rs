@@ -108,7 +108,7 @@ struct Unreadable {
 
 /// Superblocks of stream Log that power-on found.
 #[derive(Default)]
-struct Found {
+struct LogSuperblocks {
     /// What was saved last, or nothing that counts, is in them.
     saved: Vec<SbId>,
     outdated: Vec<SbId>,
@@ -120,7 +120,7 @@ pub(super) struct ShadowOob {
     reserve: Reserve,
     /// Will DRAM be saved?
     armed: bool,
-    found: Found,
+    found: LogSuperblocks,
     /// Entries by the superblock that they name a page of. Of several with one LPN and offset the
     /// last is the newest.
     tags: Vec<Vec<Tag>>,
@@ -179,7 +179,7 @@ impl ShadowOob {
         Self {
             reserve,
             armed: false,
-            found: Found::default(),
+            found: LogSuperblocks::default(),
             tags: vec![Vec::new(); geometry.superblocks() as usize],
             free: (0..reserve.slots as u32)
                 .map(|slot| (slot, ClearId::default()))

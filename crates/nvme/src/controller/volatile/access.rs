@@ -1,6 +1,6 @@
 //! How commands go through the volatile cache, and how it is written back.
 //!
-//! A command that must be durable (`Run::through`: FUA, or the write cache feature is off) goes to the device, and what
+//! A command that must be durable (`ActiveCommand::through`: FUA, or the write cache feature is off) goes to the device, and what
 //! the cache has of its blocks is forgotten. Whatever else changes blocks adds versions: writes, Write Zeroes,
 //! Deallocate, Copy and remaps. A remap is cached as what it reads; write-back turns it into a remap again where the
 //! source still holds the same.
@@ -13,7 +13,7 @@
 use super::{Content, CutReport, NewVersion, Newest, SECTOR_BYTES, Sectors, VolatileCache};
 use crate::controller::data::InMemory;
 use crate::controller::execute::Job;
-use crate::controller::io::{Piece, Run, status_of};
+use crate::controller::io::{ActiveCommand, Piece, status_of};
 use crate::controller::request::{Blocks, IoRequest};
 use crate::controller::subsystem::{Namespace, Subsystem};
 use crate::controller::turn::Step;
@@ -38,7 +38,7 @@ fn bytes_of(view: PageView<'_>) -> Result<[u8; PAGE_BYTES], Status> {
     }
 }
 
-impl<'t> Run<'_, 't> {
+impl<'t> ActiveCommand<'_, 't> {
     /// The cache, if there is one. It must be released before the device is.
     fn cache(&self) -> Option<MutexGuard<'t, VolatileCache>> {
         self.device.cache()
@@ -91,12 +91,15 @@ impl<'t> Run<'_, 't> {
             Content::Zeroes => 0,
             Content::Bytes { bytes, .. } => bytes.len() as u64,
         } + super::VERSION_BYTES;
+
         loop {
             let mut cache = self.cache().expect("only cached commands come here");
-            let oldest = match cache.is_full_for(bytes) {
-                true => cache.oldest_before(u64::MAX),
-                false => None,
+            let oldest = if cache.is_full_for(bytes) {
+                cache.oldest_before(u64::MAX)
+            } else {
+                None
             };
+
             match oldest {
                 None => {
                     self.device.spend(Step::Read);
@@ -337,19 +340,23 @@ impl<'t> Run<'_, 't> {
     ) -> Result<u32, Status> {
         let apart = lpn.abs_diff(source);
         let pages = if apart < pages { 1 } else { pages };
+
         for at in 0..pages {
             let wanted = self.newest_page(cache, lpn + at)?;
+
             self.device.spend(Step::Read);
             let (_, same) = self.device.view(
                 self.now,
                 source + at,
                 |page| matches!(page, PageView::Bytes(bytes) if *bytes == wanted),
             );
+
             // A source that cannot be read is no source.
             if !same.unwrap_or(false) {
                 return Ok(at);
             }
         }
+
         Ok(pages)
     }
 }
@@ -367,14 +374,17 @@ impl Subsystem {
             now: 0,
             cache_enabled: true,
         };
+
         let mut data = InMemory {
             from_host: &[],
             to_host: &mut Vec::new(),
         };
+
         let outcome = {
             let mut turn = self.device();
             self.execute(&mut turn, &job, &mut data)
         };
+
         match self.settle(outcome).status {
             Status::SUCCESS => Ok(()),
             status => Err(status),

@@ -49,6 +49,7 @@ impl Draw {
             1 => {
                 let pages: Vec<u32> = cache.pages.keys().copied().collect();
                 let count = random.random_range(1..=3usize);
+
                 let chosen = (0..count).filter(|_| !pages.is_empty());
                 Self::Few(
                     chosen
@@ -58,12 +59,14 @@ impl Draw {
             }
             2 | 3 => {
                 let share = random.random::<f64>();
+
                 let commands: BTreeSet<u64> = cache
                     .pages
                     .values()
                     .flatten()
                     .map(|version| version.command)
                     .collect();
+
                 Self::Commands(
                     commands
                         .into_iter()

@@ -20,25 +20,31 @@ impl<'a> Series<'a> {
             .runs
             .iter()
             .any(|run| speedup(self.runs, run).is_some());
+
         let bars = self.bars(|run, paint| {
             let mib_s = run.bandwidth_mib_s;
             let times = speedup(self.runs, run);
+
             let value = if compared {
                 times.unwrap_or(0.0)
             } else {
                 mib_s
             };
+
             let note = match times {
                 Some(times) => format!("{} ({} MiB/s)", ratio(times), number(mib_s)),
                 None => format!("{} MiB/s", number(mib_s)),
             };
+
             let part = Part {
                 name: note.clone(),
                 value: positive(value),
                 color: paint.color,
             };
+
             (note, vec![part])
         });
+
         let (title, reading) = if compared {
             (
                 "bandwidth relative to none",
@@ -52,6 +58,7 @@ impl<'a> Series<'a> {
                 "Host bandwidth of each run in virtual time; longer is better.".to_owned(),
             )
         };
+
         Figure {
             title: "Bandwidth",
             reading,
@@ -63,15 +70,21 @@ impl<'a> Series<'a> {
     /// Flash pages per host page, by what they were programmed for.
     pub(super) fn amplification(&self) -> Figure {
         const NAMES: [&str; 4] = ["host data", "garbage collection", "metadata", "other"];
+
         let mut others = false;
+
         let bars = self.bars(|run, _| {
             let host = run.host_pages as f64;
             let known = [run.host_programs, run.gc_pages, run.metadata_pages];
+
+            // What is in no class is shown too: a bar is as long as what was programmed.
             let sum = known
                 .iter()
                 .fold(0u64, |sum, pages| sum.saturating_add(*pages));
+
             let other = run.flash_pages.saturating_sub(sum);
             others |= other > 0;
+
             let parts = [known[0], known[1], known[2], other]
                 .into_iter()
                 .enumerate()
@@ -85,14 +98,18 @@ impl<'a> Series<'a> {
                     }
                 })
                 .collect();
+
             let total = share(run.flash_pages as f64, host);
             let mut note = total.map_or_else(|| "no host pages".to_owned(), number);
+
             if let Some(parts) = share(sum as f64, host).filter(|_| sum > run.flash_pages) {
                 // Never drawn longer than annotated without a word.
                 note.push_str(&format!(" (parts: {})", number(parts)));
             }
+
             (note, parts)
         });
+
         let shown = if others { 4 } else { 3 };
         Figure {
             title: "Write amplification",
@@ -114,9 +131,11 @@ impl<'a> Series<'a> {
             "watermark",
             "slots full",
         ];
+
         let bars = self.bars(|run, _| {
             let tried = attempted(run) as f64;
             let d = &run.demotions;
+
             let parts = [d.counter_full, d.nvram_full, d.watermark, d.degree_full]
                 .into_iter()
                 .enumerate()
@@ -131,17 +150,22 @@ impl<'a> Series<'a> {
                     }
                 })
                 .collect();
+
             let note = match share(demoted(d) as f64, tried) {
                 None => "no remaps".to_owned(),
                 Some(part) => format!("{} of {}", percent(part), compact(attempted(run))),
             };
+
             (note, parts)
         });
+
         let none = self.runs.iter().all(|run| demoted(&run.demotions) == 0);
-        let picture = match none {
-            true if !self.runs.is_empty() => Err("No remap became a copy."),
-            _ => self.bar_chart("% of the pages that were to be remapped", bars, None),
+        let picture = if none && !self.runs.is_empty() {
+            Err("No remap became a copy.")
+        } else {
+            self.bar_chart("% of the pages that were to be remapped", bars, None)
         };
+
         Figure {
             title: "Remaps that became copies",
             reading:
@@ -174,11 +198,13 @@ impl<'a> Series<'a> {
         if bars.is_empty() {
             return Err("There are no runs.");
         }
+
         let values: Vec<_> = bars
             .iter()
             .map(|bar| format!("{} {}", bar.label, bar.note))
             .collect();
         let description = format!("{title}: {}", values.join("; "));
+
         Ok(BarChart {
             description,
             title,

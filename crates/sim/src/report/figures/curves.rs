@@ -5,7 +5,7 @@
 
 use super::{Figure, Key, Series};
 use crate::report::axis::{Axis, time_unit};
-use crate::report::lines::{Line, LineChart};
+use crate::report::lines::{ChartLine, LineChart};
 use crate::report::series::{Point, over_time, staircase, trend};
 use crate::summary::{RunSummary, Sample};
 
@@ -65,25 +65,30 @@ impl Series<'_> {
         /// More points than this look like a band; a trend line is drawn over it.
         const CROWDED: usize = 150;
         const STRETCHES: usize = 75;
+
         let mut curves: Vec<_> = self
             .runs
             .iter()
             .map(|run| over_time(&run.samples, &value))
             .collect();
+
         let (divisor, unit) = time_unit(largest(&curves, |point| point.0));
         curves
             .iter_mut()
             .flatten()
             .for_each(|point| point.0 /= divisor);
+
         let crowded = curves.iter().any(|curve| curve.len() > CROWDED);
         let mut reading = reading.to_owned();
         if crowded {
             reading.push_str(" Bold lines are means over short stretches, faint ones the samples.");
         }
+
         let axes = (
             Axis::upto(largest(&curves, |point| point.0)),
             Axis::rounded(largest(&curves, |point| point.1)),
         );
+
         let x_title = format!("virtual time, {unit}");
         self.line_figure(
             title,
@@ -116,21 +121,25 @@ impl Series<'_> {
     /// The same distribution seen from the slow end, where it matters most.
     pub(super) fn latency_tail(&self) -> Figure {
         const RAREST: f64 = 1e-4;
+
         let mut curves = self.distributions();
         curves
             .iter_mut()
             .flatten()
             .for_each(|point| point.1 = (1.0 - point.1) * 100.0);
+
         let slower = curves
             .iter()
             .flatten()
             .map(|point| point.1)
             .filter(|y| *y > RAREST);
         let rarest = slower.fold(10.0, f64::min);
+
         let axes = (
             latency_axis(&curves),
             Axis::logarithmic([rarest, 100.0], mark),
         );
+
         self.line_figure(
             "Slowest writes",
             "The height of a line is the share of writes that took longer than the time below: where it crosses 1 % is p99, at 0.1 % p99.9; further left is better.".to_owned(),
@@ -158,22 +167,25 @@ impl Series<'_> {
         trend: impl Fn(&[Point]) -> Option<Vec<Point>>,
     ) -> Figure {
         let empty = curves.iter().all(Vec::is_empty);
+
         let lines = self
             .names
             .iter()
             .zip(&self.paints)
             .zip(curves)
-            .map(|((label, &paint), points)| Line {
+            .map(|((label, &paint), points)| ChartLine {
                 label,
                 paint,
                 trend: trend(&points),
                 points,
             })
             .collect();
+
         let description = format!(
             "{title}: lines of {y_title} against {x_title} for {}",
             self.names.join(", ")
         );
+
         let chart = LineChart {
             description,
             x_title: x_title.to_owned(),
@@ -182,6 +194,7 @@ impl Series<'_> {
             y,
             lines,
         };
+
         Figure {
             title,
             reading,

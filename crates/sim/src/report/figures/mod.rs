@@ -36,11 +36,13 @@ pub enum Key {
 /// All figures of a report.
 pub fn figures(runs: &[RunSummary]) -> Vec<Figure> {
     let names = labels(runs);
+
     let all = Series {
         runs,
         names: &names,
         paints: paints(runs),
     };
+
     let mut figures = vec![
         all.bandwidth(),
         all.amplification(),
@@ -51,9 +53,11 @@ pub fn figures(runs: &[RunSummary]) -> Vec<Figure> {
         all.demotions(),
         all.room_over_time(),
     ];
+
     if runs.iter().any(|run| run.arrivals.is_some()) {
         figures.push(all.backlog_over_time());
     }
+
     figures
 }
 

@@ -13,7 +13,7 @@ type Answer = Box<dyn FnOnce() + Send>;
 const SPIN: Duration = Duration::from_micros(60);
 
 /// Holds answers.
-pub struct Later {
+pub struct DelayedAnswers {
     sender: Sender<(u64, Answer)>,
 }
 
@@ -41,7 +41,7 @@ impl Ord for Waiting {
     }
 }
 
-impl Later {
+impl DelayedAnswers {
     /// Starts; times count from `epoch`.
     ///
     /// # Errors
@@ -69,6 +69,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
         let next = waiting
             .peek()
             .map(|Reverse(first)| epoch + Duration::from_nanos(first.due));
+
         let received = match next {
             None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(due) => match due.saturating_duration_since(Instant::now()) {
@@ -76,6 +77,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
                 left => receiver.recv_timeout(left - SPIN),
             },
         };
+
         match received {
             Ok(first) => {
                 // All that is known before any is answered, so that they are in order.
@@ -87,6 +89,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+
         while let Some(Reverse(first)) = waiting.peek()
             && epoch + Duration::from_nanos(first.due) <= Instant::now()
             && let Some(Reverse(Waiting { answer, .. })) = waiting.pop()
@@ -95,6 +98,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
         }
         std::hint::spin_loop();
     }
+
     while let Some(Reverse(Waiting { answer, .. })) = waiting.pop() {
         answer();
     }
@@ -109,21 +113,25 @@ mod tests {
     fn answers_are_given_in_order_none_early_and_all_of_them() {
         let epoch = Instant::now();
         let given = Arc::new(Mutex::new(Vec::new()));
-        let later = Later::start(epoch).expect("a thread");
+        let delayed = DelayedAnswers::start(epoch).expect("a thread");
+
         // One that takes its time, until all the others are known.
         let (go, wait) = channel();
-        later.at(0, move || wait.recv().expect("sent"));
+        delayed.at(0, move || wait.recv().expect("sent"));
+
         for due in [3_000_000u64, 1_000_000, 2_000_000, 1_000_000] {
             let given = given.clone();
-            later.at(due, move || {
+            delayed.at(due, move || {
                 let late = epoch.elapsed() >= Duration::from_nanos(due);
                 given.lock().expect("nothing fails here").push((due, late));
             });
         }
+
         go.send(()).expect("it waits");
         while given.lock().expect("nothing fails here").len() < 4 {
             std::thread::sleep(Duration::from_millis(1));
         }
+
         let answers = given.lock().expect("nothing fails here").clone();
         assert_eq!(
             answers,
