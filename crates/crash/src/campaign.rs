@@ -26,7 +26,7 @@ use remap_ssd_media::{Faults, Image, Media, Outcome, Ppn};
 pub struct ScriptEnd {
     /// Digest of the media that each cut left, some of them equal.
     pub digests: Vec<u64>,
-    /// Recoveries.
+    /// Recoveries that were tried.
     pub recoveries: u64,
     /// What happened on the way.
     pub marks: Marks,
@@ -50,14 +50,13 @@ struct Survivor {
     faults_left: u32,
 }
 
-/// A script being run.
+/// A script that is run, cut and recovered.
 pub struct Campaign<'a> {
     setup: &'a Setup,
     random: Xoshiro256PlusPlus,
     seed: u64,
     history: History,
     end: ScriptEnd,
-    /// Buffer for reads.
     read: Vec<Content>,
     /// Commands in flight at most.
     depth: Depth,
@@ -348,7 +347,6 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Faults that appear now.
     fn plant(&mut self, dut: &mut DeviceUnderTest) {
         self.damage(dut);
 

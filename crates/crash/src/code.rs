@@ -10,18 +10,18 @@ use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use std::fmt;
 use std::str::FromStr;
 
-/// Names a script.
+/// Names a script so that it can be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// The firmware's scheme.
+    /// Scheme of the firmware.
     pub scheme: SchemeKind,
     /// What an entry of its mapping table stands for.
     pub mapping: Granularity,
     /// Its policy of garbage collection, where it is not the setup's.
     pub policy: Option<GcPolicy>,
-    /// Number of the setup.
+    /// Number of the setup in its list.
     pub setup: u32,
-    /// Seed of the script.
+    /// Seed that the script is drawn from.
     pub seed: u32,
     /// The guard that is off.
     pub mutant: Option<Guard>,

@@ -29,7 +29,7 @@ enum Character {
         whole: u32,
         torn: u32,
     },
-    /// All but one.
+    /// All operations but one.
     But {
         at: u32,
         torn: bool,

@@ -72,7 +72,7 @@ impl Doubts {
             .for_each(|pending| pending.is_sound = false);
     }
 
-    /// A command was submitted.
+    /// Notes that a command was submitted.
     pub fn submit(&mut self, id: CommandId, command: &ScriptCommand) {
         let mut is_sound = true;
         let lpns = match *command {

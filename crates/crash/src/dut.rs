@@ -13,10 +13,10 @@ use remap_ssd_ftl::{FileStatus, Ftl, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
 
-/// A finding.
+/// A violation of what the device promised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What is wrong.
+    /// What is wrong, in words.
     pub text: String,
     /// The LPN it is about.
     pub lpn: Option<u32>,
@@ -25,7 +25,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// About the whole device.
+    /// A violation that concerns the whole device.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// About one LPN.
+    /// A violation that concerns one LPN.
     pub fn of_lpn(text: impl Into<String>, lpn: u32) -> Self {
         Self {
             lpn: Some(lpn),
@@ -45,9 +45,9 @@ impl Failure {
 
 /// A device that is powered on.
 pub struct DeviceUnderTest {
-    /// The firmware.
+    /// The firmware under test.
     pub ftl: Ftl,
-    /// The model.
+    /// The model of what may be read.
     pub oracle: Oracle,
     /// Which LPNs may be media errors.
     pub doubts: Doubts,
@@ -55,7 +55,7 @@ pub struct DeviceUnderTest {
     pub files: FileModel,
     /// What the host does next.
     pub generator: Generator,
-    /// Submitted and not acknowledged.
+    /// Commands submitted and not acknowledged, with what their acknowledgement waits for.
     pub in_flight: Vec<(CommandId, AckSet)>,
     /// Blocks that will still fail.
     pub faults_left: u32,

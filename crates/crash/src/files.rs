@@ -39,7 +39,7 @@ pub struct Verdict {
     pub resets_dropped: u64,
 }
 
-/// The model.
+/// Model of the file map: what may be listed after a cut.
 #[derive(Clone, Debug, Default)]
 pub struct FileModel {
     events: Vec<FileMapEvent>,
@@ -88,7 +88,7 @@ impl FileModel {
         Ok(())
     }
 
-    /// The map was reset.
+    /// Notes that the map was reset.
     pub fn reset(&mut self, id: CommandId) {
         self.events.push(FileMapEvent {
             id,

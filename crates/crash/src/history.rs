@@ -15,11 +15,11 @@ pub enum Event {
     Submitted(CommandId, ScriptCommand),
     /// A command is being submitted: if the history ends here, it did not return.
     Submitting(ScriptCommand),
-    /// Background work was done.
+    /// Background work was done between commands.
     Idled,
     /// The host saw an acknowledgement.
     Acknowledged(CommandId),
-    /// Everything under way ended.
+    /// Every operation under way became durable.
     Settled,
     /// Everything under way ended and was acknowledged.
     CaughtUp,
@@ -31,20 +31,20 @@ pub enum Event {
     WordDamaged(u32),
     /// A power cut, with what became of the operations free to land.
     Cut {
-        /// Operations under way.
+        /// Operations that were under way.
         pending: u32,
-        /// Those that landed.
+        /// Of those, operations whose effect landed.
         whole: u32,
-        /// Those that were torn.
+        /// Of those, operations that left a torn page or word.
         torn: u32,
     },
-    /// A recovery began.
+    /// Recovery began after the cut.
     Recovering,
     /// The host looked at everything after a recovery.
     Seen,
 }
 
-/// Events, oldest first.
+/// Events of a script, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct History(Vec<Event>);
 
@@ -54,7 +54,7 @@ const SHOWN: usize = 40;
 const SHOWN_OF_LPN: usize = 16;
 
 impl History {
-    /// Adds an event.
+    /// Adds an event at the end.
     pub fn push(&mut self, event: Event) {
         if let (Event::Submitted(..) | Event::Idled, Some(Event::Submitting(_))) =
             (event, self.0.last())
@@ -64,7 +64,7 @@ impl History {
         self.0.push(event);
     }
 
-    /// Where it is now.
+    /// Number of events so far.
     pub fn mark(&self) -> usize {
         self.0.len()
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 macro_rules! marks {
     (firmware { $($name:ident,)* } campaign { $($(#[$doc:meta])* $own:ident,)* }) => {
-        /// How often things happened.
+        /// How often interesting things happened in a campaign.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Marks {
@@ -24,7 +24,7 @@ macro_rules! marks {
             fn add_stats(&mut self, stats: &Stats) {
                 $(self.$name += stats.$name;)*
             }
-            /// Adds another campaign's marks.
+            /// Adds the marks of another campaign.
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
                 $(self.$own += other.$own;)*

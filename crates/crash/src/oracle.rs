@@ -34,7 +34,6 @@ pub fn is_known(content: Content) -> bool {
 /// A host command's number, in order of submission.
 pub type CommandId = u32;
 
-/// What one command changes.
 #[derive(Clone, Debug, Default)]
 struct Effects {
     id: CommandId,
@@ -56,13 +55,13 @@ struct Choices {
 /// How the atomic commands under way at a cut ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Those that certainly happened.
+    /// Commands that certainly happened.
     pub committed: u64,
     /// Those that certainly did not.
     pub aborted: u64,
 }
 
-/// The model.
+/// Model of the device: every content that each LPN may read.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     live: Vec<Content>,
@@ -99,7 +98,7 @@ impl Oracle {
         self.next_id
     }
 
-    /// A command was submitted.
+    /// Notes that a command was submitted, and numbers it.
     pub fn submit(&mut self, command: &ScriptCommand) -> CommandId {
         let id = self.next_id;
         self.next_id += 1;
@@ -476,9 +475,9 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
 /// A read that no order of events explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misread {
-    /// Where.
+    /// LPN that was read.
     pub lpn: u32,
-    /// What was read.
+    /// Content that was read.
     pub read: Content,
     /// The rule between LPNs that is broken, if the value by itself could be right.
     pub rule: Option<String>,
@@ -486,7 +485,7 @@ pub struct Misread {
     pub allowed: Vec<(CommandId, Content)>,
 }
 
-/// A content in words.
+/// A content in words, for reports.
 pub fn name(content: Content) -> String {
     match content {
         ZEROES => "zeroes".to_owned(),

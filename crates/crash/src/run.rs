@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// A campaign.
+/// Options of a campaign.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The firmware's scheme.
+    /// Scheme of the firmware.
     pub scheme: SchemeKind,
     /// What an entry of its mapping table stands for.
     pub mapping: Granularity,
@@ -27,7 +27,7 @@ pub struct Options {
     pub policy: Option<GcPolicy>,
     /// Only this setup; `None`: all of them.
     pub setup: Option<u32>,
-    /// Everything follows from it.
+    /// Seed; every script follows from it.
     pub seed: u64,
     /// Stop after this number of seconds.
     pub seconds: Option<f64>,
@@ -62,46 +62,46 @@ impl Options {
     }
 }
 
-/// A campaign under way.
+/// How far a campaign is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Distinct cuts.
+    /// Distinct cuts so far.
     pub cuts: u64,
-    /// Scripts run.
+    /// Scripts run so far.
     pub scripts: u64,
-    /// Recoveries.
+    /// Recoveries so far.
     pub recoveries: u64,
-    /// Failures.
+    /// Scripts that failed so far.
     pub violations: u64,
     /// Seconds since the start.
     pub seconds: f64,
 }
 
-/// A script that failed.
+/// A script that failed, with what is needed to run it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// Runs it again.
+    /// Code that runs it again.
     pub code: String,
     /// What is wrong, and what led to it.
     pub text: String,
 }
 
-/// What a campaign found.
+/// Results of a campaign.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The firmware's scheme.
+    /// Scheme of the firmware.
     pub scheme: String,
     /// Distinct cuts, by what they left on the media.
     pub cuts: u64,
-    /// Scripts that failed.
+    /// Number of scripts that failed.
     pub violations: u64,
-    /// Recoveries.
+    /// Recoveries that were tried.
     pub recoveries: u64,
-    /// Scripts run.
+    /// Scripts that were run.
     pub scripts: u64,
-    /// The seed.
+    /// Seed that everything follows from.
     pub seed: u64,
-    /// The failures.
+    /// The failures, first ones first.
     pub failures: Vec<Failed>,
     /// What happened on the way.
     pub marks: Marks,
@@ -114,7 +114,6 @@ struct Scripts {
     policy: Option<GcPolicy>,
     seed: u64,
     mutant: Option<Guard>,
-    /// Setups to go round.
     setups: Vec<u32>,
 }
 
@@ -295,7 +294,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Runs one script again.
+/// Runs one script again, by its code.
 pub fn replay(code: &Code) -> Report {
     let options = Options {
         mapping: code.mapping,
@@ -313,7 +312,7 @@ pub fn replay_whole(code: &Code) -> ScriptEnd {
     run_script(code)
 }
 
-/// How long to hunt.
+/// How long a campaign goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// At most so many scripts.

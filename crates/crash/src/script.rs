@@ -16,18 +16,18 @@ use std::fmt;
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptCommand {
-    /// One page.
+    /// Writes one page.
     Write {
-        /// Where.
+        /// LPN that changes.
         lpn: u32,
-        /// What.
+        /// Content that is written.
         content: Content,
     },
-    /// Pages in a row.
+    /// Writes consecutive pages by one command.
     WriteMany {
         /// First LPN.
         lpn: u32,
-        /// Pages.
+        /// Number of pages.
         len: u32,
         /// What the pages from this LPN on held before, where they held anything.
         source: Option<u32>,
@@ -36,45 +36,45 @@ pub enum ScriptCommand {
     },
     /// One page of a file, noted in the file map.
     FileWrite {
-        /// Where.
+        /// LPN that changes.
         lpn: u32,
-        /// What.
+        /// Content that is written.
         content: Content,
-        /// Of which file.
+        /// File and page that are noted.
         page: FilePage,
     },
     /// A reset of the file map.
     FileReset,
     /// One page that is meant to be remapped to its home.
     WriteFor {
-        /// Where.
+        /// LPN that changes.
         lpn: u32,
-        /// What.
+        /// Content that is written.
         content: Content,
-        /// Its home.
+        /// LPN that the page is written for.
         home: u32,
     },
-    /// Trim or write zeroes.
+    /// Deallocates pages, as trims and Write Zeroes do.
     Deallocate {
         /// First LPN.
         lpn: u32,
-        /// Pages.
+        /// Number of pages.
         len: u32,
     },
-    /// A remap.
+    /// Remaps pages.
     Remap {
         /// First LPN that changes.
         target: u32,
         /// First LPN whose page it shares from now on.
         source: u32,
-        /// Pages.
+        /// Number of pages.
         len: u32,
-        /// Deallocate the source.
+        /// Whether the source is deallocated.
         relocate: bool,
-        /// All pages or none.
+        /// Whether all pages are remapped or none.
         atomic: bool,
     },
-    /// Flush.
+    /// Makes everything durable.
     Flush,
     /// Garbage collection while the host is idle.
     Background {
@@ -168,11 +168,11 @@ pub struct Mix {
     pub copy: u32,
     /// Remaps that deallocate the source.
     pub relocate: u32,
-    /// Trims and write zeroes.
+    /// Weight of deallocations.
     pub deallocate: u32,
-    /// Flushes.
+    /// Weight of flushes.
     pub flush: u32,
-    /// Steps of background work.
+    /// Weight of background work.
     pub background: u32,
     /// Streams of writes to LPNs in a row, new contents and then the same once more elsewhere. If
     /// there are any, remaps are longer too.
@@ -182,7 +182,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Some of everything.
+    /// All kinds of commands about equally often.
     pub const EVEN: Self = Self {
         write: 40,
         rewrite: 6,
@@ -194,7 +194,7 @@ impl Mix {
         run: 0,
         files: 0,
     };
-    /// Most metadata per page.
+    /// Mostly remaps: most metadata per page.
     pub const REMAPS: Self = Self {
         write: 14,
         rewrite: 3,
@@ -206,7 +206,7 @@ impl Mix {
         run: 0,
         files: 0,
     };
-    /// Most garbage collection.
+    /// Mostly writes: most garbage collection.
     pub const WRITES: Self = Self {
         write: 74,
         rewrite: 4,
@@ -218,7 +218,7 @@ impl Mix {
         run: 0,
         files: 0,
     };
-    /// Most deallocations.
+    /// Mostly deallocations.
     pub const TRIMS: Self = Self {
         write: 40,
         rewrite: 2,
@@ -256,7 +256,7 @@ impl Mix {
         files: 0,
     };
 
-    /// A log-structured file system.
+    /// Commands as a log-structured file system issues them.
     pub const FILES: Self = Self {
         write: 16,
         rewrite: 2,
@@ -282,7 +282,7 @@ impl Mix {
     }
 }
 
-/// Draws commands.
+/// Draws the commands of a script.
 #[derive(Clone, Debug)]
 pub struct Generator {
     random: Xoshiro256PlusPlus,

@@ -21,15 +21,15 @@ pub struct Setup {
     pub index: u32,
     /// Shape of the flash array.
     pub geometry: Geometry,
-    /// Identities or bytes.
+    /// Whether pages hold identities or bytes.
     pub mode: ContentMode,
-    /// The firmware.
+    /// Parameters of the firmware.
     pub config: Config,
-    /// Which commands.
+    /// Weights of the kinds of commands.
     pub mix: Mix,
     /// Main-line commands after the fill.
     pub steps: u32,
-    /// Blocks that will fail.
+    /// Number of blocks that will fail.
     pub bad_blocks: u32,
     /// Are hundreds of commands under way?
     pub deep: bool,
@@ -39,7 +39,6 @@ pub struct Setup {
     pub mutant: Option<Guard>,
 }
 
-/// What distinguishes a setup.
 #[derive(Clone, Copy)]
 struct Profile {
     shape: (u32, u32, u32),
@@ -555,7 +554,7 @@ impl Setup {
         }
     }
 
-    /// Can commands be atomic?
+    /// Whether commands can be atomic with such entries.
     pub fn atomic(&self) -> bool {
         self.config.entry == EntrySize::Bytes24
     }

@@ -22,7 +22,7 @@ pub struct FolderCheck {
     pub damage: Vec<Damage>,
     /// Why the device cannot be repaired.
     pub beyond: Option<String>,
-    /// Mapped LPNs.
+    /// LPNs that have a flash page.
     pub mapped: u64,
     /// Mapped LPNs whose data was given up earlier: they read as media errors, although nothing is damaged.
     pub given_up: u64,
@@ -33,7 +33,7 @@ pub struct FolderCheck {
 }
 
 impl FolderCheck {
-    /// Is nothing damaged?
+    /// Whether no damage was found.
     pub fn is_clean(&self) -> bool {
         self.damage.is_empty() && self.beyond.is_none()
     }

@@ -28,7 +28,7 @@ use toml::de::{DeTable, DeValue};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
-    /// What to call it.
+    /// Name in reports.
     pub name: String,
     /// Share of the logical pages that workloads address.
     pub addressable: f64,
@@ -38,9 +38,9 @@ pub struct DeviceConfig {
     pub content: ContentMode,
     /// Shape of the flash array.
     pub geometry: Geometry,
-    /// Flash chips.
+    /// Latencies and endurance of the flash chips.
     pub flash: Flash,
-    /// Non-volatile memory.
+    /// Latencies and endurance of the NVRAM.
     pub nvram: Nvram,
     /// The unit that computes fingerprints.
     pub hash: Hash,
@@ -48,19 +48,19 @@ pub struct DeviceConfig {
     pub link: Link,
     /// When the firmware works for itself.
     pub background: Background,
-    /// Firmware parameters.
+    /// Parameters of the firmware.
     pub firmware: Config,
 }
 
-/// Flash chips.
+/// Latencies and endurance of flash chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flash {
-    /// Reading a page.
+    /// Reading a page, in nanoseconds.
     pub read_ns: u64,
-    /// Programming a page.
+    /// Programming a page, in nanoseconds.
     pub program_ns: u64,
-    /// Erasing a block.
+    /// Erasing a block, in nanoseconds.
     pub erase_ns: u64,
     /// Moving a page over its channel; 0 if channels are not modelled.
     pub transfer_ns: u64,
@@ -68,7 +68,7 @@ pub struct Flash {
     pub endurance: u64,
 }
 
-/// Non-volatile memory.
+/// Latencies and endurance of non-volatile memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nvram {
@@ -76,7 +76,7 @@ pub struct Nvram {
     pub read_ns: u64,
     /// Writing 64 bytes; other amounts in proportion.
     pub write_ns: u64,
-    /// Writes a word endures.
+    /// Writes that a word endures.
     pub endurance: u64,
 }
 
@@ -84,7 +84,7 @@ pub struct Nvram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hash {
-    /// From page to fingerprint.
+    /// From a page's arrival to its fingerprint, in nanoseconds.
     pub latency_ns: u64,
     /// From one page's start to the next one's.
     pub interval_ns: u64,
@@ -110,7 +110,7 @@ pub struct Background {
     pub idle_after_ns: u64,
 }
 
-/// Invalid device configuration.
+/// Why a configuration cannot work, in one or several sentences.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DeviceConfigError(pub String);
@@ -122,7 +122,7 @@ pub struct Latencies {
     pub flash_read_ns: u64,
     /// Programming a page inside its die.
     pub flash_program_ns: u64,
-    /// Erasing a block.
+    /// Erasing a block, in nanoseconds.
     pub erase_ns: u64,
     /// Moving a page over its channel.
     pub transfer_ns: u64,
@@ -130,7 +130,7 @@ pub struct Latencies {
     pub nvram_read_ns: u64,
     /// Writing 64 bytes of NVRAM.
     pub nvram_write_ns: u64,
-    /// From page to fingerprint.
+    /// From a page's arrival to its fingerprint, in nanoseconds.
     pub hash_ns: u64,
     /// From one page's start to the next one's.
     pub hash_interval_ns: u64,
@@ -289,9 +289,9 @@ impl DeviceConfig {
 /// One value of a device as a command line says it: `firmware.gc_free=0.1`.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// What is set.
+    /// Which value of the device is set.
     pub key: &'static Key,
-    /// To what.
+    /// The value that it gets.
     pub value: Value,
 }
 

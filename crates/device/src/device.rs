@@ -21,9 +21,9 @@ use std::path::PathBuf;
 /// What the host asks of one logical page, or of a range if it is a remap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
-    /// Read one page.
+    /// Reads one page, whole.
     Read,
-    /// Write one page.
+    /// Writes one page, whole.
     Write,
     /// Write one page that is meant to be remapped to `home` one day: a journal's.
     WriteFor {
@@ -33,13 +33,13 @@ pub enum PageKind {
     /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
     /// no other page has.
     ReadModifyWrite,
-    /// Deallocate one page.
+    /// Deallocates one page, as a trim does.
     Trim,
     /// A whole remap command, whose targets begin at the page it is submitted for. No data passes the link.
     Remap {
-        /// First source LPN.
+        /// First LPN that is read.
         source: u32,
-        /// Pages.
+        /// Number of pages.
         len: u16,
         /// The sources lose their pages.
         relocate: bool,
@@ -81,7 +81,7 @@ pub struct PageCommand {
     pub content: u64,
     /// Logical page; the first one of a remap's targets.
     pub lpn: u32,
-    /// What is asked.
+    /// The operation on the page.
     pub kind: PageKind,
 }
 
@@ -94,25 +94,25 @@ impl PageCommand {
     }
 }
 
-/// How a command ended.
+/// How a command ended, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// When.
+    /// Completion time in nanoseconds.
     pub done_at: u64,
-    /// Done, or why not.
+    /// The firmware's answer.
     pub result: Result<(), Refusal>,
 }
 
-/// How an `fs_write` ended.
+/// How an `fs_write` ended, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCompletion {
-    /// When.
+    /// Completion time in nanoseconds.
     pub done_at: u64,
     /// The data is written, and whether it is listed; or why not.
     pub result: Result<FileStatus, Refusal>,
 }
 
-/// A simulated SSD.
+/// A simulated SSD: firmware, media and a timing model.
 pub struct Device {
     ftl: Ftl,
     settling: Settling,
@@ -196,7 +196,7 @@ impl Device {
     pub fn config(&self) -> &DeviceConfig {
         &self.config
     }
-    /// The firmware.
+    /// The firmware, to look at.
     pub fn ftl(&self) -> &Ftl {
         &self.ftl
     }
@@ -204,7 +204,7 @@ impl Device {
     pub fn fingerprints(&self) -> &Fingerprints {
         &self.fingerprints
     }
-    /// The timing model.
+    /// The timing model, to look at.
     pub fn timing(&self) -> &Timing {
         &self.settling.timing
     }
@@ -331,7 +331,7 @@ impl Device {
         (done, found.map(|found| show(self.ftl.view(found))))
     }
 
-    /// Writes a page.
+    /// Writes a page, the last of its request.
     #[inline]
     pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let result = self.ftl.write(lpn, payload);
@@ -370,13 +370,13 @@ impl Device {
         self.complete(now, Data::Absent, result)
     }
 
-    /// Remaps.
+    /// Remaps pages: targets read what sources hold.
     pub fn remap(&mut self, now: u64, remap: &Remap) -> Completion {
         let result = self.ftl.remap(remap);
         self.complete(now, Data::Absent, result)
     }
 
-    /// Makes everything acknowledged durable.
+    /// Makes everything that was acknowledged durable.
     pub fn flush(&mut self, now: u64) -> Completion {
         let result = self.ftl.flush();
         self.complete(now, Data::Absent, result)
@@ -425,7 +425,7 @@ impl Device {
         (self.send(now, files * size_of::<u32>()), result)
     }
 
-    /// Forgets all files.
+    /// Empties the file map.
     pub fn fs_reset(&mut self, now: u64) -> Completion {
         let result = self.ftl.fs_reset();
         self.complete(now, Data::Absent, result)

@@ -19,7 +19,7 @@ pub struct DiskRemap {
     pub target: u64,
     /// First page that is named.
     pub source: u64,
-    /// Pages.
+    /// Number of pages.
     pub pages: u32,
     /// The sources lose their pages and read as zeroes, but for those that are targets too.
     pub relocate: bool,
@@ -30,7 +30,7 @@ pub struct DiskRemap {
 /// Whole pages for one place of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskWrite<'a> {
-    /// The first page.
+    /// First page of the range.
     pub page: u64,
     /// What the pages from there on get.
     pub data: &'a [u8],
@@ -39,7 +39,7 @@ pub struct DiskWrite<'a> {
 /// A page of a file, as the device's file map lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFileBlock {
-    /// Page within the file.
+    /// Page offset within the file.
     pub offset: u32,
     /// Page of the disk that was written for it.
     pub page: u64,
@@ -51,7 +51,7 @@ pub struct DiskFileBlock {
 pub struct RemapAllError<E> {
     /// Index of the first remap known to have failed. Any of the others may have been done.
     pub index: usize,
-    /// Why.
+    /// Why it was not done.
     pub error: E,
 }
 
@@ -61,7 +61,7 @@ pub enum FileMapError<E> {
     /// The disk has no file map: it does not know the commands, or was created without room for it.
     #[error("this disk has no file map")]
     Unsupported,
-    /// Any other error.
+    /// An error of the disk itself.
     #[error(transparent)]
     Disk(E),
 }
@@ -71,7 +71,7 @@ pub trait Disk {
     /// Why something was not done.
     type Error: Error + Send + Sync + 'static;
 
-    /// Size in pages.
+    /// Size of the disk in pages.
     fn pages(&self) -> u64;
 
     /// What tells this disk from every other one, a copy of it with a name of its own among them (NGUID, NVMe 2.0 §4.5.1.2);
@@ -179,7 +179,7 @@ pub struct LocalDisk(Device);
 /// Why a disk in this process did not do something.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalDiskError {
-    /// The firmware's reason.
+    /// The firmware refused the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The system could not write the folder out.
@@ -205,7 +205,7 @@ impl LocalDisk {
         &self.0
     }
 
-    /// Gives the device back.
+    /// Gives the device back, for instance to close it.
     pub fn into_device(self) -> Device {
         self.0
     }

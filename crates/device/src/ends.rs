@@ -25,7 +25,7 @@ struct Slot {
     ppn: Ppn,
 }
 
-/// Ends of programs.
+/// When recent programs end.
 pub(crate) struct ProgramEnds {
     geometry: Geometry,
     /// End of the last program of each superblock.

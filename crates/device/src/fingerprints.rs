@@ -33,7 +33,6 @@ const NAME: &str = "fingerprints";
 const MAGIC: [u8; 8] = *b"RMPFPRNT";
 const VERSION: u32 = 1;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Pages in a slice.
 const SLICE: usize = 256;
 /// Maximum number of passes over the device: garbage collection may move pages behind a pass, and the next pass finds
 /// them.
@@ -255,7 +254,7 @@ impl Relearner {
         })
     }
 
-    /// Pages entered so far.
+    /// Pages entered in the fingerprint store so far.
     pub fn entered(&self) -> u64 {
         self.entered
     }

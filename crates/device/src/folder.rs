@@ -190,7 +190,7 @@ impl Device {
     }
 }
 
-/// Parses the configuration file.
+/// The configuration file of a folder, as text.
 pub(crate) struct ConfigFile {
     text: String,
     damage: Option<Damage>,

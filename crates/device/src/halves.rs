@@ -21,7 +21,6 @@ use remap_ssd_media::{Op, Payload};
 pub(crate) enum Data {
     /// The firmware works for itself.
     Own,
-    /// A command without data.
     Absent,
     /// A page comes from the host.
     FromHost,
@@ -169,7 +168,6 @@ impl Settling {
 /// A part of a command whose end is known by itself.
 #[derive(Clone, Copy)]
 struct Step {
-    /// Operations.
     ops: u32,
     data: Data,
 }
@@ -193,7 +191,7 @@ impl Record {
         (self.ops_charged, self.steps_charged) = (0, 0);
     }
 
-    /// Steps noted so far.
+    /// Steps that were noted so far.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }

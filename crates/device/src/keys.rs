@@ -10,14 +10,14 @@
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use serde_json::Value;
 
-/// One key.
+/// A key of device files.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Its name, with that of its table: `firmware.gc_free`.
     pub path: &'static str,
     /// Its unit; empty where there is none.
     pub unit: &'static str,
-    /// What it can be.
+    /// Kind and range of its values.
     pub kind: Kind,
     /// The option of the command line that sets it, if there is one.
     pub flag: &'static str,
@@ -32,22 +32,22 @@ pub enum Kind {
     Integer(u64, u64),
     /// A number in a range.
     Number(Range),
-    /// True or false.
+    /// `true` or `false`.
     Flag,
-    /// One of these names.
+    /// One of the names that the function lists.
     Choice(fn() -> Vec<&'static str>),
-    /// Any text.
+    /// Any text, which is only shown.
     Text,
     /// A factor: a number, or a fraction as text.
     Factor,
 }
 
-/// A range of numbers.
+/// A range of numbers, with or without its ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// The least.
+    /// Lower end.
     pub least: f64,
-    /// The most.
+    /// Upper end.
     pub most: f64,
     /// Is the least itself outside?
     pub above: bool,
@@ -182,19 +182,19 @@ fn preset_names() -> Vec<&'static str> {
 /// One way in which garbage collection works: the choice behind `firmware.gc_mode`.
 #[derive(Clone, Copy, Debug)]
 pub struct GcMode {
-    /// Its name.
+    /// Name as typed.
     pub name: &'static str,
-    /// What it does.
+    /// What the mode does, for help texts.
     pub about: &'static str,
-    /// `gc_at_once`.
+    /// Value of `firmware.gc_at_once`.
     pub at_once: bool,
-    /// `gc_joins_host`.
+    /// Value of `firmware.gc_joins_host`.
     pub joins_host: bool,
-    /// `gc_garbage`.
+    /// Value of `firmware.gc_garbage`.
     pub garbage: f64,
 }
 
-/// The modes.
+/// Modes of garbage collection, each short for three keys.
 pub static GC_MODES: &[GcMode] = &[
     GcMode {
         name: "background",
@@ -254,7 +254,7 @@ pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) ->
 pub struct Problem {
     /// The key, or what stands for one.
     pub path: String,
-    /// The sentence.
+    /// What is wrong, as a sentence.
     pub text: String,
     /// Of a key that does not exist, the one that was probably meant.
     pub meant: Option<&'static str>,
@@ -454,7 +454,6 @@ impl Key {
     }
 }
 
-/// `40MiB` in bytes.
 fn size(text: &str) -> Option<u64> {
     let at = text.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(at);

@@ -11,9 +11,9 @@ use remap_ssd_media::{ContentMode, Geometry};
 /// A device of a publication.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// Its name.
+    /// Name as typed.
     pub name: &'static str,
-    /// Which device it is.
+    /// Which published device it is.
     pub about: &'static str,
     /// What the publication does not say.
     pub assumed: &'static [&'static str],
@@ -21,7 +21,7 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// The device.
+    /// The whole configuration of the device.
     pub fn config(&self) -> DeviceConfig {
         DeviceConfig {
             name: self.name.into(),
@@ -30,7 +30,7 @@ impl Preset {
     }
 }
 
-/// Every preset.
+/// Every preset; the first is the default.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "fast21-32g",

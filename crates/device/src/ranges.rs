@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-/// A set of pages.
+/// A set of pages, kept as ranges that do not touch.
 #[derive(Clone, Debug, Default)]
 pub struct PageRanges {
     /// The end of each range by its first page.
@@ -22,7 +22,7 @@ impl PageRanges {
                 .is_some_and(|(_, known_end)| *known_end > first)
     }
 
-    /// Adds `first..end`.
+    /// Adds the pages `first..end`.
     pub fn add(&mut self, mut first: u64, mut end: u64) {
         if first >= end {
             return;

@@ -183,7 +183,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The reference page, `docs/configuration.md`.
+/// Text of the reference page, `docs/configuration.md`.
 pub fn page() -> String {
     let mut text = String::from(PAGE);
     let mut table = None;

@@ -20,7 +20,7 @@ pub enum OpenError {
     /// The file cannot be read or written.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The configuration cannot work.
+    /// The saved configuration cannot work.
     #[error(transparent)]
     Config(#[from] DeviceConfigError),
     /// The media cannot be recovered.
@@ -40,7 +40,7 @@ pub enum OpenError {
     /// A device in a folder is for use: it holds bytes.
     #[error("a device in a folder holds real bytes: content must be \"bytes\"")]
     NotBytes,
-    /// Nothing is ever overwritten.
+    /// The folder is not empty, and nothing is ever overwritten.
     #[error("the folder is not empty")]
     NotEmpty,
 }

@@ -127,7 +127,6 @@ impl DeviceConfig {
     }
 }
 
-/// A factor without rounding.
 #[derive(Clone, Copy)]
 struct Ratio {
     part: u64,

@@ -61,7 +61,7 @@ struct Die {
 /// When a command arrived, and when its data was in the controller.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandStart {
-    /// Submitted.
+    /// When the command was submitted, in nanoseconds.
     pub now: u64,
     /// Its own operations start no earlier.
     pub ready: u64,
@@ -73,7 +73,7 @@ struct Lookup {
     cursor: u64,
 }
 
-/// The device's resources.
+/// Dies, channels, ports and the link, each with the time until which it is busy.
 pub struct Timing {
     latencies: Latencies,
     geometry: Geometry,
@@ -101,7 +101,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// A device at rest.
+    /// A device at rest, at time 0.
     pub fn new(geometry: Geometry, latencies: Latencies) -> Self {
         let mut dies = [Die::default(); DIES];
         for (index, die) in dies.iter_mut().enumerate() {
@@ -482,7 +482,7 @@ impl Die {
         }
     }
 
-    /// Busy for `length` more.
+    /// Keeps it busy for `length` more nanoseconds.
     fn stall(&mut self, begin: u64, length: u64) {
         self.free = self.free.max(begin) + length;
         self.gap_end = 0;

@@ -47,7 +47,7 @@ pub fn begin(core: &mut Core, wsn: u64) {
     core.media.fence();
 }
 
-/// Makes it count.
+/// Commits an atomic command: stores the word after which recovery finds all of its remaps.
 pub fn commit(core: &mut Core) {
     if !core.config.guards.has(Guard::Commit) {
         return;

@@ -32,7 +32,6 @@ const NOWHERE: u32 = u32::MAX;
 pub struct Order {
     /// Dies that are left out.
     pub skipped: u64,
-    /// Offset of the head.
     pub head: u32,
 }
 
@@ -82,7 +81,6 @@ struct Entry {
 struct Block {
     base: u32,
     in_place: u16,
-    /// By index.
     extension: Vec<Entry>,
 }
 
@@ -120,7 +118,7 @@ fn set_bit(bits: &mut [u64], at: u32, value: bool) {
 }
 
 impl BlockMap {
-    /// Nothing is mapped.
+    /// A table in which no LPN is mapped.
     pub fn new(geometry: &Geometry, block_pages: u32, lpns: u32, internal: u32) -> Self {
         let blocks = lpns.div_ceil(block_pages);
         let words = (lpns + internal).div_ceil(64) as usize;
@@ -148,7 +146,7 @@ impl BlockMap {
     pub fn len(&self) -> u32 {
         self.lpns + self.internal.len() as u32
     }
-    /// Entries of all extensions.
+    /// Entries of the extensions of all blocks.
     pub fn entries(&self) -> u32 {
         self.entries
     }
@@ -233,7 +231,7 @@ impl BlockMap {
         used.order = order;
     }
 
-    /// Where is it?
+    /// The LPN's mapping, from the extension or else from the block.
     pub fn get(&self, lpn: u32) -> Option<Mapping> {
         let ppn = self.ppn(lpn)?;
         Some(Mapping {

@@ -12,7 +12,7 @@ pub const WSN_END: u64 = 1 << 42;
 /// possible device.
 pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
 
-/// The next sequence number.
+/// Advances the counter and returns the next write/remap sequence number.
 #[inline]
 pub fn next_number(wsn: &mut u64) -> u64 {
     *wsn += 1;

@@ -24,11 +24,11 @@ use std::ops::Range;
 /// `remap(target, source, length, flag)` (FAST'21 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remap {
-    /// First target LPN.
+    /// First LPN that changes.
     pub target: u32,
-    /// First source LPN.
+    /// First LPN that is read.
     pub source: u32,
-    /// Pages.
+    /// Number of pages.
     pub len: u32,
     /// Flag 1: the sources lose their pages. Flag 0: they keep them.
     pub relocate: bool,

@@ -32,7 +32,7 @@ impl EntrySize {
     }
 }
 
-/// Firmware parameters.
+/// Parameters of the firmware; the device's shape is in `Geometry`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -158,5 +158,5 @@ fn is_extension_default(share: &f64) -> bool {
     *share == EXTENSION
 }
 
-/// Largest atomic remap, pages.
+/// Pages of the largest remap that can be atomic.
 pub const ATOMIC_PAGES_MAX: u32 = 256;

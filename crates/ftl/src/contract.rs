@@ -22,11 +22,11 @@ use serde::Serialize;
 /// One remapping to make durable.
 #[derive(Clone, Copy, Debug)]
 pub struct Remapping {
-    /// Target LPN.
+    /// LPN that now reads the page.
     pub lpn: u32,
     /// The page it is remapped to.
     pub ppn: Ppn,
-    /// Its sequence number.
+    /// Write/remap sequence number of the remap.
     pub wsn: u64,
     /// The LPN that loses the page, for a relocation.
     pub source: Option<u32>,
@@ -39,7 +39,7 @@ pub struct Remapping {
 pub struct OwnerRef {
     /// Page offset in the superblock.
     pub offset: u32,
-    /// The LPN.
+    /// LPN that owns the page.
     pub lpn: u32,
     /// Sequence number of the remap.
     pub wsn: u64,
@@ -50,7 +50,7 @@ pub struct OwnerRef {
 /// Superblocks that a scheme takes from the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashNeed {
-    /// Held at its worst.
+    /// Superblocks held at the worst moment.
     pub held: u32,
     /// Free, for what it must be able to open while one superblock is collected.
     pub spare: u32,
@@ -63,7 +63,7 @@ pub struct Usage {
     pub capacity_bytes: u64,
     /// AllocatedPage by entries, valid or not.
     pub used_bytes: u64,
-    /// AllocatedPage by valid entries.
+    /// Bytes of entries that are in force.
     pub valid_bytes: u64,
     /// What entries can take at most: all of it but for heads of segments, and what does not fill
     /// one.
@@ -71,7 +71,7 @@ pub struct Usage {
     /// Of that, what hosts leave free for garbage collection to rewrite the fullest superblock's
     /// entries; now.
     pub gc_reserve_bytes: u64,
-    /// Largest segment group now.
+    /// Bytes of the largest segment group now.
     pub largest_group_bytes: u64,
     /// Largest segment group since power-on.
     pub largest_group_seen_bytes: u64,
@@ -107,7 +107,7 @@ impl From<Usage> for Occupancy {
 /// What an inspection shows of a segment group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GroupInfo {
-    /// Segments, oldest first.
+    /// Segments by number, oldest first.
     pub segments: Vec<u32>,
     /// Entries in them, valid or not; slots, where entries differ in size.
     pub entries: u32,
@@ -215,7 +215,7 @@ pub trait Recover {
 
 /// What is shown of a scheme, and what tests check.
 pub trait Inspect {
-    /// How full is it?
+    /// How much of the metadata's room is used and valid.
     fn usage(&self, core: &Core) -> Usage;
 
     /// Of that, what a time series shows. It is asked at each request, so that schemes whose `usage`
@@ -236,7 +236,7 @@ pub trait Inspect {
     }
 }
 
-/// What is worth prefetching.
+/// What the scheme prefetches for commands to come.
 pub trait LookAhead {
     /// A remap to this page is coming soon.
     #[inline]
@@ -247,7 +247,7 @@ pub trait LookAhead {
 pub struct SchemeSpec {
     /// What is known of it without its code.
     pub facts: SchemeFacts,
-    /// Builds it, empty.
+    /// Builds the scheme's empty state for a device.
     pub build: fn(&Config, &Geometry) -> Box<dyn RemapScheme>,
     /// Checks its parameters. An error is one sentence: what cannot work and what would.
     pub check: fn(&Config, &Geometry) -> Result<(), ConfigError>,

@@ -17,21 +17,21 @@ use crate::superblock::Superblocks;
 use crate::survival::Survival;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
-/// Media and DRAM tables.
+/// Media, DRAM tables and superblocks: what all verbs and schemes work on.
 pub struct Core {
-    /// Parameters.
+    /// Parameters of the firmware.
     pub config: Config,
-    /// Shape of the array.
+    /// Shape of the flash array.
     pub geometry: Geometry,
-    /// NVRAM regions.
+    /// Regions of NVRAM.
     pub layout: Layout,
-    /// What outlives power.
+    /// Flash and NVRAM: what outlives power.
     pub media: Media,
-    /// L2P and LR.
+    /// L2P, with the bit of remapped LPNs (LR).
     pub map: Map,
-    /// RC.
+    /// Reference counts of flash pages (RC).
     pub counts: Counts,
-    /// Superblocks.
+    /// Superblocks by state, stream and owners.
     pub blocks: Superblocks,
     /// Which remaps may have ended.
     pub ended: Ended,
@@ -42,7 +42,7 @@ pub struct Core {
     pub doubtful: Vec<u32>,
     /// Last write/remap sequence number handed out: the device's virtual time (FAST'21 §4.3).
     pub wsn: u64,
-    /// Counters.
+    /// Counters since power-on.
     pub stats: Stats,
     /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in
     /// DRAM.
@@ -82,7 +82,7 @@ impl Core {
         }
     }
 
-    /// The next sequence number.
+    /// The next write/remap sequence number.
     #[inline]
     pub fn tick(&mut self) -> u64 {
         next_number(&mut self.wsn)

@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 
 const FULL: u8 = 15;
 
-/// Reference counts.
+/// Reference counts of all flash pages, four bits each.
 pub struct Counts {
     nibbles: Slab<u8>,
     overflow: BTreeMap<u32, u32>,
 }
 
 impl Counts {
-    /// All zero.
+    /// Counts for `pages` pages, all zero.
     pub fn new(pages: u32) -> Self {
         Self {
             nibbles: Slab::zeroed((pages as usize).div_ceil(2)),
@@ -39,7 +39,7 @@ impl Counts {
         *cell = *cell & !(15 << shift) | value << shift;
     }
 
-    /// Number of owners.
+    /// Number of LPNs that own the page.
     #[inline]
     pub fn get(&self, ppn: Ppn) -> u32 {
         let nibble = self.nibble(ppn);
@@ -49,7 +49,7 @@ impl Counts {
         u32::from(nibble)
     }
 
-    /// Is the page garbage?
+    /// Whether no LPN owns the page: it is garbage.
     #[inline]
     pub fn is_zero(&self, ppn: Ppn) -> bool {
         self.nibble(ppn) == 0

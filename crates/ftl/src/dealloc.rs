@@ -22,7 +22,6 @@ use std::collections::BTreeSet;
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct DeallocWhen {
-    /// Torn bit.
     pub torn: bool,
     /// The LPNs were in doubt, not deallocated.
     pub doubt: bool,
@@ -36,19 +35,18 @@ pub struct DeallocWhen {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct DeallocWhat {
-    /// Torn bit.
     pub torn: bool,
     /// First LPN.
     #[bits(31)]
     pub lpn: u32,
-    /// Pages.
+    /// Number of pages.
     #[bits(31)]
     pub len: u32,
     /// As in the first word: half a record of one kind and half of the other are none.
     pub doubt: bool,
 }
 
-/// The NVRAM log.
+/// The log of deallocations in NVRAM.
 #[derive(Default)]
 pub struct DeallocLog {
     half: usize,
@@ -63,19 +61,19 @@ pub struct DeallocLog {
     damaged: Vec<usize>,
 }
 
-/// An intact record.
+/// A record that is intact.
 #[derive(Clone, Copy)]
 pub struct Record {
     /// First LPN.
     pub lpn: u32,
-    /// Pages.
+    /// Number of pages.
     pub len: u32,
     pub wsn: u64,
     /// Its first word in NVRAM.
     pub at: usize,
 }
 
-/// What recovery reads.
+/// Records and bitmaps that recovery reads.
 #[derive(Default)]
 pub struct Records {
     /// Records that can be read.

@@ -58,19 +58,19 @@ pub enum RecoveryError {
     /// page might be stale.
     #[error("NVRAM word {word} is damaged beyond correction and nothing else tells what it said")]
     NvramDamaged {
-        /// Its address.
+        /// Index of the NVRAM word.
         word: usize,
     },
     /// A bitmap of deallocations cannot be read: pages that were deallocated might come back.
     #[error("the deallocation bitmap in flash page {page} cannot be read")]
     BitmapDamaged {
-        /// Its page.
+        /// Number of the flash page.
         page: u32,
     },
     /// A page that a capacitor saved cannot be read: any page might be stale.
     #[error("flash page {page}, which was saved when power failed, cannot be read")]
     SavedDamaged {
-        /// Its page.
+        /// Number of the flash page.
         page: u32,
     },
     /// Pages of a log cannot be read, more than its parity page can rebuild.
@@ -78,7 +78,7 @@ pub enum RecoveryError {
         "flash page {page}, which held remaps, cannot be read, and nothing else tells what it said"
     )]
     LogDamaged {
-        /// Its page.
+        /// Number of the flash page.
         page: u32,
     },
     /// The media does not hold a device that this configuration describes.

@@ -134,11 +134,11 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// The media.
+    /// Flash and NVRAM.
     pub fn media(&self) -> &Media {
         &self.core.media
     }
-    /// The media.
+    /// Flash and NVRAM.
     #[inline]
     pub fn media_mut(&mut self) -> &mut Media {
         &mut self.core.media
@@ -147,11 +147,11 @@ impl Ftl {
     pub fn into_media(self) -> Media {
         self.core.media
     }
-    /// Parameters.
+    /// Parameters that the firmware was made with.
     pub fn config(&self) -> &Config {
         &self.core.config
     }
-    /// Counters.
+    /// Counters since power-on.
     pub fn stats(&self) -> Stats {
         let blocks = &self.core.blocks;
         Stats {
@@ -202,7 +202,7 @@ impl Ftl {
             .as_ref()
             .map(|survival| survival.classes(self.core.wsn))
     }
-    /// Free superblocks.
+    /// Superblocks that are erased and can be opened.
     pub fn free_superblocks(&self) -> u32 {
         self.core.blocks.free()
     }
@@ -222,7 +222,7 @@ impl Ftl {
             0
         }
     }
-    /// Does the scheme remap?
+    /// Whether the scheme remaps; without, every write is a copy.
     pub fn remaps(&self) -> bool {
         self.core.config.scheme.facts().remaps
     }
@@ -246,7 +246,7 @@ impl Ftl {
         self.dedup_paused = pause;
     }
 
-    /// Does deduplication pause?
+    /// Whether deduplication is paused by the operator.
     pub fn is_dedup_paused(&self) -> bool {
         self.dedup_paused
     }
@@ -260,15 +260,15 @@ impl Ftl {
     pub fn deduplicates(&self) -> bool {
         self.dedup.is_some()
     }
-    /// All superblocks.
+    /// All superblocks with their numbers.
     pub fn superblocks(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.core.blocks.iter()
     }
-    /// One superblock.
+    /// State of one superblock.
     pub fn superblock(&self, sb: SbId) -> &Superblock {
         self.core.blocks.get(sb)
     }
-    /// Who needs a superblock.
+    /// How many LPNs own pages of a superblock.
     pub fn owners(&self, sb: SbId) -> Owners {
         self.core.blocks.owners(sb)
     }
@@ -284,7 +284,7 @@ impl Ftl {
             .flatten()
             .map(|mapping| mapping.ppn)
     }
-    /// Is the LPN mapped?
+    /// Whether the LPN has a flash page.
     pub fn is_mapped(&self, lpn: u32) -> bool {
         lpn < self.core.config.lpns && self.core.map.get(lpn).is_some()
     }

@@ -12,7 +12,7 @@ struct Link {
     after: u32,
 }
 
-/// The lists.
+/// Blocks in lists by their number of entries.
 pub struct Fullest {
     links: Vec<Link>,
     /// First and last block of each list.
@@ -36,7 +36,7 @@ impl Fullest {
         }
     }
 
-    /// Entries of a block.
+    /// Entries of a block in the extension.
     pub fn entries(&self, block: u32) -> u32 {
         self.links[block as usize].entries
     }

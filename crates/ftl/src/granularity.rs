@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// What an entry of the mapping table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Granularity {
-    /// A page.
+    /// One entry a page.
     #[default]
     #[serde(rename = "page")]
     Page,
@@ -20,7 +20,7 @@ pub enum Granularity {
 }
 
 impl Granularity {
-    /// All of them.
+    /// All granularities, in the order of help texts.
     pub const ALL: [Self; 2] = [Self::Page, Self::Hybrid];
 
     /// Name on the command line.

@@ -15,7 +15,7 @@ macro_rules! guards {
         pub enum Guard { $($(#[$doc])* $variant,)* }
 
         impl Guard {
-            /// Every guard.
+            /// Every guard, in the order of declaration.
             pub const LIST: &[Guard] = &[$(Guard::$variant),*];
             /// Its name on the command line.
             pub fn name(self) -> &'static str {
@@ -66,7 +66,7 @@ guards! {
     StaleGroupPages = "stale-group-pages",
     /// GC persists the other references of a page that it moves.
     OtherReferences = "other-references",
-    /// Deallocations are persisted.
+    /// Deallocations are persisted before they are acknowledged.
     Deallocations = "deallocations",
     /// A half of the deallocation log is reset only after its bitmap pages are durable.
     DeallocFlush = "dealloc-flush",
@@ -112,14 +112,14 @@ guards! {
 pub struct Guards(u64);
 
 impl Guards {
-    /// All on.
+    /// The set of all guards.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// All but one.
+    /// The set without one guard, for campaigns.
     pub fn without(guard: Guard) -> Self {
         Self(!(1 << guard as u64))
     }
-    /// Is it on?
+    /// Whether the guard is on.
     #[inline]
     pub fn has(self, guard: Guard) -> bool {
         self.0 >> (guard as u64) & 1 == 1

@@ -39,9 +39,7 @@ pub enum Hue {
 /// tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostBytes {
-    /// With deduplication.
     pub dedup: u64,
-    /// Without.
     pub plain: u64,
 }
 
@@ -69,7 +67,7 @@ pub struct SchemeFacts {
     pub names_runs: bool,
     /// Why it works with page mapping only, if it does.
     pub needs_pages: Option<&'static str>,
-    /// Where its entries are.
+    /// Medium that holds the scheme's entries.
     pub medium: Medium,
     /// Bytes of mapping tables in NVRAM that change when a page is programmed; the core charges
     /// them.

@@ -36,22 +36,22 @@ pub fn file_map_words(slots: u32, entries: u32) -> usize {
 /// Word addresses of the regions.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// The atomic slot.
+    /// First word of the atomic slot.
     pub atomic: usize,
-    /// The aborted list.
+    /// First word of the list of aborted commands.
     pub aborted: usize,
-    /// The deallocation log.
+    /// First word of the deallocation log.
     pub dealloc: usize,
     /// Slots in each half of it.
     pub dealloc_slots: usize,
-    /// The file map.
+    /// First word of the file map.
     pub files: usize,
     /// The scheme's region, to the end.
     pub scheme: usize,
 }
 
 impl Layout {
-    /// Lays the regions out.
+    /// Lays the regions out one after the other.
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let atomic = geometry.superblocks() as usize * LIFE_WORDS;
         let aborted = atomic + 1;

@@ -43,14 +43,14 @@ pub struct LifeRecord {
 pub struct LoadedLife {
     /// Incarnation, dead and clean marks.
     pub life: Result<Life, MediaError>,
-    /// Retired blocks.
+    /// Retired blocks as a mask of dies.
     pub bad: Result<u64, MediaError>,
     /// Blocks to retire at the next erase.
     pub failing: Result<u64, MediaError>,
 }
 
 impl LoadedLife {
-    /// Are all words readable?
+    /// Whether all words can be read.
     pub fn is_whole(&self) -> bool {
         self.life.is_ok() && self.masks_are_whole()
     }
@@ -72,7 +72,7 @@ impl LifeRecord {
         }
     }
 
-    /// Stores the first word.
+    /// Stores the word with state, stream and incarnation.
     pub fn store_life(media: &mut Media, sb: SbId, life: Life, after: After) {
         media.store(
             sb.0 as usize * LIFE_WORDS,
@@ -82,7 +82,7 @@ impl LifeRecord {
         );
     }
 
-    /// Stores the retired blocks.
+    /// Stores the mask of retired blocks.
     pub fn store_bad(media: &mut Media, sb: SbId, bad: u64) {
         media.store(
             sb.0 as usize * LIFE_WORDS + 1,
@@ -92,7 +92,7 @@ impl LifeRecord {
         );
     }
 
-    /// Stores the failing blocks.
+    /// Stores the mask of blocks whose erase is not known to have succeeded.
     pub fn store_failing(media: &mut Media, sb: SbId, failing: u64) {
         media.store(
             sb.0 as usize * LIFE_WORDS + 2,

@@ -41,7 +41,7 @@ impl Map {
         }
     }
 
-    /// The table of blocks.
+    /// The block table of the hybrid mapping.
     #[cold]
     #[inline(never)]
     pub fn blocks(&self) -> &BlockMap {
@@ -50,7 +50,7 @@ impl Map {
             .expect("an LPN of the device, or hybrid mapping")
     }
 
-    /// The table of blocks.
+    /// The block table of the hybrid mapping.
     #[cold]
     #[inline(never)]
     pub fn blocks_mut(&mut self) -> &mut BlockMap {
@@ -64,7 +64,7 @@ impl Map {
         self.len
     }
 
-    /// Where is it?
+    /// The LPN's mapping, if it has one.
     #[inline]
     pub fn get(&self, lpn: u32) -> Option<Mapping> {
         match self.cells.get(lpn as usize) {
@@ -83,7 +83,6 @@ impl Map {
         Self::mapping(old)
     }
 
-    /// What a cell says.
     #[inline(always)]
     fn mapping(cell: u32) -> Option<Mapping> {
         let ppn = cell & !REMAPPED;
@@ -140,7 +139,7 @@ impl Map {
         lpn < self.len && self.blocks().get(lpn) == Some(mapping)
     }
 
-    /// Sets where it is.
+    /// Sets or removes the LPN's mapping.
     #[inline]
     pub fn set(&mut self, lpn: u32, mapping: Option<Mapping>) {
         let Some(cell) = self.cells.get_mut(lpn as usize) else {
@@ -153,7 +152,7 @@ impl Map {
         };
     }
 
-    /// It was written there.
+    /// Maps the LPN to a page written for it.
     #[inline(always)]
     pub fn set_written(&mut self, lpn: u32, ppn: Ppn) {
         match self.cells.get_mut(lpn as usize) {
@@ -178,7 +177,7 @@ impl Map {
         }
     }
 
-    /// Undoes `hide_remapped`.
+    /// Sets the remapped bit again that `hide_remapped` cleared.
     #[inline]
     pub fn mark_remapped(&mut self, lpn: u32) {
         match self.cells.get_mut(lpn as usize) {

@@ -5,7 +5,7 @@ use remap_ssd_media::Ppn;
 /// Where a logical page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The flash page.
+    /// Flash page that the LPN reads.
     pub ppn: Ppn,
     /// Was it remapped there (true) or written there?
     pub remapped: bool,

@@ -53,7 +53,7 @@ const fn is_equal(a: &[u8], b: &[u8]) -> bool {
 pub struct SchemeCounters([u64; SCHEME_COUNTERS]);
 
 impl SchemeCounters {
-    /// Counts.
+    /// Adds to a counter.
     #[inline]
     pub fn add(&mut self, counter: Counter, times: u64) {
         self.0[counter.0] += times;
@@ -179,7 +179,7 @@ counters! {
 }
 
 impl Stats {
-    /// Counts a demotion.
+    /// Counts a remap that became a copy, by cause.
     pub fn demote(&mut self, cause: Demotion) {
         match cause {
             Demotion::CounterFull => self.demoted_counter_full += 1,
@@ -190,7 +190,7 @@ impl Stats {
         }
     }
 
-    /// Demotions of every cause.
+    /// Remaps that became copies, for any cause.
     pub fn demoted(&self) -> u64 {
         self.demoted_counter_full
             + self.demoted_nvram_full
@@ -199,7 +199,7 @@ impl Stats {
             + self.demoted_unhinted
     }
 
-    /// Every program.
+    /// Flash pages programmed for any purpose.
     pub fn programs(&self) -> u64 {
         self.host_programs + self.gc_programs + self.meta_programs
     }

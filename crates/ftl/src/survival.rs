@@ -19,9 +19,9 @@ const MAX_MASK: u64 = (1 << MAX_BITS) - 1;
 /// Pages that had so many references at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurvivalClass {
-    /// References at most.
+    /// Most references that the pages ever had at once.
     pub references: u32,
-    /// Pages that died.
+    /// Pages that lost their last reference.
     pub died: u64,
     /// Sum of their lives, in sequence numbers.
     pub lived: u64,
@@ -33,7 +33,7 @@ pub struct SurvivalClass {
     pub alive_age: u64,
 }
 
-/// The watch.
+/// Lifetimes of flash pages, by references.
 pub struct Survival {
     /// Birth, and the most references on the low bits; 0 is unknown.
     born: Slab<u64>,

@@ -17,9 +17,9 @@ use std::ops::Range;
 /// What recovery read and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecoveryReport {
-    /// Head pages read.
+    /// Head pages that were read.
     pub head_pages: u64,
-    /// Tail pages read.
+    /// Tail pages that were read.
     pub tail_pages: u64,
     /// OOB areas read in superblocks without tail.
     pub oob_pages: u64,
@@ -27,13 +27,13 @@ pub struct RecoveryReport {
     pub bitmap_pages: u64,
     /// Pages of a remapping log on flash read.
     pub log_pages: u64,
-    /// Bytes of NVRAM read.
+    /// Bytes of NVRAM that were read.
     pub nvram_bytes: u64,
     /// Records considered: pages, entries, deallocations.
     pub records: u64,
-    /// Superblocks with data.
+    /// Superblocks that hold data.
     pub superblocks: u64,
-    /// LPNs mapped.
+    /// LPNs that have a page.
     pub mapped: u64,
     /// LPNs whose newest witness could not be read: they are media errors now.
     pub lost: u64,
@@ -45,7 +45,7 @@ pub struct RecoveryReport {
 
 /// The witnesses that recovery has read so far, and what follows from them.
 pub struct Witnesses {
-    /// What was read.
+    /// What was read, for the report.
     pub report: RecoveryReport,
     when: Slab<u64>,
     live: Vec<bool>,
@@ -75,7 +75,6 @@ struct Doubt {
     /// Its sequence number is above `from` and at most `to`.
     from: u64,
     to: u64,
-    /// Did it deallocate them?
     deallocates: bool,
 }
 
@@ -83,7 +82,6 @@ struct Doubt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hinted {
     pub lpn: u32,
-    /// Number of the write.
     pub wsn: u64,
     /// When the superblock was opened: the younger of two copies counts.
     pub opened: u64,
@@ -110,7 +108,7 @@ impl Witnesses {
         }
     }
 
-    /// Largest number found anywhere.
+    /// Largest sequence number found on any medium.
     pub(crate) fn newest(&self) -> u64 {
         self.newest
     }
@@ -253,7 +251,7 @@ impl Witnesses {
         true
     }
 
-    /// An LPN was deallocated.
+    /// Notes that an LPN was deallocated.
     #[inline]
     pub(crate) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
         self.saw(wsn);
@@ -365,7 +363,7 @@ fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
     }
 }
 
-/// States that hold data.
+/// Whether superblocks in the state hold data.
 pub(crate) fn holds_data(state: State) -> bool {
     matches!(state, State::Open | State::Closed)
 }

@@ -5,12 +5,12 @@
 
 use crate::disk::{Disk, DiskError};
 
-/// An array of bytes.
+/// An array of bytes that is shown as a file.
 pub trait Bytes: Send + Sync + 'static {
-    /// Name of its file.
+    /// Name of the file.
     fn name(&self) -> String;
 
-    /// Size in bytes.
+    /// Size of the file in bytes.
     fn bytes(&self) -> u64;
 
     /// Reads what of the range is there; and when it is done.

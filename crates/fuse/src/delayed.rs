@@ -12,7 +12,7 @@ type Answer = Box<dyn FnOnce() + Send>;
 /// Sleeping ends this much before an answer is due; the rest is spent looking at the clock.
 const SPIN: Duration = Duration::from_micros(60);
 
-/// Holds answers.
+/// A thread that gives answers when they are due.
 pub struct DelayedAnswers {
     sender: Sender<(u64, Answer)>,
 }

@@ -26,13 +26,13 @@ pub enum DiskError {
     /// Copies are of whole blocks.
     #[error("copies are of whole blocks")]
     Alignment,
-    /// The device refused.
+    /// The device refused the command.
     #[error("the device answered with status {:#x}", .0.number())]
     Device(Status),
     /// A disk of host software failed, and said why.
     #[error("the disk has failed")]
     Failed,
-    /// The service has ended.
+    /// The service has ended, and the device with it.
     #[error("the service has ended")]
     Gone,
 }
@@ -189,11 +189,11 @@ impl Disk {
         })
     }
 
-    /// Size in bytes.
+    /// Size of the disk in bytes.
     pub fn bytes(&self) -> u64 {
         self.namespace.size_blocks() << self.namespace.lba_shift
     }
-    /// The namespace's number.
+    /// Number of the namespace.
     pub fn nsid(&self) -> u32 {
         self.namespace.nsid
     }
@@ -201,7 +201,7 @@ impl Disk {
     pub fn is_emulated(&self) -> bool {
         self.emulated
     }
-    /// The time.
+    /// Nanoseconds since the epoch.
     pub fn now(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }

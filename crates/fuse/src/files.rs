@@ -29,7 +29,7 @@ pub fn file_name(nsid: u32) -> String {
     format!("n{nsid}")
 }
 
-/// The folder.
+/// The mounted folder with a file for each namespace.
 pub struct Files<B> {
     disks: Vec<B>,
     delayed: Option<DelayedAnswers>,

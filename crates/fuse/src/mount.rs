@@ -43,16 +43,16 @@ pub enum MountError {
     /// Not there, or no folder.
     #[error("there is no such folder: make one with mkdir")]
     NoFolder,
-    /// Something is mounted there.
+    /// Something is mounted at the path.
     #[error("something is mounted there ({0}): unmount it with umount, or choose another folder")]
     Busy(String),
-    /// Something is in it.
+    /// The folder is not empty.
     #[error("the folder is not empty: what is in it would be hidden; choose an empty one")]
     NotEmpty,
-    /// No right to mount.
+    /// The user may not mount.
     #[error("mounting was refused ({0}): be root, or install fusermount3 (package fuse3)")]
     Refused(io::Error),
-    /// The system's reason.
+    /// The system refused an operation.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -171,7 +171,7 @@ impl Mounted {
         })
     }
 
-    /// Where.
+    /// Path at which the files are.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }

@@ -45,9 +45,7 @@ impl<D> Clone for Pages<D> {
 /// A part of a range, within a page or of whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Bytes of one page.
     Within { page: u64, from: usize, to: usize },
-    /// Whole pages.
     Whole { page: u64, pages: u64 },
 }
 

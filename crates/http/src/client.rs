@@ -9,12 +9,12 @@ use std::time::Duration;
 
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
-/// An answer.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status.
+    /// HTTP status code.
     pub status: u16,
-    /// Body.
+    /// Body, as sent.
     pub body: Vec<u8>,
 }
 

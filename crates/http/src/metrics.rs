@@ -14,7 +14,7 @@ use std::fmt;
 /// The format that a client is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// OpenMetrics 1.0.
+    /// OpenMetrics 1.0, for clients that accept it.
     OpenMetrics,
     /// Prometheus' own text, as `promtool check metrics` reads it.
     Text,
@@ -30,7 +30,7 @@ impl Format {
         }
     }
 
-    /// Its media type.
+    /// Media type of the format, for `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -5,25 +5,25 @@
 /// A part of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Asset {
-    /// Media type.
+    /// Media type, for `Content-Type`.
     pub content_type: &'static str,
-    /// Its text.
+    /// Text of the asset.
     pub text: &'static str,
 }
 
-/// The page.
+/// The page's structure.
 pub const HTML: Asset = Asset {
     content_type: "text/html; charset=utf-8",
     text: include_str!("../page/index.html"),
 };
 
-/// How it looks.
+/// The page's styles.
 pub const CSS: Asset = Asset {
     content_type: "text/css; charset=utf-8",
     text: include_str!("../page/page.css"),
 };
 
-/// What it does.
+/// The page's script.
 pub const JS: Asset = Asset {
     content_type: "text/javascript; charset=utf-8",
     text: include_str!("../page/page.js"),

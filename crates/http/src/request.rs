@@ -7,26 +7,26 @@ use crate::route::Response;
 
 /// Bytes of a request line and its headers.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Bytes of a body.
+/// Bytes of the largest body.
 pub const BODY_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// A request.
+/// A request, parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Method.
+    /// Method, as sent.
     pub method: String,
     /// Path, without what follows `?`.
     pub path: String,
-    /// What follows `?`.
+    /// Query: what follows `?` in the target.
     pub query: String,
     /// The host that the client believes to talk to.
     pub host: Option<String>,
     /// Who it says it is.
     pub authorization: Option<Vec<u8>>,
-    /// What it takes.
+    /// Value of `Accept`; empty without.
     pub accept: String,
-    /// Its body.
+    /// Body; empty without.
     pub body: Vec<u8>,
 }
 
@@ -35,9 +35,9 @@ pub struct Request {
 pub struct Head {
     /// The request, still without its body.
     pub request: Request,
-    /// Bytes of the head.
+    /// Length of the head in bytes, with its empty line.
     pub head_bytes: usize,
-    /// Bytes of the body.
+    /// Bytes of the body, from `Content-Length`.
     pub body_bytes: usize,
 }
 

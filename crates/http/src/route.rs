@@ -29,22 +29,22 @@ const CELLS_MAX: usize = 4096;
 pub enum Refused {
     /// There is no such verb.
     Unknown,
-    /// The arguments are wrong.
+    /// The arguments are wrong: status 400.
     Usage(String),
     /// It cannot be done, or failed.
     Failed(String),
 }
 
-/// An answer.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// HTTP status.
+    /// HTTP status code.
     pub status: u16,
-    /// Media type.
+    /// Media type, for `Content-Type`.
     pub content_type: &'static str,
-    /// Further headers.
+    /// Headers beside those of every answer.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// Body.
+    /// Body, as sent.
     pub body: Vec<u8>,
 }
 
@@ -101,7 +101,7 @@ impl Response {
     }
 }
 
-/// Answers a request.
+/// Answers a request, if its token and the name of its host are right.
 pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -> Response {
     let is_get = matches!(&*request.method, "GET" | "HEAD");
     if token.is_none() && !names_loopback(request.host.as_deref()) {

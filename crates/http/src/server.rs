@@ -17,10 +17,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What clients may take.
+/// Limits of what clients may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once.
+    /// Connections at a time.
     pub clients: usize,
     /// Time for a whole request to arrive.
     pub receive_within: Duration,
@@ -109,12 +109,12 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Address and port on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Connections now.
+    /// Number of connections now.
     pub fn clients(&self) -> usize {
         self.shared.clients().len()
     }

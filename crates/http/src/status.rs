@@ -14,9 +14,9 @@ pub trait Watched: Send + Sync + 'static {
     fn status(&self) -> Status;
     /// The superblocks, in at most so many cells.
     fn cells(&self, cells_max: usize) -> Cells;
-    /// Who is connected.
+    /// Connections with a queue.
     fn hosts(&self) -> Vec<Host>;
-    /// The namespaces, as JSON.
+    /// The namespaces, in the form of the API.
     fn namespaces(&self) -> Value;
     /// What the device and the service were made with, as JSON.
     fn config(&self) -> Value;
@@ -44,34 +44,34 @@ pub trait Watched: Send + Sync + 'static {
 /// I/O commands of one kind.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CommandStatistics {
-    /// Their name.
+    /// Name of the kind.
     pub name: &'static str,
     /// Commands by time, not cumulative: up to 1 µs, up to 2 µs, and so on; the last is for all that took longer.
     pub buckets: Vec<u64>,
-    /// Sum of their times.
+    /// Sum of their times, in nanoseconds.
     pub sum_ns: u64,
     /// Those that ended with an error.
     pub failed: u64,
 }
 
-/// A connection.
+/// A connection with a queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
     /// Its number, as in the log.
     pub connection: u64,
-    /// Where the host is.
+    /// Address and port of the host.
     pub peer: String,
-    /// The host's name.
+    /// NQN of the host.
     pub hostnqn: String,
-    /// The controller.
+    /// Controller that the queue belongs to.
     pub controller: u16,
     /// The queue; 0 is the admin queue.
     pub queue: u16,
-    /// Only for discovery?
+    /// Whether it is a discovery controller's.
     pub discovery: bool,
-    /// For how long.
+    /// Seconds since it connected its queue.
     pub seconds: f64,
-    /// I/O commands so far.
+    /// I/O commands that it has sent.
     pub commands: u64,
 }
 
@@ -80,9 +80,9 @@ pub struct Host {
 pub struct Superblocks {
     /// Erased, or to be erased when they are opened.
     pub free: u64,
-    /// Being filled.
+    /// Superblocks that are being filled.
     pub open: u64,
-    /// Full.
+    /// Superblocks that are full.
     pub closed: u64,
     /// Too few good blocks are left.
     pub retired: u64,
@@ -90,12 +90,12 @@ pub struct Superblocks {
     pub gc_start: u64,
 }
 
-/// Erases of blocks.
+/// Erases of the least and the most worn block, and on average.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Wear {
     /// Of the least worn block.
     pub min: u32,
-    /// On average.
+    /// Mean over all blocks.
     pub mean: f64,
     /// Of the most worn block.
     pub max: u32,
@@ -108,20 +108,20 @@ pub struct Nvram {
     pub capacity_bytes: u64,
     /// Taken by entries, valid or not.
     pub used_bytes: u64,
-    /// Taken by valid entries.
+    /// Bytes of entries that are in force.
     pub valid_bytes: u64,
-    /// Largest segment group.
+    /// Bytes of the largest segment group.
     pub largest_group_bytes: u64,
 }
 
 /// How long watching has had the device to itself.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Holds {
-    /// Turns that were taken.
+    /// Turns that watching took.
     pub turns: u64,
-    /// In all.
+    /// Sum of their times, in nanoseconds.
     pub sum_ns: u64,
-    /// The longest turn.
+    /// Time of the longest turn, in nanoseconds.
     pub max_ns: u64,
     /// Most superblocks looked at in one turn.
     pub superblocks_max: u64,
@@ -140,35 +140,35 @@ pub struct Status {
     pub scheme: String,
     /// Counters of the translation layer by name, as `io stat` has them.
     pub counters: BTreeMap<&'static str, u64>,
-    /// I/O commands by kind.
+    /// I/O commands by kind, with their times.
     pub commands: Vec<CommandStatistics>,
-    /// Bytes read by hosts.
+    /// Bytes that hosts read.
     pub host_read_bytes: u64,
-    /// Bytes written by hosts.
+    /// Bytes that hosts wrote.
     pub host_written_bytes: u64,
     /// Commands answered with a media error.
     pub media_errors: u64,
-    /// Superblocks by state.
+    /// Number of superblocks by state.
     pub superblocks: Superblocks,
-    /// Erases.
+    /// Erases of blocks.
     pub wear: Wear,
-    /// Room for remaps.
+    /// Room for remaps and its use.
     pub nvram: Nvram,
     /// Is nothing changed any more?
     pub read_only: bool,
     /// Power cuts that an operator asked for.
     pub power_cuts: u64,
-    /// Connections with a queue.
+    /// Connections that have a queue.
     pub connections: u64,
-    /// Connections accepted so far.
+    /// Connections that were accepted so far.
     pub accepted: u64,
     /// Connections that the service ended.
     pub dropped: u64,
-    /// Connects refused, by reason.
+    /// Number of Connects refused, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Memory of the process.
+    /// Resident memory of the process, in bytes.
     pub resident_bytes: u64,
-    /// What watching costs.
+    /// Time for which watching held the device.
     pub holds: Holds,
     /// How fast a simulation is played, and whether it has ended.
     pub playing: Option<Playing>,
@@ -197,18 +197,18 @@ impl Status {
 pub struct Cells {
     /// Superblocks in all, and in one cell.
     pub superblocks: u32,
-    /// Superblocks of one cell.
+    /// Superblocks that a cell stands for.
     pub per_cell: u32,
-    /// Pages of one superblock.
+    /// Pages of a superblock.
     pub pages_per_superblock: u32,
     /// One letter a cell: `f`ree, `h` open for the host, `g` open for collection, `c`losed, `r`etired; of several superblocks
     /// the one that is open, else the most frequent.
     pub state: String,
-    /// Pages with owners.
+    /// Pages that an LPN owns, by cell.
     pub valid: Vec<u32>,
     /// LPNs that were mapped by a remap, so that they may share their page.
     pub remapped: Vec<u32>,
-    /// Pages without owners.
+    /// Pages that no LPN owns, by cell.
     pub garbage: Vec<u32>,
     /// Erases of a block, on average.
     pub erases: Vec<u32>,

@@ -11,16 +11,16 @@ use std::path::Path;
 /// Fewest characters of a token.
 pub const LEN_MIN: usize = 16;
 
-/// A token.
+/// A token that requests must carry.
 pub struct Token(String);
 
 /// A file that is no token's.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{0}")]
     Unreadable(std::io::Error),
-    /// Others can read it.
+    /// Other users can read the file; its mode.
     #[error("others can read it (mode {0:04o}): chmod 600")]
     Open(u32),
     /// It is too short, or no text of one line.

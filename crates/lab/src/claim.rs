@@ -13,7 +13,7 @@ use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a claim compares.
+/// How our figure compares with a paper's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
     /// Within a quarter of the claimed effect.
@@ -22,13 +22,13 @@ pub enum Verdict {
     /// At least half of it.
     #[serde(rename = "same direction")]
     SameDirection,
-    /// Neither.
+    /// Ours is less than half of the claimed effect, or in the other direction.
     #[serde(rename = "differs")]
     Differs,
 }
 
 impl Verdict {
-    /// As a word.
+    /// The verdict as a word, for reports and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -38,13 +38,13 @@ impl Verdict {
     }
 }
 
-/// What a figure is.
+/// Whether a claim is a figure or a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
-    /// The figure itself.
+    /// The paper gives the figure itself.
     Figure,
-    /// "Up to" it.
+    /// The paper says "up to" this figure.
     AtMost,
 }
 
@@ -86,7 +86,7 @@ pub fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict
     }
 }
 
-/// How figures are written.
+/// How figures are written, and which value means no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// A share, written in percent.
@@ -95,13 +95,13 @@ pub enum Unit {
     /// A change, written in percent with its sign; the figure is a ratio.
     #[serde(rename = "+%")]
     Change,
-    /// A ratio.
+    /// A ratio, written as `1.20x`.
     #[serde(rename = "x")]
     Times,
 }
 
 impl Unit {
-    /// A figure in words.
+    /// A figure in words, such as `20.0 %`.
     pub fn show(self, value: f64) -> String {
         let digits = |value: f64| {
             if value.abs() >= 99.95 {
@@ -148,7 +148,7 @@ impl Unit {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// The claim's name.
+    /// The claim's name, unique within the experiment.
     pub id: String,
     /// Which of several figures of one claim.
     #[serde(default)]
@@ -157,7 +157,7 @@ pub struct Expected {
     pub text: String,
     /// The paper's figure, in its unit.
     pub paper: f64,
-    /// Its unit.
+    /// The unit in which the paper gives it.
     pub unit: Unit,
     /// The figure, or "up to".
     #[serde(default = "figure")]
@@ -173,7 +173,7 @@ fn figure() -> Reading {
     Reading::Figure
 }
 
-/// An `expectation.toml`.
+/// An `expectation.toml`: what the paper claims.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expectation {
@@ -197,25 +197,25 @@ impl Expectation {
 /// A claim that has been held against a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// The claim's name.
+    /// The claim's name, unique within the experiment.
     pub id: String,
     /// Which of several figures of one claim; empty if there is only one.
     pub part: String,
     /// The paper's figure: a ratio or a share.
     pub paper: f64,
-    /// Ours.
+    /// Our figure, in the measure's own unit.
     pub ours: f64,
-    /// By the rule.
+    /// What the rule makes of both figures.
     pub verdict: Verdict,
-    /// Why ours is another.
+    /// Why ours is another; empty where the claim holds.
     pub why: String,
     /// What is claimed, in words.
     pub text: String,
-    /// How figures are written.
+    /// How both figures are written.
     pub unit: Unit,
     /// The paper's figure in words.
     pub paper_text: String,
-    /// Ours in words.
+    /// Our figure in words.
     pub ours_text: String,
     /// The experiment it comes from.
     pub experiment: String,

@@ -28,9 +28,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// As published.
+    /// As published: hours.
     Full,
-    /// Scaled, in minutes.
+    /// Scaled devices and shorter runs: minutes.
     Quick,
     /// In seconds, to see that everything runs: its figures mean nothing.
     Smoke,
@@ -46,13 +46,13 @@ impl fmt::Display for Form {
     }
 }
 
-/// An `experiment.toml`.
+/// An `experiment.toml`: which runs an experiment makes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// What is shown, in a line.
     pub title: String,
-    /// Whose table of parameters.
+    /// Name of the table of parameters, `papers/NAME.toml`.
     pub paper: String,
     /// Which figures are drawn and measured.
     pub analysis: String,
@@ -68,7 +68,7 @@ pub enum Kind {
     /// Aged, then measured under a workload.
     #[default]
     Workload,
-    /// Aged, switched off, recovered.
+    /// A device is aged, switched off and recovered.
     Recovery,
     /// Filled, then measured by one kind of command: `move-remap`, `move-readwrite`, `write` or `fs-write`, each with
     /// `,threads=N`.
@@ -82,14 +82,14 @@ pub enum Kind {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
-    /// What is done.
+    /// What each run does: a workload, a recovery, a microbenchmark or host software.
     #[serde(default)]
     pub kind: Kind,
     /// Setup in the paper's table.
     pub setup: String,
-    /// Schemes.
+    /// Schemes by name; at least one.
     pub scheme: Vec<String>,
-    /// Workloads.
+    /// Workloads by name, with their options.
     #[serde(default)]
     pub workload: Vec<String>,
     /// Policies of garbage collection; the setup's if there are none.
@@ -101,7 +101,7 @@ pub struct Grid {
     /// Remapping metadata in MiB, before scaling.
     #[serde(default)]
     pub log_mib: Vec<f64>,
-    /// NVRAM segments in bytes.
+    /// Sizes of NVRAM segments in bytes.
     #[serde(default)]
     pub segment_bytes: Vec<u32>,
     /// When requests arrive; `closed` or none: as earlier ones end.
@@ -119,7 +119,7 @@ pub struct Grid {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// The paper.
+    /// The paper's title, authors and year.
     pub title: String,
     /// Everything random follows from it.
     pub seed: u64,
@@ -131,7 +131,7 @@ pub struct Paper {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// In words.
+    /// What the setup is, in words for reports.
     pub about: String,
     /// A device of `remap-ssd presets`.
     pub preset: String,
@@ -148,11 +148,11 @@ pub struct Setup {
     /// What aging writes, where it is not what the run writes.
     #[serde(default)]
     pub aging_content: Option<String>,
-    /// As published.
+    /// Length of runs as published.
     pub full: RunLength,
-    /// In minutes.
+    /// Length of runs that take minutes together.
     pub quick: RunLength,
-    /// In seconds.
+    /// Length of runs that take seconds: the figures mean nothing.
     pub smoke: RunLength,
 }
 
@@ -171,7 +171,7 @@ pub enum Fill {
     Nothing,
 }
 
-/// How much of it.
+/// How much of the published run is made.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunLength {
@@ -182,7 +182,7 @@ pub struct RunLength {
 }
 
 impl Setup {
-    /// How much of it.
+    /// The length of runs in a form.
     pub fn length(&self, form: Form) -> &RunLength {
         match form {
             Form::Full => &self.full,

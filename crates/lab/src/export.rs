@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A number of a run.
 type NumberOf = fn(&crate::grid::RunSpec) -> f64;
 
-/// Columns with text.
+/// Columns of text; all others are numbers.
 const WORDS: [&str; 8] = [
     "key", "kind", "setup", "scheme", "gc", "workload", "content", "device",
 ];
@@ -128,7 +128,7 @@ pub fn csv(columns: &[Column]) -> String {
     text
 }
 
-/// As Parquet.
+/// The columns as a Parquet file, uncompressed.
 pub fn parquet(columns: &[Column]) -> Vec<u8> {
     parquet::write(columns)
 }

@@ -6,16 +6,16 @@ use crate::LabError;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One experiment's texts.
+/// The texts of one experiment's folder.
 #[derive(Clone, Debug)]
 pub struct Folder {
     /// The folder's name: the experiment's.
     pub name: String,
-    /// `experiment.toml`.
+    /// Text of `experiment.toml`.
     pub experiment: String,
-    /// `expectation.toml`.
+    /// Text of `expectation.toml`; empty if there is none.
     pub expectation: String,
-    /// `README.md`.
+    /// Text of `README.md`; empty if there is none.
     pub readme: String,
 }
 

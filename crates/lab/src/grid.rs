@@ -21,15 +21,15 @@ const CLOSED: &str = "closed";
 /// All that decides a run's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// What is done.
+    /// What the run does.
     pub kind: Kind,
-    /// Whose table of parameters.
+    /// Name of the paper whose table of parameters it uses.
     pub paper: String,
-    /// Which device of it.
+    /// Which of the paper's setups.
     pub setup: String,
-    /// Scheme.
+    /// Scheme by name.
     pub scheme: String,
-    /// Policy of garbage collection.
+    /// Garbage collection policy by name.
     pub gc: String,
     /// Workload; empty if there is none.
     pub workload: String,
@@ -38,7 +38,7 @@ pub struct RunSpec {
     pub recording: String,
     /// Contents; empty if there are none.
     pub content: String,
-    /// What aging writes.
+    /// Content model of what aging writes.
     pub aging_content: String,
     /// Remapping metadata in MiB before scaling; for a scheme without limit what its aging is made like, or 0.
     pub log_mib: f64,
@@ -46,12 +46,12 @@ pub struct RunSpec {
     pub segment_bytes: u32,
     /// Share of the setup's size.
     pub scale: f64,
-    /// Pages measured.
+    /// Pages that the measured part submits.
     pub pages: u64,
     /// When requests arrive; empty if as earlier ones end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arrivals: String,
-    /// Track page lifetimes.
+    /// Whether page lifetimes are tracked (slower).
     pub survival: bool,
     /// How the device is filled.
     pub fill: Fill,
@@ -61,7 +61,7 @@ pub struct RunSpec {
     pub nvram_valid: f64,
     /// Everything random follows from it.
     pub seed: u64,
-    /// The device.
+    /// The device with all overrides applied, scaled.
     pub device: DeviceConfig,
 }
 
@@ -72,7 +72,7 @@ impl RunSpec {
         blake3::hash(text.as_bytes()).to_hex()[..24].to_owned()
     }
 
-    /// A line for people.
+    /// A line that names the run in messages and tables.
     pub fn title(&self) -> String {
         let mut text = self.scheme.clone();
         let mut add = |word: &str| {
@@ -283,7 +283,6 @@ struct Cell<'a> {
     scheme: &'a str,
 }
 
-/// What all combinations share.
 struct GridContext<'a> {
     about: &'a str,
     paper: &'a str,

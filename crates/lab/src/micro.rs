@@ -7,10 +7,10 @@ use remap_ssd_device::Device;
 use remap_ssd_sim::micro::{MoveHow, file_writes, moves, precondition};
 use serde_json::{Value, json};
 
-/// What is measured.
+/// What a microbenchmark measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Micro {
-    /// Pages moved.
+    /// Moves of single pages, by remaps or by reads and writes.
     Move(MoveHow),
     /// Pages written, noted in the file map or not.
     Write(bool),

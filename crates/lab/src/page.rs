@@ -20,7 +20,7 @@ table.claims td.figure { text-align: right; white-space: nowrap; }
 .figures.wide svg { width: 100%; height: auto; border-radius: .4rem; }
 ";
 
-/// The page.
+/// The report of all experiments as one HTML page without external parts.
 pub fn page(concluded: &[Concluded], form: Form) -> String {
     let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
     let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();

@@ -8,10 +8,10 @@
 //! this one by an order of magnitude, for encodings, compression and nesting that nothing here needs.
 //! Invariant: what is written follows from the columns alone. Absent: reading.
 
-/// A named column.
+/// A named column of text or numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its name.
+    /// The column's name in the schema.
     pub name: String,
     values: Values,
 }
@@ -23,7 +23,7 @@ enum Values {
 }
 
 impl Column {
-    /// A column of text.
+    /// A column of text, stored as UTF-8 byte arrays.
     pub fn words(name: &str, values: Vec<String>) -> Self {
         Self {
             name: name.into(),
@@ -39,7 +39,7 @@ impl Column {
         }
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         match &self.values {
             Values::Words(values) => values.len(),

@@ -9,47 +9,47 @@ use maud::{Markup, html};
 use remap_ssd_ftl::{Hue, SchemeKind};
 use remap_ssd_sim::report::format::number;
 
-/// A figure.
+/// A figure with its heading and explanation.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// Its file's name without ending.
     pub name: String,
-    /// Its heading.
+    /// Heading of the figure.
     pub title: String,
     /// What to see, in a sentence.
     pub reading: String,
     /// What the vertical axis measures.
     pub y: String,
-    /// What is drawn.
+    /// The marks: bars or lines.
     pub shape: Shape,
 }
 
-/// What is drawn.
+/// The marks of a figure.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// Panels side by side, of groups of bars; a line across at a value.
     Bars(Vec<Panel>, Option<f64>),
-    /// Lines.
+    /// Lines over common axes.
     Lines(Lines),
 }
 
 /// Groups of bars under one heading.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// Heading.
+    /// Heading of the panel.
     pub title: String,
     /// Groups, each with a label and bars of a name and a value.
     pub groups: Vec<(String, Vec<(String, f64)>)>,
 }
 
-/// Lines over common axes.
+/// Lines over common axes, in the order of the legend.
 #[derive(Clone, Debug)]
 pub struct Lines {
     /// What the horizontal axis measures.
     pub x: String,
     /// Whether both axes are logarithmic.
     pub logarithmic: bool,
-    /// Names and points.
+    /// Each line's name and points (x, y), by x.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
@@ -64,7 +64,7 @@ const OTHERS: [&str; 8] = [
 ];
 
 impl Plot {
-    /// As a file.
+    /// The figure as a file of its own.
     pub fn svg(&self) -> String {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",

@@ -11,18 +11,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// What the queue must know of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// Bytes.
+    /// Memory that it takes, in bytes.
     pub memory: u64,
-    /// Time, in any unit.
+    /// Time that it takes, in any unit that all jobs share.
     pub weight: f64,
 }
 
-/// What jobs may take.
+/// What jobs may take together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// At the same time.
+    /// Jobs at the same time.
     pub threads: usize,
-    /// Bytes.
+    /// Memory in bytes.
     pub memory: u64,
 }
 

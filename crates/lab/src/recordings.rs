@@ -59,7 +59,7 @@ built_in! {
     "f2fs-sync-lists",
 }
 
-/// A recording.
+/// A recorded host session that runs can replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Recording {
     name: &'static str,
@@ -99,7 +99,7 @@ pub fn find(wanted: &str) -> Result<Recording, String> {
     }
 }
 
-/// The names there are.
+/// Names of all recordings that the program was built with.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|one| one.0)
 }

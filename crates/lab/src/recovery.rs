@@ -12,12 +12,12 @@ use remap_ssd_ftl::Medium;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What recovery reads.
+/// What recovery reads of flash and NVRAM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Reads {
     /// Flash pages, and OOB areas, which take as long.
     pub flash_pages: f64,
-    /// NVRAM.
+    /// Bytes of NVRAM.
     pub nvram_bytes: f64,
 }
 

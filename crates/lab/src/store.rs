@@ -19,7 +19,6 @@ pub fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..16].to_owned()
 }
 
-/// A run's file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     /// Which build of the program made it.
@@ -28,7 +27,7 @@ struct Kept {
     result: Value,
 }
 
-/// A results folder.
+/// A results folder: results of runs by their keys, and reports.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
@@ -58,7 +57,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

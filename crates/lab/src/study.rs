@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 /// How to go about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How large.
+    /// Full, quick or smoke.
     pub form: Form,
-    /// What runs may take.
+    /// Threads and memory that runs may take together.
     pub limits: Limits,
     /// Make every run again, whatever there is.
     pub fresh: bool,
@@ -31,26 +31,26 @@ pub struct Options {
 
 /// An experiment with its runs.
 pub struct Planned {
-    /// Its name.
+    /// The experiment's name.
     pub name: String,
-    /// What its folder says.
+    /// Its `experiment.toml`.
     pub experiment: Experiment,
     /// What it is held against.
     pub expectation: Expectation,
-    /// What it is about.
+    /// Its `README.md`, for the report.
     pub readme: String,
-    /// Its paper.
+    /// The paper's table of parameters.
     pub paper: Paper,
-    /// Its runs.
+    /// Its runs, some of them shared with other experiments.
     pub runs: Vec<RunSpec>,
     analysis: Analysis,
 }
 
-/// Experiments, ready to run.
+/// Experiments with checked files, ready to run.
 pub struct Study {
     /// In the order asked for.
     pub planned: Vec<Planned>,
-    /// How large.
+    /// Full, quick or smoke.
     pub form: Form,
 }
 
@@ -59,13 +59,13 @@ pub struct Study {
 pub enum Event<'a> {
     /// So many of all runs have to be made, which is so much work.
     Begun {
-        /// To be made.
+        /// Runs that have to be made.
         missing: usize,
-        /// In all.
+        /// Runs of all experiments, each once.
         runs: usize,
         /// Of those that are there, made by another build of the program.
         others: usize,
-        /// Work to do.
+        /// Sum of the weights of the missing runs.
         weight: f64,
     },
     /// More of the work of one run has been done.
@@ -74,28 +74,28 @@ pub enum Event<'a> {
     Done(&'a RunSpec),
 }
 
-/// An experiment's outcome.
+/// An experiment's outcome, for reports.
 #[derive(Debug)]
 pub struct Concluded {
-    /// Its name.
+    /// The experiment's name.
     pub name: String,
-    /// What is shown.
+    /// What it shows, as a heading.
     pub title: String,
-    /// What it is about.
+    /// Its `README.md`.
     pub readme: String,
-    /// Its paper.
+    /// Title of its paper.
     pub paper: String,
     /// Claims of the papers' list.
     pub claims: Vec<Claim>,
-    /// What else was expected.
+    /// Statements of the text that are no claims of the abstract or figures.
     pub findings: Vec<Claim>,
     /// All that was measured for them.
     pub measures: BTreeMap<String, f64>,
-    /// Figures.
+    /// Figures in the paper's arrangement.
     pub plots: Vec<crate::plot::Plot>,
     /// A table in Markdown; empty if there is none.
     pub text: String,
-    /// Runs.
+    /// Number of its runs.
     pub runs: usize,
 }
 
@@ -151,7 +151,6 @@ impl Study {
         Ok(Self { planned, form })
     }
 
-    /// All runs, each once.
     fn all_runs(&self) -> Vec<&RunSpec> {
         let mut seen = BTreeMap::new();
         let mut all = Vec::new();

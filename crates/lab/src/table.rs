@@ -10,9 +10,9 @@ use serde_json::Value;
 /// A run and what came of it.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The run.
+    /// The run with all its parameters.
     pub run: RunSpec,
-    /// What came of it.
+    /// What it measured, as JSON.
     pub result: Value,
 }
 
@@ -66,19 +66,19 @@ impl Row {
 /// What is asked for; what is left out may be anything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
-    /// Setup.
+    /// Only runs of this setup.
     pub setup: Option<&'a str>,
-    /// Scheme.
+    /// Only runs of this scheme.
     pub scheme: Option<&'a str>,
-    /// Policy of garbage collection.
+    /// Only runs with this garbage collection policy.
     pub gc: Option<&'a str>,
-    /// Workload.
+    /// Only runs of this workload.
     pub workload: Option<&'a str>,
-    /// Content.
+    /// Only runs with these contents.
     pub content: Option<&'a str>,
     /// Remapping metadata in MiB; a scheme without limit answers to any.
     pub log_mib: Option<f64>,
-    /// NVRAM segments in bytes.
+    /// Only runs with NVRAM segments of this size, in bytes.
     pub segment_bytes: Option<u32>,
     /// When requests arrive; empty: as earlier ones end.
     pub arrivals: Option<&'a str>,
@@ -106,7 +106,7 @@ impl Ask<'_> {
 }
 
 impl Table {
-    /// The rows that fit.
+    /// The rows that have all values asked for.
     pub fn rows<'a>(&'a self, ask: Ask<'a>) -> impl Iterator<Item = &'a Row> {
         self.rows.iter().filter(move |row| ask.fits(&row.run))
     }

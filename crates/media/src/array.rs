@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// What one program puts into a page.
 #[derive(Clone, Debug)]
 pub enum Stored {
-    /// Nothing but the OOB.
+    /// Nothing is stored but the OOB record.
     Nothing,
     /// A data page by identity.
     Identity(u64),
@@ -32,7 +32,7 @@ pub(crate) enum Contents {
     None,
     Identity(Identities),
     Bytes(Vec<Option<PageBytes>>),
-    /// Bytes in a file.
+    /// Bytes in a mapped file.
     Mapped(MappedPages),
 }
 
@@ -189,7 +189,7 @@ impl NandArray {
         }
     }
 
-    /// Programs a page whole.
+    /// Programs a page completely.
     pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
         let (block, row) = self.block_of(ppn);
 

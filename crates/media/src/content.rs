@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub enum ContentMode {
     /// Not at all: mappings only, for devices of terabytes.
     None,
-    /// As a 64-bit identity.
+    /// Pages hold a 64-bit identity of their content.
     Identity,
     /// As 4 KiB of bytes.
     Bytes,
@@ -25,9 +25,9 @@ pub type PageBytes = Arc<[u8; PAGE_BYTES]>;
 /// What the host hands over with a write. Bytes stay where they are until the flash page takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// An identity.
+    /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// Real bytes.
+    /// The 4096 bytes.
     Bytes(&'a [u8; PAGE_BYTES]),
 }
 
@@ -38,21 +38,21 @@ pub enum PageView<'a> {
     Zeroes,
     /// A page without stored content (mode `None`).
     Unknown,
-    /// An identity.
+    /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// Real bytes.
+    /// The 4096 bytes.
     Bytes(&'a [u8; PAGE_BYTES]),
 }
 
-/// What a read returns.
+/// What reading a page returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {
     /// The page is not mapped: zeroes.
     Zeroes,
     /// A page without stored content (mode `None`).
     Unknown,
-    /// An identity.
+    /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// Real bytes.
+    /// The 4096 bytes.
     Bytes(PageBytes),
 }

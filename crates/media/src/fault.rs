@@ -20,7 +20,7 @@ pub enum MediaError {
     Uncorrectable,
 }
 
-/// Planted faults.
+/// Planted faults of flash pages, blocks and NVRAM words.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// Programs of these blocks fail from this row on.

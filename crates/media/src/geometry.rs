@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Flash physical page number.
+/// Number of a physical flash page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ppn(pub u32);
 
@@ -22,17 +22,17 @@ pub struct BlockId(pub u32);
 /// A page to program. The caller hands pages out in order and has computed its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The page.
+    /// Number of the page.
     pub ppn: Ppn,
-    /// Its block.
+    /// Block that holds it.
     pub block: BlockId,
     /// Its row in the block.
     pub row: u32,
-    /// Its die.
+    /// Die of the superblock that holds it.
     pub die: u32,
 }
 
-/// Bytes of a page.
+/// Bytes of a flash page, and of a logical page.
 pub const PAGE_BYTES: usize = 4096;
 
 /// Largest number of dies: one bit of a 64-bit NVRAM word marks one bad block of a superblock.
@@ -43,7 +43,6 @@ pub const DIES_MAX: u32 = 64;
 #[serde(try_from = "Described", into = "Described")]
 pub struct Geometry {
     shape: Shape,
-    /// Groups of dies.
     groups: u32,
     pages_per_superblock: u32,
     /// log2 where the value is a power of two, else `NOT_POWER`: division is on the hot path.
@@ -60,9 +59,9 @@ pub struct Shape {
     pub channels: u32,
     /// Dies of a superblock, each of one plane.
     pub dies: u32,
-    /// Superblocks in all.
+    /// Number of superblocks in the device.
     pub superblocks: u32,
-    /// Pages per block.
+    /// Number of pages in a block.
     pub pages_per_block: u32,
 }
 
@@ -71,12 +70,9 @@ pub struct Shape {
 #[serde(deny_unknown_fields)]
 struct Described {
     channels: u32,
-    /// In the whole device.
     dies: u32,
-    /// Blocks of a die.
     superblocks: u32,
     pages_per_block: u32,
-    /// 0 is all.
     #[serde(default, skip_serializing_if = "is_zero")]
     superblock_dies: u32,
 }
@@ -203,7 +199,7 @@ impl Geometry {
     pub fn groups(&self) -> u32 {
         self.groups
     }
-    /// Group of a superblock.
+    /// Group of dies that holds a superblock.
     #[inline]
     pub fn group(&self, sb: SbId) -> u32 {
         if self.groups == 1 {
@@ -216,7 +212,7 @@ impl Geometry {
     pub fn dies_total(&self) -> u32 {
         self.shape.dies * self.groups
     }
-    /// Blocks of a die.
+    /// Number of blocks of a die.
     pub fn blocks_per_die(&self) -> u32 {
         self.shape.superblocks / self.groups
     }
@@ -234,40 +230,40 @@ impl Geometry {
     pub fn shape(&self) -> Shape {
         self.shape
     }
-    /// Channels.
+    /// Number of channels.
     pub fn channels(&self) -> u32 {
         self.shape.channels
     }
-    /// Dies of a superblock.
+    /// Number of dies of a superblock.
     #[inline]
     pub fn dies(&self) -> u32 {
         self.shape.dies
     }
-    /// Superblocks.
+    /// Number of superblocks.
     #[inline]
     pub fn superblocks(&self) -> u32 {
         self.shape.superblocks
     }
-    /// Pages per block.
+    /// Number of pages in a block.
     #[inline]
     pub fn pages_per_block(&self) -> u32 {
         self.shape.pages_per_block
     }
-    /// Pages per superblock.
+    /// Number of pages in a superblock.
     #[inline]
     pub fn pages_per_superblock(&self) -> u32 {
         self.pages_per_superblock
     }
-    /// Flash pages in all.
+    /// Number of flash pages in the device.
     pub fn pages(&self) -> u32 {
         self.pages_per_superblock * self.shape.superblocks
     }
-    /// Flash blocks in all.
+    /// Number of flash blocks in the device.
     pub fn blocks(&self) -> u32 {
         self.shape.dies * self.shape.superblocks
     }
 
-    /// Superblock of a page.
+    /// Superblock that holds a page.
     #[inline]
     pub fn superblock(&self, ppn: Ppn) -> SbId {
         SbId(if self.superblock_shift == NOT_POWER {

@@ -7,7 +7,7 @@
 use crate::slab::{LINE_BYTES, Slab, prefetch};
 use std::ops::Range;
 
-/// Cells of all pages.
+/// Identities of all pages, as wide as needed.
 #[derive(Clone)]
 pub(crate) enum Identities {
     Narrow(Slab<u32>),

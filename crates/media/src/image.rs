@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// NVRAM words that are shared as one piece.
 pub(crate) const LINE_WORDS: usize = 64;
 
-/// Everything that outlives power.
+/// Everything that outlives power: flash and NVRAM at one moment.
 #[derive(Clone)]
 pub struct Image {
     geometry: Geometry,
@@ -35,7 +35,7 @@ impl Image {
         }
     }
 
-    /// Shape of the array.
+    /// Shape of the flash array.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -43,11 +43,11 @@ impl Image {
     pub fn mode(&self) -> ContentMode {
         self.superblocks[0].mode()
     }
-    /// Words of NVRAM.
+    /// Number of NVRAM words, 64 bits each.
     pub fn nvram_words(&self) -> usize {
         self.nvram_words
     }
-    /// One word of NVRAM.
+    /// Value of one NVRAM word.
     pub fn word(&self, index: usize) -> u64 {
         self.nvram[index / LINE_WORDS][index % LINE_WORDS]
     }

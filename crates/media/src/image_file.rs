@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Version of this format.
+/// Version of the file format.
 pub const VERSION: u32 = 1;
 /// Groups of dies less one stand above the channels.
 const GROUPS_SHIFT: u32 = 16;
@@ -28,7 +28,6 @@ const CONFIG_BYTES_MAX: u32 = 1 << 20;
 /// Zstd's default level: images of aged devices shrink to about a third.
 const LEVEL: i32 = 3;
 
-/// Start of the file.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Header {
@@ -47,13 +46,13 @@ const _: () = assert!(size_of::<Header>() == 40);
 /// Why an image cannot be loaded or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The system refused.
+    /// The system refused an operation.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Something else.
+    /// The file is no image.
     #[error("not a device image (its first bytes are wrong)")]
     NotAnImage,
-    /// Written by another version.
+    /// The file was written in another version of the format.
     #[error("image version {0}, this program reads version {VERSION}")]
     Version(u32),
     /// A folder written by another version.
@@ -64,9 +63,9 @@ pub enum ImageError {
         "{file}: not all of its space is reserved, as after a sparse copy, and it cannot be: {error}"
     )]
     NoRoom {
-        /// The file's name.
+        /// Name of the file.
         file: String,
-        /// The system's reason.
+        /// The system's error.
         error: io::Error,
     },
     /// Another process has it open.

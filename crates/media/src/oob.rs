@@ -23,7 +23,7 @@ pub struct SecondOwner {
 }
 
 impl SecondOwner {
-    /// Nobody.
+    /// No second owner.
     pub const NONE: Self = Self::new();
 
     /// This LPN, which may get the page (`owns` false) or has it.
@@ -39,7 +39,6 @@ impl SecondOwner {
     }
 }
 
-/// First 8 bytes.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 struct Low {
@@ -49,7 +48,6 @@ struct Low {
     wsn_low: u32,
 }
 
-/// Last 2 bytes.
 #[bitfield(u16)]
 #[derive(PartialEq, Eq)]
 struct High {
@@ -116,7 +114,7 @@ impl Oob {
         Self { second, ..self }
     }
 
-    /// The extension.
+    /// The second owner, of the extended form.
     #[inline(always)]
     pub fn second(self) -> SecondOwner {
         self.second

@@ -22,7 +22,7 @@ pub struct After {
 }
 
 impl After {
-    /// Nothing in particular.
+    /// Waits for nothing in particular.
     pub const NOTHING: Self = Self {
         clear: ClearId(0),
         page: NO_PAGE,
@@ -30,7 +30,7 @@ impl After {
         all: false,
         fence: false,
     };
-    /// Everything issued before.
+    /// Waits for everything issued before.
     pub const ALL: Self = Self {
         all: true,
         ..Self::NOTHING
@@ -105,7 +105,7 @@ impl After {
     pub fn named_pages(self) -> Range<u32> {
         self.page.0..self.page.0 + u32::from(self.pages)
     }
-    /// A clearing.
+    /// The clearing that is waited for, if one is.
     #[inline]
     pub fn named_clear(self) -> Option<ClearId> {
         (self.clear.0 != 0).then_some(self.clear)
@@ -120,11 +120,11 @@ pub enum Purpose {
     Host,
     /// Garbage collection or wear levelling.
     Gc,
-    /// The firmware's own metadata.
+    /// Metadata of the firmware itself.
     Meta,
 }
 
-/// Kinds of operation.
+/// Kinds of operations on the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OpKind {
@@ -148,18 +148,18 @@ pub enum OpKind {
     /// The owners of a victim's pages are being looked up: what follows for GC waits until the scans
     /// recorded since `LookupBegin` have ended.
     LookupBegin,
-    /// End of the lookup.
+    /// The end of a lookup.
     LookupEnd,
     /// Takes no time itself; the command waits for what `after` names.
     Wait,
 }
 
-/// One operation.
+/// One operation on the media, as charged by the timing model.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// What.
+    /// Kind of operation.
     pub kind: OpKind,
-    /// For whom.
+    /// For whom it is done.
     pub purpose: Purpose,
     /// Die, for flash operations on one die.
     pub die: u16,
@@ -169,9 +169,9 @@ pub struct Op {
     pub page: Ppn,
     /// For `CopyRow`, the pages read: bit n stands for page `amount` + n, bit 0 is set.
     pub sources: u64,
-    /// `After::all`.
+    /// Whether it waits for everything before: `After::all`.
     pub after_all: bool,
-    /// `After::fence`.
+    /// Whether it waits for the fence: `After::fence`.
     pub after_fence: bool,
     /// First page of `After::pages`, or `NO_PAGE`.
     pub after_page: Ppn,
@@ -182,7 +182,7 @@ pub struct Op {
     pub clear_id: ClearId,
 }
 
-/// No page.
+/// Stands for no page.
 pub const NO_PAGE: Ppn = Ppn(u32::MAX);
 
 impl Op {

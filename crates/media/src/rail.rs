@@ -20,9 +20,9 @@ use std::ops::Range;
 /// What a cut leaves of one pending operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it.
+    /// All of it is there.
     Whole,
-    /// Nothing of it.
+    /// Nothing of it is there.
     Absent,
     /// An unreadable page or block; of a clearing, the words that the seed picks.
     Torn(u64),
@@ -300,7 +300,6 @@ impl Rail {
         self.pending = kept;
     }
 
-    /// Settles everything.
     pub(crate) fn settle_all(&mut self) {
         let tokens = self.pending.iter().map(|op| op.token).collect();
         self.settle(&AckSet { tokens });

@@ -22,7 +22,7 @@ pub struct Slab<T> {
 }
 
 impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
-    /// `len` zeroes.
+    /// A slab of `len` zeroes, on huge pages if it is large.
     pub fn zeroed(len: usize) -> Self {
         let bytes = len * size_of::<T>();
 

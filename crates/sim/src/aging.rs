@@ -36,12 +36,12 @@ pub enum Fill {
     Sequential,
 }
 
-/// How to age.
+/// How to age a device.
 #[derive(Clone, Debug)]
 pub struct AgingOptions {
-    /// How to fill.
+    /// How the device is filled.
     pub fill: Fill,
-    /// Seed of the remaps.
+    /// Seed of the choice of pages to remap.
     pub seed: u64,
     /// Share of the remapping metadata's room to use; 0 skips the step.
     pub nvram_used: f64,
@@ -63,14 +63,14 @@ impl Default for AgingOptions {
     }
 }
 
-/// What aging did.
+/// What aging did, in pages and shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AgingReport {
     /// Pages written by the fill.
     pub filled: u64,
-    /// Pages remapped.
+    /// Pages remapped to fill the metadata.
     pub remapped: u64,
-    /// Pages written after that.
+    /// Pages written over after that.
     pub overwritten: u64,
     /// Share of the remapping metadata's room in use, if it is limited.
     pub nvram_used: f64,
@@ -84,7 +84,7 @@ pub enum AgingError {
     /// The source of writes cannot go on.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The source ended.
+    /// The source ended after this number of pages.
     #[error("aging needs an endless source of writes: this one ended after {0} pages")]
     Ended(u64),
     /// The source does not write.
@@ -96,14 +96,14 @@ pub enum AgingError {
          write contents with fewer duplicates or address more pages"
     )]
     NeverFull {
-        /// Written.
+        /// Pages written without collection.
         writes: u64,
-        /// Programmed.
+        /// Flash pages programmed for them.
         programs: u64,
-        /// Flash pages.
+        /// Flash pages of the device.
         pages: u64,
     },
-    /// The device refuses.
+    /// The device refuses a write or a remap.
     #[error("the device refused a page while aging: {0}")]
     Refused(Refusal),
 }
@@ -349,12 +349,11 @@ fn fullness(ftl: &Ftl, room: u64) -> (f64, f64) {
     )
 }
 
-/// Draws pages to remap.
 struct Draws<'a> {
     rng: Xoshiro256PlusPlus,
     lpns: &'a [u32],
     remapped: LpnSet,
-    /// The members of `remapped`.
+    /// The members of `remapped`, for draws.
     again: Vec<u32>,
 }
 
@@ -385,7 +384,6 @@ impl Draws<'_> {
         self.again[at]
     }
 
-    /// Another written page.
     fn source(&mut self, target: u32) -> u32 {
         let at = self.draw(self.lpns.len());
         match self.lpns[at] {

@@ -21,22 +21,22 @@ use std::str::FromStr;
 /// Where the times come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Times {
-    /// The source's own.
+    /// The source's own times, `speed` times as fast.
     Own {
         /// This many times as fast.
         speed: f64,
     },
-    /// At random.
+    /// Poisson arrivals at a mean rate.
     Rate {
         /// Requests a second in the mean.
         per_second: f64,
     },
 }
 
-/// How requests arrive.
+/// When requests arrive, and how many may be with the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
-    /// When.
+    /// What the arrival times are.
     pub times: Times,
     /// How many may be with the device at once; any number if there is none.
     pub bound: Option<u32>,
@@ -168,7 +168,6 @@ impl fmt::Display for Arrivals {
     }
 }
 
-/// What makes the times.
 enum Clock {
     Own {
         speed: f64,

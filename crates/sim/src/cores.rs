@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Threads to lend.
+/// Processor threads that runs lend each other.
 #[derive(Debug, Default)]
 pub struct Cores(AtomicU32);
 

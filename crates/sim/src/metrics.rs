@@ -25,7 +25,7 @@ const NS_PER_S: f64 = 1e9;
 const S_PER_YEAR: f64 = 365.25 * 86_400.0;
 const MIB: f64 = (1 << 20) as f64;
 
-/// A distribution of latencies.
+/// A distribution of latencies with three significant digits.
 pub struct Latencies(Histogram<u64>);
 
 impl Default for Latencies {
@@ -35,7 +35,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Records one.
+    /// Records one latency in nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns);
@@ -104,7 +104,7 @@ struct Reading {
     at_ns: u64,
     page_ops: PageOps,
     glimpse: Glimpse,
-    /// Of an open loop.
+    /// Requests waiting, of an open loop.
     backlog: Option<u64>,
 }
 
@@ -139,11 +139,11 @@ impl Whole {
 
 /// All meters of one run.
 pub struct Meters {
-    /// Latencies of read requests.
+    /// Latencies of read requests, from entry to end.
     pub reads: Latencies,
     /// Latencies of write requests, read-modify-writes included.
     pub writes: Latencies,
-    /// Latencies of remap requests.
+    /// Latencies of remap requests, from entry to end.
     pub remaps: Latencies,
     first: Whole,
     readings: Vec<Reading>,

@@ -31,7 +31,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Lots that go round.
+/// Lots on their way between the two threads.
 const LOTS: usize = 4;
 
 /// A request as it was done.
@@ -40,7 +40,6 @@ struct Done {
     outcome: Outcome,
     /// It is a flush, which waits for all that came before.
     is_flush: bool,
-    /// Steps of the record.
     steps: u32,
     /// What had passed before it.
     page_ops: PageOps,

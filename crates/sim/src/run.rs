@@ -20,7 +20,7 @@ use remap_ssd_ftl::{Refusal, UsablePages};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// How to run.
+/// Options of a run, whatever its source.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Stop after the request that reaches this many pages; `None`: when the source is exhausted.
@@ -60,7 +60,7 @@ impl Default for RunOptions {
 /// How far a run has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Pages submitted.
+    /// Page operations submitted so far.
     pub pages: u64,
     /// Pages in all, if known.
     pub pages_total: Option<u64>,
@@ -83,14 +83,14 @@ pub enum RunError {
     /// Requests were lost or counted twice: a bug.
     #[error("{what}: {submitted} submitted and {ended} ended")]
     Unaccounted {
-        /// What was counted.
+        /// What was counted: requests, pages read or pages written.
         what: &'static str,
-        /// Handed to the device.
+        /// Count of those handed to the device.
         submitted: u64,
-        /// Completed or refused.
+        /// Count of those completed or refused.
         ended: u64,
     },
-    /// The caller stopped it.
+    /// The caller stopped the run.
     #[error("stopped")]
     Stopped,
 }
@@ -248,7 +248,7 @@ impl Feed {
         &self.pages[self.next..]
     }
 
-    /// Has the source ended?
+    /// Whether the source has ended.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted
     }
@@ -282,11 +282,11 @@ pub(crate) fn command(page: &HostPage) -> PageCommand {
 pub(crate) trait Sink {
     /// A request enters, before its first page; `page_ops` is what came before it.
     fn enter(&mut self, page: &HostPage, page_ops: PageOps);
-    /// A page of it.
+    /// Submits a page of the request.
     fn submit(&mut self, page: &HostPage) -> Result<(), Refusal>;
     /// A range that it deallocates.
     fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal>;
-    /// It ends.
+    /// The request ends after its last page.
     fn leave(&mut self, outcome: Outcome);
 }
 
@@ -304,7 +304,6 @@ pub(crate) struct Front<S> {
     request: Option<Request>,
     /// Pages of the request under way that are to be deallocated: the first one, and how many.
     trim: Option<(u32, u32)>,
-    /// Pages to submit.
     limit: u64,
     until_worn_out: bool,
 }

@@ -15,7 +15,7 @@ pub struct HostPage {
     pub content: u64,
     /// Logical page number, already folded into the addressable range; the first one of a remap's targets.
     pub lpn: u32,
-    /// What is asked.
+    /// The operation on the page.
     pub kind: PageKind,
     /// True for the last page of its request.
     pub last: bool,
@@ -50,15 +50,15 @@ pub enum SourceError {
     /// The file could not be read.
     #[error("{file}: {source}")]
     Io {
-        /// The trace file.
+        /// Path of the trace file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A record of the trace is malformed.
     #[error("{file}:{line}: {reason}")]
     Malformed {
-        /// The trace file.
+        /// Path of the trace file.
         file: String,
         /// Line number from 1; for binary formats the record number.
         line: u64,

@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Latency percentiles in microseconds. What was not measured, or by too few requests, is not a number: null in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Requests measured.
+    /// Number of requests measured.
     #[serde(default)]
     pub count: u64,
-    /// Mean.
+    /// Mean in microseconds.
     #[serde(deserialize_with = "number_or_null")]
     pub mean: f64,
-    /// Median.
+    /// Median in microseconds.
     #[serde(deserialize_with = "number_or_null")]
     pub p50: f64,
     /// 90th percentile, of at least 10 requests.
@@ -30,13 +30,12 @@ pub struct Percentiles {
     /// 99.99th percentile, of at least 10,000.
     #[serde(deserialize_with = "number_or_null")]
     pub p9999: f64,
-    /// Largest.
+    /// Largest in microseconds.
     #[serde(deserialize_with = "number_or_null")]
     pub max: f64,
 }
 
 impl Default for Percentiles {
-    /// Of no request.
     fn default() -> Self {
         Self {
             count: 0,
@@ -56,7 +55,6 @@ fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// JSON has no infinity.
 fn number_or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
@@ -104,7 +102,7 @@ pub struct Sample {
     pub gc_pages_s: f64,
     /// Write amplification in this interval.
     pub write_amplification: f64,
-    /// Free superblocks.
+    /// Free superblocks at the end of the interval.
     pub free_superblocks: u64,
     /// Demoted remaps in this interval, pages.
     pub demotions: u64,
@@ -128,7 +126,7 @@ pub struct WearOut {
     pub read_only: bool,
     /// Blocks that take no more data: failed, or worn out.
     pub blocks_retired: u64,
-    /// Blocks erased.
+    /// Blocks erased since power-on.
     pub block_erases: u64,
     /// Pages of data that the device has room for.
     pub usable_pages: u64,
@@ -137,7 +135,7 @@ pub struct WearOut {
 /// The mapping table, and under hybrid mapping what keeping blocks in order took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappingCost {
-    /// `page` or `hybrid`.
+    /// Granularity of the table: `page` or `hybrid`.
     pub kind: String,
     /// Bytes of DRAM of the table.
     pub table_bytes: u64,
@@ -164,17 +162,17 @@ pub struct MappingCost {
 pub struct Accounting {
     /// Requests handed to the device.
     pub submitted: u64,
-    /// Reads completed.
+    /// Reads that were completed.
     pub reads: u64,
-    /// Writes completed.
+    /// Writes of whole pages that were completed.
     pub writes: u64,
-    /// Read-modify-writes completed.
+    /// Writes of parts of pages that were completed.
     pub read_modify_writes: u64,
-    /// Deallocations completed.
+    /// Deallocations that were completed.
     pub trims: u64,
-    /// Remap commands completed.
+    /// Remap commands that were completed.
     pub remaps: u64,
-    /// Flushes completed.
+    /// Flushes that were completed.
     #[serde(default)]
     pub flushes: u64,
     /// Requests refused by the device, with the reason's name.
@@ -192,13 +190,13 @@ pub struct OpenLoop {
     pub offered_per_s: f64,
     /// From arrival to end, of all requests that were served.
     pub response_us: Percentiles,
-    /// Of reads.
+    /// Response times of reads, in microseconds.
     pub read_response_us: Percentiles,
     /// Of writes, read-modify-writes and remaps.
     pub write_response_us: Percentiles,
     /// Requests that have arrived and not ended, in the mean over time.
     pub backlog_mean: f64,
-    /// The most there were.
+    /// Largest number of requests waiting.
     pub backlog_max: u64,
     /// Those there were when the last had arrived. A device that cannot keep up ends with about as many as ever.
     pub backlog_end: u64,
@@ -228,22 +226,22 @@ pub struct RunSummary {
     pub host_pages: u64,
     /// Every program: host, GC, metadata, log.
     pub flash_pages: u64,
-    /// Pages moved by GC.
+    /// Flash pages programmed by garbage collection.
     pub gc_pages: u64,
     /// Of those, pages that the policy keeps apart from pages with one reference.
     pub gc_zoned_pages: u64,
-    /// Remaps done, pages.
+    /// Pages remapped rather than copied.
     pub remaps: u64,
     /// Remaps that became physical copies, by cause.
     pub demotions: Demotions,
-    /// Blocks erased.
+    /// Blocks erased in the measured part.
     pub erases: u64,
-    /// Write latency.
+    /// Latency of write requests, in microseconds.
     pub latency_us: Percentiles,
-    /// Virtual seconds measured.
+    /// Virtual seconds of the measured part.
     pub seconds_simulated: f64,
 
-    /// Read latency.
+    /// Latency of read requests, in microseconds.
     pub read_latency_us: Percentiles,
     /// Latency of whole remap commands.
     pub remap_latency_us: Percentiles,
@@ -266,9 +264,9 @@ pub struct RunSummary {
     pub dedup_missed: u64,
     /// Cumulative distribution of write latency: (microseconds, fraction of requests).
     pub latency_cdf: Vec<(f64, f64)>,
-    /// Time series.
+    /// Readings at equal intervals of virtual time.
     pub samples: Vec<Sample>,
-    /// Bytes stored to NVRAM.
+    /// Bytes stored to NVRAM in the measured part.
     pub nvram_bytes_written: u64,
     /// Years until the NVRAM's most written word wears out at this rate, if writes spread evenly.
     #[serde(deserialize_with = "number_or_infinite")]
@@ -294,13 +292,13 @@ pub struct RunSummary {
     pub p2l_bytes: u64,
     /// Virtual time spent finding the owners of victims' pages, seconds.
     pub p2l_lookup_s: f64,
-    /// Superblocks reclaimed.
+    /// Superblocks reclaimed by garbage collection.
     pub gc_runs: u64,
     /// Block erase counts: mean, maximum, and maximum minus minimum.
     pub erase_mean: f64,
-    /// Largest block erase count.
+    /// Erases of the most worn block.
     pub erase_max: u64,
-    /// Largest minus smallest.
+    /// Erases of the most worn block minus those of the least worn.
     pub erase_spread: u64,
     /// Years until the mean block reaches its endurance at this rate.
     #[serde(deserialize_with = "number_or_infinite")]
@@ -319,7 +317,7 @@ pub struct RunSummary {
     pub wear_out: WearOut,
     /// How long pages lived, by the most references they had; empty if that was not watched.
     pub survival: Vec<SurvivalClass>,
-    /// How every request ended.
+    /// How every request of the source ended.
     pub requests: Accounting,
     /// How requests fared in an open loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]

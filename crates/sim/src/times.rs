@@ -9,20 +9,17 @@ use crate::open::OpenLoop;
 use remap_ssd_device::PageKind;
 use remap_ssd_ftl::Glimpse;
 
-/// When requests enter.
 pub(crate) enum Clock {
     Closed(InFlight),
     Open(Box<OpenLoop>),
 }
 
-/// How a request ended.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcome {
     pub kind: PageKind,
     pub served: bool,
 }
 
-/// Times of one run.
 pub(crate) struct Times {
     pub clock: Clock,
     pub meters: Meters,

@@ -29,7 +29,7 @@ impl Due {
     }
 }
 
-/// All of them.
+/// Completions that wait for their time.
 #[derive(Default)]
 pub struct HeldCompletions {
     held: BinaryHeap<Reverse<Due>>,
@@ -57,7 +57,7 @@ impl HeldCompletions {
         }));
     }
 
-    /// One that is due.
+    /// Takes one that is due at `now`, the earliest first.
     pub fn take(&mut self, now: u64) -> Option<Due> {
         if self.next()? > now {
             return None;

@@ -53,7 +53,6 @@ struct State {
 
 /// What the thread and the socket share.
 struct Shared {
-    /// None once closed.
     state: Mutex<Option<State>>,
     doorbells: [AtomicU32; DOORBELLS],
     stop: AtomicBool,
@@ -128,14 +127,14 @@ impl Function {
         well
     }
 
-    /// Reads configuration space.
+    /// Reads a part of configuration space.
     pub fn config_read(&self, offset: u64, to: &mut [u8]) {
         if let Some(state) = &*self.shared.lock() {
             state.config.read(offset, to);
         }
     }
 
-    /// Writes configuration space.
+    /// Writes a part of configuration space.
     pub fn config_write(&self, offset: u64, from: &[u8]) {
         if let Some(state) = &mut *self.shared.lock() {
             state.config.write(offset, from);
@@ -206,12 +205,12 @@ impl Function {
         }
     }
 
-    /// No interrupts.
+    /// Removes the eventfds of all vectors.
     pub fn clear_vectors(&self) {
         self.set_vectors(0, (0..VECTORS).map(|_| None));
     }
 
-    /// Interrupts by hand.
+    /// Triggers interrupts as the monitor asks.
     pub fn trigger(&self, start: u32, count: u32) {
         if let Some(state) = &*self.shared.lock() {
             state
@@ -240,7 +239,6 @@ fn interrupt(mut event: &File) {
 }
 
 impl State {
-    /// Eight bytes of registers.
     fn register(&self, offset: u32) -> u64 {
         let pair = |low: u64, high: u64| low & 0xffff_ffff | high << 32;
         match offset {

@@ -22,10 +22,9 @@ struct Region {
     writable: bool,
 }
 
-/// The guest's memory.
+/// Memory of the guest, as far as it is mapped.
 #[derive(Default)]
 pub struct Memory {
-    /// By first address.
     regions: BTreeMap<u64, Region>,
 }
 
@@ -92,7 +91,7 @@ impl Memory {
             .retain(|start, region| *start < address || start.saturating_add(region.len) > end);
     }
 
-    /// Forgets everything.
+    /// Removes all mappings.
     pub fn clear(&mut self) {
         self.regions.clear();
     }
@@ -135,7 +134,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies from the guest.
+    /// Copies bytes from the guest.
     pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), OutOfReach> {
         self.pieces(address, to.len(), Access::Read, |region, at, range| {
             let slice = region
@@ -147,7 +146,7 @@ impl Memory {
         })
     }
 
-    /// Copies to the guest.
+    /// Copies bytes to the guest.
     pub fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfReach> {
         self.pieces(address, from.len(), Access::Write, |region, at, range| {
             let slice = region

@@ -8,9 +8,9 @@
 //! Invariant: only writable bits change. Absent: legacy interrupts, and MSI-X's table, which the virtual machine monitor
 //! has itself.
 
-/// Bytes of configuration space.
+/// Bytes of the configuration space (PCI 3.0 §6.1).
 pub const CONFIG_BYTES: u64 = 256;
-/// Bytes of BAR 0.
+/// Bytes of BAR 0: registers, doorbells and the MSI-X table.
 pub const BAR_BYTES: u64 = 0x4000;
 const MSIX_TABLE: u32 = 0x2000;
 const MSIX_PENDING: u32 = 0x3000;
@@ -30,7 +30,7 @@ const CAPABILITIES: usize = 0x34;
 const INTERRUPT_LINE: usize = 0x3c;
 const MSIX: usize = 0x40;
 
-/// Configuration space.
+/// Configuration space with a mask of its writable bits.
 pub struct Config {
     bytes: [u8; CONFIG_BYTES as usize],
     writable: [u8; CONFIG_BYTES as usize],

@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 const SQE_BYTES: u64 = size_of::<Sqe>() as u64;
 const CQE_BYTES: u64 = size_of::<Cqe>() as u64;
 
-/// A submission queue.
+/// A submission queue in guest memory.
 pub struct SubmissionQueue {
     base: u64,
     entries: u16,
@@ -23,7 +23,7 @@ pub struct SubmissionQueue {
     cqid: u16,
 }
 
-/// A completion queue.
+/// A completion queue in guest memory.
 pub struct CompletionQueue {
     base: u64,
     entries: u16,
@@ -73,7 +73,7 @@ impl CompletionQueue {
 }
 
 impl Queues {
-    /// The admin queues alone.
+    /// The admin queues, and no others.
     pub fn of_admin(submission: Place, completion: Place) -> Self {
         let mut queues = Self::default();
         queues.put_sq(0, submission, 0);
@@ -118,7 +118,7 @@ impl Queues {
         ))
     }
 
-    /// Create I/O Completion Queue.
+    /// Create I/O Completion Queue (Base 2.0 §5.4).
     pub fn create_cq(&mut self, sqe: &Sqe, qids: u16) -> Result<u16, Status> {
         let cdw11 = CreateCqCdw11::from_bits(sqe.cdw11);
         let (qid, place) = Self::place(sqe, qids)?;
@@ -138,7 +138,7 @@ impl Queues {
         Ok(qid)
     }
 
-    /// Create I/O Submission Queue.
+    /// Create I/O Submission Queue (Base 2.0 §5.5).
     pub fn create_sq(&mut self, sqe: &Sqe, qids: u16) -> Result<u16, Status> {
         let cdw11 = CreateSqCdw11::from_bits(sqe.cdw11);
         let (qid, place) = Self::place(sqe, qids)?;
@@ -155,7 +155,7 @@ impl Queues {
         Ok(qid)
     }
 
-    /// Delete I/O Completion Queue.
+    /// Delete I/O Completion Queue (Base 2.0 §5.6).
     pub fn delete_cq(&mut self, sqe: &Sqe) -> Result<u16, Status> {
         let qid = QueueCdw10::from_bits(sqe.cdw10).qid();
         if qid == 0 || !self.completion.contains_key(&qid) {
@@ -177,7 +177,7 @@ impl Queues {
         Ok(qid)
     }
 
-    /// Submission queues.
+    /// Identifiers of all submission queues.
     pub fn submission_ids(&self) -> Vec<u16> {
         self.submission.keys().copied().collect()
     }

@@ -34,13 +34,13 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, Serv
 /// Why there is no socket, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// Somebody serves it.
+    /// Another process listens at the path.
     #[error("the socket is in use; stop what serves it, or choose another")]
     Busy,
-    /// It is something else.
+    /// Something other than a socket is at the path.
     #[error("a file that is not a socket has this name; remove it, or choose another name")]
     NoSocket,
-    /// The system's reason.
+    /// The system refused an operation.
     #[error("{0}")]
     Io(#[from] io::Error),
 }

@@ -6,15 +6,15 @@ use std::error::Error;
 /// Why a deduplicating disk did not do something.
 #[derive(Debug, thiserror::Error)]
 pub enum DedupError<E: Error + 'static> {
-    /// The disk below.
+    /// The disk below refused or failed.
     #[error(transparent)]
     Disk(#[from] E),
-    /// Pages beyond the end.
+    /// The range ends beyond the disk.
     #[error("page {page} + {pages} is beyond the end")]
     OutOfRange {
-        /// First page.
+        /// First page of the range.
         page: u64,
-        /// Pages.
+        /// Number of pages.
         pages: u64,
     },
     /// A buffer that is not whole pages.

@@ -29,7 +29,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// Those of `Ccaw`.
+    /// The guards of `Ccaw`.
     pub const CCAW: [Self; 7] = [
         Self::FlushTrimmed,
         Self::FlushOpened,
@@ -39,7 +39,7 @@ impl Guard {
         Self::TargetLeaves,
         Self::FlushTable,
     ];
-    /// Those of `OrderMerge`.
+    /// The guards of `OrderMerge`.
     pub const ORDER_MERGE: [Self; 5] = [
         Self::FlushTrimmed,
         Self::FlushOpened,

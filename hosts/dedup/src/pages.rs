@@ -4,13 +4,13 @@ use crate::DedupError;
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// A page of bytes.
+/// The bytes of one page.
 pub type Page = [u8; PAGE_BYTES];
 
 /// Pages that are read or written together at most.
 pub const BATCH_PAGES: usize = 256;
 
-/// Pages of a buffer.
+/// Number of whole pages in a buffer.
 pub fn whole<E: std::error::Error>(bytes: usize) -> Result<u64, DedupError<E>> {
     if bytes.is_multiple_of(PAGE_BYTES) {
         Ok((bytes / PAGE_BYTES) as u64)

@@ -11,16 +11,16 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 /// A page's signature; all zeroes are none.
 pub type Signature = [u8; SIGNATURE_BYTES];
 
-/// Bytes of a signature.
+/// Bytes of a signature, cut from the digest.
 pub const SIGNATURE_BYTES: usize = 16;
 
-/// No signature.
+/// Stands for no signature.
 pub const UNKNOWN: Signature = [0; SIGNATURE_BYTES];
 
-/// How signatures are made.
+/// Hash functions of signatures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hash {
-    /// MD5: the papers'.
+    /// MD5, as in the papers.
     #[default]
     Md5,
     /// The first 128 bits of BLAKE3 under the disk's own key.
@@ -28,7 +28,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Its name.
+    /// Name in options and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Md5 => "md5",
@@ -41,7 +41,7 @@ impl Hash {
         self == Self::Blake3
     }
 
-    /// A page's signature.
+    /// The signature of a page.
     pub fn signature(self, key: &[u8; 32], page: &[u8; PAGE_BYTES]) -> Signature {
         let mut signature: Signature = match self {
             Self::Md5 => Md5::digest(page).into(),

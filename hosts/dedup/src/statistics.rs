@@ -3,11 +3,11 @@
 /// Counters since it was opened, in pages unless their names say otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Written by the host.
+    /// Pages that the host wrote.
     pub host_pages: u64,
-    /// Written below as data.
+    /// Pages written below as data.
     pub data_pages: u64,
-    /// Written below as metadata.
+    /// Pages written below as metadata.
     pub metadata_pages: u64,
     /// Writes that became copies or references.
     pub duplicates: u64,
@@ -17,7 +17,7 @@ pub struct Statistics {
     pub mismatches: u64,
     /// Copies that the disk below refused; the pages were written.
     pub copies_refused: u64,
-    /// Flushes below, a number.
+    /// Number of flushes below.
     pub flushes: u64,
     /// Segments of the table that were marked invalid, a number.
     pub segments_invalidated: u64,

@@ -23,7 +23,7 @@ const VERSION: u32 = 1;
 /// Superblocks: pages 0 and 1.
 pub const SUPERBLOCKS: u64 = 2;
 
-/// How a host deduplicates.
+/// The deduplication engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// Copies, on a disk that can remap.
@@ -33,7 +33,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Its name.
+    /// Name in options and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ccaw => "ccaw",
@@ -63,7 +63,7 @@ impl std::str::FromStr for Scheme {
 /// What a new one is to be like.
 #[derive(Clone, Debug)]
 pub struct NewDedup {
-    /// How signatures are made.
+    /// Hash function of the signatures.
     pub hash: Hash,
     /// Pages of the disk below that are used; all unless given.
     pub pages: Option<u64>,
@@ -74,7 +74,7 @@ pub struct NewDedup {
     pub spare: u32,
     /// Identity and key; random unless given, which is for simulations and tests.
     pub identity: Option<[u8; 16]>,
-    /// Overwrite what is there.
+    /// Whether existing data may be overwritten.
     pub force: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct Superblock {
     pub hash: Hash,
     /// Its name among others, part of all checksums.
     pub uuid: [u8; 16],
-    /// For signatures.
+    /// Key of the hash function.
     pub key: [u8; 32],
     /// Pages of the disk below that are used.
     pub pages: u64,
@@ -117,9 +117,7 @@ struct SuperblockRecord {
     version: U32,
     uuid: [u8; 16],
     key: [u8; 32],
-    /// 1: Ccaw, 2: OrderMerge.
     scheme: U32,
-    /// 1: MD5, 2: BLAKE3.
     hash: U32,
     pages: U64,
     logical: U32,

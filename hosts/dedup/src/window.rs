@@ -2,7 +2,7 @@
 //!
 //! Invariant: a window of 0 never ends by itself. Absent: what is done at its end.
 
-/// The window under way.
+/// The window under way: its size, and the pages that it has taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     size: u32,
@@ -31,7 +31,7 @@ impl Window {
         self.size > 0 && self.used >= self.size
     }
 
-    /// Begins the next one.
+    /// Begins the next window.
     pub fn begin(&mut self) {
         self.used = 0;
     }

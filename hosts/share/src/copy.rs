@@ -41,7 +41,7 @@ pub enum Empty {
 pub struct Piece {
     /// First page of the namespace.
     pub first: u64,
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
 }
 

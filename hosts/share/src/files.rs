@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 /// A snapshot of files, or what is left of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSnapshot {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
     /// When it was made: seconds since 1970.
     pub made_at: u64,
@@ -50,14 +50,14 @@ pub struct FileSnapshot {
 pub struct FileInSnapshot {
     /// The name of the file that it is of.
     pub name: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 /// What a manifest's name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// It is whole.
+    /// The snapshot is complete.
     Complete,
     /// It is being made or deleted: no snapshot.
     Part,
@@ -80,10 +80,10 @@ impl FileState {
 /// Why something was not done with files: each a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The store.
+    /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An invalid request.
+    /// The request is invalid.
     #[error("{0}")]
     Usage(String),
     /// Something that is not so now.

@@ -72,7 +72,6 @@ impl ImageNamespaces {
             .expect("an image is open until it is dropped")
     }
 
-    /// The device's page.
     fn page(&self, at: Place, pages: u64) -> Result<u64, ShareError> {
         self.check(at, pages)?;
         Ok(self.ranges[at.nsid as usize - 1].0 + at.page)

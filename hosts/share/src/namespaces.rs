@@ -11,9 +11,9 @@ use std::ops::Sub;
 /// A page of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The namespace, from 1.
+    /// Number of the namespace, from 1.
     pub nsid: u32,
-    /// The page in it.
+    /// Page within the namespace.
     pub page: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct Counts {
     pub host_pages: u64,
     /// Pages that hosts have deallocated.
     pub host_deallocations: u64,
-    /// Pages that were remapped.
+    /// Pages that were remapped rather than copied.
     pub remaps: u64,
     /// Pages whose target was the source's page already.
     pub no_effect: u64,
@@ -110,7 +110,7 @@ impl Sub for Counts {
 pub struct Shared {
     /// Pages that were to be shared.
     pub pages: u64,
-    /// What the device counted.
+    /// What the device counted meanwhile.
     pub counts: Counts,
 }
 
@@ -144,14 +144,14 @@ pub enum ShareError {
         "{error}; {done} of {pages} pages were moved and the rest is where it was: run it again with --resume"
     )]
     Moving {
-        /// What the device said.
+        /// Why the move stopped.
         error: Box<ShareError>,
-        /// Pages that were moved.
+        /// Pages moved before that.
         done: u64,
-        /// Pages in all.
+        /// Pages that were to be moved.
         pages: u64,
     },
-    /// An invalid request.
+    /// The request is invalid.
     #[error("{0}")]
     Usage(String),
     /// Something that is not so now.
@@ -160,7 +160,7 @@ pub enum ShareError {
 }
 
 impl ShareError {
-    /// What a device said.
+    /// An error of a device, whatever its type.
     pub fn device(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Device(error.into())
     }

@@ -11,7 +11,7 @@ type Page = [u8; PAGE_BYTES];
 
 const MAGIC: [u8; 8] = *b"RMPSNAPS";
 const VERSION: u32 = 1;
-/// Bytes of a name.
+/// Bytes of the longest name.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// What is under way, or done.
@@ -21,7 +21,7 @@ pub enum State {
     Vacant,
     /// It is being made: the pages are any.
     Creating,
-    /// It is whole.
+    /// The snapshot is complete.
     Complete,
     /// It is whole, and its source is being made the same.
     RollingBack,
@@ -49,7 +49,7 @@ impl State {
     }
 }
 
-/// A record.
+/// The record of a snapshot, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub state: State,
@@ -57,7 +57,7 @@ pub struct Record {
     pub name: String,
     /// The namespace that it is of.
     pub source: u32,
-    /// Pages of that namespace.
+    /// Number of pages of that namespace.
     pub pages: u64,
     /// When it was made: seconds since 1970.
     pub made_at: u64,
@@ -87,13 +87,13 @@ const CRC_FROM: usize = 12;
 /// What the last page of a namespace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastPage {
-    /// Zeroes.
+    /// Zeroes: no record, and no data.
     Blank,
-    /// A record.
+    /// A record with the right checksum.
     Record(Record),
     /// A record, or why it is invalid.
     Damaged(&'static str),
-    /// Something else.
+    /// Data, which are not a record.
     Other,
 }
 

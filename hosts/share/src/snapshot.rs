@@ -39,13 +39,13 @@ const TRIM_PAGES: u64 = 1 << 18;
 /// A snapshot, or what is left of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its name.
+    /// Name of the snapshot.
     pub name: String,
     /// The namespace that it is in.
     pub nsid: u32,
     /// The namespace that it is of.
     pub source: u32,
-    /// Pages of that one.
+    /// Number of pages of that namespace.
     pub pages: u64,
     /// When it was made: seconds since 1970.
     pub made_at: u64,
@@ -56,7 +56,7 @@ pub struct Snapshot {
 /// All that a device has of snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// Snapshots, by namespace.
+    /// Complete and interrupted snapshots, by namespace.
     pub snapshots: Vec<Snapshot>,
     /// Namespaces that hold none, and are kept for some.
     pub vacant: Vec<u32>,
@@ -86,7 +86,7 @@ impl Listed {
 /// A snapshot to be made.
 #[derive(Clone, Debug)]
 pub struct NewSnapshot {
-    /// Its name.
+    /// Name of the snapshot.
     pub name: String,
     /// The namespace that it is of.
     pub source: u32,

@@ -29,11 +29,11 @@ use std::sync::Arc;
 /// Which of its files a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The database.
+    /// The database file.
     Database,
-    /// Its write-ahead log.
+    /// The write-ahead log of a database.
     Wal,
-    /// Its rollback journal.
+    /// The rollback journal of a database.
     Journal,
     /// A file that is stored as it is: a super-journal.
     Plain(FileId),

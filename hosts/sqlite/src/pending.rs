@@ -44,7 +44,7 @@ impl Pending {
         is_same || !self.meets(offset, page.len() as u64)
     }
 
-    /// Keeps a page.
+    /// Keeps a page until it is written.
     pub fn put(&mut self, offset: u64, page: &[u8]) {
         debug_assert!(self.has_room_for(offset, page), "pages do not overlap");
         if self.pages.insert(offset, page.to_vec()).is_none() {

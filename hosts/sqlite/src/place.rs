@@ -34,11 +34,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 /// What a URI or the environment says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Spec {
-    /// A served device.
+    /// A volume on a served device.
     Device {
-        /// HOST:PORT.
+        /// Address as HOST:PORT.
         address: String,
-        /// Namespace.
+        /// Number of the namespace.
         nsid: u32,
         /// Subsystem, if there are several.
         nqn: Option<String>,
@@ -47,9 +47,9 @@ pub enum Spec {
     },
     /// A device in a folder.
     Image {
-        /// The folder.
+        /// Folder of the image.
         folder: PathBuf,
-        /// Namespace.
+        /// Number of the namespace.
         nsid: u32,
     },
     /// A store that the program has given a name.
@@ -72,20 +72,20 @@ impl fmt::Display for Spec {
 /// Why there is no such place.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The store's reason.
+    /// The store refused or failed.
     #[error("{place}: {error}")]
     Store {
-        /// Address or folder.
+        /// Address or folder that was named.
         place: String,
-        /// The reason.
+        /// Why it refused or failed.
         error: StoreError,
     },
-    /// The system's.
+    /// The system refused an operation.
     #[error("{place}: {error}")]
     System {
-        /// A path.
+        /// Path that was used.
         place: String,
-        /// The reason.
+        /// Why it refused, with its number.
         error: std::io::Error,
     },
     /// A volume that nobody has opened here.
@@ -103,7 +103,7 @@ pub enum PlaceError {
 
 /// A store, and the folder that has its locks.
 pub struct Place {
-    /// Where the files are.
+    /// The store that holds the files.
     pub store: Arc<dyn Store>,
     /// Where pages that were read are.
     pub twins: Arc<Twins>,
@@ -227,7 +227,7 @@ pub fn release() {
 pub struct Mounted(Arc<Place>);
 
 impl Mounted {
-    /// The store.
+    /// The store that holds the files.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
@@ -290,7 +290,6 @@ pub fn of_full_name(full: &str) -> Result<(Arc<Place>, String), PlaceError> {
     Ok((place, name.into()))
 }
 
-/// Splits `/UUID/name`.
 fn volume_prefix(full: &str) -> Option<(&str, &str)> {
     const UUID_CHARS: usize = 36;
     let (prefix, name) = full.split_at_checked(UUID_CHARS + 2)?;

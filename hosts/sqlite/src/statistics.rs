@@ -60,7 +60,7 @@ pub(crate) fn sum(a: &JournalCounters, b: &JournalCounters) -> JournalCounters {
     }
 }
 
-/// Of a database.
+/// Counters of a database as JSON.
 pub(crate) fn of_database(counters: &DatabaseCounters) -> Value {
     json!({
         "pages_shared": counters.pages_shared,

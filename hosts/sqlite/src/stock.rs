@@ -9,7 +9,6 @@ use crate::mark::Mark;
 use remap_ssd_store::{FileId, Store, StoreError};
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Bytes of a header.
 const HEADER_BYTES: usize = 100;
 
 /// A file of a store, as stock SQLite would have it.
@@ -63,7 +62,7 @@ impl<'a> StockFile<'a> {
         })
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }

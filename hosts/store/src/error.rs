@@ -11,12 +11,12 @@ pub enum StoreError {
     /// The disk, or the way to it.
     #[error("{0}")]
     Disk(Box<dyn Error + Send + Sync>),
-    /// The operating system.
+    /// The operating system refused an operation.
     #[error("{what}: {error}")]
     System {
         /// A path, or what was done.
         what: String,
-        /// Its reason.
+        /// The system's error.
         error: io::Error,
     },
     /// There is no volume where one was looked for.
@@ -34,7 +34,7 @@ pub enum StoreError {
     /// A page of the volume is not what was written.
     #[error("{0}")]
     Damaged(String),
-    /// No room.
+    /// The volume has no room.
     #[error("the volume is full: {needed} pages are needed and {free} are free")]
     Full {
         /// Pages that the operation needs.
@@ -47,40 +47,40 @@ pub enum StoreError {
         "the volume has {0} files and no room for another one; `volume create --files N` makes room for more"
     )]
     NoSlot(u32),
-    /// Too many extents.
+    /// The file would have too many extents.
     #[error("{0} is in as many pieces as a file can be: export it, delete it and import it again")]
     Fragmented(String),
-    /// No such file.
+    /// There is no file of this name.
     #[error("there is no file {0}")]
     NotFound(String),
-    /// There is one already.
+    /// There is a file of this name already.
     #[error("there is a file {0} already")]
     Exists(String),
-    /// An invalid name.
+    /// The name cannot be a file's.
     #[error("{name:?} cannot be a file's name: {why}")]
     BadName {
-        /// The name.
+        /// The name that was given.
         name: String,
-        /// Why not.
+        /// Why it cannot be one.
         why: &'static str,
     },
     /// The file of this handle has been deleted.
     #[error("the file has been deleted since it was opened")]
     Gone,
-    /// An invalid range.
+    /// The range is invalid.
     #[error("bytes {offset} to {offset} + {bytes} are not in the file, which has {size} bytes")]
     Range {
-        /// First byte.
+        /// First byte of the range.
         offset: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         bytes: u64,
-        /// Size of the file.
+        /// Size of the file in bytes.
         size: u64,
     },
 }
 
 impl StoreError {
-    /// What a disk said.
+    /// An error of a disk, whatever its type.
     pub(crate) fn disk(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Disk(Box::new(error))
     }

@@ -21,7 +21,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// All of them.
+    /// All guards, for campaigns.
     pub const ALL: [Self; 6] = [
         Self::TrimClaimed,
         Self::FlushTrimmed,

@@ -24,7 +24,7 @@ pub struct FileId {
 /// What to do if there is no such file, or one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Create {
-    /// The file must exist.
+    /// The file must exist already.
     #[default]
     Never,
     /// It is made unless it exists.
@@ -47,9 +47,9 @@ pub struct OpenOptions {
 /// A file, as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// Name.
+    /// Name of the file.
     pub name: String,
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// Pages that are allocated to it.
     pub pages: u64,
@@ -62,9 +62,9 @@ pub struct FileInfo {
 /// Bytes for one place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileWrite<'a> {
-    /// Where.
+    /// Offset in bytes.
     pub offset: u64,
-    /// What it gets.
+    /// Bytes that are written there.
     pub data: &'a [u8],
 }
 
@@ -80,11 +80,11 @@ impl FileWrite<'_> {
 pub struct Share {
     /// The file that has them.
     pub from: FileId,
-    /// Where in it.
+    /// Offset in the source, in bytes.
     pub from_offset: u64,
     /// The file that gets them.
     pub to: FileId,
-    /// Where in it.
+    /// Offset in the target, in bytes.
     pub to_offset: u64,
     /// How many. They must be there.
     pub bytes: u64,

@@ -16,15 +16,15 @@ pub struct Window<D> {
 /// Why a part of a disk did not do something.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError<E: Error + 'static> {
-    /// Pages outside.
+    /// The range is outside of the window.
     #[error("page {page} + {pages} is beyond the end")]
     OutOfRange {
-        /// First page.
+        /// First page of the range.
         page: u64,
-        /// Pages.
+        /// Number of pages.
         pages: u64,
     },
-    /// The disk's reason.
+    /// The disk below refused or failed.
     #[error(transparent)]
     Disk(#[from] E),
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 pub struct Shape {
     /// Bytes of a block, a power of two: 512 or 4,096.
     pub block_bytes: u32,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
@@ -82,7 +82,7 @@ impl Shape {
 
 /// A disk of blocks. Ranges lie within it.
 pub trait Array: Send + Sync {
-    /// Its size.
+    /// Block size and number of blocks.
     fn shape(&self) -> Shape;
 
     /// Reads the newest data.
@@ -177,7 +177,6 @@ pub type MarkSink = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// The two files of the folder.
 pub enum Served {
-    /// The disk.
     Disk(Slot),
     /// Where lines are written that enter the record.
     Marks(MarkSink),

@@ -25,11 +25,11 @@ use zerocopy::IntoBytes;
 /// A run that is to be recorded.
 #[derive(Clone, Debug)]
 pub struct RecordingSpec {
-    /// Size of the disk.
+    /// Block size and number of blocks of the disk.
     pub shape: Shape,
     /// The file system; none: the workload uses the disk's file.
     pub fs: Option<FileSystem>,
-    /// The workload's command.
+    /// Shell command of the workload.
     pub workload: String,
     /// When it is ended; none: it ends by itself.
     pub limit: Option<Duration>,
@@ -41,10 +41,10 @@ pub struct RecordingSpec {
     pub faults: Vec<Fault>,
 }
 
-/// What a check found.
+/// What the check found after a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// All is well.
+    /// The check passed.
     Passed,
     /// The check failed.
     Check(Ending),
@@ -59,18 +59,18 @@ pub enum Finding {
 /// What came of a cut.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What was found.
+    /// What the check found.
     pub finding: Finding,
     /// The check's last words, or the mount's.
     pub output: String,
     /// Blocks that could lose something.
     pub pending: usize,
-    /// Blocks that did.
+    /// Number of blocks that lost writes.
     pub lost: usize,
 }
 
 impl Verdict {
-    /// Did the check pass?
+    /// Whether the check passed.
     pub fn passed(&self) -> bool {
         self.finding == Finding::Passed
     }
@@ -262,13 +262,13 @@ pub struct Campaign<'a> {
 /// The least that a failing cut may lose so that it still fails.
 #[derive(Clone, Debug)]
 pub struct Smallest {
-    /// The cut.
+    /// The cut that was found.
     pub cut: Cut,
     /// The blocks that lose something.
     pub lost: Vec<Lost>,
     /// Nothing can be left out any more.
     pub finished: bool,
-    /// Cuts tried.
+    /// Number of cuts that were tried.
     pub tried: u64,
     /// What the check said of it.
     pub verdict: Verdict,

@@ -20,24 +20,24 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A command, and what it may know.
 pub struct Task<'a> {
-    /// For the shell.
+    /// Command for the shell.
     pub command: &'a str,
-    /// Variables of its environment.
+    /// Variables added to its environment.
     pub environment: Vec<(&'static str, &'a Path)>,
     /// How long it may take.
     pub limit: Option<Duration>,
 }
 
-/// How it ended.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Exit code 0.
+    /// With exit code 0.
     Well,
-    /// Another exit code.
+    /// With another exit code.
     Code(i32),
-    /// A signal.
+    /// By a signal.
     Signal(i32),
-    /// It took too long.
+    /// It was ended after its time limit.
     Late,
 }
 
@@ -232,9 +232,9 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, ToolErro
 /// Why a tool did not do it.
 #[derive(Debug)]
 pub(crate) enum ToolError {
-    /// It is not installed.
+    /// The program is not installed.
     NotThere,
-    /// Its words.
+    /// It failed; what it printed.
     Failed(String),
 }
 

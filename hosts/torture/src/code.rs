@@ -13,9 +13,9 @@ const LOST: &str = "lost:";
 /// A cut of a certain recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Name of the recording.
+    /// Identifier of the recording.
     pub recording: String,
-    /// The cut.
+    /// The cut within the recording.
     pub cut: Cut,
     /// The device's firmware; none: the disk is a cache and nothing else.
     pub firmware: Option<Firmware>,

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of a content.
+/// Number of a distinct content of blocks.
 pub type ContentId = u32;
 /// The content that needs no room.
 pub const ZEROES: ContentId = 0;

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Version {
     /// The request that made it: an index of `Recording::events`.
     pub event: u32,
-    /// What it is.
+    /// Content that the block has.
     pub content: ContentId,
 }
 
@@ -33,13 +33,13 @@ pub struct State {
 /// A block that does not keep its newest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lost {
-    /// The block.
+    /// Number of the block.
     pub block: u64,
     /// How many versions are lost, counted from the newest; as many as there are: it keeps the durable one.
     pub versions: u32,
 }
 
-/// What each block keeps.
+/// Which version each block keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Drawn at random from this number.
@@ -51,9 +51,9 @@ pub enum Choice {
 /// A power cut: before which entry of the record, and what is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Entries before the cut.
+    /// Entries of the recording before the cut.
     pub instant: usize,
-    /// What each block keeps.
+    /// Which version each block keeps.
     pub choice: Choice,
 }
 
@@ -117,7 +117,6 @@ impl State {
         lost.filter(|lost| lost.versions > 0).collect()
     }
 
-    /// One to three blocks.
     fn few(&self, random: &mut Xoshiro256PlusPlus) -> Vec<Lost> {
         let blocks: Vec<u64> = self.pending.keys().copied().collect();
         if blocks.is_empty() {
@@ -163,7 +162,6 @@ impl State {
 #[derive(Clone)]
 pub struct Replay<'a> {
     recording: &'a Recording,
-    /// Entries played.
     played: usize,
     state: State,
     /// Requests that are submitted and not completed.
@@ -175,7 +173,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Nothing is played yet.
+    /// A replay at the beginning of the recording.
     pub fn new(recording: &'a Recording) -> Self {
         let durable = vec![ZEROES; recording.shape.blocks as usize];
         let state = State {

@@ -15,9 +15,9 @@ pub enum TortureError {
         "the workload {ended}, so there is nothing to cut: mend it, or see what it wrote:\n{output}"
     )]
     Workload {
-        /// How it ended.
+        /// How the command ended.
         ended: String,
-        /// Its last lines.
+        /// Last lines of its output.
         output: String,
     },
     /// A file that is not a recording.
@@ -31,13 +31,13 @@ pub enum TortureError {
         "what the disk holds is kept in a temporary file, and that failed ({0}): make room, or set TMPDIR to another folder"
     )]
     Scratch(io::Error),
-    /// The system's reason.
+    /// The system refused an operation.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
 impl TortureError {
-    /// Something that is missing.
+    /// An error for something that is missing on this machine.
     pub fn missing(sentence: impl Into<String>) -> Self {
         Self::Missing(sentence.into())
     }

@@ -103,7 +103,7 @@ pub(crate) fn answer(error: &io::Error) -> Option<DiskError> {
     Some(injected.0)
 }
 
-/// A disk with faults.
+/// A disk that fails as configured.
 pub(crate) struct Faulty {
     inner: Arc<dyn Array>,
     faults: Vec<Fault>,
@@ -151,7 +151,7 @@ impl Faulty {
         self.armed.store(armed, Ordering::Relaxed);
     }
 
-    /// Has a request failed?
+    /// Whether a request has failed.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }

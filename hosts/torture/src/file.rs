@@ -26,7 +26,6 @@ const BLOCKS_MAX: u64 = 1 << 28;
 /// Digits of the hash that name a recording.
 const ID_DIGITS: usize = 8;
 
-/// Start of the file.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Header {
@@ -71,7 +70,6 @@ struct Entry {
 }
 const _: () = assert!(size_of::<Entry>() == 24);
 
-/// Sizes and texts.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Description {
     about: About,
@@ -113,7 +111,6 @@ impl Entry {
     }
 }
 
-/// Writes and hashes.
 struct Hashed<W> {
     inner: W,
     hash: blake3::Hasher,

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which firmware.
+/// A firmware on which the recording is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firmware {
     /// How remaps survive a power cut.
@@ -200,7 +200,6 @@ impl<'a> PlayedDevice<'a> {
         Ok(())
     }
 
-    /// Pages that hold something.
     fn every_page(&self) -> Vec<u64> {
         let per_page = self.blocks_per_page() as usize;
         let blocks = self.replay.durable();
@@ -317,7 +316,6 @@ fn wrong_block(
 /// A disk of blocks that a device stores.
 pub struct FirmwareDisk {
     shape: Shape,
-    /// The same in pages.
     pages: Shape,
     device: Mutex<Device>,
 }

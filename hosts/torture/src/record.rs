@@ -12,9 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// One entry of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A write is submitted.
+    /// A write was submitted.
     Write {
-        /// First block.
+        /// First block of the range.
         block: u64,
         /// Its contents' numbers, as a range of `Recording::words`.
         words: Range<usize>,
@@ -23,18 +23,18 @@ pub enum Event {
     },
     /// Blocks are to read as zeroes: Write Zeroes, or Deallocate.
     Zero {
-        /// First block.
+        /// First block of the range.
         block: u64,
-        /// Blocks.
+        /// Number of blocks.
         count: u64,
     },
-    /// A flush is submitted.
+    /// A flush was submitted.
     Flush,
     /// The request of that index is completed.
     Done(u32),
     /// The workload has acknowledged something; an index of `Recording::marks`.
     Mark(u32),
-    /// The workload begins.
+    /// The workload began.
     Start,
     /// The workload has ended.
     End,
@@ -45,29 +45,29 @@ pub enum Event {
 pub struct About {
     /// The file system; none: the workload used the disk itself.
     pub fs: Option<String>,
-    /// Options of the mount.
+    /// Options of `mount`.
     pub mount_options: Option<String>,
-    /// The workload's command.
+    /// Shell command of the workload.
     pub workload: String,
-    /// The check's command.
+    /// Shell command of the check.
     pub check: String,
     /// What the disk did to the workload besides, as on the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
 }
 
-/// A finished record.
+/// A finished recording of a workload.
 #[derive(Clone)]
 pub struct Recording {
-    /// Size of the disk.
+    /// Block size and number of blocks of the disk.
     pub shape: Shape,
-    /// What it is of.
+    /// What was recorded, to run it again.
     pub about: About,
-    /// Entries.
+    /// Requests, completions and marks in order.
     pub events: Vec<Event>,
     /// Numbers of the contents that writes have, in their order.
     pub words: Vec<ContentId>,
-    /// Texts of the marks.
+    /// Texts of the marks, by number.
     pub marks: Vec<String>,
     /// What the numbers stand for.
     pub contents: Contents,
@@ -108,7 +108,6 @@ pub struct Recorder {
 }
 
 struct State {
-    /// What each block holds.
     now: Vec<ContentId>,
     contents: Contents,
     events: Vec<Event>,

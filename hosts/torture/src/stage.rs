@@ -170,7 +170,7 @@ impl Stage {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = sink;
     }
 
-    /// The disk's file.
+    /// Path of the file that is the disk.
     pub fn file(&self) -> PathBuf {
         self.scratch.path().join("files").join(DISK)
     }
@@ -325,7 +325,7 @@ impl Drop for Loop {
     }
 }
 
-/// A mounted file system.
+/// A file system while it is mounted.
 pub struct MountedFs {
     folder: PathBuf,
     name: String,
@@ -334,7 +334,7 @@ pub struct MountedFs {
 }
 
 impl MountedFs {
-    /// Where.
+    /// Folder at which it is mounted.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -43,12 +43,12 @@ impl FingerprintKind {
     }
 }
 
-/// A content's name.
+/// What identifies a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fingerprint {
     /// The identity of the content.
     Identity(u64),
-    /// Digest of its bytes.
+    /// BLAKE3 digest of the page's bytes.
     Digest([u8; 32]),
 }
 

@@ -173,13 +173,13 @@ impl Iterator for Slots {
 /// What the store must ask to know whether a page still holds what it was entered for.
 #[derive(Clone, Copy)]
 pub struct Pages<'a> {
-    /// Contents.
+    /// Media whose pages hold the contents.
     pub media: &'a Media,
-    /// Reference counts.
+    /// Reference counts of flash pages.
     pub counts: &'a Counts,
 }
 
-/// The store.
+/// The fingerprint store: from contents to flash pages.
 pub struct Dedup {
     lines: Slab<FingerprintLine>,
     /// Whole digests by page, with real bytes only: identities are in the media already.

@@ -25,7 +25,7 @@ const LOOKED_AT: u32 = 64 << 10;
 /// A data page whose content the store did not know when it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPage {
-    /// Where it is.
+    /// Flash page that holds it.
     pub ppn: Ppn,
     incarnation: u32,
 }

@@ -25,16 +25,16 @@ use remap_ssd_media::{After, ClearId, MediaError, OpKind, Purpose};
 /// A page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePage {
-    /// The file.
+    /// Inode number.
     pub inode: u32,
-    /// Page within the file.
+    /// Page offset within the file.
     pub offset: u32,
 }
 
 /// A page in a file's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileBlock {
-    /// Page within the file.
+    /// Page offset within the file.
     pub offset: u32,
     /// Logical page that was written for it.
     pub lpn: u32,
@@ -53,7 +53,7 @@ pub enum FileStatus {
     MapDamaged,
 }
 
-/// The map's DRAM state.
+/// DRAM state of the file map.
 #[derive(Default)]
 pub struct Files {
     generation: u32,
@@ -66,7 +66,7 @@ pub struct Files {
     clear: ClearId,
 }
 
-/// Checks the parameters.
+/// Checks the parameters of the file map.
 pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
     let (files, blocks) = (config.fs_files, config.fs_blocks);
     if (files == 0) != (blocks == 0) || files > 1 << 28 || blocks == NONE {
@@ -80,7 +80,7 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
 }
 
 impl Files {
-    /// Formats the region.
+    /// Formats the file map's region of NVRAM.
     pub(crate) fn format(&mut self, core: &mut Core) {
         if core.config.fs_files > 0 {
             self.generation = 1;

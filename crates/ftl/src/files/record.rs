@@ -13,7 +13,6 @@ use crate::layout::file_map_words;
 pub(super) use crate::layout::{FILE_ENTRY_WORDS as ENTRY_WORDS, FILE_SLOT_WORDS as SLOT_WORDS};
 use bitfield_struct::bitfield;
 
-/// No entry.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A value and the generation it is of.
@@ -57,7 +56,6 @@ impl From<Ends> for u64 {
     }
 }
 
-/// Where the map is.
 #[derive(Clone, Copy)]
 pub(super) struct Region {
     pub base: usize,

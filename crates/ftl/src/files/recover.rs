@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::guard::Guard;
 use remap_ssd_media::{After, OpKind, Purpose};
 
-/// What recovery found.
+/// What recovery found of the file map.
 #[derive(Debug, Default)]
 pub struct FileMapScan {
     /// Entries in force and their files, in order.
@@ -22,7 +22,7 @@ pub struct FileMapScan {
 }
 
 impl Files {
-    /// Reads the map back.
+    /// Reads the file map back from NVRAM.
     pub(crate) fn read_back(&mut self, core: &mut Core) -> FileMapScan {
         let (region, mut found) = (Region::of(core), FileMapScan::default());
         if region.slots == 0 {

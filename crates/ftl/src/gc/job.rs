@@ -6,14 +6,13 @@
 use crate::contract::{OwnerRef, Remapping};
 use remap_ssd_media::{Geometry, Oob, SbId};
 
-/// Pages of a stretch.
+/// Pages of the stretches into which a victim is divided.
 pub(crate) const STRETCH: u32 = 256;
-/// No owner follows.
 pub(crate) const NONE: u32 = u32::MAX;
 /// The zone of blocks that are put in order, under hybrid mapping.
 pub(crate) const ORDERED: usize = 1;
 
-/// A victim being emptied.
+/// A victim whose live pages are being moved.
 pub struct Job {
     pub(crate) sb: SbId,
     /// Hybrid mapping: the victim's blocks are in order elsewhere.
@@ -24,20 +23,20 @@ pub struct Job {
     pub(crate) seen: u32,
     /// Pages gained per collection, for pacing.
     pub(crate) gain: u32,
-    /// Remapped owners by stretch.
+    /// Remapped owners by stretch of the victim.
     pub(crate) refs: Vec<Vec<OwnerRef>>,
     /// Owners that came while the job ran.
     pub(crate) late: Vec<OwnerRef>,
 }
 
-/// A page with owners.
+/// A page that has at least one owner.
 pub(crate) struct Live {
     pub(crate) offset: u32,
     /// What it says of itself: an owner, and its extension.
     pub(crate) oob: Oob,
     /// Is the owner that the OOB names still one?
     pub(crate) owns: bool,
-    /// Has it one owner?
+    /// Whether it has exactly one owner.
     pub(crate) alone: bool,
 }
 

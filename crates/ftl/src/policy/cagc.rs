@@ -2,7 +2,7 @@
 //! longer it lives. Greedy victims. Absent: deduplication during collection, which finds nothing
 //! where writes are deduplicated.
 
-/// One reference, two, more.
+/// Zones: one reference, two, and more.
 pub const ZONES: usize = 3;
 
 /// The zone of a reference count.

@@ -10,7 +10,7 @@
 
 use super::Wear;
 
-/// Normal and cold.
+/// Zones: pages with one owner, and pages with several.
 pub const ZONES: usize = 2;
 
 /// Singles to the normal zone, shared pages to the cold one.

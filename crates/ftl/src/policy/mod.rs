@@ -25,10 +25,10 @@ use std::fmt;
 use std::str::FromStr;
 pub use victim::{Candidate, least_worn};
 
-/// Zones at most.
+/// Zones of the policy that has most.
 pub const ZONES_MAX: usize = 3;
 
-/// The policies.
+/// Policies of garbage collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GcPolicy {
     /// The superblock with the most garbage; all pages go to one place (FAST'21 §4.4).
@@ -56,7 +56,7 @@ pub enum Wear {
 }
 
 impl GcPolicy {
-    /// All of them.
+    /// All policies, in the order of help texts.
     pub const ALL: [Self; 4] = [Self::Greedy, Self::CostBenefit, Self::Coldmap, Self::Cagc];
 
     /// Name on the command line.

@@ -6,13 +6,13 @@ use remap_ssd_media::SbId;
 /// What a policy may know of a closed superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// Number of the superblock.
     pub sb: SbId,
-    /// Pages it could hold.
+    /// Pages that it can hold.
     pub capacity: u32,
-    /// Pages with owners.
+    /// Pages that at least one LPN owns.
     pub live: u32,
-    /// Erases so far.
+    /// Erases of its blocks so far.
     pub erases: u32,
     /// WSN when it was opened.
     pub opened: u64,

@@ -20,7 +20,6 @@ const INCARNATIONS_AHEAD: u32 = 128;
 /// Incarnations have 21 bits.
 const INCARNATION_MAX: u32 = (1 << 21) - 2;
 
-/// Does a head count?
 fn is_alive(head: &Head, life: Life) -> bool {
     head.magic == Head::MAGIC && head.wsn > life.dead_before() && head.incarnation < 1 << 21
 }

@@ -190,7 +190,6 @@ impl Ftl {
         }
     }
 
-    /// Step 5.
     fn resume(
         mut self,
         witnesses: Witnesses,

@@ -19,7 +19,7 @@ macro_rules! schemes {
         impl SchemeKind {
             $($(#[$doc])* pub const $name: Self = Self(&super::$module::SPEC.facts);)*
 
-            /// All of them.
+            /// All schemes, in the order of the list.
             pub const ALL: [Self; NAMES.len()] = [$(Self::$name),*];
         }
     };
@@ -58,7 +58,7 @@ schemes! {
 impl SchemeKind {
     /// What others are compared with.
     pub const BASELINE: Self = Self::None;
-    /// The upper bound.
+    /// The scheme that is the upper bound of what remapping can gain.
     pub const IDEAL: Self = Self::Opt;
     /// Those that FAST'21 compares: what is run unless told otherwise.
     pub const FAST21: [Self; 5] = [
@@ -85,7 +85,7 @@ impl SchemeKind {
     }
 }
 
-/// Its declaration.
+/// A scheme's declaration.
 pub(crate) fn spec(kind: SchemeKind) -> &'static SchemeSpec {
     SPECS
         .iter()

@@ -10,7 +10,6 @@ use bitfield_struct::bitfield;
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct EntryPlace {
-    /// Bit 0: torn bit.
     pub torn: bool,
     /// Bits 1-21: flash page offset in the superblock.
     #[bits(21)]
@@ -24,7 +23,6 @@ pub struct EntryPlace {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct EntryOwners {
-    /// Bit 64: torn bit.
     pub torn: bool,
     /// Bits 65-95: target LPN.
     #[bits(31)]
@@ -39,9 +37,9 @@ pub struct EntryOwners {
 /// 16 bytes, two atomic stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmmEntry {
-    /// First store.
+    /// Word stored first: the page.
     pub first: EntryPlace,
-    /// Second store.
+    /// Word stored second: the owners.
     pub second: EntryOwners,
 }
 
@@ -49,14 +47,14 @@ pub struct RmmEntry {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct CommandWord {
-    /// Torn bit.
+    /// Torn bit of both words.
     pub torn: bool,
     /// First target LPN of the command.
     #[bits(31)]
     pub start: u32,
-    /// Is the command atomic?
+    /// Whether it belongs to an atomic command.
     pub atomic: bool,
-    /// Pages of the command.
+    /// Pages of the whole command.
     #[bits(31)]
     pub pages: u32,
 }
@@ -87,13 +85,13 @@ impl RmmEntry {
             .into_bits()
     }
 
-    /// Its two words.
+    /// The entry as two NVRAM words.
     #[inline]
     pub fn words(self) -> [u64; 2] {
         [self.first.into_bits(), self.second.into_bits()]
     }
 
-    /// From its two words.
+    /// The entry that two NVRAM words hold.
     #[inline]
     pub fn from_words(first: u64, second: u64) -> Self {
         Self {
@@ -102,7 +100,7 @@ impl RmmEntry {
         }
     }
 
-    /// Were both words stored?
+    /// Whether the torn bits say that both words were stored.
     #[inline]
     pub fn is_intact(self) -> bool {
         self.first.torn() && self.second.torn()
@@ -114,13 +112,13 @@ impl RmmEntry {
         self.first.offset()
     }
 
-    /// Write/remap sequence number.
+    /// Write/remap sequence number of the remap.
     #[inline]
     pub fn wsn(self) -> u64 {
         self.first.wsn()
     }
 
-    /// Target LPN.
+    /// LPN that now reads the page.
     #[inline]
     pub fn target(self) -> u32 {
         self.second.target()

@@ -84,7 +84,7 @@ impl OwnerIndex {
         }
     }
 
-    /// Every entry.
+    /// Every entry as a remapping.
     pub fn iter(&self, geometry: Geometry) -> impl Iterator<Item = Remapping> {
         (0..)
             .map(SbId)

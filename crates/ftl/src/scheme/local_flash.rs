@@ -110,7 +110,7 @@ fn shape(config: &Config, geometry: &Geometry) -> Shape {
     Shape::new(config, geometry, host_pages(config) + flushed)
 }
 
-/// Superblocks of the log.
+/// Superblocks that the log needs on flash.
 pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
     shape(config, geometry).superblocks(config, geometry)
 }
@@ -120,7 +120,6 @@ pub(super) fn cache_words(config: &Config) -> usize {
     slots(config) * SLOT_WORDS
 }
 
-/// Checks the parameters.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     const LEAST: u64 = 8 * 3 * 16;
     if config.log_bytes < LEAST {

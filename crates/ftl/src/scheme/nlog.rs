@@ -65,7 +65,6 @@ struct UnitHead {
 
 pub(super) struct NLog {
     base: usize,
-    /// Entries of a unit.
     slots: usize,
     /// Units in use, oldest first.
     units: VecDeque<usize>,
@@ -87,7 +86,7 @@ pub(super) struct NLog {
 
 /// What recovery finds of the log.
 struct FoundUnits {
-    /// Sequence numbers and units.
+    /// Units in use by their newest sequence number.
     used: Vec<(u64, usize)>,
     /// A unit with entries whose head cannot be read: one at most.
     headless: Option<usize>,

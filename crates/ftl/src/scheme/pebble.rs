@@ -34,7 +34,6 @@ use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 
-/// Counters of its own.
 const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
 /// Slots whose superseded entry was overwritten.
 const SLOTS_REUSED: Counter = Counter::named("slots_reused", COUNTERS);
@@ -79,7 +78,6 @@ const L2P_WORD_BYTES: u32 = 8;
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 struct RoomHead {
-    /// Is there one?
     valid: bool,
     /// The superblock's incarnation that the slots are of.
     #[bits(21)]
@@ -93,7 +91,6 @@ struct RoomHead {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 struct Slot {
-    /// Is it taken?
     valid: bool,
     /// LPN that was remapped to this page.
     #[bits(31)]
@@ -110,11 +107,10 @@ struct Room {
     base: Option<u64>,
     /// The zeroing that its first entry waits for.
     clear: ClearId,
-    /// Slots taken.
     taken: u32,
 }
 
-/// The scheme's DRAM state.
+/// DRAM state of the scheme.
 pub(super) struct Pebble {
     /// First word of the heads, and of the slots.
     heads: usize,
@@ -155,7 +151,6 @@ pub(super) fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
     l2p + p2l
 }
 
-/// Checks the parameters.
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     if !(1..=DEGREE_MAX).contains(&config.degree) {
         return Err(ConfigError(format!(
@@ -179,7 +174,6 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
 }
 
 impl Pebble {
-    /// All slots empty.
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let heads = Layout::new(config, geometry).scheme;
         Self {

@@ -49,7 +49,6 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_nvram_log()
 .with_check(|config, _| check(config));
 
-/// Words of a record.
 const SLOT_WORDS: usize = 2;
 /// Records of the smallest log.
 const SLOTS_MIN: usize = 8;
@@ -59,14 +58,11 @@ const SLOTS_MIN: usize = 8;
 #[derive(PartialEq, Eq)]
 struct Commit {
     torn_first: bool,
-    /// Pages.
     #[bits(21)]
     len: u32,
-    /// Number of the remap.
     #[bits(42)]
     wsn: u64,
     torn_second: bool,
-    /// First home.
     #[bits(31)]
     target: u32,
     __: bool,
@@ -108,18 +104,15 @@ struct OpenRecord {
     purpose: Purpose,
 }
 
-/// A slot in use.
 #[derive(Clone, Copy)]
 struct Record {
     commit: Commit,
-    /// Superblocks that need it.
     places: u32,
 }
 
 pub(super) struct Wal {
     base: usize,
     records: Vec<Option<Record>>,
-    /// Records by superblock.
     groups: Vec<Vec<u32>>,
     free: VecDeque<(u32, ClearId)>,
     run: Option<OpenRecord>,

@@ -32,11 +32,11 @@ use remap_ssd_media::{ClearId, Geometry, SbId};
 /// would become ambiguous.
 const INCARNATION_MAX: u32 = (1 << 21) - 1;
 
-/// Who fills a superblock.
+/// Streams: superblocks are filled by one kind of writes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stream {
-    /// Host writes.
+    /// Writes of the host.
     Host = 0,
     /// Pages moved by garbage collection.
     Gc = 1,
@@ -44,12 +44,12 @@ pub enum Stream {
     Log = 2,
     /// Pages moved by garbage collection that a policy keeps apart: its second zone.
     GcShared = 3,
-    /// Its third zone.
+    /// Third zone of the collection policy.
     GcMany = 4,
 }
 
 impl Stream {
-    /// All of them.
+    /// All streams, by number.
     pub const ALL: [Self; 5] = [
         Self::Host,
         Self::Gc,
@@ -60,7 +60,7 @@ impl Stream {
     /// Those of garbage collection, by zone.
     pub const ZONES: [Self; ZONES_MAX] = [Self::Gc, Self::GcShared, Self::GcMany];
 
-    /// Reads the persisted form.
+    /// The stream of a persisted number, if there is one.
     pub fn from_u8(value: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|stream| *stream as u8 == value)
     }
@@ -71,9 +71,9 @@ impl Stream {
 pub enum State {
     /// Erased, or to be erased when it is opened.
     Free,
-    /// Being filled.
+    /// Open: pages are being programmed.
     Open,
-    /// Full.
+    /// Closed: all pages are programmed.
     Closed,
     /// Too few good blocks are left.
     Retired,
@@ -82,21 +82,21 @@ pub enum State {
 /// DRAM state of one superblock.
 #[derive(Clone, Copy, Debug)]
 pub struct Superblock {
-    /// What it is doing.
+    /// Free, open, closed or retired.
     pub state: State,
     /// Who fills or filled it.
     pub stream: Stream,
     /// Pages of data it can hold.
     pub capacity: u32,
-    /// WSN of its head.
+    /// WSN in its head: when it was opened.
     pub opened: u64,
     /// Its first word in NVRAM.
     pub life: Life,
-    /// Retired blocks.
+    /// Mask of retired blocks, a bit a die.
     pub bad: u64,
     /// Blocks to retire at the next erase.
     pub failing: u64,
-    /// Offset of the head.
+    /// Page offset of the head.
     pub head: u32,
     /// The erases by which it became free; the default if that was before power-on.
     pub erased: ClearId,
@@ -176,12 +176,12 @@ impl Superblocks {
         }
     }
 
-    /// One superblock.
+    /// State of one superblock.
     #[inline]
     pub fn get(&self, sb: SbId) -> &Superblock {
         &self.table[sb.0 as usize]
     }
-    /// One superblock.
+    /// State of one superblock.
     #[inline]
     pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
         self.changes += 1;
@@ -194,7 +194,7 @@ impl Superblocks {
             .enumerate()
             .map(|(index, sb)| (SbId(index as u32), sb))
     }
-    /// Free superblocks.
+    /// Number of free superblocks.
     #[inline]
     pub fn free(&self) -> u32 {
         self.free

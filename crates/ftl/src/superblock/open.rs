@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub struct Head {
     /// `Head::MAGIC`.
     pub magic: u32,
-    /// Superblock ID.
+    /// Superblock number, against misplaced heads.
     pub superblock: u32,
     /// WSN when it was opened: orders superblocks by age.
     pub wsn: u64,
@@ -27,14 +27,14 @@ pub struct Head {
     pub erase_count: u32,
     /// Stream that fills it ("type").
     pub stream: u8,
-    /// Zero.
+    /// Zeroes.
     pub padding: [u8; 7],
 }
 
 const _: () = assert!(size_of::<Head>() == 32);
 
 impl Head {
-    /// "RSHD".
+    /// "RSHD" in little endian.
     pub const MAGIC: u32 = 0x4448_5352;
 }
 

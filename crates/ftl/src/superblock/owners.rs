@@ -9,14 +9,14 @@ use remap_ssd_media::SbId;
 /// Who needs a superblock's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
-    /// Pages with owners.
+    /// Pages that at least one LPN owns.
     pub live: u32,
     /// LPNs whose mapping into it was made by a remap.
     pub remapped: u32,
 }
 
 impl Superblocks {
-    /// Of one superblock.
+    /// Owners of the pages of one superblock.
     #[inline]
     pub fn owners(&self, sb: SbId) -> Owners {
         self.owners[sb.0 as usize]

@@ -22,7 +22,7 @@ impl Config {
         }
     }
 
-    /// The streams of those.
+    /// The streams that collection writes to.
     pub fn gc_streams(&self) -> Vec<Stream> {
         let zones = self.gc_policy.zones() + usize::from(self.is_hybrid());
         (0..zones).map(|zone| self.gc_stream(zone)).collect()
@@ -32,10 +32,10 @@ impl Config {
 /// A page handed out to be programmed.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocatedPage {
-    /// Which, and where.
+    /// Flash page, block and die.
     pub slot: Slot,
     pub sb: SbId,
-    /// The superblock's incarnation.
+    /// Incarnation of its superblock.
     pub incarnation: u32,
     /// What its program must wait for.
     pub after: After,
@@ -52,10 +52,10 @@ impl AllocatedPage {
     }
 }
 
-/// A superblock being filled.
+/// A superblock that a stream fills.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// Which.
+    /// Number of the superblock.
     pub sb: SbId,
     pub incarnation: u32,
     /// Next offset to hand out, and the row and die it is in.
@@ -64,7 +64,7 @@ pub struct Open {
     pub die: u32,
     /// First offset of the tail's place.
     pub end: u32,
-    /// Offset of the head.
+    /// Page offset of the head.
     pub head: u32,
     /// Blocks that are not programmed.
     pub skipped: u64,

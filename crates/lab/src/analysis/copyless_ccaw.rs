@@ -9,7 +9,7 @@ use crate::table::{Ask, Row, Table};
 
 const WINDOWS: [u32; 4] = [1, 10, 100, 1000];
 const RATIOS: [&str; 2] = ["2", "8"];
-/// Without windows.
+/// Duplicate ratios measured without windows: the host never waits for a flush.
 const CONTINUOUS: [&str; 4] = ["1.25", "2", "4", "8"];
 const SEGMENTS: [(&str, &str); 3] = [
     ("Segment I, 1.42", "mail:1.42"),

@@ -96,7 +96,7 @@ fn row<'a>(
     })
 }
 
-/// Time of an insert.
+/// Mean time of an insert, in milliseconds.
 fn ms(row: &Row) -> Result<f64, LabError> {
     Ok(row.number("seconds_simulated")? / INSERTS * 1e3)
 }

@@ -14,7 +14,7 @@ const REMAPPING: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
 const TESTS: [(&str, char); 2] = [("fillrandom", 'a'), ("fillseq", 'b')];
 /// Of Remap-SSD, for a page remapped.
 const ENTRY_BYTES: f64 = 16.0;
-/// Points of a line.
+/// Points that a line is thinned to.
 const POINTS: usize = 60;
 /// Into so many stretches the time from a scheme's first collection to its end is cut, where it is compared with NoRemap.
 const STRETCHES: usize = 10;

@@ -28,10 +28,10 @@ use crate::plot::Plot;
 use crate::table::Table;
 use remap_ssd_sim::report::format::number;
 
-/// What an analysis finds.
+/// What an analysis makes of the results of an experiment's runs.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Measured figures by name.
+    /// Measured figures by name; expectations refer to these names.
     pub measures: Measures,
     /// Figures in the paper's arrangement.
     pub plots: Vec<Plot>,
@@ -40,13 +40,13 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Adds a measured figure.
+    /// Adds a measured figure, or replaces the one of that name.
     pub fn measure(&mut self, name: impl Into<String>, value: f64) {
         self.measures.insert(name.into(), value);
     }
 }
 
-/// From runs to figures.
+/// An analysis: from the results of all runs to figures.
 pub type Analysis = fn(&Table) -> Result<Findings, LabError>;
 
 const ALL: &[(&str, Analysis)] = &[

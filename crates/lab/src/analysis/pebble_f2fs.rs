@@ -48,7 +48,6 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     Ok(found)
 }
 
-/// Two bars.
 fn bars(name: &str, title: &str, y: &str, stock: f64, ours: f64) -> Plot {
     let groups = vec![(
         String::new(),

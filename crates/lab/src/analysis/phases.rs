@@ -5,14 +5,14 @@
 use crate::LabError;
 use crate::table::{Ask, Table};
 
-/// What a phase took.
+/// What one phase of a recorded load took on the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Phase {
-    /// Modelled.
+    /// Modelled seconds of device time.
     pub seconds: f64,
-    /// Programmed, all kinds.
+    /// Flash pages programmed, for data, collection and metadata.
     pub flash_pages: f64,
-    /// Written by the host.
+    /// Pages that the host wrote.
     pub host_pages: f64,
 }
 

@@ -20,16 +20,20 @@ const RECENT: usize = 1 << 16;
 /// Pages asked of the model at a time.
 const BATCH: usize = 1024;
 
-/// One request.
+/// One request of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A page gets a content.
-    Write { page: u32, content: u64 },
-    /// A page is read.
-    Read { page: u32 },
+    Write {
+        page: u32,
+        content: u64,
+    },
+    Read {
+        page: u32,
+    },
 }
 
-/// Which load.
+/// A load by its model and parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadSpec {
     /// Random writes of this deduplication ratio.
@@ -84,7 +88,6 @@ impl FromStr for LoadSpec {
 
 /// A load, from its first request on.
 pub enum Load {
-    /// `ratio:R`.
     Random {
         duplicates: f64,
         pages: u32,
@@ -92,7 +95,6 @@ pub enum Load {
         fresh: u64,
         random: Xoshiro256PlusPlus,
     },
-    /// `mail:R`.
     Mail(Box<Mail>),
 }
 

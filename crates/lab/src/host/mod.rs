@@ -28,9 +28,9 @@ const QUANTILES: usize = 200;
 pub enum Arm {
     /// Nothing: writes as they are, and the window's flush.
     Plain,
-    /// CCAW.
+    /// The CCAW deduplication engine.
     Ccaw,
-    /// OrderMergeDedup.
+    /// The OrderMergeDedup engine.
     OrderMerge,
 }
 
@@ -246,12 +246,11 @@ impl Subject {
     }
 }
 
-/// What requests came to.
 #[derive(Default)]
 struct Tally {
     writes: u64,
     reads: u64,
-    /// Of writes, in nanoseconds.
+    /// Latencies of writes, in nanoseconds.
     latencies: Vec<u64>,
 }
 

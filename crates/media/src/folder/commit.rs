@@ -80,7 +80,7 @@ impl Unproved {
     }
 }
 
-/// A commit under way.
+/// A commit whose files are being written.
 pub struct Commit {
     files: Files,
     begun: Position,

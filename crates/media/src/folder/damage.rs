@@ -10,9 +10,9 @@ use std::fmt;
 pub struct Damage {
     /// Name of the file in the folder.
     pub file: String,
-    /// First damaged byte.
+    /// Offset of the first damaged byte in the file.
     pub offset: u64,
-    /// What is wrong.
+    /// What is wrong with it.
     pub what: String,
     /// What is lost if the device goes on without it.
     pub lost: String,

@@ -33,7 +33,7 @@ pub(super) fn about(name: &str, error: io::Error) -> io::Error {
 /// How a folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// For use.
+    /// For use by this process alone.
     Own,
     /// Read only: nothing is written, not even a missing file.
     Look,
@@ -86,7 +86,6 @@ fn exclusive(file: File, name: &str) -> Result<File, ImageError> {
     }
 }
 
-/// Opens a file.
 pub(super) fn open(dir: &Path, name: &str, access: Access) -> io::Result<File> {
     let opened = OpenOptions::new()
         .read(true)

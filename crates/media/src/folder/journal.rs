@@ -69,11 +69,9 @@ pub(super) struct PageKind(pub(super) u16);
 
 impl PageKind {
     pub(super) const DATA: Self = Self(0);
-    /// Nothing but an OOB.
     pub(super) const NOTHING: Self = Self(u16::MAX - 1);
     pub(super) const TORN: Self = Self(u16::MAX);
 
-    /// `bytes` of metadata.
     pub(super) fn meta(bytes: usize) -> Self {
         assert!(
             bytes <= crate::geometry::PAGE_BYTES,
@@ -89,7 +87,7 @@ impl PageKind {
     }
 }
 
-/// One operation.
+/// One operation on the media, as recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Record<'a> {
     /// A page was programmed; `crc` is that of the bytes stored in it.
@@ -99,16 +97,25 @@ pub(super) enum Record<'a> {
         kind: PageKind,
         crc: u32,
     },
-    /// A program failed.
-    Tear { ppn: u32 },
-    /// A block was erased.
-    Erase { block: u32 },
-    /// An erase failed.
-    Spoil { block: u32 },
+    Tear {
+        ppn: u32,
+    },
+    Erase {
+        block: u32,
+    },
+    Spoil {
+        block: u32,
+    },
     /// Words of NVRAM were stored; little-endian bytes.
-    Store { word: u64, values: &'a [u64] },
+    Store {
+        word: u64,
+        values: &'a [u64],
+    },
     /// A range of NVRAM was zeroed.
-    Clear { start: u64, len: u64 },
+    Clear {
+        start: u64,
+        len: u64,
+    },
     /// Appended by a sync: when this record is durable, everything before it is, contents too.
     Synced,
     /// Appended after a sync: everything before this record was durable.
@@ -116,7 +123,9 @@ pub(super) enum Record<'a> {
     /// Contents of every program before this record are durable. The records may not be.
     Vouched,
     /// Every record before this offset of the file was durable.
-    Durable { until: u64 },
+    Durable {
+        until: u64,
+    },
 }
 
 impl Record<'_> {
@@ -139,7 +148,6 @@ pub(super) enum HeaderFound {
     BegunBy1(u64),
     /// Only zeroes: it was never begun.
     Blank,
-    /// Damaged.
     Garbage,
 }
 
@@ -169,7 +177,7 @@ impl Journal {
         (self.generation, self.at) = (generation, HEADER_BYTES);
     }
 
-    /// What the header says.
+    /// What the journal's header says.
     pub(super) fn header(&self) -> HeaderFound {
         let word = self.map[8..]
             .first_chunk::<8>()
@@ -197,7 +205,7 @@ impl Journal {
         self.at + RECORD_BYTES_MAX + COMMIT_BYTES <= self.map.len()
     }
 
-    /// Appends a record.
+    /// Appends a record to the buffer.
     pub(super) fn append(&mut self, record: &Record<'_>) {
         let mut words = [0u64; 3];
         let (kind, page_kind, payload): (u8, u16, &[u64]) = match *record {

@@ -57,7 +57,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Smallest journal.
+/// Size in bytes of the smallest journal.
 pub const JOURNAL_BYTES_MIN: u64 = 16 << 10;
 /// Journals of ordinary devices are twice as large as their state, within these bounds: a full one has the whole state
 /// written while commands wait.
@@ -269,7 +269,7 @@ fn slot(generation: u64) -> usize {
     (generation % 2) as usize
 }
 
-/// A locked folder.
+/// A folder that no other process can open.
 pub struct FolderLock {
     _locks: Locks,
 }

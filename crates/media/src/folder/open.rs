@@ -34,10 +34,10 @@ use crate::slab::Slab;
 use std::fs::File;
 use std::path::Path;
 
-/// Statistics of opening.
+/// What opening a folder replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
-    /// Records applied.
+    /// Records that were applied.
     pub records: u64,
     /// Records dropped: those from the first one on whose contents were not durable.
     pub dropped: u64,
@@ -58,7 +58,7 @@ pub struct FoundFolder {
 }
 
 impl FoundFolder {
-    /// What was replayed.
+    /// What opening replayed.
     pub fn report(&self) -> ReplayReport {
         self.report
     }
@@ -124,7 +124,7 @@ impl FoundFolder {
     }
 }
 
-/// Devices in folders.
+/// Opening, making and looking into folders.
 impl Media {
     /// Powers on the device in a folder.
     ///

@@ -28,7 +28,7 @@ fn is_memory(file: &File) -> bool {
     return false;
 }
 
-/// The mapped file.
+/// A file of pages mapped into memory, with their checksums.
 pub(crate) struct MappedPages {
     map: MmapMut,
     /// What is written goes there; without it, into the mapping.
@@ -156,7 +156,7 @@ impl MappedPages {
         }
     }
 
-    /// Sets a page's checksum.
+    /// Sets the checksum of a page.
     #[inline]
     pub(super) fn set_sum(&mut self, at: usize, crc: u32) {
         self.sums[at] = kept(crc);

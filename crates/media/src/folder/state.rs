@@ -24,7 +24,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 const MAGIC: [u8; 8] = *b"RMPSTATE";
 /// Version of the folder's files.
 pub(super) const VERSION: u32 = 2;
-/// Without checksums of pages.
+/// First version: pages have no checksums.
 pub(super) const VERSION_1: u32 = 1;
 
 /// First bytes of a state file.

@@ -26,9 +26,9 @@ use std::sync::Arc;
 pub struct MediaCounts {
     /// Flash pages read one by one.
     pub reads: u64,
-    /// Flash pages programmed.
+    /// Number of flash pages programmed.
     pub programs: u64,
-    /// Blocks erased.
+    /// Number of blocks erased.
     pub erases: u64,
     /// Bytes stored to NVRAM, clearings included.
     pub nv_bytes_written: u64,
@@ -39,16 +39,15 @@ pub struct MediaCounts {
 /// A metadata page: its OOB and its bytes.
 pub type MetaPage = (Oob, Arc<[u8]>);
 
-/// NAND and NVRAM.
+/// Flash and NVRAM, with an optional power rail, faults and folder.
 pub struct Media {
     pub(crate) nand: NandArray,
     pub(crate) nvram: Slab<u64>,
-    /// Planted faults.
     faults: Faults,
     faulty: bool,
     /// What was done since the list was last cleared, in order.
     pub ops: Vec<Op>,
-    /// Counters.
+    /// Counters since power-on.
     pub counts: MediaCounts,
     /// Nobody keeps time: `ops` stays empty.
     untimed: bool,
@@ -114,7 +113,7 @@ impl Media {
         }
     }
 
-    /// Shape of the array.
+    /// Shape of the flash array.
     #[inline]
     pub fn geometry(&self) -> Geometry {
         self.nand.geometry
@@ -124,7 +123,7 @@ impl Media {
     pub fn mode(&self) -> ContentMode {
         self.nand.mode()
     }
-    /// Words of NVRAM.
+    /// Number of NVRAM words, 64 bits each.
     pub fn nvram_words(&self) -> usize {
         self.nvram.len()
     }
@@ -141,7 +140,7 @@ impl Media {
         self.nand.next_row[block.0 as usize]
     }
 
-    /// Plants or removes faults.
+    /// Plants faults, or removes planted ones.
     pub fn plant(&mut self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.faults);
         self.faulty = !self.faults.is_empty();

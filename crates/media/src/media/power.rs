@@ -36,7 +36,7 @@ impl Media {
             rail.settle(ack);
         }
     }
-    /// Makes everything durable.
+    /// Makes all pending operations durable.
     pub fn settle_all(&mut self) {
         if let Some(rail) = &mut self.rail {
             rail.settle_all();

@@ -14,26 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const BUCKETS: usize = 24;
 
 /// The kinds of I/O commands, as they are counted.
+#[allow(missing_docs, reason = "the commands' names")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum CommandKind {
-    /// Read.
     Read = 0,
-    /// Write.
     Write,
-    /// Flush.
     Flush,
-    /// Dataset Management.
     Deallocate,
-    /// Write Zeroes.
     WriteZeroes,
-    /// Copy.
     Copy,
-    /// The vendor's remap.
     Remap,
-    /// Compare.
     Compare,
-    /// Verify.
     Verify,
     /// The vendor's file map: FsWrite, FsMap, FsReset.
     FileMap,

@@ -16,16 +16,12 @@ pub mod kind {
 }
 
 /// Offsets of properties.
+#[allow(missing_docs, reason = "the specification's names")]
 pub mod property {
-    /// Capabilities, 8 bytes.
     pub const CAP: u32 = 0x00;
-    /// Version.
     pub const VS: u32 = 0x08;
-    /// Configuration.
     pub const CC: u32 = 0x14;
-    /// Status.
     pub const CSTS: u32 = 0x1c;
-    /// Ready time-outs.
     pub const CRTO: u32 = 0x68;
 }
 

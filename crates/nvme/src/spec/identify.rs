@@ -4,14 +4,11 @@ use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// CNS values.
+#[allow(missing_docs, reason = "the specification's names")]
 pub mod cns {
-    /// Namespace.
     pub const NAMESPACE: u8 = 0x00;
-    /// Controller.
     pub const CONTROLLER: u8 = 0x01;
-    /// Active namespaces.
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
-    /// Namespace identification descriptors.
     pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
     /// Namespace, of a command set.
     pub const COMMAND_SET_NAMESPACE: u8 = 0x05;
@@ -21,7 +18,6 @@ pub mod cns {
     pub const COMMAND_SET_NAMESPACES: u8 = 0x07;
     /// Namespace, whatever its command set.
     pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
-    /// Command sets.
     pub const COMMAND_SETS: u8 = 0x1c;
 }
 
@@ -114,18 +110,14 @@ const _: () =
 const _: () = assert!(offset_of!(Controller, psd) == 2048);
 
 /// Optional commands (`oncs`).
+#[allow(missing_docs, reason = "the specification's names")]
 pub mod oncs {
-    /// Compare.
     pub const COMPARE: u16 = 1 << 0;
-    /// Dataset Management.
     pub const DATASET_MANAGEMENT: u16 = 1 << 2;
-    /// Write Zeroes.
     pub const WRITE_ZEROES: u16 = 1 << 3;
     /// Save and select of features.
     pub const FEATURE_SELECT: u16 = 1 << 4;
-    /// Verify.
     pub const VERIFY: u16 = 1 << 7;
-    /// Copy.
     pub const COPY: u16 = 1 << 8;
 }
 

@@ -3,24 +3,17 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Log page identifiers.
+#[allow(missing_docs, reason = "the specification's names")]
 pub mod lid {
-    /// Supported log pages.
     pub const SUPPORTED: u8 = 0x00;
-    /// Errors.
     pub const ERROR: u8 = 0x01;
-    /// SMART / health.
     pub const SMART: u8 = 0x02;
-    /// Firmware slots.
     pub const FIRMWARE: u8 = 0x03;
-    /// Changed namespaces.
     pub const CHANGED_NAMESPACES: u8 = 0x04;
-    /// Commands supported and effects.
     pub const EFFECTS: u8 = 0x05;
-    /// Features supported and effects.
     pub const FEATURES: u8 = 0x12;
     /// Commands of the management interface supported and effects.
     pub const MANAGEMENT: u8 = 0x13;
-    /// Discovery.
     pub const DISCOVERY: u8 = 0x70;
     /// Vendor: statistics of the translation layer.
     pub const STATISTICS: u8 = 0xc0;

@@ -1,50 +1,34 @@
 //! Opcodes. Bits 1:0 say which way data go: 00 none, 01 host to controller, 10 controller to host (Base 2.0 figure 138).
 
 /// Admin commands (Base 2.0 §5).
+#[allow(missing_docs, reason = "the specification's names")]
 pub mod admin {
     /// Delete I/O Submission Queue; queues are created and deleted on buses only.
     pub const DELETE_SQ: u8 = 0x00;
-    /// Create I/O Submission Queue.
     pub const CREATE_SQ: u8 = 0x01;
-    /// Delete I/O Completion Queue.
     pub const DELETE_CQ: u8 = 0x04;
-    /// Create I/O Completion Queue.
     pub const CREATE_CQ: u8 = 0x05;
-    /// Get Log Page.
     pub const GET_LOG_PAGE: u8 = 0x02;
-    /// Identify.
     pub const IDENTIFY: u8 = 0x06;
-    /// Abort.
     pub const ABORT: u8 = 0x08;
-    /// Set Features.
     pub const SET_FEATURES: u8 = 0x09;
-    /// Get Features.
     pub const GET_FEATURES: u8 = 0x0a;
-    /// Asynchronous Event Request.
     pub const ASYNC_EVENT: u8 = 0x0c;
-    /// Keep Alive.
     pub const KEEP_ALIVE: u8 = 0x18;
     /// Fabrics commands, on any queue.
     pub const FABRICS: u8 = 0x7f;
 }
 
 /// I/O commands (NVM 1.0 §3, and ours).
+#[allow(missing_docs, reason = "the specification's names")]
 pub mod io {
-    /// Flush.
     pub const FLUSH: u8 = 0x00;
-    /// Write.
     pub const WRITE: u8 = 0x01;
-    /// Read.
     pub const READ: u8 = 0x02;
-    /// Compare.
     pub const COMPARE: u8 = 0x05;
-    /// Write Zeroes.
     pub const WRITE_ZEROES: u8 = 0x08;
-    /// Dataset Management.
     pub const DATASET_MANAGEMENT: u8 = 0x09;
-    /// Verify.
     pub const VERIFY: u8 = 0x0c;
-    /// Copy.
     pub const COPY: u8 = 0x19;
     /// Vendor: remap, to copy or to relocate.
     pub const REMAP: u8 = 0x90;

@@ -4,24 +4,16 @@ use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Types.
+#[allow(missing_docs, reason = "the specification's names")]
 pub mod kind {
-    /// Initialize Connection Request.
     pub const IC_REQ: u8 = 0x00;
-    /// Initialize Connection Response.
     pub const IC_RESP: u8 = 0x01;
-    /// Host to controller terminate.
     pub const H2C_TERM: u8 = 0x02;
-    /// Controller to host terminate.
     pub const C2H_TERM: u8 = 0x03;
-    /// Command capsule.
     pub const CAPSULE_CMD: u8 = 0x04;
-    /// Response capsule.
     pub const CAPSULE_RESP: u8 = 0x05;
-    /// Host to controller data.
     pub const H2C_DATA: u8 = 0x06;
-    /// Controller to host data.
     pub const C2H_DATA: u8 = 0x07;
-    /// Ready to transfer.
     pub const R2T: u8 = 0x09;
 }
 
@@ -42,18 +34,14 @@ pub struct Flags {
 }
 
 /// Common header.
+#[allow(missing_docs, reason = "the specification's names")]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Common {
-    /// Type.
     pub kind: u8,
-    /// Flags.
     pub flags: Flags,
-    /// Header bytes.
     pub hlen: u8,
-    /// Where the data begin.
     pub pdo: u8,
-    /// All bytes.
     pub plen: u32,
 }
 

@@ -20,19 +20,19 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FillSpec {
-    /// [`Fill::Random`].
+    /// Random writes until garbage collection has run: [`Fill::Random`].
     #[default]
     Random,
     /// [`Fill::Whole`] of the addressable pages.
     Whole,
-    /// [`Fill::Sequential`].
+    /// Each page once, in order: [`Fill::Sequential`].
     Sequential,
 }
 
-/// How to age.
+/// How to age a device, as typed on a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AgingSpec {
-    /// How to fill.
+    /// How the device is filled.
     pub fill: FillSpec,
     /// Share of the remapping metadata's room to use.
     pub nvram_used: f64,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Logical pages of 512 GB.
 pub const PAGES: u64 = 1 << 27;
-/// NVRAM.
+/// Bytes of battery-backed memory in the paper's device.
 pub const NVRAM_BYTES: u64 = 2 << 30;
 /// Bytes of an entry of L2P, and of P2L.
 pub const TABLE_ENTRY_BYTES: u64 = 4;
@@ -19,7 +19,7 @@ pub const INODE_TABLE_BYTES: u64 = 16 << 20;
 /// One of the three devices compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BamUse {
-    /// Which.
+    /// Which device, and the tables that it keeps.
     pub device: &'static str,
     /// Tables whose sizes the text gives.
     pub tables_bytes: u64,
@@ -39,7 +39,7 @@ impl BamUse {
     }
 }
 
-/// The three devices.
+/// Use of the memory on the paper's three devices.
 pub fn bam_use() -> [BamUse; 3] {
     let table = PAGES * TABLE_ENTRY_BYTES;
 

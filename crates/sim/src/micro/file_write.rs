@@ -12,9 +12,9 @@ use serde::Serialize;
 /// The same writes, noted in the file map or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FileWrites {
-    /// What was measured.
+    /// Throughput and latency.
     pub measured: Measured,
-    /// Pages noted.
+    /// Pages noted in the file map.
     pub recorded: u64,
     /// Pages for which the map had no room.
     pub not_recorded: u64,

@@ -15,20 +15,20 @@ use remap_ssd_ftl::Refusal;
 use remap_ssd_media::Payload;
 use serde::Serialize;
 
-/// What a microbenchmark measured.
+/// Throughput and latency of a microbenchmark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
     /// Threads, each with one operation under way.
     pub threads: u32,
-    /// Operations done.
+    /// Operations completed.
     pub operations: u64,
     /// Virtual seconds from the first submission to the last completion.
     pub seconds: f64,
-    /// Operations per second.
+    /// Operations per second of virtual time.
     pub per_second: f64,
     /// Latency of an operation, microseconds.
     pub latency_mean_us: f64,
-    /// Largest latency, microseconds.
+    /// Largest latency in microseconds.
     pub latency_max_us: f64,
 }
 
@@ -43,9 +43,7 @@ enum Step {
 /// A thread and its operation.
 #[derive(Clone, Copy)]
 struct Thread {
-    /// Its next step begins.
     at: u64,
-    /// Its operation began.
     began: u64,
     /// The operation's number, and the step.
     n: u64,

@@ -13,7 +13,7 @@ use remap_ssd_media::{Page, Payload};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How pages are moved.
+/// By which commands pages are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MoveHow {
     /// One remap command with flag 1.

@@ -28,9 +28,9 @@ pub struct BarChart<'a> {
     pub reference: Option<f64>,
 }
 
-/// One bar.
+/// One bar, of one or several parts.
 pub struct Bar<'a> {
-    /// Whose it is.
+    /// Name of the run that it is of.
     pub label: &'a str,
     /// Its value in words, set behind it.
     pub note: String,
@@ -42,9 +42,8 @@ pub struct Bar<'a> {
 pub struct Part {
     /// What it is, shown when pointed at.
     pub name: String,
-    /// Its length.
+    /// Length of the part, in the axis' unit.
     pub value: f64,
-    /// Its CSS colour.
     pub color: &'static str,
 }
 

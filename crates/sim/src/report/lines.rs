@@ -27,9 +27,7 @@ pub struct LineChart<'a> {
     pub x_title: String,
     /// What the vertical axis measures, with its unit.
     pub y_title: &'a str,
-    /// Horizontal axis.
     pub x: Axis,
-    /// Vertical axis.
     pub y: Axis,
     /// The lines, later ones in front.
     pub lines: Vec<ChartLine<'a>>,
@@ -37,11 +35,11 @@ pub struct LineChart<'a> {
 
 /// One line of a chart.
 pub struct ChartLine<'a> {
-    /// Whose it is.
+    /// Name of the run that it is of.
     pub label: &'a str,
-    /// How it is drawn.
+    /// Colour and dash pattern.
     pub paint: Paint,
-    /// The points, by x.
+    /// Points (x, y), by x.
     pub points: Vec<Point>,
     /// The trend: if there is one it is drawn boldly, and the points faintly behind it.
     pub trend: Option<Vec<Point>>,

@@ -27,7 +27,7 @@ const MAPPING: &str = "page";
 /// A column of the overview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// What is measured; short.
+    /// Heading of the column; short.
     pub head: &'static str,
     /// Second line of the heading: the unit or the rest of the name; may be empty.
     pub unit: &'static str,
@@ -49,7 +49,7 @@ pub struct Overview {
 pub struct Section {
     /// What the group is about.
     pub title: &'static str,
-    /// Label and value.
+    /// Each row's label and value as shown.
     pub rows: Vec<(&'static str, String)>,
 }
 
@@ -525,7 +525,6 @@ fn survival(run: &RunSummary) -> Section {
     }
 }
 
-/// Several classes together.
 #[derive(Default)]
 struct Lives {
     died: u64,

@@ -12,9 +12,7 @@ use remap_ssd_ftl::{Hue, SchemeKind};
 /// How a run is drawn: a colour of the style sheet and a dash pattern of SVG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
-    /// A CSS colour.
     pub color: &'static str,
-    /// `stroke-dasharray`.
     pub dash: &'static str,
 }
 

@@ -25,7 +25,7 @@ pub enum Action {
     Queued,
     /// `D`: issued to the driver, after merging and scheduling.
     Issued,
-    /// `C`: completed.
+    /// `C`: the request was completed.
     Completed,
 }
 

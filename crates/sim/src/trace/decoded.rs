@@ -27,7 +27,7 @@ const MEMORY_WORDS: usize = 64 << 20;
 /// Words written or read at a time.
 const PIECE_WORDS: usize = 64 << 10;
 
-/// A trace, read.
+/// A trace in memory, or in a temporary file if it is large.
 #[derive(Clone, Debug)]
 pub struct Decoded {
     path: PathBuf,
@@ -54,7 +54,7 @@ enum Tag {
     Trim,
     /// Contents that follow one another, the first of them in the words.
     Write,
-    /// Contents one by one.
+    /// A write with a list of contents.
     WriteListed,
     Copy,
     Move,
@@ -149,12 +149,12 @@ impl Decoded {
         })
     }
 
-    /// The file.
+    /// Path of the trace file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How it is written.
+    /// Format that the trace was read as.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -195,7 +195,6 @@ impl Decoded {
     }
 }
 
-/// Writes requests as words.
 #[derive(Default)]
 struct Keeper {
     memory_words: usize,
@@ -349,7 +348,6 @@ impl Cursor {
         }
     }
 
-    /// The next `count` words.
     #[inline]
     fn take(&mut self, count: usize) -> io::Result<&[u64]> {
         let at = self.at;

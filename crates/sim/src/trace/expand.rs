@@ -17,7 +17,6 @@ pub(super) struct Item {
     pub contents: Vec<u64>,
 }
 
-/// What is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Op {
     Extent {
@@ -35,7 +34,6 @@ pub(super) enum Op {
 pub(super) struct Expander {
     addressable: u32,
     folder: Folder,
-    /// Added to all contents.
     content_shift: u64,
 }
 

@@ -18,7 +18,6 @@ use super::record::{ByteExtent, Parsed, Reason, Verb, clip, number, words};
 
 const TICK_NS: u64 = 1000;
 
-/// A log being read.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     version: Option<Version>,

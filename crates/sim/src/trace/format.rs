@@ -56,7 +56,7 @@ pub enum Format {
     Fio,
     /// Binary events of a `blktrace` recording.
     Blktrace,
-    /// Binary records of libCacheSim.
+    /// Binary records of libCacheSim, 24 bytes each.
     OracleGeneral,
 }
 
@@ -77,7 +77,7 @@ impl Format {
         Format::OracleGeneral,
     ];
 
-    /// Those that `TraceWriter` writes.
+    /// Formats that `TraceWriter` can write.
     pub const WRITTEN: [Format; 6] = [
         Format::Fiu,
         Format::Vscsi,

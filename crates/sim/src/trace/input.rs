@@ -16,7 +16,7 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 /// How much of the beginning is looked at to guess a format.
 const SAMPLE_BYTES: u64 = 64 << 10;
 const MAGIC_BYTES: u64 = 6;
-/// Bytes read at first.
+/// Initial size of the buffer.
 const FIRST_BYTES: usize = 8 << 10;
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 256 << 10;

@@ -60,7 +60,7 @@ use remap_ssd_device::DeviceConfig;
 pub struct TraceOptions {
     /// Logical pages of the device to replay on; every page is folded below this.
     pub addressable: u32,
-    /// How pages fold.
+    /// How disk pages map to device pages.
     pub fold: Fold,
     /// Count malformed records and go on, instead of stopping at the first.
     pub skip_bad: bool,
@@ -182,7 +182,7 @@ impl TraceReader {
         })
     }
 
-    /// The format being read.
+    /// The format being read, given or guessed.
     pub fn format(&self) -> Format {
         self.decoder.parser.format()
     }
@@ -192,7 +192,7 @@ impl TraceReader {
         self.decoder.device.as_deref()
     }
 
-    /// Requests delivered so far.
+    /// Number of requests that were delivered so far.
     pub fn requests(&self) -> u64 {
         self.counts.requests
     }

@@ -26,7 +26,6 @@ struct Record {
 
 const _: () = assert!(size_of::<Record>() == RECORD_BYTES);
 
-/// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = 24;
 
 const TICK_NS: u64 = 1_000_000_000;
@@ -64,7 +63,6 @@ pub(super) fn is_trace(sample: &[u8]) -> bool {
             .all(is_record)
 }
 
-/// What a record says.
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Reason> {
     let record = Record::ref_from_bytes(bytes)
         .map_err(|_| format!("cut: {} of {RECORD_BYTES} bytes", bytes.len()))?;

@@ -26,15 +26,15 @@ use crate::source::{HostPage, PageKind, Source, SourceError};
 /// Requests by what they ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
-    /// In all.
+    /// All requests.
     pub all: u64,
-    /// That read.
+    /// Requests that read.
     pub reads: u64,
     /// That write, at least one page in part or whole.
     pub writes: u64,
-    /// That deallocate.
+    /// Requests that deallocate.
     pub trims: u64,
-    /// That remap.
+    /// Requests that remap.
     pub remaps: u64,
     /// Reads and writes that begin where the one before of the same kind ended.
     pub sequential: u64,
@@ -43,28 +43,28 @@ pub struct Requests {
 /// Pages by what happens to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pages {
-    /// Read.
+    /// Pages read.
     pub read: u64,
     /// Written, whole or in part.
     pub written: u64,
     /// Of those, written in part.
     pub written_in_part: u64,
-    /// Deallocated.
+    /// Pages deallocated.
     pub trimmed: u64,
     /// Mapped to another page's content.
     pub remapped: u64,
     /// Distinct ones read or written: the working set.
     pub unique: u64,
-    /// Distinct ones read.
+    /// Distinct pages that were read.
     pub unique_read: u64,
-    /// Distinct ones written.
+    /// Distinct pages that were written.
     pub unique_written: u64,
 }
 
 /// Duplicates by each definition; see the head of this module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Duplicates {
-    /// Distinct contents written.
+    /// Distinct contents that were written.
     pub contents: u64,
     /// One minus distinct contents per distinct page written, or 0.
     pub papers_ratio: f64,
@@ -93,12 +93,12 @@ pub struct Skew {
     pub top_20_percent: f64,
 }
 
-/// All of it.
+/// Requests, pages, duplicates and skew of a trace or workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Profile {
-    /// Requests.
+    /// Requests by kind and size.
     pub requests: Requests,
-    /// Pages.
+    /// Pages by kind.
     pub pages: Pages,
     /// Pages written as a share of pages read and written.
     pub write_share: f64,
@@ -106,9 +106,9 @@ pub struct Profile {
     pub request_pages: BTreeMap<u32, u64>,
     /// Pages of a read or write in the mean.
     pub request_pages_mean: f64,
-    /// Duplicates.
+    /// Duplicates by three definitions.
     pub duplicates: Duplicates,
-    /// Of pages written.
+    /// Skew of the writes over the pages written.
     pub skew_writes: Skew,
     /// Of pages read and written.
     pub skew_all: Skew,
@@ -140,7 +140,7 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// Counts one page.
+    /// Counts one page of a request.
     pub fn page(&mut self, page: &HostPage) {
         let pages = &mut self.profile.pages;
         match page.kind {
@@ -258,7 +258,7 @@ impl Profiler {
         }
     }
 
-    /// What was counted.
+    /// What was counted, with shares and skews.
     pub fn finish(self) -> Profile {
         let mut profile = self.profile;
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;

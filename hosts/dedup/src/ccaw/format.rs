@@ -17,7 +17,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Signatures of a page.
+/// Signatures that fit in a page of the table.
 pub const PAGE_SIGNATURES: u32 = 255;
 const VALID: u32 = 1;
 const INVALID: u32 = 2;
@@ -45,7 +45,7 @@ const _: () =
     assert!(size_of::<HeaderRecord>() == PAGE_BYTES && size_of::<SignaturesRecord>() == PAGE_BYTES);
 const CRC_FROM: usize = 4;
 
-/// Where everything is.
+/// Places of header, table and data pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub logical: u32,
@@ -104,7 +104,7 @@ impl Layout {
     pub fn table_page_of(&self, lba: u32) -> u32 {
         lba / PAGE_SIGNATURES
     }
-    /// Those of a segment.
+    /// Table pages of a segment.
     pub fn table_pages_of(&self, segment: u32) -> std::ops::Range<u32> {
         let each = self.segment_pages - 1;
         segment * each..((segment + 1).saturating_mul(each)).min(self.table_pages())
@@ -118,13 +118,13 @@ impl Layout {
         let each = self.segment_pages - 1;
         self.header(table_page / each) + 1 + u64::from(table_page % each)
     }
-    /// Where address 0 is.
+    /// First page of the data.
     pub fn first_data_page(&self) -> u64 {
         SUPERBLOCKS + u64::from(self.segments()) + u64::from(self.table_pages())
     }
 }
 
-/// A header.
+/// The header page of a segment.
 pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
     let state = if valid { VALID } else { INVALID };
     let mut record = HeaderRecord {
@@ -142,7 +142,7 @@ pub fn is_valid(superblock: &Superblock, page: u64, bytes: &Page) -> bool {
     record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]) && record.state.get() == VALID
 }
 
-/// A page of signatures.
+/// A page of the table, with signatures by index.
 pub fn signatures(superblock: &Superblock, page: u64, of: impl Fn(u32) -> Signature) -> Page {
     let mut record = SignaturesRecord {
         crc: U32::ZERO,

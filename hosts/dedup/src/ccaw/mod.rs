@@ -78,7 +78,6 @@ pub struct Ccaw<D> {
 /// What becomes of a page of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
-    /// It is written.
     Write,
     /// It is copied from an address, whose page so many share then.
     Copy(Source),
@@ -188,7 +187,7 @@ impl<D: Disk> Ccaw<D> {
         self.disk
     }
 
-    /// The disk below.
+    /// The disk below, to look at.
     pub fn disk(&self) -> &D {
         &self.disk
     }
@@ -203,12 +202,12 @@ impl<D: Disk> Ccaw<D> {
         &self.notes
     }
 
-    /// How signatures are made.
+    /// Hash function of the signatures.
     pub fn hash(&self) -> Hash {
         self.superblock.hash
     }
 
-    /// What it did.
+    /// Counters since it was opened.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             entries_discarded: self.table.discarded(),

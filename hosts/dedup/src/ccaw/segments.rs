@@ -115,7 +115,6 @@ impl Segments {
         }
     }
 
-    /// Segments of addresses.
     fn of(&self, lbas: &Range<u32>) -> Range<u32> {
         if lbas.is_empty() {
             0..0
@@ -149,7 +148,6 @@ impl Segments {
         Ok(())
     }
 
-    /// The headers are durable.
     pub fn invalidated(&mut self, segments: &[u32]) {
         segments
             .iter()

@@ -26,7 +26,7 @@ struct Entry {
     shared: u8,
 }
 
-/// Where a content is.
+/// An address that holds a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     pub lba: u32,
@@ -34,7 +34,7 @@ pub struct Source {
     pub shared: u8,
 }
 
-/// The table.
+/// Contents by signature, and signatures by address.
 pub struct Table {
     entries: Vec<Entry>,
     free: Vec<u32>,
@@ -79,7 +79,7 @@ impl Table {
         Some(self.entries[*self.by_lba.get(&lba)? as usize].signature)
     }
 
-    /// An address leaves.
+    /// Forgets an address, which gets other contents.
     pub fn leave(&mut self, lba: u32) {
         let Some(at) = self.by_lba.remove(&lba) else {
             return;
@@ -131,7 +131,6 @@ impl Table {
         self.by_lba.insert(lba, at);
     }
 
-    /// Gives up one entry.
     fn discard(&mut self) {
         loop {
             let next = (self.hand + 1) % self.entries.len();

@@ -11,7 +11,7 @@ use crate::signature::{Signature, UNKNOWN};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// All blocks.
+/// All blocks with their signatures and counts.
 pub struct Blocks {
     counts: Vec<u32>,
     signatures: Vec<Signature>,
@@ -26,7 +26,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// So many free blocks.
+    /// `blocks` blocks, all free.
     pub fn new(blocks: u32) -> Self {
         Self {
             counts: vec![0; blocks as usize],
@@ -42,14 +42,14 @@ impl Blocks {
     pub fn len(&self) -> u32 {
         self.counts.len() as u32
     }
-    /// Free blocks.
+    /// Number of free blocks.
     pub fn free(&self) -> u32 {
         self.free
     }
     pub fn count(&self, block: u32) -> u32 {
         self.counts[block as usize]
     }
-    /// What its record says.
+    /// The block's record: signature and count.
     pub fn record(&self, block: u32) -> (Signature, u32) {
         (self.signatures[block as usize], self.counts[block as usize])
     }
@@ -138,7 +138,6 @@ impl Blocks {
     pub fn risen(&self) -> Vec<u32> {
         self.risen.iter().copied().collect()
     }
-    /// They are written.
     pub fn risen_written(&mut self) {
         self.risen.clear();
     }
@@ -146,7 +145,6 @@ impl Blocks {
     pub fn fallen(&self) -> Vec<u32> {
         self.fallen.iter().copied().collect()
     }
-    /// They are written.
     pub fn fallen_written(&mut self) {
         self.fallen.clear();
     }

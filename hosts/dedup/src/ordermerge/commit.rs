@@ -22,7 +22,6 @@ use crate::signature::UNKNOWN;
 use remap_ssd_device::Disk;
 
 impl<D: Disk> OrderMerge<D> {
-    /// Ends the window.
     pub(super) fn commit(&mut self) -> Result<(), DedupError<D::Error>> {
         // 1. What went up. Written too early it costs nothing: a count may be too high.
         let risen = self.blocks.risen();

@@ -58,7 +58,7 @@ const _: () =
     assert!(size_of::<BlocksRecord>() == PAGE_BYTES && size_of::<MappingsRecord>() == PAGE_BYTES);
 const CRC_FROM: usize = 4;
 
-/// Where everything is.
+/// Places of mapping, block and data pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub logical: u32,
@@ -110,13 +110,13 @@ impl Layout {
     pub fn first_mapping_page(&self) -> u64 {
         self.first_block_page() + u64::from(self.block_pages())
     }
-    /// Where block 0 is.
+    /// First page of the data.
     pub fn first_data_page(&self) -> u64 {
         self.first_mapping_page() + u64::from(self.mapping_pages())
     }
 }
 
-/// A page of blocks.
+/// A page of block records by index.
 pub fn blocks(superblock: &Superblock, page: u64, of: impl Fn(u32) -> (Signature, u32)) -> Page {
     let record = |index| {
         let (signature, count) = of(index);
@@ -145,7 +145,7 @@ pub fn read_blocks<'a>(
     is_right(superblock, page, record.crc, bytes).then_some(&record.blocks[..])
 }
 
-/// A page of mappings.
+/// A page of mappings by index.
 pub fn mappings(superblock: &Superblock, page: u64, of: impl Fn(u32) -> u32) -> Page {
     let mappings = std::array::from_fn(|index| of(index as u32).into());
     let mut record = MappingsRecord {

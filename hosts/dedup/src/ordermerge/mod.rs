@@ -77,7 +77,6 @@ pub struct OrderMerge<D> {
 enum Plan {
     /// It is written to a free block.
     New,
-    /// A block has it.
     Block(u32),
     /// A page of the batch has it, by its index.
     Same(usize),
@@ -165,7 +164,7 @@ impl<D: Disk> OrderMerge<D> {
         self.disk
     }
 
-    /// The disk below.
+    /// The disk below, to look at.
     pub fn disk(&self) -> &D {
         &self.disk
     }
@@ -180,12 +179,12 @@ impl<D: Disk> OrderMerge<D> {
         &self.notes
     }
 
-    /// How signatures are made.
+    /// Hash function of the signatures.
     pub fn hash(&self) -> Hash {
         self.superblock.hash
     }
 
-    /// What it did.
+    /// Counters since it was opened.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }

@@ -10,7 +10,7 @@ use crate::pages::read_each;
 use crate::superblock::Superblock;
 use remap_ssd_device::Disk;
 
-/// What was found.
+/// What opening found on the disk.
 pub struct Opened {
     pub mapping: Vec<u32>,
     pub blocks: Blocks,
@@ -18,7 +18,7 @@ pub struct Opened {
     pub counts_too_low: u64,
 }
 
-/// Reads everything.
+/// Reads mappings and block records.
 pub fn read<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,

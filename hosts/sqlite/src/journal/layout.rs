@@ -38,7 +38,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 /// Bytes of a metadata page.
 pub const PAGE: usize = 4096;
-/// Bytes of SQLite's header.
+/// Bytes of the header that SQLite writes.
 pub const HEADER_BYTES: usize = 28;
 /// Bytes of a tail that metadata page 0 has room for.
 const TAIL_ROOM: usize = ENTRIES_AT - TAIL_AT;
@@ -58,9 +58,9 @@ const SIZE_MAX: u32 = 65_536;
 /// No file of SQLite's is as long.
 const OFFSET_MAX: u64 = 1 << 56;
 
-/// SQLite's header.
+/// The header that SQLite writes, as it is.
 pub type Header = [u8; HEADER_BYTES];
-/// A metadata page.
+/// The bytes of a metadata page.
 pub type Page = [u8; PAGE];
 
 /// How a journal is divided.
@@ -104,7 +104,7 @@ impl Shape {
         self.sector.into()
     }
 
-    /// Bytes of a slot.
+    /// Bytes of a slot: of a page's image, or 4 KiB.
     pub fn slot_bytes(self) -> usize {
         if self.image > 0 {
             self.image as usize
@@ -211,7 +211,7 @@ impl Entry {
         }
     }
 
-    /// Writes it.
+    /// Writes it into a metadata page.
     pub fn put(&self, page: &mut Page, number: usize, which: usize) {
         let at = entry_at(number, which);
         page[at..at + 4].copy_from_slice(&self.page);
@@ -231,9 +231,9 @@ fn entry_at(number: usize, which: usize) -> usize {
 /// Which record of which transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The transaction's.
+    /// Nonce of the transaction.
     pub nonce: u64,
-    /// Number of the segment.
+    /// Number of the segment, from 0.
     pub segment: u32,
     /// Number of the record in it.
     pub index: usize,
@@ -242,15 +242,15 @@ pub struct Place {
 /// The fields of a metadata page 0, its entries left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// SQLite's header.
+    /// The header that SQLite writes, as it is.
     pub header: Header,
-    /// The transaction's.
+    /// Nonce of the transaction.
     pub nonce: u64,
-    /// Number of the segment.
+    /// Number of the segment, from 0.
     pub segment: u32,
-    /// How it is divided.
+    /// Page and sector size of the segment.
     pub shape: Shape,
-    /// Records.
+    /// Number of records.
     pub records: u32,
     /// Where SQLite has the segment.
     pub offset: u64,
@@ -269,9 +269,9 @@ pub struct Head {
 /// Bytes at the beginning of a slot; none is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotPart {
-    /// Number of the slot.
+    /// Number of the slot in the segment.
     pub index: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u32,
     /// Their check, as a tail's.
     pub check: u64,

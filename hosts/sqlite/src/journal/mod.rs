@@ -73,7 +73,7 @@ pub struct JournalCounters {
     pub images_not_shareable: u64,
     /// Metadata pages that were written, those of tails included.
     pub metadata_pages: u64,
-    /// Journals that were invalidated.
+    /// Number of journals that were invalidated.
     pub invalidations: u64,
     /// Journals that ended early when they were opened, because an image was not the one that was journalled.
     pub images_bad: u64,
@@ -82,7 +82,6 @@ pub struct JournalCounters {
 /// What is known of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Nothing.
     Unknown,
     /// What metadata page 0, as it was then, led to.
     Opened,
@@ -90,7 +89,7 @@ enum Standing {
     Owned,
 }
 
-/// A rollback journal.
+/// The rollback journal of a database.
 pub struct Journal {
     store: Arc<dyn Store>,
     file: FileId,
@@ -142,7 +141,7 @@ impl Journal {
         self.origin
     }
 
-    /// What it has done.
+    /// Counters since it was opened.
     pub fn counters(&self) -> JournalCounters {
         self.counters
     }
@@ -333,7 +332,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins a transaction's journal.
     fn begin(&mut self, header: &Header) -> Result<(), StoreError> {
         // Whatever is left of another one must be gone before its slots are used.
         if self.standing == Standing::Owned || self.exists()? {

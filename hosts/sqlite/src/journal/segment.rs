@@ -11,22 +11,22 @@
 
 use super::layout::{Entry, Head, Header, PAGE, Page, Place, Shape, SlotPart, tail_check};
 
-/// A segment.
+/// A segment of a journal: a header and its records.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// Number.
+    /// Number of the segment, from 0.
     pub number: u32,
-    /// SQLite's header.
+    /// The header that SQLite writes, as it is.
     pub header: Header,
-    /// How it is divided.
+    /// Page and sector size of the segment.
     pub shape: Shape,
-    /// The transaction's.
+    /// Nonce of the transaction.
     pub nonce: u64,
-    /// Where SQLite has it.
+    /// Offset at which SQLite has it, in bytes.
     pub offset: u64,
     /// Where it is in the store's file.
     pub at: u64,
-    /// Its records.
+    /// Records in order.
     pub entries: Vec<Entry>,
     /// Where SQLite has the tail. Means nothing if that is empty.
     pub tail_at: u64,
@@ -49,12 +49,11 @@ pub enum Part {
     Header(usize),
     /// A record, from this byte of it on.
     Record(usize, usize),
-    /// Behind all records.
     Behind,
 }
 
 impl Segment {
-    /// One without records.
+    /// A segment without records.
     pub fn new(header: Header, shape: Shape, nonce: u64) -> Self {
         Self {
             number: 0,
@@ -196,7 +195,7 @@ impl Segment {
             .map_or(PAGE as u64, |last| self.shape.slot_at(last) + slot)
     }
 
-    /// Metadata page 0.
+    /// The first metadata page.
     pub fn metadata(&self) -> Page {
         let outside = self.tail_has_pages();
         let head = Head {

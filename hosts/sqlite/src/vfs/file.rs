@@ -26,13 +26,13 @@ pub(super) struct File {
     handle: *mut Handle,
 }
 
-/// What is behind it.
+/// What is behind an open file.
 pub(super) struct Handle {
     pub connection: Arc<Mutex<Connection>>,
     pub role: Role,
     /// A database that was opened to be read; it or its log, if this process may not write it.
     pub read_only: bool,
-    /// A database has one.
+    /// Lock file, which databases have.
     pub lock: Option<LockFile>,
     /// A database is known, so that its log and journal find it.
     pub known: Option<Known>,

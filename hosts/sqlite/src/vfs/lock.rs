@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The file, open.
+/// The lock file, as opened by the system's VFS.
 pub(super) struct LockFile {
     /// Where the system's VFS has its part of the file: its `szOsFile` bytes.
     memory: Box<[u64]>,
@@ -25,7 +25,7 @@ pub(super) struct LockFile {
 const BACKFILL_AT: usize = 96;
 
 impl LockFile {
-    /// Opens or makes it.
+    /// Opens the file, and makes it if there is none.
     pub fn open(path: &Path) -> Result<Self, c_int> {
         let system = super::system();
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| ffi::SQLITE_CANTOPEN)?;
@@ -69,7 +69,6 @@ impl LockFile {
         }
     }
 
-    /// For the system's functions.
     fn pointer(&mut self) -> *mut ffi::sqlite3_file {
         self.memory.as_mut_ptr().cast()
     }
@@ -163,7 +162,7 @@ impl LockFile {
         Some(unsafe { AtomicU32::from_ptr(self.index.cast::<u8>().add(BACKFILL_AT).cast()) })
     }
 
-    /// A checkpoint begins.
+    /// Notes that a checkpoint begins.
     pub fn note_backfill(&mut self) {
         self.backfill = self
             .shared_backfill()

@@ -148,7 +148,6 @@ fn table(system: *mut ffi::sqlite3_vfs) -> ffi::sqlite3_vfs {
     }
 }
 
-/// The VFS behind ours.
 fn system() -> &'static ffi::sqlite3_vfs {
     let registered = REGISTERED
         .get()

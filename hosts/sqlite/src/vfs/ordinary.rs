@@ -60,7 +60,6 @@ impl Opened {
     }
 }
 
-/// Device and inode.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path)
         .ok()

@@ -15,7 +15,7 @@ use crate::mark::Mark;
 use remap_ssd_store::StoreError;
 use std::collections::BTreeMap;
 
-/// Parts of a frame.
+/// Parts of a frame that have arrived.
 #[derive(Default)]
 pub struct Frame {
     pub header: Option<Header>,
@@ -27,7 +27,6 @@ pub struct Frame {
 pub enum Amount {
     /// Pages; of the header pages, those of groups that have been left behind.
     Pages,
-    /// All.
     All,
 }
 

@@ -79,7 +79,7 @@ pub struct WalCounters {
     pub frames_stamped: u64,
     /// Pages whose headers go to a header page.
     pub frames_raw: u64,
-    /// Writes of header pages.
+    /// Number of header pages written.
     pub header_pages: u64,
     /// Frames of which SQLite wrote the header alone.
     pub headers_alone: u64,
@@ -91,7 +91,7 @@ pub struct WalCounters {
     pub runs: u64,
 }
 
-/// A write-ahead log.
+/// The write-ahead log of a database.
 pub struct Wal {
     stored: StoredLog,
     /// As the last valid header said.

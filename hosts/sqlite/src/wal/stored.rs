@@ -15,7 +15,7 @@ pub struct StoredLog {
     pub store: Arc<dyn Store>,
     pub file: FileId,
     pub mark: Mark,
-    /// Pages may carry headers.
+    /// Whether pages may carry headers.
     pub stamps: bool,
     pub counters: WalCounters,
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// A folder of files.
+/// A folder whose files are the store's.
 pub struct OsStore {
     folder: PathBuf,
     state: Mutex<State>,

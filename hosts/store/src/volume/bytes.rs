@@ -26,7 +26,6 @@ const ZEROES_KEPT_MAX: u64 = 8;
 struct Parts {
     /// Bytes of a first page that is not whole.
     head: usize,
-    /// Whole pages.
     pages: u64,
     /// Bytes of a last page that is not whole.
     tail: usize,

@@ -38,7 +38,7 @@ use std::time::Duration;
 /// closed when it dies, and what they had delivered is executed at once; this is thousands of times as long.
 pub const LAST_COMMANDS: Duration = Duration::from_millis(200);
 
-/// Pages that `bytes` take.
+/// Pages that hold `bytes` bytes.
 pub fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_BYTES as u64)
 }
@@ -93,7 +93,7 @@ impl<D: Disk> State<D> {
         Ok(())
     }
 
-    /// Writes a record.
+    /// Writes the record of a file.
     pub fn put(&mut self, slot: u32, inode: Inode) -> Result<(), StoreError> {
         let page = inode.encode(&self.superblock, slot);
         // What is on the disk is unknown until the write has been answered.
@@ -197,7 +197,7 @@ impl<D: Disk> State<D> {
         })
     }
 
-    /// Deletes a file.
+    /// Deletes a file and gives its pages back.
     pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         self.locked(|state| {
             let found = state

@@ -57,20 +57,16 @@ impl Processes {
 
 /// The file, or its place in memory if there is one process only.
 pub enum Coordination {
-    /// One process.
     Alone {
-        /// As the file's.
         generation: u64,
         /// Birth and size by slot.
         sizes: HashMap<u32, (u64, u64)>,
-        /// By slot.
         words: HashMap<u32, u64>,
     },
-    /// Several.
     Shared(Shared),
 }
 
-/// The open files.
+/// The coordination file and its locks.
 pub struct Shared {
     path: PathBuf,
     slots: u32,
@@ -218,7 +214,7 @@ impl Coordination {
         }
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub fn unlock(&mut self) {
         if let Self::Shared(shared) = self {
             // It also ends with the file; there is nothing to do if it cannot be given back earlier.

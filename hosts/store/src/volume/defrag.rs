@@ -18,7 +18,7 @@ use remap_ssd_device::Disk;
 /// Where a file is, and where it would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefragPlan {
-    /// Its extents now.
+    /// Extents of the file now.
     pub from: Vec<Extent>,
     /// Its extents afterwards; the same if nothing is to be done, or can be.
     pub to: Vec<Extent>,
@@ -32,7 +32,7 @@ impl DefragPlan {
         self.to.len() < self.from.len()
     }
 
-    /// Pages of the file.
+    /// Pages that the file has.
     pub fn pages(&self) -> u64 {
         self.from.iter().map(|extent| extent.pages).sum()
     }
@@ -79,7 +79,7 @@ impl<D: Disk> State<D> {
         Ok(choose(&self.inode(file)?.extents, free))
     }
 
-    /// Does it.
+    /// Moves a file into one extent.
     pub fn defrag(
         &mut self,
         file: FileId,

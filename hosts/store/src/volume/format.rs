@@ -9,7 +9,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A page of bytes.
+/// The bytes of one page.
 pub type Page = [u8; PAGE_BYTES];
 
 const MAGIC: [u8; 8] = *b"RMPVOLUM";
@@ -18,17 +18,17 @@ const VERSION: u32 = 1;
 pub const SUPERBLOCKS: u64 = 2;
 /// Files that a volume has room for at most, and unless it is told otherwise.
 pub const SLOTS_MAX: u32 = 65_536;
-/// See `SLOTS_MAX`.
+/// Number of files that volumes are made for by default.
 pub const SLOTS_DEFAULT: u32 = 256;
-/// Bytes of a name.
+/// Bytes of the longest name.
 pub const NAME_BYTES_MAX: usize = 255;
-/// Extents of a file.
+/// Extents that a record has room for.
 pub const EXTENTS_MAX: usize = 238;
 
 /// What a volume is; does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Its name among volumes.
+    /// UUID that names the volume.
     pub uuid: [u8; 16],
     /// Pages, from page 0 of the disk on.
     pub pages: u64,
@@ -52,7 +52,7 @@ struct SuperblockRecord {
 const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
 const SUPERBLOCK_CRC_FROM: usize = 12;
 
-/// A file.
+/// The record of a file, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// Name: 1 to 255 bytes of UTF-8, none of them 0.
@@ -73,7 +73,6 @@ struct InodeRecord {
     /// CRC-32C of the volume's UUID, the slot (4 bytes) and everything behind this.
     crc: U32,
     version: U16,
-    /// Bit 0: open end.
     flags: U16,
     birth: U64,
     size: U64,
@@ -124,7 +123,7 @@ impl Superblock {
         uuid_text(&self.uuid)
     }
 
-    /// As a page.
+    /// The record as a page, with its checksum.
     pub fn encode(&self) -> Page {
         let mut record = SuperblockRecord {
             magic: MAGIC,
@@ -179,7 +178,7 @@ impl Superblock {
 }
 
 impl Inode {
-    /// Pages that it has.
+    /// Pages of all its extents.
     pub fn capacity(&self) -> u64 {
         self.extents.iter().map(|extent| extent.pages).sum()
     }

@@ -26,7 +26,7 @@ pub struct NewVolume {
     pub files_max: u32,
     /// Pages; all of the disk unless given.
     pub pages: Option<u64>,
-    /// Overwrite what is there.
+    /// Whether existing data may be overwritten.
     pub force: bool,
 }
 

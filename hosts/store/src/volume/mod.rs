@@ -61,7 +61,7 @@ pub struct Volume<D> {
 /// What a volume is, and how full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
-    /// UUID, as text.
+    /// UUID in its usual text form.
     pub uuid: String,
     /// Pages of the volume, its own records included.
     pub pages: u64,
@@ -71,7 +71,7 @@ pub struct VolumeInfo {
     pub pages_free: u64,
     /// Pages of the longest run of them.
     pub pages_free_in_a_row: u64,
-    /// Files.
+    /// Number of files that there can be.
     pub files: u32,
     /// Files that it has room for.
     pub files_max: u32,

@@ -55,7 +55,7 @@ impl Batch {
 }
 
 impl<D: Disk> State<D> {
-    /// Does a list.
+    /// Shares a list of ranges in one change of the volume.
     pub fn share_all(&mut self, shares: &[Share]) -> Result<(), StoreError> {
         let changed: HashSet<FileId> = shares.iter().map(|share| share.to).collect();
         self.change(changed, |state| state.share_in_turn(shares))

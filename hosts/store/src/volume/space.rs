@@ -3,12 +3,12 @@
 //! Invariant: a page is free if no file claims it; nothing else is recorded, so nothing else can disagree.
 //! Absent: where the lists come from, and when a choice becomes true (`change.rs`).
 
-/// Pages in a row.
+/// Consecutive pages of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extent {
     /// First page.
     pub first: u64,
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
 }
 

@@ -127,7 +127,7 @@ impl<D: Disk> State<D> {
         self.changing.push(file);
     }
 
-    /// Deallocates pages.
+    /// Deallocates pages on the disk.
     pub fn trim(&mut self, first: u64, pages: u64) -> Result<(), StoreError> {
         self.cache.forget(first..first + pages);
         self.disk.trim(first, pages).map_err(StoreError::disk)
@@ -139,7 +139,7 @@ impl<D: Disk> State<D> {
         self.disk.flush().map_err(StoreError::disk)
     }
 
-    /// All files.
+    /// All files, by name.
     pub fn list(&mut self) -> Result<Vec<FileInfo>, StoreError> {
         self.load()?;
         let files: Vec<(FileId, FileInfo)> = self

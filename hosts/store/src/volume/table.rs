@@ -17,9 +17,7 @@ const SLOTS_AT_ONCE: u32 = 256;
 /// What is in a slot.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// No file.
     Free,
-    /// A file.
     File(Inode),
     /// Nobody knows: a sentence that names the page and the reason.
     Damaged(String),
@@ -37,7 +35,7 @@ struct Slot {
 }
 
 impl Table {
-    /// Nothing is remembered yet.
+    /// A table in which nothing is remembered.
     pub fn new(superblock: &Superblock) -> Self {
         Self {
             slots: (0..superblock.slots)
@@ -49,7 +47,7 @@ impl Table {
         }
     }
 
-    /// Forgets everything.
+    /// Forgets all slots.
     pub fn forget(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.seen = None);
     }
@@ -107,7 +105,7 @@ impl Table {
         Ok(())
     }
 
-    /// Forgets a slot.
+    /// Forgets what is remembered of a slot.
     pub fn forget_slot(&mut self, slot: u32) {
         self.slots[slot as usize].seen = None;
     }

@@ -67,7 +67,7 @@ const NUMBERS_HOSTS: u32 = u32::MAX - (1 << 26);
 /// How large a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Entries of a page.
+    /// Entries that fit in a page.
     pub slots: usize,
     /// Pages that count, at most.
     pub pages_max: usize,
@@ -91,7 +91,7 @@ impl Shape {
         }
     }
 
-    /// Entries of a page.
+    /// Entries that fit in a page.
     pub fn slots(config: &Config) -> usize {
         (config.log_bytes / 16 / PAGES_MIN).clamp(2, ENTRIES_MAX as u64) as usize
     }
@@ -151,7 +151,7 @@ pub(super) struct GroupLog {
 }
 
 impl GroupLog {
-    /// An empty log.
+    /// A log without pages.
     pub fn new(shape: Shape, config: &Config, geometry: &Geometry) -> Self {
         Self {
             shape,
@@ -166,7 +166,7 @@ impl GroupLog {
         }
     }
 
-    /// Entries of a page.
+    /// Entries that fit in a page.
     pub fn slots(&self) -> usize {
         self.shape.slots
     }
@@ -176,7 +176,7 @@ impl GroupLog {
         self.live
     }
 
-    /// Pages of one group.
+    /// Pages of one superblock's group.
     pub fn pages_of(&self, sb: SbId) -> usize {
         self.groups[sb.0 as usize].pages.len()
     }
@@ -284,7 +284,7 @@ impl GroupLog {
         }
     }
 
-    /// Charges reading a group.
+    /// Charges the reads of a group's pages.
     pub fn charge_read(&self, core: &mut Core, sb: SbId) {
         if self.pages_of(sb) > 0 {
             core.media.charge(

@@ -38,7 +38,6 @@ pub(super) struct GroupPlace {
     pub base: u32,
 }
 
-/// A page as read.
 pub(super) struct Header {
     pub owner: GroupOwner,
     pub place: GroupPlace,
@@ -70,7 +69,6 @@ impl Header {
         })
     }
 
-    /// Whose it is.
     pub fn sb(&self) -> SbId {
         SbId(self.owner.superblock())
     }

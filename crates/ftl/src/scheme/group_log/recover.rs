@@ -18,7 +18,7 @@ use crate::witnesses::Witnesses;
 use remap_ssd_media::{Ppn, SbId};
 use std::sync::Arc;
 
-/// A page found.
+/// A page of the log as recovery read it.
 struct ScannedPage {
     number: u32,
     base: u32,

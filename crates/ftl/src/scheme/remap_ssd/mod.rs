@@ -53,7 +53,7 @@ pub(super) fn slack(config: &Config) -> usize {
     SLACK + 2 * config.gc_opens().saturating_sub(2)
 }
 
-/// The scheme's DRAM state.
+/// DRAM state of the scheme.
 pub struct RemapSsd {
     segments: Segments,
     groups: Vec<Chain>,
@@ -76,7 +76,6 @@ pub struct RemapSsd {
     gone: Vec<u32>,
 }
 
-/// Checks the parameters.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let bytes = config.segment_bytes as usize;
     let entry = config.entry.words() * 8;
@@ -139,7 +138,6 @@ impl RemapSsd {
         entries * self.segments.slot_words as u32 * 8
     }
 
-    /// Appends an entry.
     #[inline]
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
         let sb = core.geometry.superblock(remapping.ppn);

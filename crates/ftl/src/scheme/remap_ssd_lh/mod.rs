@@ -51,7 +51,7 @@ pub const SPEC: SchemeSpec = SchemeSpec {
 const FREE_SHARE: u64 = 32;
 const FREE_MAX: u64 = 64;
 
-/// The scheme's DRAM state.
+/// DRAM state of the scheme.
 pub(super) struct RemapSsdLh {
     nvram: RemapSsd,
     flash: GroupLog,
@@ -72,7 +72,6 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
     shape(config, geometry).superblocks(config, geometry)
 }
 
-/// Checks the parameters.
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     remap_ssd::check(config)?;
     // No group leaves NVRAM while an atomic command is under way: each of its entries may take a
@@ -92,7 +91,6 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
 }
 
 impl RemapSsdLh {
-    /// All free.
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
             nvram: RemapSsd::new(config, geometry),

@@ -20,7 +20,6 @@ pub(super) const PAGES_MAX: u32 = 256;
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub(super) struct Span {
-    /// Bit 64: torn bit.
     pub torn: bool,
     /// Bits 65-95: first target LPN; of a slot of sources, the first source.
     #[bits(31)]
@@ -44,7 +43,7 @@ const _: () = assert!(size_of::<Span>() == 8 && PAGES_MAX == 1 << 8);
 /// What one or two slots say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RemapExtent {
-    /// First LPN.
+    /// First target LPN.
     pub lpn: u32,
     /// First page offset in the superblock.
     pub offset: u32,
@@ -67,7 +66,7 @@ pub(super) enum Slot {
 }
 
 impl RemapExtent {
-    /// Slots it takes.
+    /// Slots that it takes: one or two.
     pub fn slots(&self) -> u32 {
         1 + u32::from(self.source.is_some() && self.pages > 1)
     }

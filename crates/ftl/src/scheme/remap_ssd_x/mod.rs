@@ -37,7 +37,6 @@ use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use run::RemapRun;
 use valid::ValidExtents;
 
-/// Counters of its own.
 const COUNTERS: &[&str] = &["extents", "extensions", "extents_split", "extents_joined"];
 /// Entries written that name several pages.
 const EXTENTS: Counter = Counter::named("extents", COUNTERS);
@@ -97,7 +96,7 @@ struct Open {
     at: usize,
 }
 
-/// The scheme's DRAM state.
+/// DRAM state of the scheme.
 pub struct RemapSsdX {
     segments: Segments,
     /// Free segments beyond what rewriting the fullest group takes: partly filled ones.
@@ -119,7 +118,6 @@ pub struct RemapSsdX {
     valid_extents: ValidExtents,
 }
 
-/// Checks the parameters.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let (bytes, slot) = (config.segment_bytes as usize, SLOT_WORDS * 8);
     if !bytes.is_multiple_of(8) || bytes < 3 * slot {
@@ -200,7 +198,6 @@ impl RemapSsdX {
         }
     }
 
-    /// Appends an entry.
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
         self.groups[sb.0 as usize].may_join |= has_neighbour(core, sb, extent);
         let at = self.take(core, sb, extent, purpose);
@@ -226,7 +223,6 @@ impl RemapSsdX {
         core.stats.scheme.add(EXTENTS, u64::from(extent.pages > 1));
     }
 
-    /// Makes an entry longer.
     fn extend(&mut self, core: &mut Core, sb: SbId, open: Open, pages: u32, purpose: Purpose) {
         let guards = core.config.guards;
         let old = open.extent;

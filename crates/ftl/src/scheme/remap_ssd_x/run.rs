@@ -19,12 +19,12 @@ enum Numbers {
     Renewed,
 }
 
-/// Remaps that are gathered.
+/// Remaps of consecutive pages that are gathered into one entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RemapRun {
-    /// Superblock of the pages.
+    /// Superblock of the remapped pages.
     pub sb: SbId,
-    /// On whose behalf.
+    /// Whether the host or collection remaps.
     pub purpose: Purpose,
     extent: RemapExtent,
     descending: bool,

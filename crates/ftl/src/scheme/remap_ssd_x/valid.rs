@@ -32,7 +32,7 @@ const BITS: usize = 8;
 #[derive(Default)]
 pub(super) struct ValidExtents {
     pub slots: Vec<[u64; SLOT_WORDS]>,
-    /// Pages in them.
+    /// Pages that the slots and pieces remap.
     pub pages: u64,
     /// Is a run longer than an entry can tell, and divided?
     pub is_divided: bool,

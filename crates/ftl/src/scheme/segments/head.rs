@@ -10,9 +10,8 @@ use bitfield_struct::bitfield;
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct SegmentHead {
-    /// Torn bit.
     pub torn: bool,
-    /// Flash superblock ID.
+    /// Superblock whose group the segment begins.
     #[bits(21)]
     pub superblock: u32,
     /// WSN when it was allocated; older than the superblock's head means an earlier incarnation.
@@ -24,7 +23,6 @@ pub struct SegmentHead {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct SegmentLink {
-    /// Torn bit.
     pub torn: bool,
     /// Segment sequence number in the group.
     #[bits(31)]
@@ -35,7 +33,7 @@ pub struct SegmentLink {
 }
 
 impl SegmentLink {
-    /// A link without successor.
+    /// A link that ends a group.
     pub fn of(sequence: u32) -> Self {
         Self::new().with_torn(true).with_sequence(sequence)
     }

@@ -40,7 +40,7 @@ pub(super) struct Segments {
     links: Vec<(usize, SegmentLink)>,
 }
 
-/// Whose a segment is.
+/// What owns a segment.
 enum Owner {
     /// A superblock's, with its segment number (unless unreadable) and its time of allocation.
     Of(SbId, Option<u32>, u64),
@@ -50,11 +50,11 @@ enum Owner {
     Unknown,
 }
 
-/// A segment found.
+/// A segment as recovery read it.
 struct ScannedSegment {
     sequence: Option<u32>,
     segment: u32,
-    /// When it was allocated.
+    /// WSN at which it was allocated.
     wsn: u64,
 }
 
@@ -96,7 +96,7 @@ impl Chain {
 }
 
 impl Segments {
-    /// All free and zero.
+    /// Segments that are all free and zero.
     pub fn new(config: &Config, geometry: &Geometry, slot_words: usize) -> Self {
         let segment_words = config.segment_bytes as usize / 8;
         let count = (config.log_bytes / u64::from(config.segment_bytes)) as u32;
@@ -115,7 +115,7 @@ impl Segments {
         }
     }
 
-    /// Free segments.
+    /// Number of free segments.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -129,7 +129,7 @@ impl Segments {
         self.bytes(self.count as usize)
     }
 
-    /// Segments in all.
+    /// Number of all segments.
     pub fn count(&self) -> usize {
         self.count as usize
     }

@@ -118,7 +118,7 @@ struct LogSuperblocks {
 
 pub(super) struct ShadowOob {
     reserve: Reserve,
-    /// Will DRAM be saved?
+    /// Whether DRAM will be saved at a power loss.
     armed: bool,
     found: LogSuperblocks,
     /// Entries by the superblock that they name a page of. Of several with one LPN and offset the
@@ -149,7 +149,6 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
     reserve(config, geometry, 0).flash_need()
 }
 
-/// Checks the parameters.
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     const LEAST: u64 = 16 * 16;
     if !(LEAST..=(1 << 30) * 16).contains(&config.log_bytes) {

@@ -15,7 +15,6 @@ use crate::summary::RunSummary;
 
 /// A captioned picture with its legend.
 pub struct Figure {
-    /// The heading.
     pub title: &'static str,
     /// How to read it, in a sentence.
     pub reading: String,
@@ -27,7 +26,6 @@ pub struct Figure {
 
 /// What a legend shows beside a name.
 pub enum Key {
-    /// A line.
     Line(Paint),
     /// A filled box of a CSS colour.
     Box(&'static str),
