@@ -14,6 +14,7 @@ use crate::config::CHUNK_LPNS;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::layout::DEALLOC_WORDS;
+use crate::layout::Layout;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Purpose};
 use std::collections::BTreeSet;
@@ -89,8 +90,8 @@ pub struct Records {
 }
 
 impl DeallocLog {
-    fn word(core: &Core, half: usize, slot: usize) -> usize {
-        core.layout.dealloc + (half * core.layout.dealloc_slots + slot) * DEALLOC_WORDS
+    fn word(layout: &Layout, half: usize, slot: usize) -> usize {
+        layout.dealloc + (half * layout.dealloc_slots + slot) * DEALLOC_WORDS
     }
 
     /// Appends an extent. `after` is what must be durable before.
@@ -107,8 +108,8 @@ impl DeallocLog {
             return;
         }
 
-        assert!(self.room(core) > 0, "a slot was secured");
-        let at = Self::word(core, self.half, self.used);
+        assert!(self.room(&core.layout) > 0, "a slot was secured");
+        let at = Self::word(&core.layout, self.half, self.used);
         let after = after.and(After::clear(self.clears[self.half]));
         let when = DeallocWhen::new().with_torn(true).with_wsn(wsn);
         let what = DeallocWhat::new()
@@ -137,7 +138,7 @@ impl DeallocLog {
         // 1. everything before, the bitmaps among it  2. zeroes. Cut between: both say the same.
         let waits = core.config.guards.has(Guard::DeallocFlush);
         let after = if waits { After::ALL } else { After::NOTHING };
-        let at = Self::word(core, half, 0);
+        let at = Self::word(&core.layout, half, 0);
         self.clears[half] = core
             .media
             .clear(at, core.layout.dealloc_slots * DEALLOC_WORDS, after);
@@ -166,7 +167,7 @@ impl DeallocLog {
             let mut newest = 0;
             let first_of_half = found.between.len();
             for slot in 0..core.layout.dealloc_slots {
-                let at = Self::word(core, half, slot);
+                let at = Self::word(&core.layout, half, slot);
                 let words = [core.media.load(at), core.media.load(at + 1)];
                 if words == [Ok(0), Ok(0)] {
                     continue;
@@ -259,7 +260,7 @@ impl DeallocLog {
         let free = core.layout.dealloc_slots - self.spare;
         let mut recorded = 0;
         for run in lpns.chunk_by(|a, b| a + 1 == *b).take(free) {
-            let at = Self::word(core, self.half ^ 1, self.spare);
+            let at = Self::word(&core.layout, self.half ^ 1, self.spare);
             let what = DeallocWhat::new()
                 .with_torn(true)
                 .with_doubt(true)
@@ -301,7 +302,7 @@ impl DeallocLog {
     }
 
     /// Free slots of the active half.
-    pub fn room(&self, core: &Core) -> usize {
-        core.layout.dealloc_slots - self.used
+    pub fn room(&self, layout: &Layout) -> usize {
+        layout.dealloc_slots - self.used
     }
 }

@@ -131,7 +131,7 @@ impl Ftl {
 
     /// Makes sure that so many deallocations can be recorded.
     pub(crate) fn make_dealloc_room(&mut self, records: usize) -> Result<(), Refusal> {
-        if self.dealloc.room(&self.core) < records {
+        if self.dealloc.room(&self.core.layout) < records {
             self.flush_deallocations()
         } else {
             Ok(())

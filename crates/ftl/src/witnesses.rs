@@ -4,12 +4,15 @@
 //! commands do not count. Absent: where witnesses come from.
 
 use crate::config::CHUNK_LPNS;
+use crate::config::Config;
 use crate::core::Core;
 use crate::life::LoadedLife;
+use crate::map::Map;
 use crate::mapping::Mapping;
 use crate::superblock::State;
+use crate::superblock::Superblocks;
 use remap_ssd_media::slab::{Slab, prefetch};
-use remap_ssd_media::{Oob, Ppn, SbId};
+use remap_ssd_media::{Geometry, Oob, Ppn, SbId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -155,15 +158,17 @@ impl Witnesses {
 
     /// Asks for what considering a witness of this LPN will touch.
     #[inline]
-    pub(crate) fn prefetch(&self, core: &Core, lpn: u32) {
+    pub(crate) fn prefetch(&self, map: &Map, lpn: u32) {
         prefetch(&self.when, lpn as usize);
-        core.map.prefetch(lpn);
+        map.prefetch(lpn);
     }
 
     #[inline]
     fn consider(&mut self, core: &mut Core, lpn: u32, wsn: u64, mapping: Option<Mapping>) {
         let when = &mut self.when[lpn as usize];
-        let wins = wsn > *when || (wsn == *when && is_younger(core, mapping, core.map.get(lpn)));
+        let wins = wsn > *when
+            || (wsn == *when
+                && is_younger(&core.blocks, core.geometry, mapping, core.map.get(lpn)));
         if wins {
             *when = wsn;
             core.map.set(lpn, mapping);
@@ -299,25 +304,25 @@ impl Witnesses {
     }
 
     /// A deallocation with this number, of unknown LPNs: may it concern any mapped LPN?
-    pub(crate) fn may_have_been_mapped(&self, core: &Core, wsn: u64) -> bool {
-        (0..core.config.lpns).any(|lpn| {
+    pub(crate) fn may_have_been_mapped(&self, config: &Config, map: &Map, wsn: u64) -> bool {
+        (0..config.lpns).any(|lpn| {
             // A younger bitmap shows that the LPN was mapped then.
-            let bitmap = self.when[(core.config.lpns + lpn / CHUNK_LPNS) as usize];
-            core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn && bitmap < wsn
+            let bitmap = self.when[(config.lpns + lpn / CHUNK_LPNS) as usize];
+            map.get(lpn).is_some() && self.when[lpn as usize] < wsn && bitmap < wsn
         })
     }
 
     /// May an unreadable bitmap with this number concern any mapped LPN?
-    pub(crate) fn may_be_in(&self, core: &Core, chunk: u32, wsn: u64) -> bool {
-        let lpns = chunk * CHUNK_LPNS..((chunk + 1) * CHUNK_LPNS).min(core.config.lpns);
+    pub(crate) fn may_be_in(&self, config: &Config, map: &Map, chunk: u32, wsn: u64) -> bool {
+        let lpns = chunk * CHUNK_LPNS..((chunk + 1) * CHUNK_LPNS).min(config.lpns);
         lpns.into_iter()
-            .any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
+            .any(|lpn| map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
     }
 
     /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is
     /// older than an unreadable one. A deallocation that is certainly newer than every other
     /// witness of an LPN needs no doubt: it is recorded again.
-    pub(crate) fn resolve_doubts(&mut self, core: &mut Core) {
+    pub(crate) fn resolve_doubts(&mut self, config: &Config, map: &mut Map) {
         for doubt in std::mem::take(&mut self.doubts) {
             // It may be of a command that did not happen.
             let may_be_aborted = self
@@ -325,15 +330,15 @@ impl Witnesses {
                 .iter()
                 .any(|number| (doubt.from..=doubt.to).contains(number));
             for lpn in (doubt.first..doubt.first.saturating_add(doubt.len))
-                .take_while(|lpn| *lpn < core.config.lpns)
+                .take_while(|lpn| *lpn < config.lpns)
             {
                 let when = self.when[lpn as usize];
                 if !doubt.deallocates {
                     self.lost.extend((when < doubt.to).then_some(lpn));
-                } else if core.map.get(lpn).is_some() && when <= doubt.from && !may_be_aborted {
-                    core.map.set(lpn, None);
+                } else if map.get(lpn).is_some() && when <= doubt.from && !may_be_aborted {
+                    map.set(lpn, None);
                     self.relocated.push((lpn, when));
-                } else if core.map.get(lpn).is_some() && when < doubt.to {
+                } else if map.get(lpn).is_some() && when < doubt.to {
                     self.lost.push(lpn);
                 }
             }
@@ -341,22 +346,23 @@ impl Witnesses {
     }
 
     /// Relocated sources whose witness is still in force.
-    pub(crate) fn resolve_relocated(&mut self, core: &Core) {
+    pub(crate) fn resolve_relocated(&mut self, map: &Map) {
         let when = &self.when;
         self.relocated
-            .retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && core.map.get(*lpn).is_none());
+            .retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && map.get(*lpn).is_none());
     }
 }
 
 /// Of two witnesses of one write, the one in the superblock that was opened later wins. Both say
 /// the same while both exist (a victim is dead before its first block is erased), so this only
 /// makes the choice definite.
-fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
-    let opened = |mapping: Mapping| {
-        core.blocks
-            .get(core.geometry.superblock(mapping.ppn))
-            .opened
-    };
+fn is_younger(
+    blocks: &Superblocks,
+    geometry: Geometry,
+    new: Option<Mapping>,
+    old: Option<Mapping>,
+) -> bool {
+    let opened = |mapping: Mapping| blocks.get(geometry.superblock(mapping.ppn)).opened;
     match (new, old) {
         (Some(new), Some(old)) => opened(new) > opened(old),
         _ => false,

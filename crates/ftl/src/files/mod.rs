@@ -84,8 +84,12 @@ impl Files {
     pub(crate) fn format(&mut self, core: &mut Core) {
         if core.config.fs_files > 0 {
             self.generation = 1;
-            core.media
-                .store(Region::of(core).base, 1, Purpose::Meta, After::NOTHING);
+            core.media.store(
+                Region::of(&core.config, &core.layout).base,
+                1,
+                Purpose::Meta,
+                After::NOTHING,
+            );
         }
     }
 
@@ -96,7 +100,7 @@ impl Files {
         lpn: u32,
         page: FilePage,
     ) -> Result<FileStatus, MediaError> {
-        let region = Region::of(core);
+        let region = Region::of(&core.config, &core.layout);
         if self.damaged {
             return Ok(FileStatus::MapDamaged);
         }
@@ -177,7 +181,7 @@ impl Files {
         inode: u32,
         purpose: Purpose,
     ) -> Result<Option<(u32, Option<Ends>)>, MediaError> {
-        let region = Region::of(core);
+        let region = Region::of(&core.config, &core.layout);
         let (mut found, mut probes) = (None, 0);
         for slot in region.probe(inode) {
             probes += 1;
@@ -209,7 +213,7 @@ impl Files {
             return Err(MediaError::Uncorrectable);
         }
 
-        let region = Region::of(core);
+        let region = Region::of(&core.config, &core.layout);
         let Some((_, Some(ends))) = self.find(core, inode, Purpose::Host)? else {
             return Ok(Vec::new());
         };
@@ -242,7 +246,7 @@ impl Files {
             return Err(MediaError::Uncorrectable);
         }
 
-        let region = Region::of(core);
+        let region = Region::of(&core.config, &core.layout);
         core.media.charge(
             OpKind::NvRead,
             region.slots * SLOT_WORDS as u32 * 8,
@@ -263,7 +267,7 @@ impl Files {
     }
 
     pub(crate) fn reset(&mut self, core: &mut Core) {
-        let region = Region::of(core);
+        let region = Region::of(&core.config, &core.layout);
         let damaged = std::mem::take(&mut self.damaged);
         (self.used, self.files) = (0, 0);
         if self.generation == u32::MAX {
@@ -291,7 +295,7 @@ impl Files {
     fn start_over(&mut self, core: &mut Core) {
         // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut
         // before 1: as if not reset. After 1: reset, and recovery goes on with 2.
-        let region = Region::of(core);
+        let region = Region::of(&core.config, &core.layout);
         core.media
             .store(region.base, 0, Purpose::Host, After::NOTHING);
         self.clear = core
@@ -309,7 +313,7 @@ impl Files {
             return Ok(());
         }
 
-        let region = Region::of(core);
+        let region = Region::of(&core.config, &core.layout);
         let word = |at: usize| Tagged::from_bits(core.media.peek(at));
         let (mut listed, mut files) = (0, 0);
         for slot in 0..region.slots {

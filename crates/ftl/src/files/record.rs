@@ -8,7 +8,7 @@
 //! Invariant: an entry counts only if all of its words are of the generation in force.
 
 use crate::config::Config;
-use crate::core::Core;
+use crate::layout::Layout;
 use crate::layout::file_map_words;
 pub(super) use crate::layout::{FILE_ENTRY_WORDS as ENTRY_WORDS, FILE_SLOT_WORDS as SLOT_WORDS};
 use bitfield_struct::bitfield;
@@ -73,8 +73,8 @@ impl Region {
         }
     }
 
-    pub fn of(core: &Core) -> Self {
-        Self::new(core.layout.files, &core.config)
+    pub fn of(config: &Config, layout: &Layout) -> Self {
+        Self::new(layout.files, config)
     }
 
     pub fn words(&self) -> usize {

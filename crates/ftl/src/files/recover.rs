@@ -24,7 +24,10 @@ pub struct FileMapScan {
 impl Files {
     /// Reads the file map back from NVRAM.
     pub(crate) fn read_back(&mut self, core: &mut Core) -> FileMapScan {
-        let (region, mut found) = (Region::of(core), FileMapScan::default());
+        let (region, mut found) = (
+            Region::of(&core.config, &core.layout),
+            FileMapScan::default(),
+        );
         if region.slots == 0 {
             return found;
         }
@@ -76,7 +79,7 @@ impl Files {
     }
 
     fn read_entry(&mut self, core: &mut Core, index: u32) -> [Tagged; ENTRY_WORDS] {
-        let at = Region::of(core).entry(index);
+        let at = Region::of(&core.config, &core.layout).entry(index);
         [0, 1, 2, 3].map(|word| {
             let bits = core.media.load(at + word).unwrap_or_else(|_| {
                 self.damaged = true;
@@ -88,7 +91,7 @@ impl Files {
 
     /// Makes generation, table and links say what the entries say.
     pub(crate) fn repair(&mut self, core: &mut Core, found: &FileMapScan) {
-        let region = Region::of(core);
+        let region = Region::of(&core.config, &core.layout);
         if region.slots == 0 {
             return;
         }

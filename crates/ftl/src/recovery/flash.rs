@@ -309,7 +309,7 @@ impl Ftl {
         for (offset, oob) in records.iter().enumerate() {
             // LPNs come in any order: without this, each waits for memory.
             if let Some(ahead) = records.get(offset + AHEAD) {
-                witnesses.prefetch(&self.core, ahead.lpn());
+                witnesses.prefetch(&self.core.map, ahead.lpn());
             }
             self.add_written_page(witnesses, sb, offset as u32, *oob);
         }

@@ -65,16 +65,16 @@ impl Ftl {
 
         // All witnesses are known now, so the LPNs that damaged records may concern can be
         // determined.
-        witnesses.resolve_doubts(&mut ftl.core);
+        witnesses.resolve_doubts(&ftl.core.config, &mut ftl.core.map);
         if let Some(lost) = bitmaps_lost
             .iter()
-            .find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn))
+            .find(|lost| witnesses.may_be_in(&ftl.core.config, &ftl.core.map, lost.chunk, lost.wsn))
         {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
         }
         if let Some((word, _)) = unknown
             .iter()
-            .find(|(_, wsn)| witnesses.may_have_been_mapped(&ftl.core, *wsn))
+            .find(|(_, wsn)| witnesses.may_have_been_mapped(&ftl.core.config, &ftl.core.map, *wsn))
         {
             return Err(RecoveryError::NvramDamaged { word: *word });
         }
@@ -167,7 +167,7 @@ impl Ftl {
     /// Step 4: everything that follows from L2P.
     fn count(&mut self, witnesses: &mut Witnesses) {
         let core = &mut self.core;
-        witnesses.resolve_relocated(core);
+        witnesses.resolve_relocated(&core.map);
         for lpn in 0..core.map.len() {
             let ahead = (lpn + AHEAD as u32).min(core.map.len() - 1);
             if let Some(ahead) = core.map.get(ahead) {
@@ -319,7 +319,7 @@ impl Ftl {
             Vec::new()
         };
 
-        if self.dealloc.is_interrupted() || self.dealloc.room(&self.core) < runs.len() {
+        if self.dealloc.is_interrupted() || self.dealloc.room(&self.core.layout) < runs.len() {
             // The bitmaps take them all.
             let interrupted = self.dealloc.is_interrupted();
             runs.iter()

@@ -23,10 +23,11 @@ use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;
 use crate::stats::Demotion;
+use crate::superblock::Superblocks;
 use crate::superblock::{Open, State, Stream};
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{
-    After, ClearId, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
+    After, ClearId, Geometry, Media, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
 };
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
@@ -142,21 +143,20 @@ impl FLog {
     }
     /// All pages are read, and all entries gone through. Both published platforms (FAST'21's
     /// emulator and simulator) charge the second like the scan of a log in NVRAM.
-    fn charge_scan(&self, core: &mut Core) {
-        core.media.charge(
+    fn charge_scan(&self, media: &mut Media) {
+        media.charge(
             OpKind::ScanFlash,
             self.pages.len() as u32,
             Purpose::Gc,
             After::NOTHING,
         );
         let bytes = (self.pages.len() * self.slots * 16) as u32;
-        core.media
-            .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
     }
 
     /// Can a log page be programmed now, and GC still open a superblock in each of its zones?
-    fn page_is_secured(&self, core: &Core) -> bool {
-        core.blocks.room(Stream::Log) > 1 || core.blocks.free() > 1 + core.config.gc_opens() as u32
+    fn page_is_secured(&self, blocks: &Superblocks, config: &Config) -> bool {
+        blocks.room(Stream::Log) > 1 || blocks.free() > 1 + config.gc_opens() as u32
     }
 
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
@@ -165,8 +165,12 @@ impl FLog {
             after = after.and(After::page(remapping.ppn));
         }
         let at = self.word(self.buffer, self.buffered);
-        core.media
-            .store_capacitor(at, &LogEntry::of(core, remapping).words(), purpose, after);
+        core.media.store_capacitor(
+            at,
+            &LogEntry::of(&core.blocks, core.geometry, remapping).words(),
+            purpose,
+            after,
+        );
         self.buffered += 1;
         self.index.push(core, remapping);
         if self.buffered == self.slots {
@@ -211,7 +215,7 @@ impl FLog {
         words: &mut [u64],
         damaged: &[(usize, [Result<u64, MediaError>; 2])],
     ) {
-        self.charge_scan(core);
+        self.charge_scan(&mut core.media);
         let mut logged: BTreeSet<[u64; 2]> = words
             .chunks_exact(2)
             .map(|entry| [entry[0], entry[1]])
@@ -238,7 +242,7 @@ impl FLog {
                         (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0)
                     })
                     && core.is_in_force(known.lpn, known.ppn, known.wsn)
-                    && !logged.contains(&LogEntry::of(core, known).words())
+                    && !logged.contains(&LogEntry::of(&core.blocks, core.geometry, known).words())
             };
             if let Some(meant) = self
                 .index
@@ -246,7 +250,7 @@ impl FLog {
                 .filter(fits)
                 .max_by_key(|known| known.wsn)
             {
-                let meant = LogEntry::of(core, &meant).words();
+                let meant = LogEntry::of(&core.blocks, core.geometry, &meant).words();
                 words[slot..slot + 2].copy_from_slice(&meant);
                 logged.insert(meant);
             }
@@ -294,9 +298,9 @@ impl FLog {
         }
     }
 
-    fn has_room(&self, core: &Core, entries: u64) -> bool {
+    fn has_room(&self, blocks: &Superblocks, config: &Config, entries: u64) -> bool {
         self.entries() + entries + u64::from(self.fullest) + self.slots as u64 <= self.capacity()
-            && self.page_is_secured(core)
+            && self.page_is_secured(blocks, config)
     }
 
     #[cold]
@@ -307,7 +311,7 @@ impl FLog {
         }
 
         self.fullest = core.blocks.remapped_max() + 1;
-        if self.has_room(core, 1) {
+        if self.has_room(&core.blocks, &core.config, 1) {
             return true;
         }
 
@@ -317,7 +321,7 @@ impl FLog {
             self.reclaim(core, false);
         }
 
-        if self.has_room(core, 1) {
+        if self.has_room(&core.blocks, &core.config, 1) {
             return true;
         }
         if may_reclaim {
@@ -334,7 +338,7 @@ impl FLog {
     /// rewriting gets rid of.
     fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
         core.stats.metadata_gc_runs += 1;
-        self.charge_scan(core);
+        self.charge_scan(&mut core.media);
         self.index.drop_ended(core);
         let is_continued = |open: &&Open| {
             continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
@@ -406,7 +410,7 @@ impl FLog {
     /// `false` for an entry of an aborted command.
     fn add_witness(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
         let entry = LogEntry::from_words(words);
-        if entry.is_intact() && entry.is_current(core) {
+        if entry.is_intact() && entry.is_current(&core.blocks, core.geometry) {
             let ppn = Ppn(entry.ppn());
             if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
                 return false;
@@ -418,7 +422,7 @@ impl FLog {
                 source: None,
                 atomic: None,
             };
-            self.index.push_unchecked(core, &remapping);
+            self.index.push_unchecked(core.geometry, &remapping);
         }
 
         true
@@ -446,7 +450,8 @@ impl Persist for FLog {
         let page_needed = self.buffered + 1 == self.slots;
         let fits =
             self.entries() + 1 + u64::from(self.fullest) + self.slots as u64 <= self.capacity();
-        if fits && (!page_needed || self.page_is_secured(core)) || self.make_room(core, may_reclaim)
+        if fits && (!page_needed || self.page_is_secured(&core.blocks, &core.config))
+            || self.make_room(core, may_reclaim)
         {
             Ok(())
         } else {
@@ -459,7 +464,10 @@ impl Persist for FLog {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
-        if self.entries() + 1 > self.capacity() || !self.page_is_secured(core) || self.stuck {
+        if self.entries() + 1 > self.capacity()
+            || !self.page_is_secured(&core.blocks, &core.config)
+            || self.stuck
+        {
             return false;
         }
         self.append(core, remapping, Purpose::Gc);
@@ -468,7 +476,7 @@ impl Persist for FLog {
 
     fn give_back(&mut self, core: &mut Core) -> bool {
         let before = self.superblocks.len();
-        if before < 2 || !self.page_is_secured(core) {
+        if before < 2 || !self.page_is_secured(&core.blocks, &core.config) {
             return false;
         }
         self.reclaim(core, true);
@@ -478,7 +486,7 @@ impl Persist for FLog {
 
 impl Ownership for FLog {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.charge_scan(core);
+        self.charge_scan(&mut core.media);
         self.index.owners(sb, out);
     }
 
@@ -523,7 +531,7 @@ impl Recover for FLog {
         for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
             let words = [core.media.load(word), core.media.load(word + 1)];
             let [Ok(first), Ok(second)] = words else {
-                LogEntry::doubt(core, witnesses, words)
+                LogEntry::doubt(&core.blocks, &core.config, witnesses, words)
                     .map_err(|_| RecoveryError::NvramDamaged { word })?;
                 continue;
             };
@@ -544,7 +552,7 @@ impl Recover for FLog {
         // What the capacitor saved goes to flash; its page may have been programmed before: twice
         // says the same.
         let saved = std::mem::take(&mut self.saved);
-        if core.is_used_up() || !self.page_is_secured(core) {
+        if core.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
             self.stuck = !saved.is_empty();
             return true;
         }

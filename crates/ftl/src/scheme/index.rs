@@ -37,13 +37,13 @@ impl OwnerIndex {
         if list.len() > 2 * valid + 64 {
             self.scratch.compact(core, sb, list, false);
         }
-        self.push_unchecked(core, remapping);
+        self.push_unchecked(core.geometry, remapping);
     }
 
     /// During recovery, when the core's counts are not there yet.
-    pub fn push_unchecked(&mut self, core: &Core, remapping: &Remapping) {
-        let sb = core.geometry.superblock(remapping.ppn);
-        let offset = core.geometry.offset(remapping.ppn);
+    pub fn push_unchecked(&mut self, geometry: Geometry, remapping: &Remapping) {
+        let sb = geometry.superblock(remapping.ppn);
+        let offset = geometry.offset(remapping.ppn);
         let entry = OwnerRef {
             offset,
             lpn: remapping.lpn,

@@ -30,7 +30,7 @@ use crate::scheme::entry::RmmEntry;
 use crate::stats::Demotion;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::slab::prefetch;
-use remap_ssd_media::{After, ClearId, Geometry, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
 /// The scheme as the catalogue lists it.
@@ -182,7 +182,7 @@ impl LocalFlash {
 
         core.media.store_capacitor(
             self.word(slot),
-            &LogEntry::of(core, remapping).words(),
+            &LogEntry::of(&core.blocks, core.geometry, remapping).words(),
             purpose,
             after,
         );
@@ -194,16 +194,14 @@ impl LocalFlash {
     }
 
     /// Zeroes slots and puts them at the end of the free list.
-    fn release(&mut self, core: &mut Core, cached: &[Cached]) {
-        let after = if core.config.guards.has(Guard::ClearWaits) {
+    fn release(&mut self, config: &Config, media: &mut Media, cached: &[Cached]) {
+        let after = if config.guards.has(Guard::ClearWaits) {
             After::ALL
         } else {
             After::NOTHING
         };
         for Cached { slot, .. } in cached {
-            let clear = core
-                .media
-                .clear_capacitor(self.word(*slot), SLOT_WORDS, after);
+            let clear = media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
             self.free.push_back((*slot, clear));
         }
     }
@@ -230,7 +228,7 @@ impl LocalFlash {
 
         let pays = self
             .log
-            .gains_more_than(core, self.log.pages() / GAIN_SHARE);
+            .gains_more_than(&core.blocks, self.log.pages() / GAIN_SHARE);
         while pays && self.log.pages() >= self.host_pages {
             if !self.log.rewrite_best(core) {
                 break;
@@ -267,7 +265,7 @@ impl LocalFlash {
         let mut released = std::mem::take(&mut self.released);
         released.extend(self.cached[sb.0 as usize].drain(..count));
         self.counts[sb.0 as usize] -= count as u32;
-        self.release(core, &released);
+        self.release(&core.config, &mut core.media, &released);
         released.clear();
 
         self.released = released;
@@ -350,7 +348,7 @@ impl Persist for LocalFlash {
 
 impl Ownership for LocalFlash {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.log.charge_read(core, sb);
+        self.log.charge_read(&mut core.media, sb);
         self.all.clear();
         let readable = self.log.read(core, sb, &mut self.all);
         self.all
@@ -362,11 +360,11 @@ impl Ownership for LocalFlash {
     }
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
-        self.log.forget(core, sb);
+        self.log.forget(core.geometry, sb);
         let mut cached = std::mem::take(&mut self.cached[sb.0 as usize]);
         self.counts[sb.0 as usize] = 0;
         core.ended.start_over(sb);
-        self.release(core, &cached);
+        self.release(&core.config, &mut core.media, &cached);
         cached.clear();
         self.cached[sb.0 as usize] = cached;
         self.refusals_left = 0;
@@ -381,7 +379,7 @@ impl Recover for LocalFlash {
             let word = self.word(slot);
             let words = [core.media.load(word), core.media.load(word + 1)];
             let [Ok(first), Ok(second)] = words else {
-                LogEntry::doubt(core, witnesses, words)
+                LogEntry::doubt(&core.blocks, &core.config, witnesses, words)
                     .map_err(|_| RecoveryError::NvramDamaged { word })?;
                 self.stale.push(slot);
                 continue;
@@ -394,7 +392,7 @@ impl Recover for LocalFlash {
 
             let entry = LogEntry::from_words([first, second]);
             let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
-            if !intact || !entry.is_current(core) {
+            if !intact || !entry.is_current(&core.blocks, core.geometry) {
                 self.stale.push(slot);
                 continue;
             }

@@ -4,13 +4,14 @@
 //! of the page's superblock tells an entry of an earlier life. Invariant: counts only if both torn
 //! bits are 1.
 
+use crate::config::Config;
 use crate::contract::Remapping;
-use crate::core::Core;
 use crate::guard::Guard;
+use crate::superblock::Superblocks;
 use crate::superblock::{State, Superblock};
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{MediaError, Ppn, SbId};
+use remap_ssd_media::{Geometry, MediaError, Ppn, SbId};
 
 /// Entries in a 4 KiB log page.
 pub(super) const ENTRIES_PER_PAGE: usize = 256;
@@ -39,10 +40,10 @@ pub(super) struct LogEntry {
 const _: () = assert!(size_of::<LogEntry>() == 16);
 
 impl LogEntry {
-    pub fn of(core: &Core, remapping: &Remapping) -> Self {
-        let sb = core.geometry.superblock(remapping.ppn);
+    pub fn of(blocks: &Superblocks, geometry: Geometry, remapping: &Remapping) -> Self {
+        let sb = geometry.superblock(remapping.ppn);
         Self::new_in(
-            core.blocks.get(sb).life.incarnation(),
+            blocks.get(sb).life.incarnation(),
             remapping.wsn,
             remapping.lpn,
             remapping.ppn,
@@ -75,11 +76,12 @@ impl LogEntry {
     /// # Errors
     /// The LPN is not known, and the entry may be valid.
     pub fn doubt(
-        core: &Core,
+        blocks: &Superblocks,
+        config: &Config,
         witnesses: &mut Witnesses,
         words: [Result<u64, MediaError>; 2],
     ) -> Result<(), MediaError> {
-        let is_torn = |word: &u64| word & 1 == 0 && core.config.guards.has(Guard::TornBits);
+        let is_torn = |word: &u64| word & 1 == 0 && config.guards.has(Guard::TornBits);
         match words {
             // The readable word has no torn bit, so the entry was never complete, whatever the
             // other word holds.
@@ -94,7 +96,7 @@ impl LogEntry {
                     holds_entries(sb.state)
                         && first.is_ok_and(|entry| entry.incarnation() == sb.life.incarnation())
                 };
-                if first.is_err() || core.blocks.iter().any(is_current) {
+                if first.is_err() || blocks.iter().any(is_current) {
                     Err(damaged)
                 } else {
                     Ok(())
@@ -108,15 +110,10 @@ impl LogEntry {
     }
 
     /// Does it name a page of a superblock's present incarnation?
-    pub fn is_current(self, core: &Core) -> bool {
+    pub fn is_current(self, blocks: &Superblocks, geometry: Geometry) -> bool {
         let ppn = Ppn(self.ppn());
-        self.ppn() < core.geometry.pages()
-            && core
-                .blocks
-                .get(core.geometry.superblock(ppn))
-                .life
-                .incarnation()
-                == self.incarnation()
+        self.ppn() < geometry.pages()
+            && blocks.get(geometry.superblock(ppn)).life.incarnation() == self.incarnation()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::layout::Layout;
 use crate::stats::Demotion;
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -157,19 +157,17 @@ impl NLog {
     fn reserve(&self) -> usize {
         (self.fullest as usize).div_ceil(self.slots) + SLACK
     }
-    fn charge_scan(&self, core: &mut Core) {
+    fn charge_scan(&self, media: &mut Media) {
         let bytes = self.entries() * (SLOT_WORDS * 8) as u64;
-        core.media
-            .charge(OpKind::NvRead, bytes as u32, Purpose::Gc, After::NOTHING);
+        media.charge(OpKind::NvRead, bytes as u32, Purpose::Gc, After::NOTHING);
     }
 
-    fn begin_unit(&mut self, core: &mut Core, purpose: Purpose) {
+    fn begin_unit(&mut self, media: &mut Media, purpose: Purpose) {
         let (unit, clear) = self.free.pop_front().expect("a free unit was secured");
         // 1. zeroes  2. the unit's head  3. entries.
         let head = UnitHead::new().with_torn(true).with_sequence(self.sequence);
-        core.media
-            .store(self.word(unit), head.into(), purpose, After::clear(clear));
-        core.media.fence();
+        media.store(self.word(unit), head.into(), purpose, After::clear(clear));
+        media.fence();
         self.sequence += 1;
         self.units.push_back(unit);
         (self.used, self.clear) = (0, clear);
@@ -181,17 +179,24 @@ impl NLog {
         self.word(unit) + (self.used + 1) * SLOT_WORDS
     }
 
-    fn store(&mut self, core: &mut Core, words: [u64; 2], page: Ppn, purpose: Purpose) {
+    fn store(
+        &mut self,
+        config: &Config,
+        media: &mut Media,
+        words: [u64; 2],
+        page: Ppn,
+        purpose: Purpose,
+    ) {
         if !self.has_slot() {
-            self.begin_unit(core, purpose);
+            self.begin_unit(media, purpose);
         }
         let at = self.next_slot_word();
         self.used += 1;
         let mut after = After::clear(self.clear);
-        if core.config.guards.has(Guard::EntryAfterPage) {
+        if config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(page));
         }
-        core.media.store_record(at, &words, purpose, after);
+        media.store_record(at, &words, purpose, after);
     }
 
     /// Stores all entries that are at these words, as they stand.
@@ -200,7 +205,8 @@ impl NLog {
             for at in run.step_by(SLOT_WORDS) {
                 let words = [core.media.peek(at), core.media.peek(at + 1)];
                 self.store(
-                    core,
+                    &core.config,
+                    &mut core.media,
                     words,
                     Ppn(LogEntry::from_words(words).ppn()),
                     Purpose::Gc,
@@ -210,7 +216,7 @@ impl NLog {
         }
         while !run.is_empty() {
             if !self.has_slot() {
-                self.begin_unit(core, Purpose::Gc);
+                self.begin_unit(&mut core.media, Purpose::Gc);
             }
 
             let len = (run.len() / SLOT_WORDS).min(self.slots - self.used);
@@ -234,8 +240,8 @@ impl NLog {
     }
 
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        let words = LogEntry::of(core, remapping).words();
-        self.store(core, words, remapping.ppn, purpose);
+        let words = LogEntry::of(&core.blocks, core.geometry, remapping).words();
+        self.store(&core.config, &mut core.media, words, remapping.ppn, purpose);
         self.index.push(core, remapping);
     }
 
@@ -274,7 +280,7 @@ impl NLog {
     /// Reads all, rewrites what is valid unit by unit, zeroes the old units.
     fn reclaim(&mut self, core: &mut Core) {
         core.stats.metadata_gc_runs += 1;
-        self.charge_scan(core);
+        self.charge_scan(&mut core.media);
         let old: Vec<Range<usize>> = self.ranges().collect();
         self.units.clear();
         self.used = 0;
@@ -300,8 +306,10 @@ impl NLog {
             keep_gone(core, &mut gone, &mut hidden, |core, at| {
                 let at = at as usize;
                 let entry = LogEntry::from_words([core.media.peek(at), core.media.peek(at + 1)]);
-                (entry.is_intact() && entry.is_current(core) && !core.is_aborted(entry.wsn()))
-                    .then(|| (entry.lpn(), Ppn(entry.ppn())))
+                (entry.is_intact()
+                    && entry.is_current(&core.blocks, core.geometry)
+                    && !core.is_aborted(entry.wsn()))
+                .then(|| (entry.lpn(), Ppn(entry.ppn())))
             });
         }
 
@@ -322,7 +330,7 @@ impl NLog {
                 rest.start = at + SLOT_WORDS;
             }
             self.store_run(core, rest);
-            self.release(core, range);
+            self.release(&core.config, &mut core.media, range);
         }
         self.gone = places;
     }
@@ -340,11 +348,11 @@ impl NLog {
                 if (at..at + SLOT_WORDS).any(|word| core.media.load(word).is_err()) {
                     damaged = Some(unit);
                 }
-                let Some(entry) = load(core, at) else {
+                let Some(entry) = load(&mut core.media, at) else {
                     continue;
                 };
                 if core.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn())
-                    && entry.is_current(core)
+                    && entry.is_current(&core.blocks, core.geometry)
                 {
                     core.map.hide_remapped(entry.lpn());
                     kept.push(entry);
@@ -365,9 +373,15 @@ impl NLog {
         // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
         for (range, entries) in old.iter().zip(kept) {
             for entry in entries.into_iter().rev() {
-                self.store(core, entry.words(), Ppn(entry.ppn()), Purpose::Gc);
+                self.store(
+                    &core.config,
+                    &mut core.media,
+                    entry.words(),
+                    Ppn(entry.ppn()),
+                    Purpose::Gc,
+                );
             }
-            self.release(core, range);
+            self.release(&core.config, &mut core.media, range);
         }
     }
 
@@ -388,7 +402,7 @@ impl NLog {
             .for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
         unread
             .iter()
-            .map(|remapping| LogEntry::of(core, remapping))
+            .map(|remapping| LogEntry::of(&core.blocks, core.geometry, remapping))
             .collect()
     }
 
@@ -402,7 +416,8 @@ impl NLog {
         let (Some(first), Some(last)) = (known.first(), known.last()) else {
             return 1;
         };
-        let is_newer = self.newest_entry(core, unit) > self.newest_entry(core, last.1);
+        let is_newer =
+            self.newest_entry(&mut core.media, unit) > self.newest_entry(&mut core.media, last.1);
         let first = first
             .0
             .checked_sub(1)
@@ -410,10 +425,10 @@ impl NLog {
         gap.or(first).unwrap_or(last.0 + 1)
     }
 
-    fn newest_entry(&self, core: &mut Core, unit: usize) -> u64 {
+    fn newest_entry(&self, media: &mut Media, unit: usize) -> u64 {
         let slots = (1..=self.slots).map(|slot| self.word(unit) + slot * SLOT_WORDS);
         slots
-            .filter_map(|at| load(core, at))
+            .filter_map(|at| load(media, at))
             .map(|entry| entry.wsn())
             .max()
             .unwrap_or(0)
@@ -442,7 +457,9 @@ impl NLog {
             for words in words[range].as_chunks::<SLOT_WORDS>().0 {
                 let entry = LogEntry::from_words(*words);
                 let (lpn, ppn) = (entry.lpn(), Ppn(entry.ppn()));
-                if entry.is_intact() && entry.is_current(core) && !core.map.is_remapped_at(lpn, ppn)
+                if entry.is_intact()
+                    && entry.is_current(&core.blocks, core.geometry)
+                    && !core.map.is_remapped_at(lpn, ppn)
                 {
                     let sb = core.geometry.superblock(ppn);
                     if !core.ended.of(sb).may_have_ended(lpn) {
@@ -458,26 +475,26 @@ impl NLog {
     }
 
     /// Zeroes the unit that has these entries, after what superseded it, and frees it.
-    fn release(&mut self, core: &mut Core, entries: &Range<usize>) {
+    fn release(&mut self, config: &Config, media: &mut Media, entries: &Range<usize>) {
         let at = entries.start - SLOT_WORDS;
-        let after = if core.config.guards.has(Guard::ClearWaits) {
+        let after = if config.guards.has(Guard::ClearWaits) {
             After::ALL
         } else {
             After::NOTHING
         };
-        let clear = core.media.clear(at, (self.slots + 1) * SLOT_WORDS, after);
+        let clear = media.clear(at, (self.slots + 1) * SLOT_WORDS, after);
         self.free
             .push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
     }
 
     /// Finds out which units are in use, and queues the others as free.
-    fn find_units(&mut self, core: &mut Core) -> Result<FoundUnits, RecoveryError> {
+    fn find_units(&mut self, media: &mut Media) -> Result<FoundUnits, RecoveryError> {
         let (mut used, mut headless) = (Vec::new(), None);
         self.free.clear();
         for unit in 0..self.total_units {
             let at = self.word(unit);
             let len = (self.slots + 1) * SLOT_WORDS;
-            match core.media.load(at).map(UnitHead::from_bits) {
+            match media.load(at).map(UnitHead::from_bits) {
                 Ok(head) if head.sequence() >= SEQUENCE_END => {
                     return Err(RecoveryError::Foreign(
                         "a unit of the log has a number that none reaches".into(),
@@ -488,7 +505,7 @@ impl NLog {
                     continue;
                 }
                 // Entries are stored after the head: a unit without any is free.
-                Err(_) if (at + 1..at + len).any(|word| core.media.load(word) != Ok(0)) => {
+                Err(_) if (at + 1..at + len).any(|word| media.load(word) != Ok(0)) => {
                     // The order of two such units is unknown, and of two entries the later one
                     // counts.
                     if headless.replace(unit).is_some() {
@@ -499,11 +516,11 @@ impl NLog {
                 _ => {}
             }
 
-            let zero = (at..at + len).all(|word| core.media.load(word) == Ok(0));
+            let zero = (at..at + len).all(|word| media.load(word) == Ok(0));
             let clear = if zero {
                 ClearId::default()
             } else {
-                core.media.clear(at, len, After::NOTHING)
+                media.clear(at, len, After::NOTHING)
             };
             self.free.push_back((unit, clear));
         }
@@ -528,14 +545,14 @@ impl NLog {
             self.used = slot + 1;
             let [Ok(first), Ok(second)] = words else {
                 self.damaged.push(at);
-                LogEntry::doubt(core, witnesses, words)
+                LogEntry::doubt(&core.blocks, &core.config, witnesses, words)
                     .map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
                 continue;
             };
 
             let entry = LogEntry::from_words([first, second]);
             let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
-            if intact && entry.is_current(core) {
+            if intact && entry.is_current(&core.blocks, core.geometry) {
                 let ppn = Ppn(entry.ppn());
                 if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
                     witnesses.zero(at..at + SLOT_WORDS);
@@ -548,7 +565,7 @@ impl NLog {
                     source: None,
                     atomic: None,
                 };
-                self.index.push_unchecked(core, &remapping);
+                self.index.push_unchecked(core.geometry, &remapping);
             }
         }
         Ok(())
@@ -604,8 +621,8 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
     true
 }
 
-fn load(core: &mut Core, at: usize) -> Option<LogEntry> {
-    let words = [core.media.load(at).ok()?, core.media.load(at + 1).ok()?];
+fn load(media: &mut Media, at: usize) -> Option<LogEntry> {
+    let words = [media.load(at).ok()?, media.load(at + 1).ok()?];
     let entry = LogEntry::from_words(words);
     entry.is_intact().then_some(entry)
 }
@@ -642,7 +659,7 @@ impl Persist for NLog {
 
 impl Ownership for NLog {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.charge_scan(core);
+        self.charge_scan(&mut core.media);
         self.index.owners(sb, out);
     }
 
@@ -662,7 +679,7 @@ impl Recover for NLog {
         core.media
             .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
 
-        let FoundUnits { mut used, headless } = self.find_units(core)?;
+        let FoundUnits { mut used, headless } = self.find_units(&mut core.media)?;
         used.sort_unstable();
         if let Some(unit) = headless {
             let sequence = self.sequence_of(core, unit, &used);

@@ -32,7 +32,7 @@ use crate::layout::Layout;
 use crate::stats::{Counter, Demotion};
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
 /// Slots whose superseded entry was overwritten.
@@ -227,19 +227,19 @@ impl Pebble {
             if lpn == Some(slot.lpn()) {
                 // The store is atomic and says something newer of the same LPN: no cut can lose
                 // either.
-                return Some((at, self.entry_after(core, ppn)));
+                return Some((at, self.entry_after(&core.config, core.geometry, ppn)));
             }
 
             stale = stale.or(Some((at, slot.lpn())));
         }
 
-        let empty = empty.map(|at| (at, self.entry_after(core, ppn)));
+        let empty = empty.map(|at| (at, self.entry_after(&core.config, core.geometry, ppn)));
         empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(core, ppn, old))))
     }
 
     /// Nothing is stored to a room before its slots are zero.
-    fn zeroed(&self, core: &Core, sb: SbId) -> After {
-        if core.config.guards.has(Guard::SegmentZeroed) {
+    fn zeroed(&self, config: &Config, sb: SbId) -> After {
+        if config.guards.has(Guard::SegmentZeroed) {
             After::clear(self.rooms[sb.0 as usize].clear)
         } else {
             After::NOTHING
@@ -247,9 +247,9 @@ impl Pebble {
     }
 
     /// What an entry in an empty slot waits for: its page, and the zeroing of the room.
-    fn entry_after(&self, core: &Core, ppn: Ppn) -> After {
-        let after = self.zeroed(core, core.geometry.superblock(ppn));
-        if core.config.guards.has(Guard::EntryAfterPage) {
+    fn entry_after(&self, config: &Config, geometry: Geometry, ppn: Ppn) -> After {
+        let after = self.zeroed(config, geometry.superblock(ppn));
+        if config.guards.has(Guard::EntryAfterPage) {
             after.and(After::page(ppn))
         } else {
             after
@@ -259,7 +259,7 @@ impl Pebble {
     /// What overwriting the stale entry of `old` waits for.
     fn superseded(&self, core: &Core, ppn: Ppn, old: u32) -> After {
         if !core.config.guards.has(Guard::SlotReuse) {
-            return self.entry_after(core, ppn);
+            return self.entry_after(&core.config, core.geometry, ppn);
         }
         // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a record of a
         //    deallocation; the commit, if it is of an atomic command)  2. the new entry. Cut before 2: the old entry is
@@ -282,7 +282,7 @@ impl Pebble {
         // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any,
         // is of an earlier incarnation and no slot counts. A head that came first would vouch for
         // the slots of that incarnation.
-        let after = self.zeroed(core, sb);
+        let after = self.zeroed(&core.config, sb);
         let incarnation = core.blocks.get(sb).life.incarnation();
         let head = RoomHead::new()
             .with_valid(true)
@@ -331,20 +331,26 @@ impl Pebble {
         true
     }
 
-    fn is_too_old(&self, core: &Core, sb: SbId) -> bool {
+    fn is_too_old(&self, wsn: u64, sb: SbId) -> bool {
         // Two numbers of slack: the entry's own, and that of a head on the way.
         self.rooms[sb.0 as usize]
             .base
-            .is_some_and(|base| core.wsn + 2 - base >= AGES)
+            .is_some_and(|base| wsn + 2 - base >= AGES)
     }
 
     /// A room with an unreadable head: its slots give the LPNs, but not their numbers.
-    fn doubt_room(&mut self, core: &mut Core, witnesses: &mut Witnesses, sb: SbId) {
-        let first = self.slot_word(core.geometry.page(sb, 0));
-        for at in first..first + core.geometry.pages_per_superblock() as usize * self.degree {
-            let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
-            let slot = core.media.load(at).map(Slot::from_bits).unwrap_or_default();
-            if slot.valid() && witnesses.is_live(sb) && core.media.is_programmed(ppn) {
+    fn doubt_room(
+        &mut self,
+        geometry: Geometry,
+        media: &mut Media,
+        witnesses: &mut Witnesses,
+        sb: SbId,
+    ) {
+        let first = self.slot_word(geometry.page(sb, 0));
+        for at in first..first + geometry.pages_per_superblock() as usize * self.degree {
+            let ppn = geometry.page(sb, ((at - first) / self.degree) as u32);
+            let slot = media.load(at).map(Slot::from_bits).unwrap_or_default();
+            if slot.valid() && witnesses.is_live(sb) && media.is_programmed(ppn) {
                 witnesses.doubt(slot.lpn(), u64::MAX);
             }
         }
@@ -377,7 +383,7 @@ impl Pebble {
 
 impl Persist for Pebble {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
-        if self.is_too_old(core, core.geometry.superblock(ppn)) {
+        if self.is_too_old(core.wsn, core.geometry.superblock(ppn)) {
             return Err(Demotion::NvramFull);
         }
         // An atomic command overwrites nothing: what it supersedes counts again if it is aborted.
@@ -399,7 +405,7 @@ impl Persist for Pebble {
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         let sb = core.geometry.superblock(remapping.ppn);
-        if self.is_too_old(core, sb) {
+        if self.is_too_old(core.wsn, sb) {
             return false;
         }
         let Some(place) = self.choose(core, remapping.ppn, None, false) else {
@@ -510,7 +516,7 @@ impl Recover for Pebble {
             );
 
             let Ok(head) = core.media.load(at).map(RoomHead::from_bits) else {
-                self.doubt_room(core, witnesses, sb);
+                self.doubt_room(core.geometry, &mut core.media, witnesses, sb);
                 continue;
             };
 

@@ -28,7 +28,7 @@ use crate::layout::Layout;
 use crate::stats::Demotion;
 use crate::witnesses::{Hinted, Witnesses};
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
 /// The scheme as the catalogue lists it.
@@ -165,15 +165,13 @@ impl Wal {
     }
 
     /// Gives slots back, neighbours by one clearing.
-    fn release(&mut self, core: &mut Core, mut slots: Vec<u32>) {
+    fn release(&mut self, config: &Config, media: &mut Media, mut slots: Vec<u32>) {
         slots.sort_unstable();
         // 1. whatever took the place of what the records say  2. zeroes. Cut between: both say it.
-        let waits = core.config.guards.has(Guard::ClearWaits);
+        let waits = config.guards.has(Guard::ClearWaits);
         let after = if waits { After::ALL } else { After::NOTHING };
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
-            let clear = core
-                .media
-                .clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
+            let clear = media.clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
             for &slot in run {
                 self.records[slot as usize] = None;
                 self.free.push_back((slot, clear));
@@ -215,10 +213,16 @@ impl Wal {
         };
 
         self.patience = self.patience_next;
-        self.release(core, gone);
+        self.release(&core.config, &mut core.media, gone);
     }
 
-    fn start(&mut self, core: &Core, remapping: &Remapping, purpose: Purpose) {
+    fn start(
+        &mut self,
+        geometry: Geometry,
+        media: &Media,
+        remapping: &Remapping,
+        purpose: Purpose,
+    ) {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
         let commit = Commit::new()
             .with_torn_first(true)
@@ -226,8 +230,8 @@ impl Wal {
             .with_wsn(remapping.wsn)
             .with_torn_second(true)
             .with_target(remapping.lpn)
-            .with_source(core.media.oob(remapping.ppn).lpn());
-        let sb = core.geometry.superblock(remapping.ppn);
+            .with_source(media.oob(remapping.ppn).lpn());
+        let sb = geometry.superblock(remapping.ppn);
 
         self.run = Some(OpenRecord {
             commit,
@@ -242,8 +246,13 @@ impl Wal {
 
 impl OpenRecord {
     /// The record and the stretch with one page more, if it is the next one of the same command.
-    fn extended(&self, core: &Core, remapping: &Remapping) -> Option<(Commit, (Ppn, Ppn))> {
-        let (home, lpn) = (remapping.lpn, core.media.oob(remapping.ppn).lpn());
+    fn extended(
+        &self,
+        geometry: Geometry,
+        media: &Media,
+        remapping: &Remapping,
+    ) -> Option<(Commit, (Ppn, Ppn))> {
+        let (home, lpn) = (remapping.lpn, media.oob(remapping.ppn).lpn());
         let (target, source, len) = (
             self.commit.target(),
             self.commit.source(),
@@ -254,7 +263,7 @@ impl OpenRecord {
             self.pages.1.max(remapping.ppn),
         );
 
-        if core.geometry.superblock(remapping.ppn) != self.sb
+        if geometry.superblock(remapping.ppn) != self.sb
             || pages.1.0 - pages.0.0 >= u32::from(u16::MAX)
         {
             return None;
@@ -310,7 +319,7 @@ impl Persist for Wal {
         if self
             .run
             .as_ref()
-            .is_some_and(|run| run.extended(core, next).is_some())
+            .is_some_and(|run| run.extended(core.geometry, &core.media, next).is_some())
         {
             Ok(())
         } else {
@@ -320,13 +329,13 @@ impl Persist for Wal {
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
         if let Some(run) = &mut self.run
-            && let Some((commit, pages)) = run.extended(core, remapping)
+            && let Some((commit, pages)) = run.extended(core.geometry, &core.media, remapping)
         {
             (run.commit, run.pages) = (commit, pages);
             return;
         }
         self.issue(core);
-        self.start(core, remapping, purpose);
+        self.start(core.geometry, &core.media, remapping, purpose);
     }
 
     fn persist_moved(&mut self, _: &mut Core, _: &Remapping) -> bool {
@@ -380,7 +389,7 @@ impl Ownership for Wal {
                 gone.push(slot);
             }
         }
-        self.release(core, gone);
+        self.release(&core.config, &mut core.media, gone);
     }
 }
 
@@ -428,7 +437,7 @@ impl Recover for Wal {
             }
 
             for (home, lpn) in commit.pairs() {
-                if let Some(ppn) = page_meant(core, &hinted, home, lpn, commit.wsn()) {
+                if let Some(ppn) = page_meant(&core.config, &hinted, home, lpn, commit.wsn()) {
                     witnesses.remap(core, home, ppn, commit.wsn(), None);
                 }
             }
@@ -436,7 +445,7 @@ impl Recover for Wal {
             self.records[slot as usize] = Some(Record { commit, places: 0 });
         }
 
-        self.release(core, torn);
+        self.release(&core.config, &mut core.media, torn);
         for [first, second] in damaged {
             let first = first.map(|first| Commit::from_words([first, 0]));
             doubt(
@@ -469,7 +478,7 @@ impl Recover for Wal {
             }
         }
 
-        self.release(core, gone);
+        self.release(&core.config, &mut core.media, gone);
         true
     }
 }
@@ -545,11 +554,11 @@ impl LookAhead for Wal {}
 
 /// The newest page that was written under `lpn` for `home` before the record; of copies the one in
 /// the younger superblock.
-fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
+fn page_meant(config: &Config, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
     let from = hinted.partition_point(|page| page.lpn < lpn);
     let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
     let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
-    let newest = if core.config.guards.has(Guard::RecordNewest) {
+    let newest = if config.guards.has(Guard::RecordNewest) {
         meant.next_back()
     } else {
         meant.next()
@@ -583,7 +592,7 @@ fn doubt(
             // It was the newest page of its home, and was remapped while still mapped by the LPN it
             // was written under.
             let is_possible = first.is_none_or(|_| {
-                page_meant(core, hinted, page.home, page.lpn, newest) == Some(page.ppn)
+                page_meant(&core.config, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)
             });
 

@@ -28,7 +28,9 @@ use crate::guard::Guard;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::Counter;
 use page::{GroupOwner, GroupPlace};
-use remap_ssd_media::{After, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{
+    After, Geometry, Media, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
+};
 use std::collections::BTreeMap;
 
 /// Counters of a scheme with such a log.
@@ -285,9 +287,9 @@ impl GroupLog {
     }
 
     /// Charges the reads of a group's pages.
-    pub fn charge_read(&self, core: &mut Core, sb: SbId) {
+    pub fn charge_read(&self, media: &mut Media, sb: SbId) {
         if self.pages_of(sb) > 0 {
-            core.media.charge(
+            media.charge(
                 OpKind::ScanFlash,
                 self.pages_of(sb) as u32,
                 Purpose::Gc,
@@ -298,9 +300,9 @@ impl GroupLog {
 
     /// Appends the words of a group's entries as they stand, oldest first; `false` if a page of it
     /// cannot be read.
-    fn read_words(&self, core: &Core, sb: SbId, out: &mut Vec<[u64; 2]>) -> bool {
+    fn read_words(&self, media: &Media, sb: SbId, out: &mut Vec<[u64; 2]>) -> bool {
         self.groups[sb.0 as usize].pages.iter().all(|at| {
-            let bytes = core.media.meta_uncharged(at.page);
+            let bytes = media.meta_uncharged(at.page);
             bytes.map(|bytes| out.extend(page::words(bytes))).is_ok()
         })
     }
@@ -321,16 +323,16 @@ impl GroupLog {
     }
 
     /// The owner has been erased: its pages are garbage.
-    pub fn forget(&mut self, core: &Core, sb: SbId) {
+    pub fn forget(&mut self, geometry: Geometry, sb: SbId) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
-        self.drop_pages(core, &group.pages);
+        self.drop_pages(geometry, &group.pages);
     }
 
-    fn drop_pages(&mut self, core: &Core, pages: &[GroupPage]) {
+    fn drop_pages(&mut self, geometry: Geometry, pages: &[GroupPage]) {
         for at in pages {
             let log = self
                 .logs
-                .get_mut(&core.geometry.superblock(at.page))
+                .get_mut(&geometry.superblock(at.page))
                 .expect("a page lies in a superblock held");
             log.live -= 1;
         }

@@ -16,16 +16,18 @@ use super::{
     GROUP_PAGES_MOVED, GROUPS_REWRITTEN, GroupLog, GroupPage, LOG_SUPERBLOCKS_ERASED, keep_known,
     keep_valid,
 };
+use crate::config::Config;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::log_pages;
 use crate::scheme::remap_ssd::append_in_force;
 use crate::superblock::Stream;
+use crate::superblock::Superblocks;
 use remap_ssd_media::{After, Ppn, Purpose, SbId};
 
 /// Free superblocks that the log leaves to garbage collection as long as it has garbage of its own.
-fn kept_free(core: &Core) -> u32 {
-    2 + core.config.gc_opens() as u32
+fn kept_free(config: &Config) -> u32 {
+    2 + config.gc_opens() as u32
 }
 
 impl GroupLog {
@@ -50,7 +52,8 @@ impl GroupLog {
 
             if left >= pages
                 || left
-                    + openable.min(core.blocks.free().saturating_sub(kept_free(core)) as usize)
+                    + openable
+                        .min(core.blocks.free().saturating_sub(kept_free(&core.config)) as usize)
                         * each
                     >= pages
             {
@@ -137,39 +140,34 @@ impl GroupLog {
             core.media
                 .copy(from, taken.slot, oob, &[], Purpose::Gc, taken.after)
         });
-        self.drop_pages(core, &[GroupPage { page: from, number }]);
+        self.drop_pages(core.geometry, &[GroupPage { page: from, number }]);
         self.groups[owner.0 as usize].pages[at].page = to;
     }
 
     /// Pages that rewriting a group gains, at least.
-    fn gain(&self, core: &Core, sb: SbId) -> usize {
+    fn gain(&self, blocks: &Superblocks, sb: SbId) -> usize {
         let pages = self.pages_of(sb);
         if pages == 0 {
             return 0;
         }
-        let needed = core
-            .blocks
-            .owners(sb)
-            .remapped
-            .div_ceil(self.shape.slots as u32);
+        let needed = blocks.owners(sb).remapped.div_ceil(self.shape.slots as u32);
         pages.saturating_sub(needed as usize)
     }
 
     /// Does rewriting a group gain more pages than so many? As `gain`, but there is nothing to
     /// divide.
     #[inline]
-    fn gains_over(&self, core: &Core, sb: SbId, pages: usize) -> bool {
+    fn gains_over(&self, blocks: &Superblocks, sb: SbId, pages: usize) -> bool {
         let held = self.pages_of(sb);
-        held > pages
-            && core.blocks.owners(sb).remapped as usize <= (held - pages - 1) * self.shape.slots
+        held > pages && blocks.owners(sb).remapped as usize <= (held - pages - 1) * self.shape.slots
     }
 
     /// Would rewriting all groups gain more pages than so many?
-    pub fn gains_more_than(&self, core: &Core, pages: usize) -> bool {
+    pub fn gains_more_than(&self, blocks: &Superblocks, pages: usize) -> bool {
         let mut gained = 0;
         (0..self.groups.len() as u32).any(|sb| {
-            if self.gains_over(core, SbId(sb), 0) {
-                gained += self.gain(core, SbId(sb));
+            if self.gains_over(blocks, SbId(sb), 0) {
+                gained += self.gain(blocks, SbId(sb));
             }
             gained > pages
         })
@@ -179,8 +177,8 @@ impl GroupLog {
     pub fn rewrite_best(&mut self, core: &mut Core) -> bool {
         let (mut gain, mut best) = (0, None);
         for sb in (0..self.groups.len() as u32).map(SbId) {
-            if self.gains_over(core, sb, gain) {
-                (gain, best) = (self.gain(core, sb), Some(sb));
+            if self.gains_over(&core.blocks, sb, gain) {
+                (gain, best) = (self.gain(&core.blocks, sb), Some(sb));
             }
         }
         let Some(sb) = best else { return false };
@@ -194,11 +192,11 @@ impl GroupLog {
 
     fn rewrite(&mut self, core: &mut Core, sb: SbId) {
         core.stats.scheme.add(GROUPS_REWRITTEN, 1);
-        self.charge_read(core, sb);
+        self.charge_read(&mut core.media, sb);
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
 
-        if self.read_words(core, sb, &mut kept) {
+        if self.read_words(&core.media, sb, &mut kept) {
             keep_known(core, sb, &mut kept, &mut self.doubts);
         } else {
             let mut all = Vec::new();
@@ -226,7 +224,7 @@ impl GroupLog {
         }
 
         self.kept = kept;
-        self.drop_pages(core, &old);
+        self.drop_pages(core.geometry, &old);
     }
 
     /// Gives superblocks back as far as emptying them gains any; `false` if none.

@@ -7,7 +7,7 @@ use super::RemapSsd;
 use crate::config::Config;
 use crate::core::Core;
 use crate::scheme::entry::RmmEntry;
-use remap_ssd_media::{Ppn, SbId};
+use remap_ssd_media::{Geometry, Media, Ppn, SbId};
 
 impl RemapSsd {
     /// Are its segment numbers nearly used up, so that host remaps must be demoted to copies?
@@ -16,8 +16,8 @@ impl RemapSsd {
     }
 
     /// Can one more entry for a page be appended?
-    pub(in crate::scheme) fn has_room_for(&self, core: &Core, ppn: Ppn) -> bool {
-        self.has_slot(core.geometry.superblock(ppn)) || self.segments.free() > 0
+    pub(in crate::scheme) fn has_room_for(&self, geometry: Geometry, ppn: Ppn) -> bool {
+        self.has_slot(geometry.superblock(ppn)) || self.segments.free() > 0
     }
 
     /// Segments that belong to no group.
@@ -65,11 +65,10 @@ impl RemapSsd {
     }
 
     /// Target and page offset of a group's entries, as stored: for checks.
-    pub(in crate::scheme) fn peek(&self, core: &Core, sb: SbId) -> Vec<(u32, u32)> {
+    pub(in crate::scheme) fn peek(&self, media: &Media, sb: SbId) -> Vec<(u32, u32)> {
         let group = &self.groups[sb.0 as usize];
         let places = (0..group.segments.len()).flat_map(|index| self.segments.places(group, index));
-        let entries =
-            places.map(|at| RmmEntry::from_words(core.media.peek(at), core.media.peek(at + 1)));
+        let entries = places.map(|at| RmmEntry::from_words(media.peek(at), media.peek(at + 1)));
         entries
             .filter(|entry| entry.is_intact())
             .map(|entry| (entry.target(), entry.offset()))
@@ -77,10 +76,10 @@ impl RemapSsd {
     }
 
     /// Releases a group whose entries are somewhere else now.
-    pub(in crate::scheme) fn drain(&mut self, core: &mut Core, sb: SbId) {
+    pub(in crate::scheme) fn drain(&mut self, config: &Config, media: &mut Media, sb: SbId) {
         let group = self.groups[sb.0 as usize].take();
         self.entries -= u64::from(self.segments.used(&group));
-        self.segments.release(core, &group.segments);
+        self.segments.release(config, media, &group.segments);
     }
 
     /// Compares the segments with each other.

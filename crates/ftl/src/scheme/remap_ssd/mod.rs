@@ -250,7 +250,8 @@ impl Ownership for RemapSsd {
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.entries -= u64::from(self.segments.used(&group));
-        self.segments.release(core, &group.segments);
+        self.segments
+            .release(&core.config, &mut core.media, &group.segments);
         core.ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }

@@ -14,6 +14,7 @@ use crate::guard::Guard;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
 use crate::scheme::segments::Chain;
+use crate::superblock::Superblocks;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 
@@ -27,14 +28,14 @@ const AHEAD: usize = 24;
 const SEGMENTS_AHEAD: usize = 3;
 
 impl RemapSsd {
-    fn invalid(&self, core: &Core) -> u64 {
-        self.entries.saturating_sub(core.blocks.remapped_total())
+    fn invalid(&self, blocks: &Superblocks) -> u64 {
+        self.entries.saturating_sub(blocks.remapped_total())
     }
 
     /// Secures a slot for `sb` without touching the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        if self.invalid(core) < self.reclaim_pays_from {
+        if self.invalid(&core.blocks) < self.reclaim_pays_from {
             return false;
         }
 
@@ -47,7 +48,7 @@ impl RemapSsd {
             if !may_reclaim {
                 return false;
             }
-            let invalid = self.invalid(core);
+            let invalid = self.invalid(&core.blocks);
             if invalid * INVALID_SHARE <= self.entries || !self.reclaim_one(core) {
                 self.reclaim_pays_from = invalid + 2 * u64::from(self.segments.slots);
                 return false;
@@ -132,7 +133,8 @@ impl RemapSsd {
         self.entries = self.entries - u64::from(entries) + u64::from(moved);
         self.groups[sb.0 as usize] = chain;
         (self.gone, self.kept) = (gone, kept);
-        self.segments.release(core, &old.segments);
+        self.segments
+            .release(&core.config, &mut core.media, &old.segments);
     }
 
     /// Where the entries of a group are that are not in force, in its order; `false` if some
@@ -179,7 +181,8 @@ impl RemapSsd {
 
         for index in 0..group.segments.len() {
             let range = self.segments.range(group, index);
-            self.segments.prefetch(core, group, index + SEGMENTS_AHEAD);
+            self.segments
+                .prefetch(&core.media, group, index + SEGMENTS_AHEAD);
             let entries = words[range.clone()].as_chunks::<W>().0;
             let (lpn_of, place_of) = (
                 |entry: &[u64; W]| EntryOwners::from_bits(entry[1]).target(),
@@ -204,8 +207,8 @@ impl RemapSsd {
         let mut next = gone.next();
         for index in 0..old.segments.len() {
             let mut run = self.segments.range(old, index);
-            self.segments.prefetch(core, old, index + 2);
-            self.segments.prefetch_free(core, 1);
+            self.segments.prefetch(&core.media, old, index + 2);
+            self.segments.prefetch_free(&core.media, 1);
 
             loop {
                 let stop = next.filter(|at| run.contains(at));
@@ -270,7 +273,7 @@ impl RemapSsd {
         let pages = core.geometry.pages_per_superblock();
         let mut lost = false;
         for index in 0..group.segments.len() {
-            self.segments.prefetch(core, group, index + 2);
+            self.segments.prefetch(&core.media, group, index + 2);
             let range = self.segments.range(group, index);
             let mut keep = |first: u64, second: u64| {
                 let entry = RmmEntry::from_words(first, second);
@@ -313,7 +316,7 @@ impl RemapSsd {
         let chains = self.segments.read_back(core, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             for segment in 0..chain.segments.len() {
-                let newest = self.segments.newest_in(core, &chain, segment);
+                let newest = self.segments.newest_in(&mut core.media, &chain, segment);
                 for at in self.segments.places(&chain, segment) {
                     self.replay_entry(core, witnesses, SbId(index as u32), at, newest)?;
                 }

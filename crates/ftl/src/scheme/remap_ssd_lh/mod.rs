@@ -134,7 +134,7 @@ impl RemapSsdLh {
         for entries in self.kept.chunks(self.flash.slots()) {
             self.flash.append(core, sb, entries);
         }
-        self.nvram.drain(core, sb);
+        self.nvram.drain(&core.config, &mut core.media, sb);
         true
     }
 }
@@ -149,7 +149,7 @@ impl Persist for RemapSsdLh {
         if self.nvram.free_segments() <= self.free_min && may_reclaim {
             self.make_room(core, self.free_min);
         }
-        if self.nvram.has_room_for(core, ppn) {
+        if self.nvram.has_room_for(core.geometry, ppn) {
             Ok(())
         } else {
             Err(Demotion::NvramFull)
@@ -162,7 +162,7 @@ impl Persist for RemapSsdLh {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
-        if !self.nvram.has_room_for(core, remapping.ppn) {
+        if !self.nvram.has_room_for(core.geometry, remapping.ppn) {
             self.make_room(core, 0);
         }
         self.nvram.persist_moved(core, remapping)
@@ -179,7 +179,7 @@ impl Persist for RemapSsdLh {
 
 impl Ownership for RemapSsdLh {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.flash.charge_read(core, sb);
+        self.flash.charge_read(&mut core.media, sb);
         let (entries, bytes) = self.nvram.entries_of(sb);
         if entries > 0 {
             core.media
@@ -196,7 +196,7 @@ impl Ownership for RemapSsdLh {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.nvram.forget(core, sb);
-        self.flash.forget(core, sb);
+        self.flash.forget(core.geometry, sb);
     }
 }
 
@@ -228,7 +228,8 @@ impl Inspect for RemapSsdLh {
 
     fn check(&self, core: &Core) -> Result<(), String> {
         self.nvram.check_segments()?;
-        self.flash.check(core, |sb| self.nvram.peek(core, sb))
+        self.flash
+            .check(core, |sb| self.nvram.peek(&core.media, sb))
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {

@@ -30,7 +30,9 @@ use crate::core::Core;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::{HostBytes, SchemeFacts};
+use crate::map::Map;
 use crate::stats::{Counter, Demotion};
+use crate::superblock::Superblocks;
 use crate::witnesses::Witnesses;
 use extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
@@ -165,22 +167,22 @@ impl RemapSsdX {
     }
 
     /// Slots that are valid, if the extents' shares of valid pages are alike.
-    fn valid(&self, core: &Core) -> u64 {
+    fn valid(&self, blocks: &Superblocks) -> u64 {
         match self.covered {
             0 => 0,
-            covered => self.used * core.blocks.remapped_total().min(covered) / covered,
+            covered => self.used * blocks.remapped_total().min(covered) / covered,
         }
     }
 
     /// Would this remap make an entry longer, so that it needs no slot?
-    fn lengthens(&self, core: &Core, next: &Remapping, sb: SbId) -> bool {
-        let offset = core.geometry.offset(next.ppn);
+    fn lengthens(&self, config: &Config, geometry: Geometry, next: &Remapping, sb: SbId) -> bool {
+        let offset = geometry.offset(next.ppn);
         match self.gathered.last() {
             Some(run) => run.continues(next, sb, offset),
             None => {
                 let run = RemapRun::begin(next, sb, offset, Purpose::Host);
                 let open = self.groups[sb.0 as usize].open;
-                open.is_some_and(|open| open.grows_by(core, &run.close(|| next.wsn)))
+                open.is_some_and(|open| open.grows_by(config, &run.close(|| next.wsn)))
             }
         }
     }
@@ -191,7 +193,7 @@ impl RemapSsdX {
         let extent = run.close(|| core.tick());
         let RemapRun { sb, purpose, .. } = *run;
         match self.groups[sb.0 as usize].open {
-            Some(open) if open.grows_by(core, &extent) => {
+            Some(open) if open.grows_by(&core.config, &extent) => {
                 self.extend(core, sb, open, extent.pages, purpose)
             }
             _ => self.append(core, sb, &extent, purpose),
@@ -199,7 +201,7 @@ impl RemapSsdX {
     }
 
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
-        self.groups[sb.0 as usize].may_join |= has_neighbour(core, sb, extent);
+        self.groups[sb.0 as usize].may_join |= has_neighbour(core.geometry, &core.map, sb, extent);
         let at = self.take(core, sb, extent, purpose);
 
         // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
@@ -254,7 +256,7 @@ impl RemapSsdX {
         }
 
         let group = &mut self.groups[sb.0 as usize];
-        group.may_join |= has_neighbour(core, sb, &new);
+        group.may_join |= has_neighbour(core.geometry, &core.map, sb, &new);
         group.open = Some(Open {
             extent: new,
             ..open
@@ -291,7 +293,7 @@ impl RemapSsdX {
 
 impl Open {
     /// Does an extent go on where this one ends, in LPNs, pages and numbers?
-    fn grows_by(&self, core: &Core, next: &RemapExtent) -> bool {
+    fn grows_by(&self, config: &Config, next: &RemapExtent) -> bool {
         let RemapExtent {
             lpn,
             offset,
@@ -301,7 +303,7 @@ impl Open {
         } = self.extent;
         // Another number would be that of nothing, and might lose against an older witness.
         let in_time =
-            next.wsn == wsn + u64::from(pages) || !core.config.guards.has(Guard::ExtensionInTime);
+            next.wsn == wsn + u64::from(pages) || !config.guards.has(Guard::ExtensionInTime);
         !next.one_number
             && next.source.is_none()
             && (next.lpn, next.offset) == (lpn + pages, offset + pages)
@@ -313,7 +315,7 @@ impl Open {
 impl Persist for RemapSsdX {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         self.issue(core);
-        if self.valid(core) >= self.watermark {
+        if self.valid(&core.blocks) >= self.watermark {
             return Err(Demotion::Watermark);
         }
 
@@ -344,7 +346,7 @@ impl Persist for RemapSsdX {
         may_reclaim: bool,
     ) -> Result<(), Demotion> {
         let sb = core.geometry.superblock(next.ppn);
-        if self.lengthens(core, next, sb) {
+        if self.lengthens(&core.config, core.geometry, next, sb) {
             self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
             if self.segments.free() >= self.reserve() {
                 return Ok(());
@@ -458,7 +460,8 @@ impl Ownership for RemapSsdX {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.used -= u64::from(self.segments.used(&group.chain));
         self.covered -= group.covered;
-        self.segments.release(core, &group.chain.segments);
+        self.segments
+            .release(&core.config, &mut core.media, &group.chain.segments);
         core.ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
@@ -495,7 +498,7 @@ impl Inspect for RemapSsdX {
         Usage {
             capacity_bytes: self.segments.capacity_bytes(),
             used_bytes: self.segments.used_bytes(),
-            valid_bytes: self.valid(core) * (SLOT_WORDS * 8) as u64,
+            valid_bytes: self.valid(&core.blocks) * (SLOT_WORDS * 8) as u64,
             entry_room_bytes: self.segments.room_bytes(self.segments.count()),
             gc_reserve_bytes: self.segments.room_bytes(self.reserve()),
             largest_group_bytes: self.segments.bytes(largest),
@@ -550,10 +553,8 @@ fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &RemapExtent, page
 /// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page
 /// behind, by a remap?
 #[inline]
-fn has_neighbour(core: &Core, sb: SbId, extent: &RemapExtent) -> bool {
-    let (lpn, first) = (extent.lpn, core.geometry.page(sb, extent.offset).0);
-    let behind = core
-        .map
-        .is_remapped_at(lpn + extent.pages, Ppn(first + extent.pages));
-    behind || (lpn > 0 && extent.offset > 0 && core.map.is_remapped_at(lpn - 1, Ppn(first - 1)))
+fn has_neighbour(geometry: Geometry, map: &Map, sb: SbId, extent: &RemapExtent) -> bool {
+    let (lpn, first) = (extent.lpn, geometry.page(sb, extent.offset).0);
+    let behind = map.is_remapped_at(lpn + extent.pages, Ppn(first + extent.pages));
+    behind || (lpn > 0 && extent.offset > 0 && map.is_remapped_at(lpn - 1, Ppn(first - 1)))
 }

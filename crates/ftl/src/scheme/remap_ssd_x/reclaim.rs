@@ -11,8 +11,9 @@ use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::entry::EntryPlace;
+use crate::superblock::Superblocks;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -36,14 +37,14 @@ enum ScannedSlot {
 }
 
 impl RemapSsdX {
-    fn invalid(&self, core: &Core) -> u64 {
-        self.covered.saturating_sub(core.blocks.remapped_total())
+    fn invalid(&self, blocks: &Superblocks) -> u64 {
+        self.covered.saturating_sub(blocks.remapped_total())
     }
 
     /// Secures two slots for `sb` without touching the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        if self.invalid(core) < self.reclaim_pays_from {
+        if self.invalid(&core.blocks) < self.reclaim_pays_from {
             return false;
         }
 
@@ -57,7 +58,7 @@ impl RemapSsdX {
             if !may_reclaim {
                 return false;
             }
-            let invalid = self.invalid(core);
+            let invalid = self.invalid(&core.blocks);
             if invalid * INVALID_SHARE <= self.covered || !self.reclaim_one(core) {
                 self.reclaim_pays_from = invalid + 2 * u64::from(self.segments.slots);
                 return false;
@@ -179,7 +180,8 @@ impl RemapSsdX {
         let bytes = (valid.slots.len() * SLOT_WORDS * 8) as u32;
         core.media
             .charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
-        self.segments.release(core, &old.chain.segments);
+        self.segments
+            .release(&core.config, &mut core.media, &old.chain.segments);
         true
     }
 
@@ -214,7 +216,7 @@ impl RemapSsdX {
         let chain = &self.groups[sb.0 as usize].chain;
         let torn_bits = core.config.guards.has(Guard::TornBits);
         for index in 0..chain.segments.len() {
-            self.segments.prefetch(core, chain, index + 2);
+            self.segments.prefetch(&core.media, chain, index + 2);
             // A relocation of several pages whose sources are in the next slot.
             let mut waiting: Option<(RemapExtent, usize)> = None;
 
@@ -295,7 +297,7 @@ impl RemapSsdX {
             };
 
             let (mut covered, mut damaged) = (0, Vec::new());
-            let newest = self.newest_in(core, sb);
+            let newest = self.newest_in(&mut core.media, sb);
             self.scan(core, sb, |core, found| match found {
                 ScannedSlot::Extent(extent, words) => {
                     // The pages of an atomic command have one number: all of them count, or none.
@@ -338,28 +340,28 @@ impl RemapSsdX {
             self.groups[index].covered = covered;
             self.covered += covered;
         }
-        self.doubt_orphans(core, witnesses);
+        self.doubt_orphans(&mut core.media, witnesses);
         Ok(())
     }
 
     /// The words of each segment of a group, and the largest number that an entry in it can have.
-    fn newest_in(&self, core: &mut Core, sb: SbId) -> Vec<(Range<usize>, u64)> {
+    fn newest_in(&self, media: &mut Media, sb: SbId) -> Vec<(Range<usize>, u64)> {
         let chain = &self.groups[sb.0 as usize].chain;
         let segments = 0..chain.segments.len();
         segments
             .map(|at| {
                 (
                     self.segments.range(chain, at),
-                    self.segments.newest_in(core, chain, at),
+                    self.segments.newest_in(media, chain, at),
                 )
             })
             .collect()
     }
 
     /// A segment with an unknown owner still gives the LPNs and numbers of its entries.
-    fn doubt_orphans(&self, core: &mut Core, witnesses: &mut Witnesses) {
+    fn doubt_orphans(&self, media: &mut Media, witnesses: &mut Witnesses) {
         for at in self.segments.orphaned_places() {
-            let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else {
+            let (Ok(first), Ok(second)) = (media.load(at), media.load(at + 1)) else {
                 continue;
             };
             if let Some(Slot::Extent(extent, _)) = RemapExtent::read(first, second, true) {

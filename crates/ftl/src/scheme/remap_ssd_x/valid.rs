@@ -136,8 +136,9 @@ impl RemapSsdX {
         let chain = &self.groups[sb.0 as usize].chain;
         let pages = core.geometry.pages_per_superblock();
         for index in 0..chain.segments.len() {
-            self.segments.prefetch(core, chain, index + SEGMENTS_AHEAD);
-            self.segments.prefetch_free(core, index);
+            self.segments
+                .prefetch(&core.media, chain, index + SEGMENTS_AHEAD);
+            self.segments.prefetch_free(&core.media, index);
             let slots = words[self.segments.range(chain, index)]
                 .as_chunks::<SLOT_WORDS>()
                 .0;

@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::scheme::entry::EntryPlace;
 use crate::witnesses::Witnesses;
 use head::{SegmentHead, SegmentLink};
-use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -284,13 +284,11 @@ impl Segments {
     }
 
     /// Zeroes segments, after everything before, and puts them at the end of the free list.
-    pub fn release(&mut self, core: &mut Core, segments: &[u32]) {
-        let waits = core.config.guards.has(Guard::ClearWaits);
+    pub fn release(&mut self, config: &Config, media: &mut Media, segments: &[u32]) {
+        let waits = config.guards.has(Guard::ClearWaits);
         for &segment in segments {
             let after = if waits { After::ALL } else { After::NOTHING };
-            let clear = core
-                .media
-                .clear(self.word(segment), self.segment_words, after);
+            let clear = media.clear(self.word(segment), self.segment_words, after);
             self.free.push_back((segment, clear));
         }
     }
@@ -309,22 +307,22 @@ impl Segments {
     }
 
     /// Asks for the cache lines of a chain's segment.
-    pub fn prefetch(&self, core: &Core, chain: &Chain, index: usize) {
+    pub fn prefetch(&self, media: &Media, chain: &Chain, index: usize) {
         if let Some(&segment) = chain.segments.get(index) {
-            self.prefetch_segment(core, segment);
+            self.prefetch_segment(media, segment);
         }
     }
 
     /// Asks for those of the segment that will be taken after `index` others.
-    pub fn prefetch_free(&self, core: &Core, index: usize) {
+    pub fn prefetch_free(&self, media: &Media, index: usize) {
         if let Some(&(segment, _)) = self.free.get(index) {
-            self.prefetch_segment(core, segment);
+            self.prefetch_segment(media, segment);
         }
     }
 
-    fn prefetch_segment(&self, core: &Core, segment: u32) {
+    fn prefetch_segment(&self, media: &Media, segment: u32) {
         let at = self.word(segment);
-        core.media.prefetch_words(at..at + self.segment_words);
+        media.prefetch_words(at..at + self.segment_words);
     }
 
     /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed
@@ -389,11 +387,11 @@ impl Segments {
 
     /// Upper bound of the entry numbers in a segment of a chain: the number at which the next
     /// segment was allocated.
-    pub fn newest_in(&self, core: &mut Core, chain: &Chain, index: usize) -> u64 {
+    pub fn newest_in(&self, media: &mut Media, chain: &Chain, index: usize) -> u64 {
         let next = chain
             .segments
             .get(index + 1)
-            .and_then(|next| core.media.load(self.word(*next)).ok());
+            .and_then(|next| media.load(self.word(*next)).ok());
         next.map_or(u64::MAX, |word| SegmentHead::from_bits(word).wsn())
     }
 
@@ -413,11 +411,11 @@ impl Segments {
             );
         }
         let orphans = std::mem::take(&mut self.orphans);
-        self.release(core, &orphans);
+        self.release(&core.config, &mut core.media, &orphans);
     }
 
     fn chain(&mut self, core: &mut Core, found: Vec<ScannedSegment>) -> Chain {
-        let mut segments = self.numbered(core, found);
+        let mut segments = self.numbered(&mut core.media, found);
         segments.sort_unstable();
         let Some(&(sequence, last)) = segments.last() else {
             return Chain::default();
@@ -443,7 +441,7 @@ impl Segments {
 
     /// The number of each segment of a chain. An unreadable one is found by the segment that links
     /// to it, or by the gap in the sequence, or is the first.
-    fn numbered(&mut self, core: &mut Core, found: Vec<ScannedSegment>) -> Vec<(u32, u32)> {
+    fn numbered(&mut self, media: &mut Media, found: Vec<ScannedSegment>) -> Vec<(u32, u32)> {
         let known: Vec<(u32, u32)> = found
             .iter()
             .filter_map(|at| Some((at.sequence?, at.segment)))
@@ -453,8 +451,7 @@ impl Segments {
         };
 
         let links_here = |&(_, segment): &(u32, u32)| {
-            let link = core
-                .media
+            let link = media
                 .load(self.word(segment) + 1)
                 .map(SegmentLink::from_bits);
             link.is_ok_and(|link| link.next() == lost.segment + 1)
@@ -472,7 +469,7 @@ impl Segments {
         // tell where several were taken at one time, to rewrite a group.
         let mut others = found.iter().filter(|at| at.segment != lost.segment);
         let is_last =
-            others.all(|at| at.wsn <= lost.wsn && self.newest_slot(core, at.segment) <= lost.wsn);
+            others.all(|at| at.wsn <= lost.wsn && self.newest_slot(media, at.segment) <= lost.wsn);
         let sequence = match (before, gap) {
             (Some(before), _) => before + 1,
             (None, Some(gap)) => gap,
@@ -490,10 +487,10 @@ impl Segments {
     }
 
     /// The largest number in a segment's slots, which all begin as Table 2's entry does.
-    fn newest_slot(&self, core: &mut Core, segment: u32) -> u64 {
+    fn newest_slot(&self, media: &mut Media, segment: u32) -> u64 {
         let places = self.all_places(segment);
         let numbers = places
-            .filter_map(|at| core.media.load(at).ok())
+            .filter_map(|at| media.load(at).ok())
             .map(EntryPlace::from_bits);
         numbers
             .filter(EntryPlace::torn)

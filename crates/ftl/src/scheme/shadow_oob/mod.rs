@@ -37,7 +37,7 @@ use crate::stats::Demotion;
 use crate::superblock::{State, Stream};
 use crate::witnesses::Witnesses;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, ClearId, Geometry, Oob, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId};
 use saved::{Reserve, SLOT_WORDS, SavedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -297,8 +297,12 @@ impl ShadowOob {
             after = after.and(After::page(entry.ppn));
         }
         let word = self.reserve.slot_word(slot);
-        core.media
-            .store_capacitor(word, &LogEntry::of(core, entry).words(), purpose, after);
+        core.media.store_capacitor(
+            word,
+            &LogEntry::of(&core.blocks, core.geometry, entry).words(),
+            purpose,
+            after,
+        );
         slot
     }
 
@@ -312,18 +316,16 @@ impl ShadowOob {
     }
 
     /// Zeroes a slot, after what superseded its entry, and frees it.
-    fn release(&mut self, core: &mut Core, slot: u32) {
+    fn release(&mut self, config: &Config, media: &mut Media, slot: u32) {
         if slot == SAVED {
             return;
         }
-        let after = if core.config.guards.has(Guard::ClearWaits) {
+        let after = if config.guards.has(Guard::ClearWaits) {
             After::ALL
         } else {
             After::NOTHING
         };
-        let clear = core
-            .media
-            .clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
+        let clear = media.clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
         self.free.push_back((slot, clear));
     }
 
@@ -351,7 +353,7 @@ impl ShadowOob {
             if core.is_in_force(tag.lpn, core.geometry.page(sb, tag.offset()), tag.wsn()) {
                 core.map.hide_remapped(tag.lpn);
             } else {
-                self.release(core, tag.slot);
+                self.release(&core.config, &mut core.media, tag.slot);
                 tag.lpn = DROPPED;
             }
         }
@@ -471,7 +473,7 @@ impl ShadowOob {
                 Ok(None) => {}
                 // A program that failed, or an erase that was cut.
                 Err(_) if failed >> core.geometry.die_of_offset(offset) & 1 == 1 => {}
-                Err(_) if Self::is_spoiled(core, page) => {}
+                Err(_) if Self::is_spoiled(core.geometry, &core.media, page) => {}
                 Err(_) => unreadable.push(Unreadable {
                     page: page.0,
                     generation: None,
@@ -486,15 +488,14 @@ impl ShadowOob {
     }
 
     /// Is no page of this block readable?
-    fn is_spoiled(core: &Core, page: Ppn) -> bool {
-        let geometry = core.geometry;
+    fn is_spoiled(geometry: Geometry, media: &Media, page: Ppn) -> bool {
         let (sb, die) = (
             geometry.superblock(page),
             geometry.die_of_offset(geometry.offset(page)),
         );
         let mut pages = (0..geometry.pages_per_block())
             .map(|row| geometry.page(sb, row * geometry.dies() + die));
-        pages.all(|page| core.media.is_programmed(page) && !core.media.is_readable(page))
+        pages.all(|page| media.is_programmed(page) && !media.is_readable(page))
     }
 }
 
@@ -562,7 +563,7 @@ impl Ownership for ShadowOob {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
-            self.release(core, tag.slot);
+            self.release(&core.config, &mut core.media, tag.slot);
         }
         core.ended.start_over(sb);
         self.reclaim_pays_from = 0;
@@ -623,7 +624,7 @@ impl Recover for ShadowOob {
             let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
             if words[0] == UNNUMBERED {
                 witnesses.doubt(entry.lpn(), u64::MAX);
-            } else if intact && entry.is_current(core) {
+            } else if intact && entry.is_current(&core.blocks, core.geometry) {
                 let (ppn, lpn, wsn) = (Ppn(entry.ppn()), entry.lpn(), entry.wsn());
                 if !witnesses.remap(core, lpn, ppn, wsn, None) {
                     continue; // It is not armed with again.
@@ -698,7 +699,8 @@ impl Inspect for ShadowOob {
                 let stored = [core.media.peek(word), core.media.peek(word + 1)];
 
                 if self.armed
-                    && (stored != LogEntry::of(core, &entry).words() || !slots.insert(tag.slot))
+                    && (stored != LogEntry::of(&core.blocks, core.geometry, &entry).words()
+                        || !slots.insert(tag.slot))
                 {
                     return Err(format!(
                         "slot {} does not say what is known of it",

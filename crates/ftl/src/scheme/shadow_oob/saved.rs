@@ -20,7 +20,7 @@ use crate::life::{Life, LifeRecord};
 use crate::scheme::log_entry::UNNUMBERED;
 use crate::superblock::Head;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, Geometry, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Geometry, Media, Oob, Purpose, SbId, Stored};
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -168,7 +168,7 @@ impl Reserve {
     /// A word of DRAM that cannot be read.
     pub fn save(&self, core: &mut Core) -> Result<u64, RecoveryError> {
         let ops = core.media.ops.len();
-        let generation = self.generation(core)?;
+        let generation = self.generation(&mut core.media)?;
         let programmed = if generation == 0 {
             0
         } else {
@@ -190,10 +190,10 @@ impl Reserve {
     }
 
     /// The generation to save under. If it is unreadable and DRAM is empty, it does not matter.
-    fn generation(&self, core: &mut Core) -> Result<u64, RecoveryError> {
+    fn generation(&self, media: &mut Media) -> Result<u64, RecoveryError> {
         let is_empty =
-            (self.base + 1..self.base + self.words()).all(|word| core.media.load(word) == Ok(0));
-        match core.media.load(self.base) {
+            (self.base + 1..self.base + self.words()).all(|word| media.load(word) == Ok(0));
+        match media.load(self.base) {
             Err(_) if is_empty => Ok(0),
             generation => generation.map_err(|_| RecoveryError::NvramDamaged { word: self.base }),
         }
@@ -201,10 +201,15 @@ impl Reserve {
 
     /// The words of a slot to save. An entry with an unreadable number is saved without one: its
     /// LPN is in doubt.
-    fn entry(&self, core: &mut Core, slot: u32) -> Result<Option<[u64; 2]>, RecoveryError> {
+    fn entry(
+        &self,
+        config: &Config,
+        media: &mut Media,
+        slot: u32,
+    ) -> Result<Option<[u64; 2]>, RecoveryError> {
         let word = self.slot_word(slot);
-        let words = [core.media.load(word), core.media.load(word + 1)];
-        let torn_bits = core.config.guards.has(Guard::TornBits);
+        let words = [media.load(word), media.load(word + 1)];
+        let torn_bits = config.guards.has(Guard::TornBits);
         if words == [Ok(0), Ok(0)] || torn_bits && words.iter().flatten().any(|word| word & 1 == 0)
         {
             return Ok(None);
@@ -218,7 +223,7 @@ impl Reserve {
     fn program(&self, core: &mut Core, generation: u64) -> Result<u64, RecoveryError> {
         let mut entries = Vec::new();
         for slot in 0..self.slots as u32 {
-            entries.extend(self.entry(core, slot)?);
+            entries.extend(self.entry(&core.config, &mut core.media, slot)?);
         }
 
         let (mut area, mut damaged) = (Vec::new(), None);
@@ -234,7 +239,7 @@ impl Reserve {
             );
         }
 
-        let there = self.saved_before(core, &area, generation);
+        let there = self.saved_before(core.geometry, &core.media, &area, generation);
         let mut places = Places::new(&area);
         let pages = entries.len().div_ceil(self.per_page) as u32;
 
@@ -259,15 +264,18 @@ impl Reserve {
     }
 
     /// Pages of this generation that are on flash already.
-    fn saved_before(&self, core: &Core, area: &[SbId], generation: u64) -> BTreeSet<u32> {
+    fn saved_before(
+        &self,
+        geometry: Geometry,
+        media: &Media,
+        area: &[SbId],
+        generation: u64,
+    ) -> BTreeSet<u32> {
         let pages = area
             .iter()
-            .flat_map(|sb| (0..core.geometry.pages_per_superblock()).map(|offset| (*sb, offset)));
-        let readable = pages.filter_map(|(sb, offset)| {
-            core.media
-                .meta_uncharged(core.geometry.page(sb, offset))
-                .ok()
-        });
+            .flat_map(|sb| (0..geometry.pages_per_superblock()).map(|offset| (*sb, offset)));
+        let readable =
+            pages.filter_map(|(sb, offset)| media.meta_uncharged(geometry.page(sb, offset)).ok());
         let saved = readable.filter_map(SavedPage::decode);
         saved
             .filter(|page| page.of.generation() == generation)
@@ -277,9 +285,9 @@ impl Reserve {
 }
 
 /// The life of a superblock of the reserved flash, from its head.
-fn life_by_head(core: &Core, sb: SbId) -> Option<Life> {
-    let pages = (0..core.geometry.dies())
-        .filter_map(|die| core.media.meta_uncharged(core.geometry.page(sb, die)).ok());
+fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
+    let pages =
+        (0..geometry.dies()).filter_map(|die| media.meta_uncharged(geometry.page(sb, die)).ok());
     let heads = pages.filter_map(|bytes| Head::read_from_bytes(bytes).ok());
     let newest = heads
         .filter(|head| head.magic == Head::MAGIC)
@@ -317,7 +325,11 @@ impl<'a> Places<'a> {
             // If the life is unreadable, the head gives the incarnation; a bad block that is not
             // known as bad fails again.
             let loaded = LifeRecord::load(&mut core.media, sb);
-            let Some(life) = loaded.life.ok().or_else(|| life_by_head(core, sb)) else {
+            let Some(life) = loaded
+                .life
+                .ok()
+                .or_else(|| life_by_head(core.geometry, &core.media, sb))
+            else {
                 continue;
             };
             let (bad, failing) = (loaded.bad.unwrap_or(0), loaded.failing.unwrap_or(0));
