@@ -93,11 +93,11 @@ pub struct Hinted {
 }
 
 impl Witnesses {
-    pub(crate) fn new(core: &Core) -> Self {
+    pub(crate) fn new(geometry: Geometry, map: &Map) -> Self {
         Self {
             report: RecoveryReport::default(),
-            when: Slab::zeroed(core.map.len() as usize),
-            live: vec![false; core.geometry.superblocks() as usize],
+            when: Slab::zeroed(map.len() as usize),
+            live: vec![false; geometry.superblocks() as usize],
             newest: 0,
             aborted: Vec::new(),
             aborted_seen: Vec::new(),

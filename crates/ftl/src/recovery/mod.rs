@@ -49,7 +49,7 @@ impl Ftl {
     /// Why the device cannot be opened. The media is dropped; take a snapshot before if it matters.
     pub fn recover(media: Media, config: Config) -> Result<(Self, RecoveryReport), RecoveryError> {
         let mut ftl = Self::assemble(media, config)?;
-        let mut witnesses = Witnesses::new(&ftl.core);
+        let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.map);
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
 
         ftl.read_lives(&mut witnesses)?;

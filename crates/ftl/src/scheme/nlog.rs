@@ -200,13 +200,13 @@ impl NLog {
     }
 
     /// Stores all entries that are at these words, as they stand.
-    fn store_run(&mut self, core: &mut Core, mut run: Range<usize>) {
-        if !core.media.is_plain() {
+    fn store_run(&mut self, config: &Config, media: &mut Media, mut run: Range<usize>) {
+        if !media.is_plain() {
             for at in run.step_by(SLOT_WORDS) {
-                let words = [core.media.peek(at), core.media.peek(at + 1)];
+                let words = [media.peek(at), media.peek(at + 1)];
                 self.store(
-                    &core.config,
-                    &mut core.media,
+                    config,
+                    media,
                     words,
                     Ppn(LogEntry::from_words(words).ppn()),
                     Purpose::Gc,
@@ -216,7 +216,7 @@ impl NLog {
         }
         while !run.is_empty() {
             if !self.has_slot() {
-                self.begin_unit(&mut core.media, Purpose::Gc);
+                self.begin_unit(media, Purpose::Gc);
             }
 
             let len = (run.len() / SLOT_WORDS).min(self.slots - self.used);
@@ -225,15 +225,14 @@ impl NLog {
             // Charged as one: what the entries wait for besides, their pages, the zeroing of the
             // old unit waits for too.
             let bytes = (len * SLOT_WORDS * 8) as u32;
-            core.media.charge(
+            media.charge(
                 OpKind::NvWrite,
                 bytes,
                 Purpose::Gc,
                 After::clear(self.clear),
             );
 
-            core.media
-                .move_words_plain(run.start..end, self.next_slot_word());
+            media.move_words_plain(run.start..end, self.next_slot_word());
             self.used += len;
             run.start = end;
         }
@@ -326,10 +325,10 @@ impl NLog {
         for range in old {
             let mut rest = range.clone();
             while let Some(at) = gone.next_if(|at| rest.contains(at)) {
-                self.store_run(core, rest.start..at);
+                self.store_run(&core.config, &mut core.media, rest.start..at);
                 rest.start = at + SLOT_WORDS;
             }
-            self.store_run(core, rest);
+            self.store_run(&core.config, &mut core.media, rest);
             self.release(&core.config, &mut core.media, range);
         }
         self.gone = places;
@@ -408,7 +407,7 @@ impl NLog {
 
     /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before
     /// the first, or after the last.
-    fn sequence_of(&self, core: &mut Core, unit: usize, known: &[(u64, usize)]) -> u64 {
+    fn sequence_of(&self, media: &mut Media, unit: usize, known: &[(u64, usize)]) -> u64 {
         let gap = known
             .windows(2)
             .find(|pair| pair[0].0 + 1 < pair[1].0)
@@ -416,8 +415,7 @@ impl NLog {
         let (Some(first), Some(last)) = (known.first(), known.last()) else {
             return 1;
         };
-        let is_newer =
-            self.newest_entry(&mut core.media, unit) > self.newest_entry(&mut core.media, last.1);
+        let is_newer = self.newest_entry(media, unit) > self.newest_entry(media, last.1);
         let first = first
             .0
             .checked_sub(1)
@@ -682,7 +680,7 @@ impl Recover for NLog {
         let FoundUnits { mut used, headless } = self.find_units(&mut core.media)?;
         used.sort_unstable();
         if let Some(unit) = headless {
-            let sequence = self.sequence_of(core, unit, &used);
+            let sequence = self.sequence_of(&mut core.media, unit, &used);
             self.heads.push((unit, sequence));
             used.push((sequence, unit));
             used.sort_unstable();

@@ -17,7 +17,7 @@ use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
 use crate::core::Core;
 use crate::scheme::entry::{EntryOwners, RmmEntry};
 use crate::scheme::in_force::{find_doubtful, take_out};
-use remap_ssd_media::{Ppn, SbId};
+use remap_ssd_media::{Geometry, Media, Ppn, SbId};
 
 /// Extents whose tables are asked for before they are looked at.
 const AHEAD: usize = 24;
@@ -101,7 +101,7 @@ impl RemapSsdX {
         let mut extents = std::mem::take(&mut self.scratch);
         extents.clear();
 
-        if self.read_plain(core, sb, valid_extents, &mut extents) {
+        if self.read_plain(core.geometry, &core.media, sb, valid_extents, &mut extents) {
             valid_extents.drop_ended(core, sb);
         } else {
             self.read_group(core, sb, &mut extents);
@@ -125,20 +125,20 @@ impl RemapSsdX {
     /// `false` if NVRAM must be read word by word.
     fn read_plain(
         &self,
-        core: &Core,
+        geometry: Geometry,
+        media: &Media,
         sb: SbId,
         valid_extents: &mut ValidExtents,
         extents: &mut Vec<RemapExtent>,
     ) -> bool {
-        let Some(words) = core.media.words() else {
+        let Some(words) = media.words() else {
             return false;
         };
         let chain = &self.groups[sb.0 as usize].chain;
-        let pages = core.geometry.pages_per_superblock();
+        let pages = geometry.pages_per_superblock();
         for index in 0..chain.segments.len() {
-            self.segments
-                .prefetch(&core.media, chain, index + SEGMENTS_AHEAD);
-            self.segments.prefetch_free(&core.media, index);
+            self.segments.prefetch(media, chain, index + SEGMENTS_AHEAD);
+            self.segments.prefetch_free(media, index);
             let slots = words[self.segments.range(chain, index)]
                 .as_chunks::<SLOT_WORDS>()
                 .0;

@@ -367,7 +367,7 @@ impl Segments {
 
         found
             .into_iter()
-            .map(|segments| self.chain(core, segments))
+            .map(|segments| self.chain(&mut core.media, segments))
             .collect()
     }
 
@@ -414,15 +414,15 @@ impl Segments {
         self.release(&core.config, &mut core.media, &orphans);
     }
 
-    fn chain(&mut self, core: &mut Core, found: Vec<ScannedSegment>) -> Chain {
-        let mut segments = self.numbered(&mut core.media, found);
+    fn chain(&mut self, media: &mut Media, found: Vec<ScannedSegment>) -> Chain {
+        let mut segments = self.numbered(media, found);
         segments.sort_unstable();
         let Some(&(sequence, last)) = segments.last() else {
             return Chain::default();
         };
         let mut is_used = |slot: u32| {
             let at = self.slot_word(last, slot);
-            (at..at + self.slot_words).any(|word| core.media.load(word) != Ok(0))
+            (at..at + self.slot_words).any(|word| media.load(word) != Ok(0))
         };
 
         let used = (0..self.slots)

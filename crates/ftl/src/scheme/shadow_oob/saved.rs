@@ -253,7 +253,9 @@ impl Reserve {
                 entries: entries.to_vec(),
             }
             .encode();
-            if !there.contains(&number) && !places.put(core, number, &bytes, &mut energy) {
+            if !there.contains(&number)
+                && !places.put(core.geometry, &mut core.media, number, &bytes, &mut energy)
+            {
                 // There is room for all pages, but the record of where it is may be unreadable.
                 return damaged.map_or(Ok(places.programmed), |word| {
                     Err(RecoveryError::NvramDamaged { word })
@@ -312,8 +314,14 @@ impl<'a> Places<'a> {
     }
 
     /// Programs one page at the next place that takes it; `false` if there is none, or no energy.
-    fn put(&mut self, core: &mut Core, number: u32, bytes: &[u8], energy: &mut u32) -> bool {
-        let geometry = core.geometry;
+    fn put(
+        &mut self,
+        geometry: Geometry,
+        media: &mut Media,
+        number: u32,
+        bytes: &[u8],
+        energy: &mut u32,
+    ) -> bool {
         while let Some(&sb) = self.area.first() {
             if self.offset == geometry.pages_per_superblock() {
                 (self.area, self.offset) = (&self.area[1..], 0);
@@ -324,17 +332,17 @@ impl<'a> Places<'a> {
 
             // If the life is unreadable, the head gives the incarnation; a bad block that is not
             // known as bad fails again.
-            let loaded = LifeRecord::load(&mut core.media, sb);
+            let loaded = LifeRecord::load(media, sb);
             let Some(life) = loaded
                 .life
                 .ok()
-                .or_else(|| life_by_head(core.geometry, &core.media, sb))
+                .or_else(|| life_by_head(geometry, media, sb))
             else {
                 continue;
             };
             let (bad, failing) = (loaded.bad.unwrap_or(0), loaded.failing.unwrap_or(0));
             let record = LifeRecord { life, bad, failing };
-            let next = core.media.next_row(geometry.block(sb, die));
+            let next = media.next_row(geometry.block(sb, die));
             if (record.bad | record.failing) >> die & 1 == 1
                 || next != geometry.row_of_offset(offset)
             {
@@ -348,8 +356,7 @@ impl<'a> Places<'a> {
 
             let oob = Oob::new(Oob::LOG, u64::from(number) + 1, record.life.incarnation());
             let stored = Stored::Meta(bytes.into());
-            if core
-                .media
+            if media
                 .program(
                     geometry.page(sb, offset),
                     oob,
@@ -362,7 +369,7 @@ impl<'a> Places<'a> {
                 self.programmed += 1;
                 return true;
             }
-            LifeRecord::store_failing(&mut core.media, sb, record.failing | 1 << die);
+            LifeRecord::store_failing(media, sb, record.failing | 1 << die);
         }
         false
     }
