@@ -21,12 +21,12 @@
 //! From a Rust test:
 //!
 //! ```
-//! use remap_ssd_torture::{Campaign, Run, Shape, TortureError, record};
+//! use remap_ssd_torture::{Campaign, RecordingSpec, Shape, TortureError, record};
 //! # use std::sync::atomic::AtomicBool;
 //! # use std::time::Duration;
 //!
 //! let stop = AtomicBool::new(false);
-//! let run = Run {
+//! let run = RecordingSpec {
 //!     shape: Shape { block_bytes: 4096, blocks: 256 },
 //!     fs: None, // The workload writes to the disk itself.
 //!     workload: "printf one | dd of=$FILE conv=notrunc,fsync status=none; echo one > $MARKS".into(),
