@@ -2,6 +2,7 @@
 //!
 //! Absent: connections.
 
+use crate::auth::Keyring;
 use crate::controller::{Association, Subsystem};
 use crate::tcp::quota::{Full, Quotas, Seat, Shares};
 use std::collections::HashMap;
@@ -53,6 +54,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 pub struct Port {
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) allowed: Allowed,
+    pub(super) keyring: Option<Arc<Keyring>>,
     advertised: Option<Advertised>,
     associations: Mutex<HashMap<u16, Weak<Association>>>,
     quotas: Arc<Quotas>,
@@ -73,6 +75,7 @@ impl Port {
         Self {
             subsystem,
             allowed,
+            keyring: None,
             advertised: None,
             associations: Mutex::default(),
             quotas,
@@ -81,6 +84,12 @@ impl Port {
     /// The same, but discovery names another address.
     pub fn advertised(mut self, advertised: Option<Advertised>) -> Self {
         self.advertised = advertised;
+        self
+    }
+    /// The same, but hosts must have one of these keys, and prove it on every queue of the subsystem's. Discovery, which names
+    /// the subsystem and its address, asks only that the host has a key.
+    pub fn authenticated(mut self, keyring: Option<Arc<Keyring>>) -> Self {
+        self.keyring = keyring;
         self
     }
     /// What discovery tells a host that reached us at `local`.
