@@ -277,7 +277,19 @@ fn who_is_refused_is_logged_with_its_name_and_the_reason() {
 fn mistakes_in_service_are_sentences() {
     run(&["serve"]).fails(2, &["--image"]);
     run(&["serve", "--memory", "32MiB", "--listen", "0.0.0.0:4420"])
-        .fails_in_one_line(2, &["--allow"]);
+        .fails_in_one_line(2, &["--keys", "--insecure"]);
+    run(&[
+        "serve",
+        "--memory",
+        "32MiB",
+        "--listen",
+        "0.0.0.0:4420",
+        "--insecure",
+    ])
+    .fails_in_one_line(2, &["--allow"]);
+    for host in ["192.168.1.7/24", "no such host", ""] {
+        run(&["serve", "--memory", "32MiB", "--allow", host]).fails_in_one_line(2, &["no network"]);
+    }
     run(&["io", "--connect", "127.0.0.1:1", "id"]).fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().to_str().expect("text");

@@ -19,7 +19,7 @@ mod transfers;
 mod unsettled;
 
 pub use output::Output;
-pub use port::{Advertised, Allowed, Port, canonical};
+pub use port::{Advertised, Allowed, Network, Port, canonical};
 
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
