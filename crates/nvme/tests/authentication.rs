@@ -303,6 +303,29 @@ fn proven(peer: &mut Peer, known: &Credentials) {
 }
 
 #[test]
+fn a_host_that_calculates_for_longer_than_its_keep_alive_is_waited_for() {
+    let rig = guarded("");
+    let mut peer = Peer::open(rig.address, 0);
+    let mut sqe = connect(0);
+    sqe.cdw12 = 100;
+    assert!(
+        peer.call(sqe, connect_data(0xffff).as_bytes())
+            .cqe
+            .status()
+            .is_success()
+    );
+    std::thread::sleep(Duration::from_millis(1500));
+    proven(&mut peer, &credentials(1, None));
+    // Then it counts.
+    while peer.next().is_some() {}
+    logged(
+        &rig,
+        &["queue 0 of", HOST, "nothing was heard from its host"],
+    );
+    rig.stop();
+}
+
+#[test]
 fn a_reply_that_was_right_once_is_worth_nothing_again() {
     let rig = guarded("group=null");
     let known = credentials(1, None);
@@ -335,6 +358,29 @@ fn a_reply_that_was_right_once_is_worth_nothing_again() {
     send(&mut other, &reply);
     send(&mut other, &reply);
     assert!(other.next().is_none(), "the first failure is the last word");
+    rig.stop();
+}
+
+#[test]
+fn no_two_challenges_are_the_same() {
+    let rig = guarded("");
+    let known = credentials(1, None);
+    let mut challenges = [(); 3].map(|()| {
+        let mut peer = unproven(&rig);
+        assert!(send(&mut peer, &HostExchange::new(&known, HOST, NQN).negotiate()).is_success());
+        receive(&mut peer)
+    });
+    challenges.sort();
+    // Neither the number, nor the random bytes, nor the value of ours.
+    for part in [12..16, 16..48, 48..304] {
+        let [a, b, c] = challenges
+            .each_ref()
+            .map(|challenge| &challenge[part.clone()]);
+        assert!(
+            a != b && b != c && a != c && a.iter().any(|byte| *byte != 0),
+            "{part:?}"
+        );
+    }
     rig.stop();
 }
 

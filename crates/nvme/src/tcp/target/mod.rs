@@ -223,7 +223,9 @@ impl Connection {
             return Err(End::Closed);
         }
         // Only the admin queue's thread knows that everything its host sent was processed.
-        if queue.qid == 0 && queue.association.is_silent(now) {
+        // Keep-alive begins with the authenticated queue: a host may take long to calculate.
+        let heeds_silence = queue.qid == 0 && !self.waits_for_proof();
+        if heeds_silence && queue.association.is_silent(now) {
             return Err(End::Dead);
         }
         if queue
