@@ -191,7 +191,8 @@ impl Fronts {
         self.close(subsystem)
     }
 
-    /// Loads the keys again. If they are not in order, those from before stay in use; hosts that are connected stay in any case.
+    /// Loads the keys again. If they are not in order, those from before stay in use; hosts that are connected stay in any
+    /// case.
     fn reload(&self) {
         let Some((path, keyring)) = &self.keys else {
             return;

@@ -4,9 +4,9 @@
 //! # host NQN                 its secret            options
 //! nqn.2014-08.org:uuid:...   DHHC-1:01:...:        controller=DHHC-1:01:...: hash=sha384 group=ffdhe3072 until=2027-06-30
 //! ```
-//! Invariants: a file that others can read, or with a line that is wrong, is refused whole; what was loaded stays in use until
-//! something else has been loaded whole. Text of secrets never reaches a message. Absent: hosts that are connected (a reload
-//! drops none).
+//! Invariants: a file that others can read, or with a line that is wrong, is refused whole; what was loaded stays in use
+//! until something else has been loaded whole; text of secrets never reaches a message. Absent: hosts that are connected
+//! (a reload drops none).
 
 use super::group::Group;
 use super::hash::Hash;

@@ -66,8 +66,8 @@ pub struct Limits {
     pub connected_of_host: usize,
     /// Connections of one address.
     pub connected_of_address: usize,
-    /// Connections without a queue, or not authenticated where they must be; the oldest of them make room for new ones. One address may have three quarters of
-    /// them.
+    /// Connections without a queue, or not authenticated where they must be; the oldest of them make room for new ones.
+    /// One address may have three quarters of them.
     pub half_open: usize,
     /// Memory of all connections: buffers, unsent output, partly received data. One host may use half of it.
     pub memory_bytes: usize,

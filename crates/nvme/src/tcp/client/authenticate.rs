@@ -1,7 +1,7 @@
 //! Authentication of a queue that was just connected.
 //!
-//! Invariant: with a controller's secret no queue of the subsystem is used before the controller has proven itself. Absent: what
-//! is sent (`auth`); discovery, which nobody authenticates.
+//! Invariant: with a controller's secret no queue of the subsystem is used before the controller has proven itself.
+//! Absent: what is sent (`auth`); discovery, which nobody authenticates.
 
 use super::error::ClientError;
 use super::{Call, Options, Queue, entry};

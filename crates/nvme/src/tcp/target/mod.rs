@@ -4,8 +4,8 @@
 //! ICReq -> ICResp, Connect -> a queue of an association, authentication if there are keys, then commands:
 //! capsule -> checked -> data in the capsule, or R2T and H2CData -> executed -> C2HData and a response, when due
 //! ```
-//! Invariants: the first PDU is ICReq and the first command Connect; a queue that must be authenticated executes nothing before; a payload is copied once, between its PDU and the
-//! image; memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the queue's size,
+//! Invariants: the first PDU is ICReq and the first command Connect; a queue that must be authenticated executes nothing
+//! before; a payload is copied once, between its PDU and the image; memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the queue's size,
 //! output up to `OUT_BYTES_MAX` before the caller must send it, and all of it is charged to the host (`quota`). One call
 //! executes what fits in a slice of the device, or one command. Absent: sockets and clocks.
 

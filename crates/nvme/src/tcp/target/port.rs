@@ -124,8 +124,8 @@ impl Port {
         self.advertised = advertised;
         self
     }
-    /// The same, but hosts must have one of these keys, and prove it on every queue of the subsystem's. Discovery, which names
-    /// the subsystem and its address, asks only that the host has a key.
+    /// The same, but hosts must have one of these keys, and prove it on every queue of the subsystem's. Discovery, which
+    /// names the subsystem and its address, asks only that the host has a key.
     pub fn authenticated(mut self, keyring: Option<Arc<Keyring>>) -> Self {
         self.keyring = keyring;
         self
