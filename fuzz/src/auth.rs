@@ -4,10 +4,12 @@
 //! auth     line (1 byte: bits 0 and 1 the hash, bit 2 the controller has a secret, bit 3 a group of 2048 bits) | frames
 //! frame    bytes (2) | the payload of an Authentication Send, behind which an Authentication Receive follows
 //! ```
-//! Checked beside panics: answers are bounded, an exchange that failed is over after its failure, and nobody is proven who does
+//! The same bytes are what a target answers a host. Checked beside panics: answers are bounded, an exchange that failed is over after its failure, and nobody is proven who does
 //! not know the secret. Absent: commands and connections (`nvme::session`).
 
-use remap_ssd_nvme::auth::{Exchange, Keyring, Keys, MESSAGE_BYTES_MAX, parse};
+use remap_ssd_nvme::auth::{
+    Credentials, Exchange, HostExchange, Keyring, Keys, MESSAGE_BYTES_MAX, Secret, Step, parse,
+};
 use std::sync::Arc;
 
 const HOST: &str = "nqn.2026-11.fuzz:host";
@@ -26,11 +28,35 @@ fn keyring(which: u8) -> Arc<Keyring> {
     Arc::new(Keyring::new(Keys::parse(&line).expect("a line in order")))
 }
 
+/// What a target answers to a host of ours that wants a proof.
+fn answers(frames: &[u8]) {
+    let secret = |text| Secret::parse(text).expect("in order");
+    let known = Credentials {
+        host: secret(SECRET),
+        controller: Some(secret(CONTROLLER)),
+    };
+    let mut host = HostExchange::new(&known, HOST, crate::nvme::NQN);
+    // The transaction is the host's own, which a target would repeat.
+    let t_id = host.negotiate()[4..6].to_vec();
+    for payload in frames.chunks(700) {
+        let mut payload = payload.to_vec();
+        if payload.len() > 6 {
+            payload[4..6].copy_from_slice(&t_id);
+        }
+        let step = host.receive(&payload);
+        assert!(
+            !matches!(step, Ok(Step::Done | Step::Last(_))),
+            "nobody here knows the controller's secret"
+        );
+    }
+}
+
 /// Payloads of one queue.
 pub fn auth(bytes: &[u8]) {
     let Some((which, mut frames)) = bytes.split_first() else {
         return;
     };
+    answers(frames);
     let mut exchange = Exchange::new(keyring(*which), HOST, crate::nvme::NQN);
     while let Some(([low, high], rest)) = frames.split_first_chunk::<2>() {
         let len = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
@@ -77,7 +103,13 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         }
         bytes
     };
+    // Of a target without a group, and its Success1: what a host gets.
+    let mut challenge = vec![1, 1, 0, 0, 7, 0, 32, 0, 1, 0, 0, 0, 9, 0, 0, 0];
+    challenge.resize(700, 3);
+    challenge.extend([1, 3, 0, 0, 7, 0, 32, 0, 1]);
+    challenge.resize(1400, 0);
     vec![
+        ("auth/answers".into(), [vec![0], challenge].concat()),
         (
             "auth/null".into(),
             frames(0, &[&negotiate, &reply(32, 0, 0)]),

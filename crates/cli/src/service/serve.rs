@@ -231,14 +231,13 @@ fn addresses_of(host: &str) -> Result<Vec<IpAddr>, Failure> {
     let wrong =
         "is no address, no network (192.168.1.0/24), no NQN, and no name that has an address";
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let found = match !host.is_empty() && host.bytes().all(is_name) {
-        true => (host, 0).to_socket_addrs().ok(),
-        false => None,
-    };
+    let is_one = !host.is_empty() && host.bytes().all(is_name);
+    let found = is_one.then(|| (host, 0).to_socket_addrs().ok()).flatten();
     let addresses: Vec<IpAddr> = found.into_iter().flatten().map(|one| one.ip()).collect();
-    match addresses.is_empty() {
-        true => Err(Failure::usage(format_args!("`{host}` {wrong}"))),
-        false => Ok(addresses),
+    if addresses.is_empty() {
+        Err(Failure::usage(format_args!("`{host}` {wrong}")))
+    } else {
+        Ok(addresses)
     }
 }
 

@@ -44,11 +44,11 @@ impl Response<'_> {
     }
 
     fn with_parts<R>(&self, work: impl FnOnce(&[u8], &[&[u8]]) -> R) -> R {
-        let challenge = match self.shared.is_empty() {
-            true => Zeroizing::new(self.challenge.to_vec()),
-            false => self
-                .hash
-                .mac(&self.hash.digest(self.shared), &[self.challenge]),
+        let challenge = if self.shared.is_empty() {
+            Zeroizing::new(self.challenge.to_vec())
+        } else {
+            let key = self.hash.digest(self.shared);
+            self.hash.mac(&key, &[self.challenge])
         };
         let (label, own, other): (&[u8], _, _) = match self.side {
             Side::Host => (b"HostHost", self.hostnqn, self.subnqn),

@@ -25,9 +25,10 @@ impl Queue {
         let credentials = options.credentials.as_deref();
         if !said.authentication() {
             let wants_proof = credentials.is_some_and(|known| known.controller.is_some());
-            return match wants_proof && subnqn != DISCOVERY_NQN {
-                true => Err(ClientError::NotAuthenticating),
-                false => Ok(()),
+            return if wants_proof && subnqn != DISCOVERY_NQN {
+                Err(ClientError::NotAuthenticating)
+            } else {
+                Ok(())
             };
         }
 

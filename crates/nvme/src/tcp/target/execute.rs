@@ -394,9 +394,10 @@ impl Connection {
             if !allowed {
                 return Err(ConnectRefusal::NOT_ALLOWED);
             }
-            match keyring.is_none_or(|keyring| keyring.find(association.hostnqn()).is_some()) {
-                true => Ok(()),
-                false => Err(ConnectRefusal::NO_KEY),
+            if keyring.is_none_or(|keyring| keyring.find(association.hostnqn()).is_some()) {
+                Ok(())
+            } else {
+                Err(ConnectRefusal::NO_KEY)
             }
         };
 
