@@ -199,10 +199,10 @@ mod tests {
 
             let middle = e
                 .shr(64)
-                .wrapping_add(&BoxedUint::from(x).resize(wide))
+                .wrapping_add(BoxedUint::from(x).resize(wide))
                 .shl(64);
-            let prime = at(bits).wrapping_sub(&at(bits - 64)).wrapping_add(&middle);
-            let prime = prime.wrapping_sub(&BoxedUint::one_with_precision(wide));
+            let prime = at(bits).wrapping_sub(at(bits - 64)).wrapping_add(&middle);
+            let prime = prime.wrapping_sub(BoxedUint::one_with_precision(wide));
             let known = Option::<BoxedUint>::from(BoxedUint::from_be_hex(hex, bits));
             assert_eq!(known.expect("digits").resize(wide), prime, "{bits} bits");
         }
