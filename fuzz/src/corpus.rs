@@ -91,6 +91,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     for (name, bytes) in SAMPLES {
         files.push((format!("trace/{name}"), bytes.to_vec()));
     }
+    files.extend(crate::auth::make());
     files.extend(crate::sessions::make());
     files.push(("trace/vscsi-1".into(), vscsi(1)));
     files.push(("trace/vscsi-2".into(), vscsi(2)));

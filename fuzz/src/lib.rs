@@ -4,11 +4,13 @@
 //! - [`recover`]: an image unpacked and sealed again after mutation, so that recovery sees hostile media whose file is
 //!   in order. What does recover, and agrees with itself, is then used, powered off and recovered once more.
 //! - [`trace`]: a trace in any format, compressed or not.
+//! - [`auth::auth`]: what hosts send to authenticate.
 //! - [`nvme::pdu`], [`nvme::command`], [`nvme::session`]: what hosts send over NVMe/TCP.
 //!
 //! Each returns or the bytes are a finding: a panic, an endless loop, memory without bound. Absent: what is right;
 //! the power-cut campaign knows that.
 
+pub mod auth;
 pub mod corpus;
 pub mod mutate;
 pub mod nvme;

@@ -5,7 +5,7 @@
 //! runs them again with a backtrace. Findings go to `corpus/found` under such names once they are mended.
 //! `UPDATE_CORPUS=1` writes the rest of the corpus anew.
 
-use remap_ssd_fuzz::{corpus, file, mutate, nvme, recover, seal, trace};
+use remap_ssd_fuzz::{auth, corpus, file, mutate, nvme, recover, seal, trace};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -137,6 +137,7 @@ fn run(path: &str, bytes: &[u8]) {
         Some("file") => file(bytes),
         Some("recover") => recover(bytes),
         Some("trace") => trace(bytes),
+        Some("auth") => auth::auth(bytes),
         Some("pdu") => nvme::pdu(bytes),
         Some("command") => nvme::command(bytes),
         Some("session") => nvme::session(bytes),
@@ -172,6 +173,9 @@ fn the_corpus_is_small_and_complete() {
 fn the_corpus_is_read_without_a_panic() {
     files("file").iter().for_each(|(_, bytes)| file(bytes));
     files("trace").iter().for_each(|(_, bytes)| trace(bytes));
+    files("auth")
+        .iter()
+        .for_each(|(_, bytes)| auth::auth(bytes));
     files("pdu").iter().for_each(|(_, bytes)| nvme::pdu(bytes));
     files("command")
         .iter()
@@ -243,6 +247,12 @@ fn sessions_that_are_not_damaged_are_served() {
             "{name}: {admin}, {one}, {two}"
         );
     }
+}
+
+#[test]
+fn nobody_is_authenticated_who_does_not_know_the_secret() {
+    let seeds: Vec<Vec<u8>> = files("auth").into_iter().map(|(_, bytes)| bytes).collect();
+    hunt("auth", &seeds, auth::auth);
 }
 
 #[test]

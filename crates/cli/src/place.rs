@@ -3,8 +3,10 @@
 //! Absent: what is on it.
 
 use crate::failure::Failure;
+use remap_ssd_nvme::auth::{Credentials, load_credentials};
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where a namespace is.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,6 +31,22 @@ pub struct Place {
     /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN", conflicts_with = "image")]
     pub hostnqn: Option<String>,
+    /// A file of mode 600 with the secret of that host, `DHHC-1:...`, for servers that want hosts to authenticate; behind it
+    /// `controller=DHHC-1:...` if the server must prove itself too.
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub secret: Option<PathBuf>,
+}
+
+/// What a host needs to know to be let in, if a file with it is named.
+///
+/// # Errors
+/// The file cannot be read, others can read it, or there is no secret in it.
+pub fn credentials(secret: Option<&Path>) -> Result<Option<Arc<Credentials>>, Failure> {
+    let load = |path: &Path| {
+        let known = load_credentials(path).map_err(|error| Failure::about(path.display(), error));
+        known.map(Arc::new)
+    };
+    secret.map(load).transpose()
 }
 
 impl Place {
@@ -49,6 +67,7 @@ impl Place {
         let mut options = Options {
             subnqn: self.nqn.clone(),
             nsid: self.nsid,
+            credentials: credentials(self.secret.as_deref())?,
             ..Options::default()
         };
         options.hostnqn = self.hostnqn.clone().unwrap_or(options.hostnqn);

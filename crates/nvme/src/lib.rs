@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! spec        records and bits as the specifications draw them, nothing else
+//! auth        DH-HMAC-CHAP: secrets, messages, both ends; no I/O
 //! controller  commands in, statuses and data out; no I/O, no clock
 //! tcp         NVMe/TCP: target and client; sockets at the edge
 //! escaped     text from peers, escaped for logs and terminals
 //! ```
 //! Absent: how remaps are persisted, and anything a host can say that would be trusted.
 
+pub mod auth;
 pub mod controller;
 mod escaped;
 pub mod spec;

@@ -1,7 +1,8 @@
 //! Where a database is: on a device that is served, on one in a folder, or among the files of the operating system.
 //!
 //! ```text
-//! device=HOST:PORT   a volume on a served device; nqn=, nsid= and hostnqn= say which namespace, if there are several
+//! device=HOST:PORT   a volume on a served device; nqn=, nsid=, hostnqn= and secret= say which namespace, if there are
+//!                    several, and by what name and secret we are let in
 //! image=FOLDER       a volume on a device in a folder, for this process alone; nsid= as above
 //! store=NAME         a store that this process has given that name (`mount`)
 //! none of them       files: in the folder where they are, of the operating system
@@ -21,6 +22,7 @@
 use crate::memory;
 use crate::twins::Twins;
 use remap_ssd_device::Disk;
+use remap_ssd_nvme::auth::load_credentials;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume, uuid_text};
 use std::cell::RefCell;
@@ -44,6 +46,8 @@ pub enum Spec {
         nqn: Option<String>,
         /// Our name, where only known hosts are served.
         hostnqn: Option<String>,
+        /// File with its secret, where hosts must authenticate.
+        secret: Option<String>,
     },
     /// A device in a folder.
     Image {
@@ -322,14 +326,22 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
             nsid,
             nqn,
             hostnqn,
+            secret,
         } => {
             let failed = |error| PlaceError::Store {
                 place: address.clone(),
                 error,
             };
+            let credentials = secret
+                .as_ref()
+                .map(|file| load_credentials(Path::new(file)));
+            let credentials = credentials
+                .transpose()
+                .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
             let mut options = Options {
                 subnqn: nqn.clone(),
                 nsid: *nsid,
+                credentials: credentials.map(Arc::new),
                 ..Options::default()
             };
             options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);

@@ -3,11 +3,12 @@
 //! Invariants: either all ways of serving that were asked for are open, or none and a sentence says why; when serving has
 //! ended nobody is left who could use the device. All have one clock, since the timing model has one.
 
-use super::serve::{Args, LogLevel};
+use super::serve::{Args, LogLevel, load_keys};
 use crate::failure::Failure;
 use crate::watch::served::Served;
 use remap_ssd_fuse::{MountError, Mounted, file_name};
 use remap_ssd_http::{Limits as HttpLimits, Server as HttpServer, Token};
+use remap_ssd_nvme::auth::Keyring;
 use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
@@ -16,7 +17,7 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -31,8 +32,10 @@ const KEEP_TICKS: u32 = 10;
 
 /// What serving waits for.
 enum Event {
-    /// SIGTERM, SIGINT, SIGQUIT or SIGHUP.
+    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there are no keys.
     Stop,
+    /// SIGHUP if there are keys: they are to be loaded again.
+    Reload,
     /// SIGUSR1.
     Tell,
     /// SIGUSR2.
@@ -58,6 +61,7 @@ pub struct Fronts {
     fuse: Option<Mounted>,
     vfio: Option<Service>,
     http: Option<(HttpServer, Arc<Gate>)>,
+    keys: Option<(PathBuf, Arc<Keyring>)>,
     events: Receiver<Event>,
     signals: signal_hook::iterator::Handle,
 }
@@ -82,7 +86,7 @@ impl Fronts {
         args: &Args,
         subsystem: &Arc<Subsystem>,
         nqn: &str,
-        allowed: Allowed,
+        (allowed, keyring): (Allowed, Option<Arc<Keyring>>),
         log: LogLevel,
     ) -> Result<Self, Failure> {
         let token = args.http_token.as_deref().map(token).transpose()?;
@@ -94,8 +98,10 @@ impl Fronts {
         let listen = args
             .listen
             .or_else(|| (!otherwise).then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
-
-        let port = Port::new(subsystem.clone(), allowed).advertised(args.advertise);
+        let port = Port::new(subsystem.clone(), allowed)
+            .advertised(args.advertise)
+            .authenticated(keyring.clone());
+        let keys = args.keys.clone().zip(keyring);
         let limits = Limits {
             memory_bytes: args.memory_limit as usize,
             ..Limits::default()
@@ -123,7 +129,7 @@ impl Fronts {
             .transpose()?;
 
         // From here on nothing is left behind: what is mounted must be unmounted.
-        let signals = heed_signals(sender.clone()).map_err(Failure::failed)?;
+        let signals = heed_signals(sender.clone(), keys.is_some()).map_err(Failure::failed)?;
 
         let fuse = args
             .fuse
@@ -137,6 +143,7 @@ impl Fronts {
             fuse,
             vfio,
             http,
+            keys,
             events,
             signals,
         })
@@ -165,6 +172,7 @@ impl Fronts {
         while open > 0 && !subsystem.is_broken() {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Stop) => break,
+                Ok(Event::Reload) => self.reload(),
                 Ok(Event::Tell) => tick(Tick::Tell),
                 Ok(Event::CutPower) => tick(Tick::CutPower),
                 Ok(Event::Ended(what)) => {
@@ -181,6 +189,23 @@ impl Fronts {
         }
 
         self.close(subsystem)
+    }
+
+    /// Loads the keys again. If they are not in order, those from before stay in use; hosts that are connected stay in any
+    /// case.
+    fn reload(&self) {
+        let Some((path, keyring)) = &self.keys else {
+            return;
+        };
+        match load_keys(path) {
+            Ok(keys) => {
+                tracing::info!(keys = %path.display(), hosts = keys.len(), "keys loaded again");
+                keyring.replace(keys);
+            }
+            Err(failure) => {
+                tracing::error!("{failure}; the keys from before stay in use");
+            }
+        }
     }
 
     /// Ends all, after what is under way.
@@ -231,10 +256,15 @@ impl Fronts {
 }
 
 /// Signals that would end the process by default although nobody meant to cut the power.
-fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
+///
+/// With keys, SIGHUP asks for them to be loaded again: whoever started this under `nohup` may send it too.
+fn heed_signals(
+    events: Sender<Event>,
+    has_keys: bool,
+) -> io::Result<signal_hook::iterator::Handle> {
     // Without this signal a write beyond the file size limit fails like one to a full disk.
     let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
-    if !is_ignored(SIGHUP) {
+    if has_keys || !is_ignored(SIGHUP) {
         heeded.push(SIGHUP);
     }
 
@@ -249,6 +279,7 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
                     SIGUSR1 => events.send(Event::Tell),
                     SIGUSR2 => events.send(Event::CutPower),
                     SIGXFSZ => Ok(()),
+                    SIGHUP if has_keys => events.send(Event::Reload),
                     _ => events.send(Event::Stop),
                 };
             }

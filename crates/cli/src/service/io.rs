@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
+use crate::place::credentials;
 use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
 use remap_ssd_sim::report::format::{bytes, exact};
@@ -24,6 +25,10 @@ pub struct Args {
     /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN")]
     pub hostnqn: Option<String>,
+    /// A file of mode 600 with that host's secret, `DHHC-1:...`, for servers that want hosts to authenticate; behind it
+    /// `controller=DHHC-1:...` if the server must prove itself too.
+    #[arg(long, value_name = "FILE")]
+    pub secret: Option<PathBuf>,
     /// Number of the namespace.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nsid: u32,
@@ -41,7 +46,8 @@ Examples, LBAs of 4096 bytes:
   remap-ssd io --connect 127.0.0.1:4420 copy --from 0 --to 1000 --blocks 256
   remap-ssd io --connect 127.0.0.1:4420 remap --from 0 --to 2000 --blocks 16 --relocate
   remap-ssd io --connect 127.0.0.1:4420 read --lba 1000 --blocks 256 --file back.bin
-  remap-ssd io --connect 127.0.0.1:4420 stat --json";
+  remap-ssd io --connect 127.0.0.1:4420 stat --json
+  remap-ssd io --connect 192.168.1.2:4420 --hostnqn nqn.2026-11.com.example:db1 --secret db1.secret id";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
@@ -127,6 +133,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         subnqn: args.nqn.clone(),
         nsid: args.nsid,
         digests: args.digests,
+        credentials: credentials(args.secret.as_deref())?,
         ..Options::default()
     };
 

@@ -1,7 +1,7 @@
 //! `serve`: the device for programs that know nothing of it, on the network, as files, and on a bus.
 //!
-//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts on a list; SIGTERM, SIGINT,
-//! SIGQUIT and SIGHUP finish the commands under way and compact the image; any other end is a power cut, which the
+//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts that authenticate, or on demand to
+//! those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys to load again, SIGHUP finish the commands under way and compact the image; any other end is a power cut, which the
 //! image survives. A shutdown is clean only if the device was closed.
 
 use super::fronts::{Fronts, Tick};
@@ -14,12 +14,13 @@ use crate::failure::Failure;
 use crate::numbers;
 use remap_ssd_device::{Device, OpenError};
 use remap_ssd_media::image_file::ImageError;
+use remap_ssd_nvme::auth::{Keyring, Keys};
 use remap_ssd_nvme::controller::{
     CACHE_BYTES_MIN, CutReport, Health, Latency, Subsystem, statistics,
 };
 use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
-use remap_ssd_nvme::tcp::target::{Advertised, Allowed};
-use std::net::{IpAddr, SocketAddr};
+use remap_ssd_nvme::tcp::target::{Advertised, Allowed, Network};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,8 +35,8 @@ use tracing_subscriber::{Layer, Registry, reload};
 /// What is acknowledged survives the end of this process at any instant, and a crash of the machine up to the last flush.
 /// With --volatile-cache it does so only if it was flushed or written with FUA.
 ///
-/// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored under `nohup`);
-/// SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
+/// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored under `nohup`); with --keys
+/// SIGHUP loads the keys again, and drops nobody; SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
 ///
 /// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has failed, 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
@@ -70,9 +71,20 @@ pub struct Args {
     /// Complete commands as fast as possible (none), or when flash would have completed them (emulated).
     #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
     pub latency: Latency,
-    /// Accept only this host, by address or name (NQN). May be repeated.
+    /// Accept only this host, by address, network (192.168.1.0/24), name in the DNS, or NQN. May be repeated. With --keys,
+    /// hosts must authenticate as well.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
+    /// Hosts must authenticate (DH-HMAC-CHAP): a file of mode 600 with a line for each, `NQN DHHC-1:...`, as
+    /// `nvme gen-dhchap-key` makes secrets. Options behind it: controller=DHHC-1:... (the server proves itself to hosts that
+    /// ask), hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the weakest allowed; by default sha256 and
+    /// ffdhe2048), until=YYYY-MM-DD.
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
+    /// Listen on other addresses than the loopback although hosts do not authenticate: the hosts on the list (--allow) are
+    /// believed to be who they say.
+    #[arg(long, conflicts_with = "keys")]
+    pub insecure: bool,
     /// Memory for the buffers of NVMe/TCP connections, not counting the device itself. One host may use half of it;
     /// beyond that, commands fail with a status that asks the host to retry.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory_limit)]
@@ -102,7 +114,14 @@ const EXAMPLES: &str = "\
 Examples:
   remap-ssd image create disk --size 2GiB && remap-ssd serve --image disk
   remap-ssd serve --memory 1GiB --latency emulated
-  remap-ssd serve --image disk --listen 0.0.0.0:4420 --allow 192.168.1.7
+
+For other machines, whose hosts must know a secret:
+  echo \"nqn.2026-11.com.example:db1 $(nvme gen-dhchap-key -m 1 -n nqn.2026-11.com.example:db1)\" > keys; chmod 600 keys
+  remap-ssd serve --image disk --listen 0.0.0.0:4420 --keys keys          # kill -HUP loads the keys again
+  nvme connect-all -t tcp -a 192.168.1.2 -s 4420 -q nqn.2026-11.com.example:db1 --dhchap-secret DHHC-1:...
+
+In a network in which every host is trusted:
+  remap-ssd serve --image disk --listen 0.0.0.0:4420 --insecure --allow 192.168.1.0/24
 
 Metrics, a page to look at, and verbs:
   (umask 077; head -c 24 /dev/urandom | base64 > token)
@@ -169,37 +188,65 @@ fn advertised(text: &str) -> Result<Advertised, String> {
         .map_err(|_| "an address, or an address and a port".into())
 }
 
-fn allowed(args: &Args) -> Result<Allowed, Failure> {
-    if args.allow.is_empty() {
-        if let Some(address) = args
-            .listen
-            .filter(|address| !address.ip().to_canonical().is_loopback())
-        {
+/// Who may connect, and the keys that hosts need.
+fn allowed(args: &Args) -> Result<(Allowed, Option<Arc<Keyring>>), Failure> {
+    let keys = args.keys.as_deref().map(load_keys).transpose()?;
+    let elsewhere = args
+        .listen
+        .filter(|address| !address.ip().to_canonical().is_loopback());
+    if let Some(address) = elsewhere.filter(|_| keys.is_none()) {
+        if !args.insecure {
             return Err(Failure::usage(format_args!(
-                "{address} can be reached from elsewhere: say who may connect, with --allow ADDRESS or --allow NQN"
+                "{address} can be reached from elsewhere: have hosts authenticate with --keys FILE, or believe who they say \
+                 they are with --insecure and --allow HOST"
             )));
         }
-
-        return Ok(Allowed {
-            anybody: true,
-            ..Allowed::default()
-        });
-    }
-
-    let mut allowed = Allowed::default();
-    for host in &args.allow {
-        match host.parse::<IpAddr>() {
-            Ok(address) => allowed.addresses.push(address),
-            Err(_) if host.starts_with("nqn.") => allowed.names.push(host.clone()),
-            Err(_) => {
-                return Err(Failure::usage(format_args!(
-                    "`{host}` is neither an address nor an NQN"
-                )));
-            }
+        if args.allow.is_empty() {
+            return Err(Failure::usage(format_args!(
+                "{address} can be reached from elsewhere: say who may connect, with --allow ADDRESS, NETWORK or NQN"
+            )));
         }
     }
 
-    Ok(allowed)
+    let mut allowed = Allowed {
+        anybody: args.allow.is_empty(),
+        ..Allowed::default()
+    };
+    for host in &args.allow {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            allowed.addresses.push(address);
+        } else if let Some(network) = Network::parse(host) {
+            allowed.networks.push(network);
+        } else if host.starts_with("nqn.") {
+            allowed.names.push(host.clone());
+        } else {
+            allowed.addresses.extend(addresses_of(host)?);
+        }
+    }
+    Ok((allowed, keys.map(|keys| Arc::new(Keyring::new(keys)))))
+}
+
+/// The addresses that a name has now.
+fn addresses_of(host: &str) -> Result<Vec<IpAddr>, Failure> {
+    let wrong =
+        "is no address, no network (192.168.1.0/24), no NQN, and no name that has an address";
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_one = !host.is_empty() && host.bytes().all(is_name);
+    let found = is_one.then(|| (host, 0).to_socket_addrs().ok()).flatten();
+    let addresses: Vec<IpAddr> = found.into_iter().flatten().map(|one| one.ip()).collect();
+    if addresses.is_empty() {
+        Err(Failure::usage(format_args!("`{host}` {wrong}")))
+    } else {
+        Ok(addresses)
+    }
+}
+
+/// Reads a file of keys.
+///
+/// # Errors
+/// It cannot be read, others can read it, or a line is wrong.
+pub fn load_keys(path: &Path) -> Result<Keys, Failure> {
+    Keys::load(path).map_err(|error| Failure::about(path.display(), error))
 }
 
 type Handle = reload::Handle<LevelFilter, Registry>;
@@ -267,7 +314,7 @@ fn start_log(args: &Args) -> LogLevel {
 /// # Errors
 /// The device cannot be opened or served as asked, or it failed in service.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let allowed = allowed(args)?;
+    let (allowed, keyring) = allowed(args)?;
     let log = start_log(args);
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
@@ -319,7 +366,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem)))
         .transpose()?;
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
-    let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed, log);
+    let fronts = Fronts::open(args, &subsystem, &service.nqn, (allowed, keyring), log);
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
 
     keep(kept(false));

@@ -273,11 +273,93 @@ fn who_is_refused_is_logged_with_its_name_and_the_reason() {
     served.stop();
 }
 
+/// Secrets as `nvme gen-dhchap-key` makes them.
+const SECRETS: [&str; 3] = [
+    "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:",
+    "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:",
+    "DHHC-1:01:CQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJyg+WyJc:",
+];
+
+/// A file of mode 600.
+fn private(dir: &Path, name: &str, text: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = file(dir, name, text.as_bytes());
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, mode).expect("it is ours");
+    path
+}
+
+#[test]
+fn keys_are_loaded_again_by_a_signal_and_drop_nobody() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [first, second, controller] = SECRETS;
+    let name = "nqn.2026-11.test:friend";
+    let keys = private(
+        dir.path(),
+        "keys",
+        &format!("{name} {first} controller={controller}\n"),
+    );
+    let served = serve(&["--memory", "32MiB", "--keys", &keys]);
+    let io = |secret: &str| served.io(&["--hostnqn", name, "--secret", secret, "id"]);
+    let one = private(
+        dir.path(),
+        "one",
+        &format!("{first} controller={controller}"),
+    );
+    let two = private(dir.path(), "two", second);
+    io(&one).ok();
+    served.says("authenticated by sha256 and ffdhe2048, both ways");
+    io(&two).fails_in_one_line(1, &["the secret is wrong"]);
+    served.says("its secret is wrong (connection ");
+    served
+        .io(&["--hostnqn", name, "id"])
+        .fails_in_one_line(1, &["it has no secret"]);
+
+    // What is not in order changes nothing.
+    private(dir.path(), "keys", &format!("{name} {second}\nnonsense\n"));
+    served.signal("HUP");
+    served.says("line 2: it begins with a host's NQN; the keys from before stay in use");
+    io(&one).ok();
+    private(dir.path(), "keys", &format!("{name} {second}\n"));
+    served.signal("HUP");
+    served.says("keys loaded again");
+    io(&two).ok();
+    io(&one).fails_in_one_line(1, &["authentication failed"]);
+    served.stop();
+}
+
+#[test]
+fn files_with_secrets_that_others_can_read_are_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let open = file(dir.path(), "keys", b"nqn.a x");
+    run(&["serve", "--memory", "32MiB", "--keys", &open])
+        .fails_in_one_line(1, &[&open, "chmod 600"]);
+    run(&["io", "--connect", "127.0.0.1:1", "--secret", &open, "id"])
+        .fails_in_one_line(1, &[&open, "chmod 600"]);
+    let wrong = private(dir.path(), "wrong", "nqn.a DHHC-1:01:x:");
+    run(&["serve", "--memory", "32MiB", "--keys", &wrong])
+        .fails_in_one_line(1, &[&wrong, "line 1", "base 64"]);
+    run(&["serve", "--memory", "32MiB", "--keys", &wrong, "--insecure"])
+        .fails(2, &["cannot be used with"]);
+}
+
 #[test]
 fn mistakes_in_service_are_sentences() {
     run(&["serve"]).fails(2, &["--image"]);
     run(&["serve", "--memory", "32MiB", "--listen", "0.0.0.0:4420"])
-        .fails_in_one_line(2, &["--allow"]);
+        .fails_in_one_line(2, &["--keys", "--insecure"]);
+    run(&[
+        "serve",
+        "--memory",
+        "32MiB",
+        "--listen",
+        "0.0.0.0:4420",
+        "--insecure",
+    ])
+    .fails_in_one_line(2, &["--allow"]);
+    for host in ["192.168.1.7/24", "no such host", ""] {
+        run(&["serve", "--memory", "32MiB", "--allow", host]).fails_in_one_line(2, &["no network"]);
+    }
     run(&["io", "--connect", "127.0.0.1:1", "id"]).fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().to_str().expect("text");

@@ -62,6 +62,11 @@ impl ConnectRefusal {
         result: offset_of!(ConnectData, hostnqn) as u64 | IN_DATA,
         why: "this host is not allowed",
     };
+    /// The host is not among the keys, or no longer.
+    pub const NO_KEY: Self = Self {
+        why: "this host has no key, or its key has expired",
+        ..Self::NOT_ALLOWED
+    };
     /// All controller IDs are in use.
     pub(super) const BUSY: Self = Self {
         status: Status::CONNECT_BUSY,

@@ -1,5 +1,6 @@
 //! Bits and records of NVMe Base 2.0, NVM Command Set 1.0, NVMe over Fabrics and NVMe/TCP 1.0. No behaviour.
 
+pub mod auth;
 pub mod bus;
 pub mod command;
 pub mod fabrics;

@@ -98,6 +98,8 @@ impl Status {
     pub const CONNECT_HOST: Self = specific(0x84);
     /// Fabrics: Invalid Queue Type.
     pub const QUEUE_TYPE: Self = specific(0x85);
+    /// Fabrics: Authentication Required.
+    pub const AUTH_REQUIRED: Self = specific(0x91);
     /// NVM: Command Size Limit Exceeded (Copy).
     pub const SIZE_LIMIT: Self = specific(0x83);
     /// Vendor: the device cannot make commands atomic, or not this large.

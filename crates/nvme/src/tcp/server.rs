@@ -2,10 +2,10 @@
 //!
 //! One thread a connection: it reads what is there, has it executed, sends what came of it at once, and sleeps until
 //! more arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins. Invariants:
-//! a host that has not connected a queue gets a small buffer and little time; a host that does not read, or does not
-//! finish what it began to send, is dropped; connections and their memory are bounded, per host and in all; the oldest
-//! connections without a queue make room for new ones, those of the address with the most first. A host is declared
-//! silent only when everything it has sent was processed. Refusals and drops are logged with the reason, at a bounded
+//! a host that has not connected a queue, or has not authenticated where it must, is half open: it gets a small buffer and
+//! little time; a host that does not read, or does not finish what it began to send, is dropped; connections and their
+//! memory are bounded, per host and in all; the oldest half-open connections make room for new ones, those of the address
+//! with the most first. A host is declared silent only when everything it has sent was processed. Refusals and drops are logged with the reason, at a bounded
 //! rate.
 
 use super::buffer::Buffer;
@@ -15,6 +15,7 @@ use super::quota::Shares;
 use super::roster::{Entered, Roster, Seated};
 use super::target::{Connection, End, Output, PDU_BYTES_MAX, Port, Refused, canonical};
 use crate::Escaped;
+use crate::auth::Proof;
 use crate::controller::{Association, Latency};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
@@ -65,13 +66,15 @@ pub struct Limits {
     pub connected_of_host: usize,
     /// Connections of one address.
     pub connected_of_address: usize,
-    /// Connections without a queue; the oldest of them make room for new ones. One address may have three quarters of
-    /// them.
+    /// Connections without a queue, or not authenticated where they must be; the oldest of them make room for new ones.
+    /// One address may have three quarters of them.
     pub half_open: usize,
     /// Memory of all connections: buffers, unsent output, partly received data. One host may use half of it.
     pub memory_bytes: usize,
     /// How long a connection may take to connect a queue.
     pub connect_within: Duration,
+    /// How long it may take from its beginning to authenticate, where it must.
+    pub authenticate_within: Duration,
     /// Time for a host to read the next 64 KiB of output, or the rest.
     pub send_within: Duration,
     /// Time for a host to send requested data, or the rest of a PDU.
@@ -87,6 +90,7 @@ impl Default for Limits {
             half_open: 64,
             memory_bytes: MEMORY_BYTES_DEFAULT,
             connect_within: Duration::from_secs(5),
+            authenticate_within: Duration::from_secs(30),
             send_within: Duration::from_secs(10),
             data_within: Duration::from_secs(30),
         }
@@ -412,6 +416,16 @@ impl Shared {
             };
             format!("{kind} {qid} of {}", Escaped::name(association.hostnqn()))
         });
+        if !connection.is_admitted()
+            && let Some(queue) = &queue
+        {
+            let ended = result.unwrap_or_else(|error| error.to_string());
+            let why = connection.unproven();
+            self.roster.refuse(why.unwrap_or("it did not authenticate"));
+            let why = why.map_or_else(|| format!("it did not authenticate: {ended}"), String::from);
+            let text = format!("refused: {queue}: {why} (connection {number})");
+            return self.notice("authentication", peer, &text);
+        }
         match (queue, connection.refused(), result) {
             (_, Some(refused), _) => {
                 self.roster.refuse(refused.refusal.why);
@@ -454,7 +468,7 @@ impl Shared {
             wake_me_in_time();
         }
 
-        let mut is_connected = false;
+        let mut is_admitted = false;
         let mut buffer = Buffer::new(SMALL_BUFFER);
         let mut out = Output::default();
         let mut waits = Waits::new(self.now());
@@ -485,10 +499,13 @@ impl Shared {
             };
             buffer.consume(consumed);
 
-            if !is_connected && let Some((association, qid)) = connection.connected() {
-                is_connected = true;
+            if !is_admitted
+                && connection.is_admitted()
+                && let Some((association, qid)) = connection.connected()
+            {
+                is_admitted = true;
                 buffer.grow(2 * PDU_BYTES_MAX);
-                self.greet(association, qid, peer, number);
+                self.greet(association, qid, connection.proof(), peer, number);
                 seat = connection
                     .association()
                     .map(|association| self.roster.enter(number, peer, qid, association, now));
@@ -551,7 +568,14 @@ impl Shared {
     }
 
     /// Logs that a queue was connected.
-    fn greet(&self, association: &Association, qid: u16, peer: SocketAddr, number: u64) {
+    fn greet(
+        &self,
+        association: &Association,
+        qid: u16,
+        proof: Option<Proof>,
+        peer: SocketAddr,
+        number: u64,
+    ) {
         self.no_longer_half_open(number);
         let kind = if association.is_discovery() {
             "discovery"
@@ -562,7 +586,7 @@ impl Shared {
         self.ordinary(
             "connected",
             peer,
-            &format!("{kind} {qid} connected by {host}"),
+            &format!("{kind} {qid} connected by {host}{}", how(proof)),
         );
     }
 
@@ -602,6 +626,9 @@ impl Shared {
         }
         if connection.connected().is_none() && passed(waits.began, self.limits.connect_within) {
             return Err(io::Error::other("no queue was connected in time"));
+        }
+        if !connection.is_admitted() && passed(waits.began, self.limits.authenticate_within) {
+            return Err(io::Error::other("there was no proof in time"));
         }
         if waits
             .partial_since
@@ -730,8 +757,22 @@ fn why(end: End) -> String {
         End::Refused => "refused".into(),
         End::Reset => "its controller was reset".into(),
         End::Dead => "nothing was heard from its host".into(),
+        End::Unproven(why) => why.into(),
         End::Fatal(fault) => format!("protocol error: {:?} at byte {}", fault.error, fault.at),
     }
+}
+
+/// How a host was authenticated, for the log.
+fn how(proof: Option<Proof>) -> String {
+    let Some(proof) = proof else {
+        return String::new();
+    };
+    let both = if proof.both_ways { ", both ways" } else { "" };
+    format!(
+        ", authenticated by {} and {}{both}",
+        proof.hash.name(),
+        proof.group.name()
+    )
 }
 
 fn refusal(refused: &Refused) -> String {

@@ -8,6 +8,7 @@ pub mod raw;
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::auth::Keyring;
 use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
@@ -86,7 +87,25 @@ impl Rig {
         )
     }
 
+    /// Only for hosts that have these keys.
+    pub fn guarded(keyring: &Arc<Keyring>, limits: Limits) -> Self {
+        let device = device(32 << 20, false);
+        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
+            .expect("possible");
+        let address = "127.0.0.1:0".parse().expect("an address");
+        Self::serving_to(address, subsystem, limits, Some(keyring.clone()))
+    }
+
     fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
+        Self::serving_to(address, subsystem, limits, None)
+    }
+
+    fn serving_to(
+        address: SocketAddr,
+        subsystem: Subsystem,
+        limits: Limits,
+        keyring: Option<Arc<Keyring>>,
+    ) -> Self {
         let subsystem = Arc::new(subsystem);
         let port = Port::new(
             subsystem.clone(),
@@ -94,7 +113,8 @@ impl Rig {
                 anybody: true,
                 ..Allowed::default()
             },
-        );
+        )
+        .authenticated(keyring);
         let lines = Lines::default();
         let server =
             Server::bind_with(address, port, Box::new(lines.clone()), limits).expect("a free port");

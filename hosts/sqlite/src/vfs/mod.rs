@@ -244,6 +244,7 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
             nsid,
             nqn: parameter(c"nqn"),
             hostnqn: parameter(c"hostnqn"),
+            secret: parameter(c"secret"),
         }),
         (None, Some(folder)) => Some(Spec::Image {
             folder: PathBuf::from(folder),

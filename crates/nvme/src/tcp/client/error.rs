@@ -1,5 +1,6 @@
 //! Why a command has no result.
 
+use crate::auth::HostError;
 use crate::spec::status::Status;
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +22,17 @@ pub enum ClientError {
     /// What came back is not what the protocol says.
     #[error("the target broke the protocol: {0}")]
     Protocol(&'static str),
+    /// The target wants us to authenticate, and we have no secret.
+    #[error("the target wants this host to authenticate, and it has no secret")]
+    NoSecret,
+    /// We want the target to prove itself, and it does not even ask us to.
+    #[error(
+        "the target asks for no authentication, so it cannot prove that it knows the controller's secret"
+    )]
+    NotAuthenticating,
+    /// It failed.
+    #[error("authentication failed: {0}")]
+    Authentication(#[from] HostError),
     /// A connection that broke was made again, and another namespace is there.
     #[error("{0} serves another device now")]
     AnotherDevice(SocketAddr),
@@ -43,6 +55,7 @@ fn describe(status: Status) -> &'static str {
         Status::COMPARE_FAILURE => "compare failure",
         Status::NOT_ATOMIC => "the command cannot be atomic",
         Status::CONNECT_HOST => "this host is not allowed",
+        Status::AUTH_REQUIRED => "authentication required",
         Status::CONNECT_INVALID => "no such subsystem",
         Status::SIZE_LIMIT => "copy size limit exceeded",
         _ => "see the NVMe specification",

@@ -4,6 +4,7 @@
 //! write, a copy or a trim done twice is as if done once. A relocation is not, and is reported instead.
 //! Absent: caching.
 
+mod authenticate;
 mod disk;
 mod error;
 mod file_map;
@@ -15,6 +16,7 @@ mod writes;
 pub use error::ClientError;
 pub use queue::{Answer, Arrivals, Call, Queue, entry};
 
+use crate::auth::Credentials;
 use crate::controller::{COPY_FORMAT_NAMESPACES, statistics};
 use crate::spec::command::{
     CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe,
@@ -25,6 +27,7 @@ use crate::spec::opcode::{admin, io as opcode};
 use error::broken;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -47,6 +50,8 @@ pub struct Options {
     pub timeout: Duration,
     /// Copies from other namespaces are wanted: the host says so to a device that can do them.
     pub copy_across: bool,
+    /// What we know, for targets that want hosts to authenticate.
+    pub credentials: Option<Arc<Credentials>>,
 }
 
 impl Default for Options {
@@ -60,6 +65,7 @@ impl Default for Options {
             nsid: 1,
             timeout: Duration::from_secs(30),
             copy_across: false,
+            credentials: None,
         }
     }
 }

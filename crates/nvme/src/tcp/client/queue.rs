@@ -8,6 +8,7 @@ use super::error::{ClientError, broken};
 use super::spin::Spin;
 use crate::controller::COPY_FORMAT_NAMESPACES;
 use crate::controller::features::{COPY_FORMATS_AT, HOST_BEHAVIOR_BYTES, fid::HOST_BEHAVIOR};
+use crate::spec::auth::ConnectResult;
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::{Cc, ConnectData, kind as fabrics, property};
 use crate::spec::opcode::admin;
@@ -358,7 +359,9 @@ impl Queue {
                 receive: 0,
             },
         )?;
-        Ok(answer.result as u16)
+        let said = ConnectResult::from_bits(answer.result as u32);
+        self.authenticate_if_asked(said, options, subnqn)?;
+        Ok(said.cntlid())
     }
 
     pub(super) fn enable(&mut self) -> Result<(), ClientError> {

@@ -4,11 +4,13 @@
 
 use super::unsettled::Unsettled;
 use super::{Connection, End, PDU_BYTES_MAX, Queue, Refused, Turn, Want};
+use crate::auth::Exchange;
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
     AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Joined, Latency, Outcome,
     Transfer, fabrics_kind,
 };
+use crate::spec::auth::ConnectResult;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{ConnectCdw11, ConnectData, kind as fabrics};
 use crate::spec::pdu::{Data, Flags, kind};
@@ -257,8 +259,11 @@ impl Connection {
 
     fn admin(&mut self, sqe: &Sqe, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
         let cid = sqe.head().cid();
-        if fabrics_kind(sqe) == Some(fabrics::CONNECT) {
-            return self.connect(sqe, data, turn);
+        match fabrics_kind(sqe) {
+            Some(fabrics::CONNECT) => return self.connect(sqe, data, turn),
+            Some(fabrics::AUTH_SEND) => return self.hear_proof(sqe, data, turn),
+            Some(fabrics::AUTH_RECEIVE) => return self.answer_proof(sqe, turn),
+            _ => {}
         }
 
         let Some(queue) = &self.queue else {
@@ -276,20 +281,7 @@ impl Connection {
             AdminOutcome::Done(status, result) => {
                 let out = turn.out.open();
                 if status.is_success() && !page.is_empty() {
-                    let agreed = self.agreed.unwrap_or_default();
-                    let header = Data::new(cid, 0, 0, page.len() as u32);
-                    let flags = Flags::new().with_last(true);
-                    wire::put_data(
-                        out,
-                        kind::C2H_DATA,
-                        flags,
-                        &header,
-                        agreed,
-                        page.len(),
-                        |out| {
-                            out.extend_from_slice(&page);
-                        },
-                    );
+                    self.put_page(cid, &page, out);
                 }
                 self.respond(cid, status, result, out);
             }
@@ -297,13 +289,33 @@ impl Connection {
         Ok(())
     }
 
+    /// Puts the data of a command that answers with all of them at once.
+    pub(super) fn put_page(&self, cid: u16, page: &[u8], out: &mut Vec<u8>) {
+        let agreed = self.agreed.unwrap_or_default();
+        let header = Data::new(cid, 0, 0, page.len() as u32);
+        let flags = Flags::new().with_last(true);
+        let fill = |out: &mut Vec<u8>| out.extend_from_slice(page);
+        wire::put_data(
+            out,
+            kind::C2H_DATA,
+            flags,
+            &header,
+            agreed,
+            page.len(),
+            fill,
+        );
+    }
+
     fn connect(&mut self, sqe: &Sqe, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
         let cid = sqe.head().cid();
         match self.connected_queue(turn.now, sqe, data) {
             Ok(queue) => {
-                let cntlid = queue.association.cntlid();
+                let result = ConnectResult::new()
+                    .with_cntlid(queue.association.cntlid())
+                    .with_authentication(queue.exchange.is_some());
                 self.queue = Some(queue);
-                self.respond(cid, Status::SUCCESS, cntlid.into(), turn.out.open());
+                let result = result.into_bits().into();
+                self.respond(cid, Status::SUCCESS, result, turn.out.open());
                 Ok(())
             }
             Err(refusal) => {
@@ -339,6 +351,13 @@ impl Connection {
         if qid == 0 {
             self.port.enter(&association);
         }
+        let keyring = self.port.keyring.as_ref();
+        let exchange = keyring
+            .filter(|_| !association.is_discovery())
+            .map(|keyring| {
+                let subnqn = self.port.subsystem.nqn();
+                Exchange::new(keyring.clone(), association.hostnqn(), subnqn)
+            });
         // Connect itself was the first entry.
         Ok(Queue {
             association,
@@ -348,6 +367,7 @@ impl Connection {
             head: 1 % entries,
             no_flow_control,
             seat,
+            exchange,
         })
     }
 
@@ -370,10 +390,14 @@ impl Connection {
                 .port
                 .allowed
                 .host(self.peer.ip(), association.hostnqn());
-            if allowed {
+            let keyring = self.port.keyring.as_ref();
+            if !allowed {
+                return Err(ConnectRefusal::NOT_ALLOWED);
+            }
+            if keyring.is_none_or(|keyring| keyring.find(association.hostnqn()).is_some()) {
                 Ok(())
             } else {
-                Err(ConnectRefusal::NOT_ALLOWED)
+                Err(ConnectRefusal::NO_KEY)
             }
         };
 

@@ -1,14 +1,15 @@
 //! One connection of the target: bytes in, bytes out.
 //!
 //! ```text
-//! ICReq -> ICResp, Connect -> a queue of an association, then commands:
+//! ICReq -> ICResp, Connect -> a queue of an association, authentication if there are keys, then commands:
 //! capsule -> checked -> data in the capsule, or R2T and H2CData -> executed -> C2HData and a response, when due
 //! ```
-//! Invariants: the first PDU is ICReq and the first command Connect; a payload is copied once, between its PDU and the
-//! image; memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the queue's size,
+//! Invariants: the first PDU is ICReq and the first command Connect; a queue that must be authenticated executes nothing
+//! before; a payload is copied once, between its PDU and the image; memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the queue's size,
 //! output up to `OUT_BYTES_MAX` before the caller must send it, and all of it is charged to the host (`quota`). One call
 //! executes what fits in a slice of the device, or one command. Absent: sockets and clocks.
 
+mod authenticate;
 mod cids;
 mod completions;
 mod execute;
@@ -18,10 +19,11 @@ mod transfers;
 mod unsettled;
 
 pub use output::Output;
-pub use port::{Advertised, Allowed, Port, canonical};
+pub use port::{Advertised, Allowed, Network, Port, canonical};
 
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
+use crate::auth::Exchange;
 use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, Joined, Latency, Outcome,
@@ -68,6 +70,8 @@ struct Queue {
     no_flow_control: bool,
     /// The connection's share of the memory.
     seat: Seat,
+    /// If hosts must authenticate.
+    exchange: Option<Exchange>,
 }
 
 /// What will be executed.
@@ -90,6 +94,8 @@ pub enum End {
     Reset,
     /// Its association is dead.
     Dead,
+    /// It did not authenticate; see `Connection::unproven`.
+    Unproven(&'static str),
 }
 
 /// A Connect that was refused, as the host put it.
@@ -130,6 +136,8 @@ pub struct Connection {
     transfers: Transfers,
     held: HeldCompletions,
     refused: Option<Refused>,
+    /// Why it was not authenticated.
+    unproven: Option<&'static str>,
     /// Executed, and not acknowledged before they are durable.
     unsettled: Vec<Unsettled>,
     /// Bytes charged for output.
@@ -152,6 +160,7 @@ impl Connection {
             transfers: Transfers::default(),
             held: HeldCompletions::default(),
             refused: None,
+            unproven: None,
             unsettled: Vec::new(),
             output_bytes: 0,
             weight: Weight::default(),
@@ -214,7 +223,9 @@ impl Connection {
             return Err(End::Closed);
         }
         // Only the admin queue's thread knows that everything its host sent was processed.
-        if queue.qid == 0 && queue.association.is_silent(now) {
+        // Keep-alive begins with the authenticated queue: a host may take long to calculate.
+        let heeds_silence = queue.qid == 0 && !self.waits_for_proof();
+        if heeds_silence && queue.association.is_silent(now) {
             return Err(End::Dead);
         }
         if queue
@@ -346,6 +357,11 @@ impl Connection {
             return Err(End::Closed);
         }
 
+        if self.waits_for_proof() && !authenticate::is_part(&sqe) {
+            self.respond(cid, Status::AUTH_REQUIRED, 0, turn.out.open());
+            return Err(self.not_proven("it sent another command before it had authenticated"));
+        }
+
         if let Some(queue) = &mut self.queue {
             queue.head = (queue.head + 1) % queue.entries;
             if queue
@@ -435,6 +451,9 @@ impl Connection {
     fn check(&self, sqe: &Sqe) -> Result<(Want, Transfer), Status> {
         if sqe.head().psdt() != PSDT_SGL {
             return Err(Status::INVALID_FIELD);
+        }
+        if let Some(transfer) = self.authentication_transfer(sqe)? {
+            return Ok((Want::Admin, transfer));
         }
         match &self.queue {
             Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {

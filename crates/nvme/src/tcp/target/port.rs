@@ -2,6 +2,7 @@
 //!
 //! Absent: connections.
 
+use crate::auth::Keyring;
 use crate::controller::{Association, Subsystem};
 use crate::tcp::quota::{Full, Quotas, Seat, Shares};
 use std::collections::HashMap;
@@ -15,8 +16,45 @@ pub struct Allowed {
     pub anybody: bool,
     /// Addresses.
     pub addresses: Vec<IpAddr>,
+    /// Networks.
+    pub networks: Vec<Network>,
     /// Host names (NQNs).
     pub names: Vec<String>,
+}
+
+/// All addresses that begin with the same bits, `192.0.2.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// A network from its text; `None` if that is none, or names bits behind its prefix.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = text.split_once('/')?;
+        let network = Self {
+            address: address.parse().ok()?,
+            prefix: prefix.parse().ok()?,
+        };
+        let (bits, len) = bits_of(network.address);
+        let is_network =
+            network.prefix <= len && (network.prefix == len || bits << network.prefix == 0);
+        is_network.then_some(network)
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        let ((ours, len), (theirs, other)) = (bits_of(self.address), bits_of(address));
+        len == other && (self.prefix == 0 || (ours ^ theirs) >> (128 - self.prefix) == 0)
+    }
+}
+
+/// The bits of an address, the first one highest, and how many there are.
+fn bits_of(address: IpAddr) -> (u128, u8) {
+    match address {
+        IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
+        IpAddr::V6(address) => (u128::from(address), 128),
+    }
 }
 
 impl Allowed {
@@ -29,9 +67,10 @@ impl Allowed {
     }
     /// An IPv4 address that reached a socket of IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
     fn lists(&self, address: IpAddr) -> bool {
-        self.addresses
-            .iter()
-            .any(|known| known.to_canonical() == address.to_canonical())
+        let address = address.to_canonical();
+        let known = &self.addresses;
+        known.iter().any(|known| known.to_canonical() == address)
+            || self.networks.iter().any(|network| network.has(address))
     }
 }
 
@@ -53,6 +92,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 pub struct Port {
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) allowed: Allowed,
+    pub(super) keyring: Option<Arc<Keyring>>,
     advertised: Option<Advertised>,
     associations: Mutex<HashMap<u16, Weak<Association>>>,
     quotas: Arc<Quotas>,
@@ -73,6 +113,7 @@ impl Port {
         Self {
             subsystem,
             allowed,
+            keyring: None,
             advertised: None,
             associations: Mutex::default(),
             quotas,
@@ -81,6 +122,12 @@ impl Port {
     /// The same, but discovery names another address.
     pub fn advertised(mut self, advertised: Option<Advertised>) -> Self {
         self.advertised = advertised;
+        self
+    }
+    /// The same, but hosts must have one of these keys, and prove it on every queue of the subsystem's. Discovery, which
+    /// names the subsystem and its address, asks only that the host has a key.
+    pub fn authenticated(mut self, keyring: Option<Arc<Keyring>>) -> Self {
+        self.keyring = keyring;
         self
     }
     /// What discovery tells a host that reached us at `local`.
@@ -120,5 +167,40 @@ impl Port {
         let mut all = self.associations();
         all.retain(|_, other| other.strong_count() > 0);
         all.insert(association.cntlid(), Arc::downgrade(association));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_the_addresses_that_begin_as_it_does() {
+        let has = |network: &str, address: &str| {
+            let allowed = Allowed {
+                networks: vec![Network::parse(network).expect("a network")],
+                ..Allowed::default()
+            };
+            allowed.address(address.parse().expect("an address"))
+        };
+        assert!(has("192.0.2.0/24", "192.0.2.255") && !has("192.0.2.0/24", "192.0.3.0"));
+        assert!(has("192.0.2.0/24", "::ffff:192.0.2.7") && !has("192.0.2.0/24", "c000:207::"));
+        assert!(has("192.0.2.4/30", "192.0.2.7") && !has("192.0.2.4/30", "192.0.2.8"));
+        assert!(has("192.0.2.7/32", "192.0.2.7") && !has("192.0.2.7/32", "192.0.2.6"));
+        assert!(has("0.0.0.0/0", "203.0.113.1") && !has("0.0.0.0/0", "2001:db8::1"));
+        assert!(has("2001:db8::/33", "2001:db8:7fff::1"));
+        assert!(!has("2001:db8::/33", "2001:db8:8000::1"));
+        assert!(has("::/0", "2001:db8::1") && has("2001:db8::1/128", "2001:db8::1"));
+        for wrong in [
+            "192.0.2.0",
+            "192.0.2.1/24",
+            "192.0.2.0/33",
+            "x/8",
+            "::1/64",
+            "::/129",
+            "1.2.3.4/",
+        ] {
+            assert_eq!(Network::parse(wrong), None, "{wrong}");
+        }
     }
 }

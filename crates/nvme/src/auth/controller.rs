@@ -1,0 +1,315 @@
+//! One queue's exchange, on the target's side: payloads of Authentication Send in, those of Authentication Receive out.
+//!
+//! Invariants:
+//! - a queue is proven only when the host's response to *this* exchange's random challenge is right, and, if the host
+//!   challenged us, when it has accepted our response;
+//! - a challenge is answered once: right or wrong, it is gone;
+//! - until it is proven a queue has one exchange. Then the host may prove itself again (Linux does when its secret is
+//!   changed), and a failure ends the queue all the same;
+//! - hash and group are no weaker than the host's line says, whatever the host offers.
+//!
+//! Absent: commands, deadlines (`tcp`). A peer between us and the host may still weaken a negotiation down to that line: the
+//! responses do not cover what was offered.
+
+use super::group::{Group, KeyPair};
+use super::hash::Hash;
+use super::keys::{Entry, Keyring, Proof};
+use super::message::{self, FromHost};
+use super::response::{Response, Side};
+use crate::spec::auth::explanation;
+use std::sync::Arc;
+
+/// The longest payload: a Reply with the longest hash and the largest group, and Negotiate with several protocols.
+pub const MESSAGE_BYTES_MAX: usize = 2048;
+
+/// Why a queue will not be proven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// For the host (`spec::auth::explanation`).
+    pub explanation: u8,
+    /// For the log.
+    pub why: &'static str,
+}
+
+const fn failed(explanation: u8, why: &'static str) -> Failed {
+    Failed { explanation, why }
+}
+
+impl Failed {
+    const PAYLOAD: Self = failed(explanation::PAYLOAD, "its message is malformed");
+    const ORDER: Self = failed(explanation::MESSAGE, "its message is out of place");
+    const TRANSACTION: Self = failed(
+        explanation::PAYLOAD,
+        "its message belongs to another transaction",
+    );
+    const PROTOCOL: Self = failed(explanation::NOT_USABLE, "it does not offer DH-HMAC-CHAP");
+    const CHANNEL: Self = failed(
+        explanation::SECURE_CHANNEL,
+        "it wants a secure channel made by authentication",
+    );
+    const HASH: Self = failed(
+        explanation::HASH,
+        "it offers no hash that is strong enough for it",
+    );
+    const GROUP: Self = failed(
+        explanation::GROUP,
+        "it offers no group that is strong enough for it",
+    );
+    const VALUE: Self = failed(explanation::PAYLOAD, "its Diffie-Hellman value is invalid");
+    const REFLECTED: Self = failed(explanation::FAILED, "it sent our own challenge back");
+    const RESPONSE: Self = failed(explanation::FAILED, "its secret is wrong");
+    const NO_SECRET: Self = failed(
+        explanation::FAILED,
+        "it asks for our proof, and its line has no secret of the controller's",
+    );
+    const NO_KEY: Self = failed(explanation::FAILED, "it has no key any more");
+    const NOT_ACCEPTED: Self = failed(explanation::FAILED, "it did not accept our proof");
+    const GAVE_UP: Self = failed(explanation::FAILED, "it gave up");
+}
+
+/// A challenge that was made and not answered.
+struct Open {
+    t_id: u16,
+    entry: Arc<Entry>,
+    hash: Hash,
+    group: Group,
+    sequence: u32,
+    challenge: Vec<u8>,
+    pair: KeyPair,
+}
+
+/// What comes next.
+enum State {
+    /// Negotiate, of the host's.
+    Negotiate,
+    /// Challenge, of ours.
+    Challenge(Box<Open>),
+    /// Reply.
+    Reply(Box<Open>),
+    /// Success1, and then what the exchange proves.
+    Success1 { payload: Vec<u8>, proof: Proof },
+    /// Success2.
+    Success2 { t_id: u16, proof: Proof },
+    /// Failure1.
+    Failure1(u16),
+    /// Nothing.
+    Over,
+}
+
+/// The exchange of one queue.
+pub struct Exchange {
+    keyring: Arc<Keyring>,
+    hostnqn: String,
+    subnqn: String,
+    state: State,
+    proof: Option<Proof>,
+    failed: Option<Failed>,
+}
+
+impl Exchange {
+    /// For a queue of this host's that was just connected.
+    pub fn new(keyring: Arc<Keyring>, hostnqn: &str, subnqn: &str) -> Self {
+        Self {
+            keyring,
+            hostnqn: hostnqn.into(),
+            subnqn: subnqn.into(),
+            state: State::Negotiate,
+            proof: None,
+            failed: None,
+        }
+    }
+
+    /// What the host has proven, once it has.
+    pub fn proof(&self) -> Option<Proof> {
+        self.proof
+    }
+
+    /// Why it has failed, if it has.
+    pub fn failed(&self) -> Option<Failed> {
+        self.failed
+    }
+
+    /// Whether the queue must end: it failed, and the host was told or does not want to know.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// A payload that the host has sent.
+    pub fn receive(&mut self, payload: &[u8]) {
+        let parsed = message::parse(payload);
+        let t_id = parsed.as_ref().map_or(0, FromHost::t_id);
+        let before = std::mem::replace(&mut self.state, State::Over);
+
+        // After a failure the host has nothing more to say.
+        if self.failed.is_some() {
+            return;
+        }
+        let next = parsed
+            .map_err(|explanation| match explanation {
+                explanation::MESSAGE => Failed::ORDER,
+                _ => Failed::PAYLOAD,
+            })
+            .and_then(|said| self.next(before, said));
+        self.state = match next {
+            Ok(state) => state,
+            Err(failed) => {
+                self.failed = Some(failed);
+                State::Failure1(t_id)
+            }
+        };
+    }
+
+    fn next(&mut self, before: State, said: FromHost<'_>) -> Result<State, Failed> {
+        match (before, said) {
+            (State::Negotiate, FromHost::Negotiate { t_id, plain, offer }) => {
+                if !plain {
+                    return Err(Failed::CHANNEL);
+                }
+                let offer = offer.ok_or(Failed::PROTOCOL)?;
+                let entry = self.keyring.find(&self.hostnqn).ok_or(Failed::NO_KEY)?;
+                let hash = offer.hash(entry.hash).ok_or(Failed::HASH)?;
+                let group = offer.group(entry.group).ok_or(Failed::GROUP)?;
+
+                let mut challenge = vec![0; hash.bytes()];
+                super::fill_random(&mut challenge);
+                let pair = self.keyring.in_turn(|| KeyPair::new(group));
+                Ok(State::Challenge(Box::new(Open {
+                    t_id,
+                    entry,
+                    hash,
+                    group,
+                    sequence: self.keyring.next_sequence(),
+                    challenge,
+                    pair,
+                })))
+            }
+
+            (State::Reply(open), reply @ FromHost::Reply { .. }) => self.judge(*open, reply),
+
+            (State::Success2 { t_id, proof }, FromHost::Success2 { t_id: theirs }) => {
+                if t_id != theirs {
+                    return Err(Failed::TRANSACTION);
+                }
+                self.proof = Some(proof);
+                Ok(State::Negotiate)
+            }
+
+            // The host is told nothing: it is the one who has ended this.
+            (before, FromHost::Failure2 { .. }) => {
+                let proved = matches!(before, State::Success2 { .. });
+                self.failed = Some(if proved {
+                    Failed::NOT_ACCEPTED
+                } else {
+                    Failed::GAVE_UP
+                });
+                Ok(State::Over)
+            }
+            _ => Err(Failed::ORDER),
+        }
+    }
+
+    /// Compares a reply with the one that only the secret gives.
+    fn judge(&self, open: Open, reply: FromHost<'_>) -> Result<State, Failed> {
+        let FromHost::Reply {
+            t_id,
+            response,
+            challenge,
+            value,
+        } = reply
+        else {
+            return Err(Failed::ORDER);
+        };
+        if t_id != open.t_id {
+            return Err(Failed::TRANSACTION);
+        }
+        if response.len() != open.hash.bytes() {
+            return Err(Failed::PAYLOAD);
+        }
+
+        let shared = self.keyring.in_turn(|| open.pair.shared(value));
+        let shared = shared.ok_or(Failed::VALUE)?;
+        let expected = Response {
+            side: Side::Host,
+            hash: open.hash,
+            secret: &open.entry.host,
+            challenge: &open.challenge,
+            shared: &shared,
+            sequence: open.sequence,
+            t_id,
+            hostnqn: &self.hostnqn,
+            subnqn: &self.subnqn,
+        };
+        if !expected.is(response) {
+            return Err(Failed::RESPONSE);
+        }
+
+        let proof = Proof {
+            hash: open.hash,
+            group: open.group,
+            both_ways: challenge.is_some(),
+        };
+        let Some((theirs, sequence)) = challenge else {
+            let payload = message::put_success1(t_id, open.hash, None);
+            return Ok(State::Success1 { payload, proof });
+        };
+
+        // A host that sends our challenge back would have us compute what it should.
+        if theirs == open.challenge {
+            return Err(Failed::REFLECTED);
+        }
+        let secret = open.entry.controller.as_ref().ok_or(Failed::NO_SECRET)?;
+        let ours = Response {
+            side: Side::Controller,
+            secret,
+            challenge: theirs,
+            sequence,
+            ..expected
+        };
+        let payload = message::put_success1(t_id, open.hash, Some(&ours.make()));
+        Ok(State::Success1 { payload, proof })
+    }
+
+    /// The payload that the host asks for; `None` if there is none, or it does not fit into `room` bytes.
+    pub fn send(&mut self, room: usize) -> Option<Vec<u8>> {
+        let (payload, next) = match std::mem::replace(&mut self.state, State::Over) {
+            State::Challenge(open) => {
+                let suite = (open.hash, open.group);
+                let payload = message::put_challenge(
+                    open.t_id,
+                    suite,
+                    open.sequence,
+                    &open.challenge,
+                    &open.pair.value,
+                );
+                (payload, State::Reply(open))
+            }
+            State::Success1 { payload, proof } if proof.both_ways => {
+                let t_id = u16::from_le_bytes([payload[4], payload[5]]);
+                (payload, State::Success2 { t_id, proof })
+            }
+            State::Success1 { payload, proof } => {
+                self.proof = Some(proof);
+                (payload, State::Negotiate)
+            }
+            State::Failure1(t_id) => {
+                let explanation = self
+                    .failed
+                    .map_or(explanation::FAILED, |one| one.explanation);
+                (message::put_failure(t_id, false, explanation), State::Over)
+            }
+            State::Negotiate | State::Reply(_) | State::Success2 { .. } | State::Over => {
+                self.failed.get_or_insert(Failed::ORDER);
+                return None;
+            }
+        };
+        if payload.len() > room {
+            self.failed.get_or_insert(failed(
+                explanation::PAYLOAD,
+                "it left too little room for our message",
+            ));
+            return None;
+        }
+        self.state = next;
+        Some(payload)
+    }
+}

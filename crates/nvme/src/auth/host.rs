@@ -1,0 +1,216 @@
+//! One queue's exchange, on the host's side.
+//!
+//! Invariants: the secret leaves only as a response to a challenge; with a controller's secret the exchange succeeds only if
+//! the controller has proven that it knows it. Absent: commands (`tcp::client`).
+
+use super::group::{Group, KeyPair};
+use super::hash::Hash;
+use super::message::{self, FromController};
+use super::response::{Response, Side};
+use super::secret::Secret;
+use crate::spec::auth::explanation;
+use zeroize::Zeroizing;
+
+/// What a host knows.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// Its own secret.
+    pub host: Secret,
+    /// The controller's: it must prove that it knows it.
+    pub controller: Option<Secret>,
+}
+
+/// Why the exchange failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// The controller says so.
+    #[error("the target refused: {}", describe(*.0))]
+    Refused(u8),
+    /// What it sent is no message for now.
+    #[error("the target sent a message of authentication that cannot be")]
+    Malformed,
+    /// It chose what was not offered.
+    #[error("the target chose a hash or a group that was not offered")]
+    NotOffered,
+    /// It did not prove itself.
+    #[error("the target does not know the controller's secret")]
+    NotProven,
+}
+
+/// What an explanation means.
+fn describe(said: u8) -> &'static str {
+    match said {
+        explanation::FAILED => "the secret is wrong, or it is not known to the target",
+        explanation::NOT_USABLE => "it does not authenticate by DH-HMAC-CHAP",
+        explanation::SECURE_CHANNEL => "secure channels do not match",
+        explanation::HASH => "it wants a stronger hash",
+        explanation::GROUP => "it wants a stronger group",
+        explanation::PAYLOAD => "it could not use what was sent",
+        explanation::MESSAGE => "it expected another message",
+        _ => "for a reason that has no name",
+    }
+}
+
+/// What an answer leads to.
+pub enum Step {
+    /// Send this, and receive the answer.
+    Send(Vec<u8>),
+    /// Send this; then the queue is authenticated.
+    Last(Vec<u8>),
+    /// The queue is authenticated.
+    Done,
+}
+
+/// A challenge of ours, which the controller must answer.
+struct Open {
+    hash: Hash,
+    sequence: u32,
+    challenge: Vec<u8>,
+    shared: Zeroizing<Vec<u8>>,
+}
+
+/// The exchange of one queue.
+pub struct HostExchange<'a> {
+    credentials: &'a Credentials,
+    hostnqn: &'a str,
+    subnqn: &'a str,
+    hashes: &'a [Hash],
+    groups: &'a [Group],
+    t_id: u16,
+    has_replied: bool,
+    open: Option<Open>,
+}
+
+impl<'a> HostExchange<'a> {
+    /// Offers all hashes and groups.
+    pub fn new(credentials: &'a Credentials, hostnqn: &'a str, subnqn: &'a str) -> Self {
+        Self::offering(credentials, hostnqn, subnqn, &Hash::ALL, &Group::ALL)
+    }
+
+    /// Offers these only.
+    pub fn offering(
+        credentials: &'a Credentials,
+        hostnqn: &'a str,
+        subnqn: &'a str,
+        hashes: &'a [Hash],
+        groups: &'a [Group],
+    ) -> Self {
+        let mut t_id = [0; 2];
+        super::fill_random(&mut t_id);
+        Self {
+            credentials,
+            hostnqn,
+            subnqn,
+            hashes,
+            groups,
+            t_id: u16::from_le_bytes(t_id),
+            has_replied: false,
+            open: None,
+        }
+    }
+
+    /// The first message.
+    pub fn negotiate(&self) -> Vec<u8> {
+        message::put_negotiate(self.t_id, self.hashes, self.groups)
+    }
+
+    /// Failure2, which tells the controller that this is over.
+    pub fn failure(&self) -> Vec<u8> {
+        message::put_failure(self.t_id, true, explanation::FAILED)
+    }
+
+    /// What a message of the controller's leads to.
+    ///
+    /// # Errors
+    /// The exchange has failed.
+    pub fn receive(&mut self, payload: &[u8]) -> Result<Step, HostError> {
+        let said = message::parse_answer(payload).ok_or(HostError::Malformed)?;
+        match (said, self.has_replied) {
+            (FromController::Failure1 { explanation }, _) => Err(HostError::Refused(explanation)),
+            (challenge @ FromController::Challenge { .. }, false) => self.reply(challenge),
+            (FromController::Success1 { t_id, response }, true) if t_id == self.t_id => {
+                self.judge(response)
+            }
+            _ => Err(HostError::Malformed),
+        }
+    }
+
+    /// Compares the controller's response with the one that only its secret gives. One that keeps silent about our challenge
+    /// has not proven itself either.
+    fn judge(&self, response: Option<&[u8]>) -> Result<Step, HostError> {
+        let (Some(open), Some(secret)) = (&self.open, &self.credentials.controller) else {
+            return Ok(Step::Done);
+        };
+        let expected = Response {
+            side: Side::Controller,
+            hash: open.hash,
+            secret,
+            challenge: &open.challenge,
+            shared: &open.shared,
+            sequence: open.sequence,
+            t_id: self.t_id,
+            hostnqn: self.hostnqn,
+            subnqn: self.subnqn,
+        };
+        if response.is_some_and(|said| expected.is(said)) {
+            Ok(Step::Last(message::put_success2(self.t_id)))
+        } else {
+            Err(HostError::NotProven)
+        }
+    }
+
+    fn reply(&mut self, said: FromController<'_>) -> Result<Step, HostError> {
+        let FromController::Challenge {
+            t_id,
+            hash,
+            group,
+            sequence,
+            challenge,
+            value,
+        } = said
+        else {
+            return Err(HostError::Malformed);
+        };
+        if t_id != self.t_id {
+            return Err(HostError::Malformed);
+        }
+        if !self.hashes.contains(&hash) || !self.groups.contains(&group) {
+            return Err(HostError::NotOffered);
+        }
+
+        let pair = KeyPair::new(group);
+        let shared = pair.shared(value).ok_or(HostError::Malformed)?;
+        let ours = Response {
+            side: Side::Host,
+            hash,
+            secret: &self.credentials.host,
+            challenge,
+            shared: &shared,
+            sequence,
+            t_id,
+            hostnqn: self.hostnqn,
+            subnqn: self.subnqn,
+        };
+
+        let response = ours.make();
+        self.has_replied = true;
+        if self.credentials.controller.is_none() {
+            let payload = message::put_reply(t_id, &response, None, &pair.value);
+            return Ok(Step::Send(payload));
+        }
+
+        let mut challenge = vec![0; hash.bytes()];
+        super::fill_random(&mut challenge);
+        let mut number = [0; 4];
+        super::fill_random(&mut number);
+        let open = self.open.insert(Open {
+            hash,
+            sequence: u32::from_le_bytes(number).max(1),
+            challenge,
+            shared,
+        });
+        let own = (&open.challenge[..], open.sequence);
+        let payload = message::put_reply(t_id, &response, Some(own), &pair.value);
+        Ok(Step::Send(payload))
+    }
+}

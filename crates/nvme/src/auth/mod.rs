@@ -1,0 +1,43 @@
+//! DH-HMAC-CHAP: a host proves that it knows its secret, and the controller that it knows its own (Base 2.0 §8.13).
+//!
+//! ```text
+//! secret     DHHC-1:..., as nvme-cli makes them
+//! keys       a file of hosts and their secrets, reloaded while hosts are connected
+//! hash       SHA-256, 384, 512, and HMAC
+//! group      Diffie-Hellman, RFC 7919
+//! response   what is hashed into a response
+//! message    payloads to messages and back
+//! controller one queue's exchange, on the target's side: payloads in, payloads out
+//! host       the same on the host's side
+//!
+//! host                         controller
+//! Negotiate  (hashes, groups) ->
+//!            <- Challenge  (hash, group, C1, DH value)
+//! Reply  (response, C2, DH value) ->
+//!            <- Success1  (response to C2) or Failure1
+//! Success2 or Failure2 ->                     only if the host challenged
+//! ```
+//! Absent: commands and sockets (`tcp`); secure channels made by an exchange.
+
+mod controller;
+mod group;
+mod hash;
+mod host;
+mod keys;
+mod message;
+mod primes;
+mod response;
+mod secret;
+
+pub use controller::{Exchange, Failed, MESSAGE_BYTES_MAX};
+pub use group::Group;
+pub use hash::Hash;
+pub use host::{Credentials, HostError, HostExchange, Step};
+pub use keys::{Entry, Keyring, Keys, KeysError, Proof, load_credentials};
+pub use message::{FromHost, Offer, parse};
+pub use secret::{Secret, SecretError};
+
+/// Fills a buffer from the system's generator.
+fn fill_random(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the system has random bytes");
+}

@@ -1,0 +1,219 @@
+//! In-band authentication by DH-HMAC-CHAP (Base 2.0 §8.13; commands in Base 2.0 §6.1, §6.2).
+
+use bitfield_struct::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Dword 0 of Connect's completion.
+#[bitfield(u32)]
+pub struct ConnectResult {
+    /// Controller.
+    pub cntlid: u16,
+    __: bool,
+    /// The host must authenticate (ATR).
+    pub authentication: bool,
+    /// The host must authenticate, and set up a secure channel by it (ASCR).
+    pub secure_channel: bool,
+    #[bits(13)]
+    __: u16,
+}
+
+/// Dword 10 of Authentication Send and Receive.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct SecurityCdw10 {
+    __: u8,
+    /// Security protocol specific, low byte.
+    pub spsp0: u8,
+    /// High byte.
+    pub spsp1: u8,
+    /// Security protocol.
+    pub secp: u8,
+}
+
+impl SecurityCdw10 {
+    /// NVMe's own: E9h, 0101h.
+    pub const DH_HMAC_CHAP: Self = Self::new().with_secp(0xe9).with_spsp0(1).with_spsp1(1);
+}
+
+/// Types of messages.
+pub mod kind {
+    /// Common ones.
+    pub const COMMON: u8 = 0x00;
+    /// Those of DH-HMAC-CHAP.
+    pub const DH_HMAC_CHAP: u8 = 0x01;
+}
+
+/// Identifiers of messages.
+pub mod message {
+    /// Negotiate, host to controller; common.
+    pub const NEGOTIATE: u8 = 0x00;
+    /// Challenge, controller to host.
+    pub const CHALLENGE: u8 = 0x01;
+    /// Reply, host to controller.
+    pub const REPLY: u8 = 0x02;
+    /// Success1, controller to host.
+    pub const SUCCESS1: u8 = 0x03;
+    /// Success2, host to controller.
+    pub const SUCCESS2: u8 = 0x04;
+    /// Failure2, host to controller; common.
+    pub const FAILURE2: u8 = 0xf0;
+    /// Failure1, controller to host; common.
+    pub const FAILURE1: u8 = 0xf1;
+}
+
+/// Why authentication failed: the explanation (the reason itself is always 1).
+pub mod explanation {
+    /// Authentication failed.
+    pub const FAILED: u8 = 0x01;
+    /// The protocol is not usable.
+    pub const NOT_USABLE: u8 = 0x02;
+    /// Secure channels do not match.
+    pub const SECURE_CHANNEL: u8 = 0x03;
+    /// No hash is usable.
+    pub const HASH: u8 = 0x04;
+    /// No group is usable.
+    pub const GROUP: u8 = 0x05;
+    /// The payload is wrong.
+    pub const PAYLOAD: u8 = 0x06;
+    /// The message is out of place.
+    pub const MESSAGE: u8 = 0x07;
+}
+
+/// The reason code of all failures.
+pub const REASON_FAILED: u8 = 1;
+/// Identifier of DH-HMAC-CHAP among protocols.
+pub const PROTOCOL_DH_HMAC_CHAP: u8 = 1;
+/// Most identifiers of hashes, and of groups, in a protocol's descriptor.
+pub const IDENTIFIERS_MAX: usize = 30;
+
+/// What all messages begin with.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Head {
+    /// Type.
+    pub kind: u8,
+    /// Identifier.
+    pub message: u8,
+    pub(crate) reserved: u16,
+    /// Transaction.
+    pub t_id: u16,
+}
+
+/// Negotiate, before its descriptors.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Negotiate {
+    /// Head.
+    pub head: Head,
+    /// Secure channel wanted; 0 is none.
+    pub secure_channel: u8,
+    /// Number of descriptors.
+    pub descriptors: u8,
+}
+
+/// A protocol that the host can speak.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Descriptor {
+    /// Protocol.
+    pub protocol: u8,
+    pub(crate) reserved: u8,
+    /// Number of hashes.
+    pub hashes_len: u8,
+    /// Number of groups.
+    pub groups_len: u8,
+    /// Hashes.
+    pub hashes: [u8; IDENTIFIERS_MAX],
+    /// Groups.
+    pub groups: [u8; IDENTIFIERS_MAX],
+}
+
+/// Challenge, before the challenge's value and the controller's DH value.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Challenge {
+    /// Head.
+    pub head: Head,
+    /// Bytes of the challenge.
+    pub hash_len: u8,
+    pub(crate) reserved: u8,
+    /// Hash.
+    pub hash: u8,
+    /// Group.
+    pub group: u8,
+    /// Bytes of the DH value.
+    pub dh_len: u16,
+    /// Sequence number.
+    pub sequence: u32,
+}
+
+/// Reply, before the response, the host's challenge and its DH value.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Reply {
+    /// Head.
+    pub head: Head,
+    /// Bytes of the response.
+    pub hash_len: u8,
+    pub(crate) reserved: u8,
+    /// 1: the host challenges the controller.
+    pub challenges: u8,
+    pub(crate) reserved_2: u8,
+    /// Bytes of the DH value.
+    pub dh_len: u16,
+    /// Sequence number.
+    pub sequence: u32,
+}
+
+/// Success1, before the response.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Success1 {
+    /// Head.
+    pub head: Head,
+    /// Bytes of a response.
+    pub hash_len: u8,
+    pub(crate) reserved: u8,
+    /// 1: there is a response.
+    pub responds: u8,
+    pub(crate) reserved_2: [u8; 7],
+}
+
+/// Success2.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Success2 {
+    /// Head.
+    pub head: Head,
+    pub(crate) reserved: [u8; 10],
+}
+
+/// Failure1 and Failure2.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Failure {
+    /// Head.
+    pub head: Head,
+    /// Reason.
+    pub reason: u8,
+    /// Explanation.
+    pub explanation: u8,
+}
+
+const _: () = assert!(size_of::<Head>() == 6);
+const _: () = assert!(size_of::<Negotiate>() == 8 && size_of::<Descriptor>() == 64);
+const _: () = assert!(size_of::<Challenge>() == 16 && size_of::<Reply>() == 16);
+const _: () = assert!(size_of::<Success1>() == 16 && size_of::<Success2>() == 16);
+const _: () = assert!(size_of::<Failure>() == 8);
+
+impl Head {
+    /// A head.
+    pub const fn new(kind: u8, message: u8, t_id: u16) -> Self {
+        Self {
+            kind,
+            message,
+            reserved: 0,
+            t_id,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Authentication Send and Receive: the payloads of an exchange (`auth`), carried by commands.
+//!
+//! Invariant: how a queue is judged is the exchange's matter alone; here it is only asked. Absent: deadlines (`server`).
+
+use super::{Connection, End, Turn};
+use crate::auth::{MESSAGE_BYTES_MAX, Proof};
+use crate::controller::{Transfer, fabrics_kind};
+use crate::spec::auth::SecurityCdw10;
+use crate::spec::command::Sqe;
+use crate::spec::fabrics::kind as fabrics;
+use crate::spec::status::Status;
+
+/// Room for an answer that hosts may ask for; Linux asks for 4,096 bytes.
+const ROOM_MAX: u32 = 16 << 10;
+
+/// Whether a command is one of those that authenticate a queue.
+pub(super) fn is_part(sqe: &Sqe) -> bool {
+    matches!(
+        fabrics_kind(sqe),
+        Some(fabrics::AUTH_SEND | fabrics::AUTH_RECEIVE)
+    )
+}
+
+impl Connection {
+    /// Whether its queue may be used: it is connected and, if hosts must authenticate, authenticated.
+    pub fn is_admitted(&self) -> bool {
+        self.queue.is_some() && !self.waits_for_proof()
+    }
+
+    /// What its host has proven, if hosts must authenticate.
+    pub fn proof(&self) -> Option<Proof> {
+        self.queue.as_ref()?.exchange.as_ref()?.proof()
+    }
+
+    /// Why the host could not be authenticated, if that is why it ended.
+    pub fn unproven(&self) -> Option<&'static str> {
+        self.unproven
+    }
+
+    /// Whether the queue is connected, and nothing but authentication may follow.
+    pub(super) fn waits_for_proof(&self) -> bool {
+        let exchange = self
+            .queue
+            .as_ref()
+            .and_then(|queue| queue.exchange.as_ref());
+        exchange.is_some_and(|exchange| exchange.proof().is_none())
+    }
+
+    pub(super) fn not_proven(&mut self, why: &'static str) -> End {
+        self.unproven = Some(why);
+        End::Unproven(why)
+    }
+
+    /// The data that an authentication command moves; `None` if it is another command.
+    pub(super) fn authentication_transfer(&self, sqe: &Sqe) -> Result<Option<Transfer>, Status> {
+        if !is_part(sqe) {
+            return Ok(None);
+        }
+        let is_asked_for = self
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.exchange.is_some());
+        let protocol = SecurityCdw10::from_bits(sqe.cdw10);
+        if !is_asked_for || protocol != SecurityCdw10::DH_HMAC_CHAP {
+            return Err(Status::INVALID_FIELD);
+        }
+
+        let bytes = sqe.cdw11;
+        match fabrics_kind(sqe) {
+            Some(fabrics::AUTH_SEND) if (1..=MESSAGE_BYTES_MAX as u32).contains(&bytes) => {
+                Ok(Some(Transfer::FromHost(bytes)))
+            }
+            Some(fabrics::AUTH_RECEIVE) if (1..=ROOM_MAX).contains(&bytes) => {
+                Ok(Some(Transfer::ToHost(bytes)))
+            }
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+
+    /// Authentication Send. What is wrong with the payload the host is told by the next Authentication Receive.
+    pub(super) fn hear_proof(
+        &mut self,
+        sqe: &Sqe,
+        payload: &[u8],
+        turn: &mut Turn<'_>,
+    ) -> Result<(), End> {
+        let exchange = self
+            .queue
+            .as_mut()
+            .and_then(|queue| queue.exchange.as_mut());
+        let Some(exchange) = exchange else {
+            return self.refuse(sqe, Status::INVALID_FIELD, turn);
+        };
+        exchange.receive(payload);
+        self.respond(sqe.head().cid(), Status::SUCCESS, 0, turn.out.open());
+        self.end_if_over()
+    }
+
+    /// Authentication Receive: the exchange's next payload, and zeroes behind it.
+    pub(super) fn answer_proof(&mut self, sqe: &Sqe, turn: &mut Turn<'_>) -> Result<(), End> {
+        let room = sqe.cdw11 as usize;
+        if !self.hold_output(room, turn.out) {
+            return self.refuse(sqe, Status::INTERRUPTED, turn);
+        }
+        let exchange = self
+            .queue
+            .as_mut()
+            .and_then(|queue| queue.exchange.as_mut());
+        let Some(mut page) = exchange.and_then(|exchange| exchange.send(room)) else {
+            self.refuse(sqe, Status::SEQUENCE, turn)?;
+            return self.end_if_over();
+        };
+
+        page.resize(room, 0);
+        let out = turn.out.open();
+        self.put_page(sqe.head().cid(), &page, out);
+        self.respond(sqe.head().cid(), Status::SUCCESS, 0, out);
+        self.end_if_over()
+    }
+
+    fn end_if_over(&mut self) -> Result<(), End> {
+        let exchange = self
+            .queue
+            .as_ref()
+            .and_then(|queue| queue.exchange.as_ref());
+        let over = exchange.filter(|exchange| exchange.is_over());
+        match over.and_then(|exchange| exchange.failed()) {
+            Some(failed) => Err(self.not_proven(failed.why)),
+            None => Ok(()),
+        }
+    }
+}

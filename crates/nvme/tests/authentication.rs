@@ -1,0 +1,765 @@
+//! DH-HMAC-CHAP between our target and our own host, and hosts that do not keep to it.
+
+mod kit;
+
+use kit::raw::{Peer, connect, connect_data, enabled, in_capsule, property_set, transport};
+use kit::{NQN, Rig};
+use remap_ssd_nvme::auth::{
+    Credentials, Group, Hash, HostExchange, Keyring, Keys, KeysError, Secret, Step,
+};
+use remap_ssd_nvme::spec::auth::{SecurityCdw10, explanation};
+use remap_ssd_nvme::spec::command::Sqe;
+use remap_ssd_nvme::spec::fabrics::{kind as fabrics, property};
+use remap_ssd_nvme::spec::opcode::{admin, io};
+use remap_ssd_nvme::spec::status::Status;
+use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, entry};
+use remap_ssd_nvme::tcp::server::Limits;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use zerocopy::IntoBytes;
+
+/// The host of `kit::raw`.
+const HOST: &str = kit::raw::HOSTNQN;
+
+fn secret(first: u8) -> Secret {
+    let bytes: Vec<u8> = (first..first + 32).collect();
+    Secret::new(Some(Hash::Sha256), &bytes).expect("a length that goes with the hash")
+}
+
+fn text(secret: &Secret) -> String {
+    secret.reveal().to_string()
+}
+
+/// A line of a host whose secret begins with 1, and the controller's with 101.
+fn line(options: &str) -> String {
+    let (host, controller) = (text(&secret(1)), text(&secret(101)));
+    format!("{HOST} {host} controller={controller} {options}\n")
+}
+
+fn keyring(text: &str) -> Arc<Keyring> {
+    Arc::new(Keyring::new(Keys::parse(text).expect("lines in order")))
+}
+
+fn guarded(options: &str) -> Rig {
+    Rig::guarded(&keyring(&line(options)), Limits::default())
+}
+
+fn credentials(host: u8, controller: Option<u8>) -> Credentials {
+    Credentials {
+        host: secret(host),
+        controller: controller.map(secret),
+    }
+}
+
+fn options(known: Option<Credentials>) -> Options {
+    Options {
+        hostnqn: HOST.into(),
+        subnqn: Some(NQN.into()),
+        credentials: known.map(Arc::new),
+        ..Options::default()
+    }
+}
+
+fn connected(rig: &Rig, known: Option<Credentials>) -> Result<Client, ClientError> {
+    Client::connect(rig.address, options(known))
+}
+
+/// The error of a Connect that must fail.
+fn refused(rig: &Rig, known: Option<Credentials>) -> ClientError {
+    connected(rig, known).err().expect("it is refused")
+}
+
+/// Waits for a line of the log that has all of these in it.
+fn logged(rig: &Rig, parts: &[&str]) {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let lines = rig.lines.0.lock().expect("nothing fails here").clone();
+        if lines
+            .iter()
+            .any(|line| parts.iter().all(|part| line.contains(part)))
+        {
+            return;
+        }
+        assert!(Instant::now() < until, "{parts:?} in {lines:#?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A refusal is logged with the host's name and the connection's number.
+fn logged_refusal(rig: &Rig, why: &str) {
+    logged(rig, &["refused: queue", HOST, why, "(connection "]);
+}
+
+fn works(client: &mut Client) {
+    client.write(3, &[7; 4096]).expect("it may write");
+    assert_eq!(client.read(3, 1).expect("it may read"), [7; 4096]);
+}
+
+/// Authentication Send or Receive.
+fn command(kind: u8, bytes: u32) -> Sqe {
+    let mut sqe = entry(admin::FABRICS, kind.into());
+    sqe.cdw10 = SecurityCdw10::DH_HMAC_CHAP.into_bits();
+    sqe.cdw11 = bytes;
+    sqe
+}
+
+/// A queue that is connected and has proven nothing.
+fn unproven(rig: &Rig) -> Peer {
+    let mut peer = Peer::open(rig.address, 0);
+    let answer = peer.call(connect(0), connect_data(0xffff).as_bytes());
+    assert!(answer.cqe.status().is_success());
+    assert_eq!(answer.cqe.result >> 16, 2, "ATR is bit 17");
+    peer
+}
+
+fn send(peer: &mut Peer, message: &[u8]) -> Status {
+    let sqe = in_capsule(
+        command(fabrics::AUTH_SEND, message.len() as u32),
+        message.len() as u32,
+    );
+    peer.call(sqe, message).cqe.status()
+}
+
+fn receive(peer: &mut Peer) -> Vec<u8> {
+    let answer = peer.call(transport(command(fabrics::AUTH_RECEIVE, 4096), 4096), &[]);
+    assert!(
+        answer.cqe.status().is_success(),
+        "{:?}",
+        answer.cqe.status()
+    );
+    answer.data
+}
+
+/// What Failure1 explains; the connection is over then.
+fn failure(peer: &mut Peer) -> u8 {
+    let message = receive(peer);
+    assert_eq!(message[..2], [0, 0xf1], "Failure1");
+    assert!(peer.next().is_none(), "the connection has ended");
+    message[7]
+}
+
+/// The next message of a host's exchange.
+fn next(exchange: &mut HostExchange<'_>, message: &[u8]) -> Vec<u8> {
+    match exchange.receive(message) {
+        Ok(Step::Send(next) | Step::Last(next)) => next,
+        Ok(Step::Done) => panic!("there is no next message"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn every_hash_and_group_authenticates_both_queues_one_way_and_both_ways() {
+    for hash in Hash::ALL {
+        for group in Group::ALL {
+            let rig = guarded(&format!("hash={} group={}", hash.name(), group.name()));
+            let suite = format!("authenticated by {} and {}", hash.name(), group.name());
+            for controller in [None, Some(101)] {
+                let mut client = connected(&rig, Some(credentials(1, controller))).expect(&suite);
+                works(&mut client);
+                let both = if controller.is_some() {
+                    ", both ways"
+                } else {
+                    ""
+                };
+                logged(&rig, &["queue 0 connected", &suite, both]);
+                logged(&rig, &["queue 1 connected", &suite, both]);
+            }
+            rig.stop();
+        }
+    }
+}
+
+#[test]
+fn a_wrong_secret_is_refused_and_logged_with_the_hosts_name() {
+    let rig = guarded("");
+    let error = refused(&rig, Some(credentials(2, None)));
+    assert!(error.to_string().contains("the secret is wrong"), "{error}");
+    logged_refusal(&rig, "its secret is wrong");
+    // Who knows only the controller's secret is not the host.
+    let error = refused(&rig, Some(credentials(101, None)));
+    assert!(matches!(error, ClientError::Authentication(_)), "{error}");
+    works(&mut connected(&rig, Some(credentials(1, None))).expect("the right one"));
+    rig.stop();
+}
+
+#[test]
+fn a_target_that_does_not_know_its_own_secret_is_not_trusted() {
+    let rig = guarded("");
+    let error = refused(&rig, Some(credentials(1, Some(102))));
+    assert!(
+        error
+            .to_string()
+            .contains("does not know the controller's secret"),
+        "{error}"
+    );
+    logged_refusal(&rig, "it did not accept our proof");
+    // One that is not even asked for a proof by its keys cannot give one.
+    let line = format!("{HOST} {}", text(&secret(1)));
+    let other = Rig::guarded(&keyring(&line), Limits::default());
+    let error = refused(&other, Some(credentials(1, Some(101))));
+    assert!(matches!(error, ClientError::Authentication(_)), "{error}");
+    logged_refusal(&other, "no secret of the controller's");
+    let open = Rig::new();
+    let error = refused(&open, Some(credentials(1, Some(101))));
+    assert!(matches!(error, ClientError::NotAuthenticating), "{error}");
+    [rig, other, open].into_iter().for_each(Rig::stop);
+}
+
+#[test]
+fn a_host_without_a_secret_or_a_line_learns_why() {
+    let rig = guarded("");
+    assert!(matches!(refused(&rig, None), ClientError::NoSecret));
+    let stranger = Options {
+        hostnqn: "nqn.2026-11.test:stranger".into(),
+        ..options(Some(credentials(1, None)))
+    };
+    let error = Client::connect(rig.address, stranger)
+        .err()
+        .expect("refused");
+    assert!(
+        error.to_string().contains("this host is not allowed"),
+        "{error}"
+    );
+    logged(
+        &rig,
+        &["refused: queue 0", "stranger", "this host has no key"],
+    );
+    rig.stop();
+}
+
+#[test]
+fn nothing_but_authentication_is_executed_before_it_on_any_queue() {
+    let rig = guarded("");
+    let keep_alive = transport(entry(admin::KEEP_ALIVE, 0), 0);
+    let disconnect = transport(entry(admin::FABRICS, fabrics::DISCONNECT.into()), 0);
+    let identify = transport(entry(admin::IDENTIFY, 1), 4096);
+    let enable = property_set(property::CC, enabled());
+    for sqe in [keep_alive, disconnect, identify, enable] {
+        let mut peer = unproven(&rig);
+        assert_eq!(peer.call(sqe, &[]).cqe.status(), Status::AUTH_REQUIRED);
+        assert!(peer.next().is_none(), "the connection has ended");
+    }
+    logged_refusal(&rig, "it sent another command before it had authenticated");
+
+    // An I/O queue of a controller that is authenticated.
+    let known = credentials(1, None);
+    let mut first = unproven(&rig);
+    proven(&mut first, &known);
+    let answer = first.call(property_set(property::CC, enabled()), &[]);
+    assert!(answer.cqe.status().is_success());
+    let cntlid = rig_cntlid(&mut first);
+    let mut peer = Peer::open(rig.address, 0);
+    let answer = peer.call(connect(1), connect_data(cntlid).as_bytes());
+    assert_eq!(answer.cqe.result >> 16, 2, "ATR on I/O queues too");
+    let mut read = entry(io::READ, 1);
+    read.cdw12 = 0;
+    let answer = peer.call(transport(read, 4096), &[]);
+    assert_eq!(
+        (answer.cqe.status(), answer.data.len()),
+        (Status::AUTH_REQUIRED, 0)
+    );
+    assert!(peer.next().is_none());
+
+    // And it is free for a host that does authenticate.
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let mut peer = Peer::open(rig.address, 0);
+        if peer
+            .call(connect(1), connect_data(cntlid).as_bytes())
+            .cqe
+            .status()
+            .is_success()
+        {
+            proven(&mut peer, &known);
+            assert!(
+                peer.call(transport(read, 4096), &[])
+                    .cqe
+                    .status()
+                    .is_success()
+            );
+            break;
+        }
+        assert!(Instant::now() < until, "the queue is free again");
+    }
+    rig.stop();
+}
+
+/// Identify Controller says which controller it is.
+fn rig_cntlid(peer: &mut Peer) -> u16 {
+    let mut sqe = entry(admin::IDENTIFY, 0);
+    sqe.cdw10 = 1;
+    let page = peer.call(transport(sqe, 4096), &[]).data;
+    u16::from_le_bytes([page[78], page[79]])
+}
+
+/// Goes through a whole exchange.
+fn proven(peer: &mut Peer, known: &Credentials) {
+    let mut exchange = HostExchange::new(known, HOST, NQN);
+    assert!(send(peer, &exchange.negotiate()).is_success());
+    let reply = next(&mut exchange, &receive(peer));
+    assert!(send(peer, &reply).is_success());
+    assert!(matches!(exchange.receive(&receive(peer)), Ok(Step::Done)));
+}
+
+#[test]
+fn a_host_that_calculates_for_longer_than_its_keep_alive_is_waited_for() {
+    let rig = guarded("");
+    let mut peer = Peer::open(rig.address, 0);
+    let mut sqe = connect(0);
+    sqe.cdw12 = 100;
+    assert!(
+        peer.call(sqe, connect_data(0xffff).as_bytes())
+            .cqe
+            .status()
+            .is_success()
+    );
+    std::thread::sleep(Duration::from_millis(1500));
+    proven(&mut peer, &credentials(1, None));
+    // Then it counts.
+    while peer.next().is_some() {}
+    logged(
+        &rig,
+        &["queue 0 of", HOST, "nothing was heard from its host"],
+    );
+    rig.stop();
+}
+
+#[test]
+fn a_reply_that_was_right_once_is_worth_nothing_again() {
+    let rig = guarded("group=null");
+    let known = credentials(1, None);
+    let mut exchange = HostExchange::new(&known, HOST, NQN);
+    let negotiate = exchange.negotiate();
+    let mut peer = unproven(&rig);
+    assert!(send(&mut peer, &negotiate).is_success());
+    let reply = next(&mut exchange, &receive(&mut peer));
+    assert!(send(&mut peer, &reply).is_success());
+    assert!(matches!(
+        exchange.receive(&receive(&mut peer)),
+        Ok(Step::Done)
+    ));
+
+    // The same again on another connection, in the same transaction.
+    let mut other = unproven(&rig);
+    assert!(send(&mut other, &negotiate).is_success());
+    receive(&mut other);
+    assert!(send(&mut other, &reply).is_success());
+    assert_eq!(failure(&mut other), explanation::FAILED);
+    logged_refusal(&rig, "its secret is wrong");
+
+    // And without a challenge to answer, or twice.
+    let mut other = unproven(&rig);
+    assert!(send(&mut other, &reply).is_success());
+    assert_eq!(failure(&mut other), explanation::MESSAGE);
+    let mut other = unproven(&rig);
+    assert!(send(&mut other, &negotiate).is_success());
+    receive(&mut other);
+    send(&mut other, &reply);
+    send(&mut other, &reply);
+    assert!(other.next().is_none(), "the first failure is the last word");
+    rig.stop();
+}
+
+#[test]
+fn no_two_challenges_are_the_same() {
+    let rig = guarded("");
+    let known = credentials(1, None);
+    let mut challenges = [(); 3].map(|()| {
+        let mut peer = unproven(&rig);
+        assert!(send(&mut peer, &HostExchange::new(&known, HOST, NQN).negotiate()).is_success());
+        receive(&mut peer)
+    });
+    challenges.sort();
+    // Neither the number, nor the random bytes, nor the value of ours.
+    for part in [12..16, 16..48, 48..304] {
+        let [a, b, c] = challenges
+            .each_ref()
+            .map(|challenge| &challenge[part.clone()]);
+        assert!(
+            a != b && b != c && a != c && a.iter().any(|byte| *byte != 0),
+            "{part:?}"
+        );
+    }
+    rig.stop();
+}
+
+#[test]
+fn a_host_that_offers_less_than_its_line_asks_for_is_refused() {
+    let rig = guarded("hash=sha384 group=ffdhe3072");
+    let known = credentials(1, None);
+    for (hashes, groups, wanted, why) in [
+        (
+            &Hash::ALL[..1],
+            &Group::ALL[..],
+            explanation::HASH,
+            "no hash that is strong enough",
+        ),
+        (
+            &Hash::ALL[..],
+            &Group::ALL[..2],
+            explanation::GROUP,
+            "no group that is strong enough",
+        ),
+        (
+            &Hash::ALL[..],
+            &Group::ALL[..0],
+            explanation::GROUP,
+            "no group that is strong enough",
+        ),
+    ] {
+        let exchange = HostExchange::offering(&known, HOST, NQN, hashes, groups);
+        let mut peer = unproven(&rig);
+        assert!(send(&mut peer, &exchange.negotiate()).is_success());
+        assert_eq!(failure(&mut peer), wanted);
+        logged_refusal(&rig, why);
+    }
+    // The null group must be asked for.
+    let plain = guarded("");
+    let exchange = HostExchange::offering(&known, HOST, NQN, &Hash::ALL, &Group::ALL[..1]);
+    let mut peer = unproven(&plain);
+    assert!(send(&mut peer, &exchange.negotiate()).is_success());
+    assert_eq!(failure(&mut peer), explanation::GROUP);
+    [rig, plain].into_iter().for_each(Rig::stop);
+}
+
+#[test]
+fn messages_that_cannot_be_are_refused() {
+    let rig = guarded("group=null");
+    let known = credentials(1, Some(101));
+    let negotiate = HostExchange::new(&known, HOST, NQN).negotiate();
+    let changed = |at: usize, value: u8| {
+        let mut message = negotiate.clone();
+        message[at] = value;
+        message
+    };
+    for (message, wanted) in [
+        (vec![0], explanation::PAYLOAD),
+        (negotiate[..70].to_vec(), explanation::PAYLOAD),
+        (changed(0, 1), explanation::MESSAGE),
+        (changed(1, 0x77), explanation::MESSAGE),
+        (changed(6, 1), explanation::SECURE_CHANNEL),
+        (changed(7, 0), explanation::PAYLOAD),
+        (changed(7, 2), explanation::PAYLOAD),
+        (changed(8, 9), explanation::NOT_USABLE),
+        (changed(10, 31), explanation::PAYLOAD),
+        (changed(11, 255), explanation::PAYLOAD),
+        (changed(10, 0), explanation::HASH),
+    ] {
+        let mut peer = unproven(&rig);
+        assert!(send(&mut peer, &message).is_success());
+        assert_eq!(failure(&mut peer), wanted, "{message:?}");
+    }
+    rig.stop();
+}
+
+#[test]
+fn replies_that_do_not_fit_the_challenge_are_refused() {
+    let rig = guarded("group=null");
+    let known = credentials(1, Some(101));
+    // Of another transaction, with a hash of another length, with a value of a group, challenging by our own
+    // challenge, or by a number that is none.
+    type Change = fn(&mut Vec<u8>, &[u8]);
+    let changes: [(Change, u8); 5] = [
+        (|reply, _| reply[4] ^= 1, explanation::PAYLOAD),
+        (|reply, _| reply[6] = 31, explanation::PAYLOAD),
+        (
+            |reply, _| (reply[10], reply[16 + 63]) = (1, 0),
+            explanation::PAYLOAD,
+        ),
+        (
+            |reply, challenge| reply[48..80].copy_from_slice(&challenge[16..48]),
+            explanation::FAILED,
+        ),
+        (|reply, _| reply[8] = 2, explanation::PAYLOAD),
+    ];
+    for (change, wanted) in changes {
+        let mut exchange = HostExchange::new(&known, HOST, NQN);
+        let mut peer = unproven(&rig);
+        assert!(send(&mut peer, &exchange.negotiate()).is_success());
+        let challenge = receive(&mut peer);
+        let mut reply = next(&mut exchange, &challenge);
+        change(&mut reply, &challenge);
+        assert!(send(&mut peer, &reply).is_success());
+        assert_eq!(failure(&mut peer), wanted);
+    }
+    logged_refusal(&rig, "it sent our own challenge back");
+
+    // Nothing is said out of turn.
+    let mut peer = unproven(&rig);
+    let ask = transport(command(fabrics::AUTH_RECEIVE, 4096), 4096);
+    assert_eq!(peer.call(ask, &[]).cqe.status(), Status::SEQUENCE);
+    assert!(peer.next().is_none());
+    rig.stop();
+}
+
+#[test]
+fn payloads_of_other_protocols_and_of_any_size_are_not_taken() {
+    let rig = guarded("");
+    let mut peer = unproven(&rig);
+    for bytes in [0, 2049, 1 << 20, u32::MAX] {
+        let sqe = transport(command(fabrics::AUTH_SEND, bytes), bytes);
+        assert_eq!(
+            peer.call(sqe, &[]).cqe.status(),
+            Status::INVALID_FIELD,
+            "{bytes}"
+        );
+    }
+    for bytes in [0, (16 << 10) + 1, u32::MAX] {
+        let sqe = transport(command(fabrics::AUTH_RECEIVE, bytes), bytes);
+        assert_eq!(
+            peer.call(sqe, &[]).cqe.status(),
+            Status::INVALID_FIELD,
+            "{bytes}"
+        );
+    }
+    let mut sqe = command(fabrics::AUTH_SEND, 72);
+    sqe.cdw10 = SecurityCdw10::DH_HMAC_CHAP.with_secp(0xea).into_bits();
+    assert_eq!(
+        peer.call(transport(sqe, 72), &[]).cqe.status(),
+        Status::INVALID_FIELD
+    );
+
+    // Who asks for less room than the message needs does not get a part of it.
+    let known = credentials(1, None);
+    assert!(send(&mut peer, &HostExchange::new(&known, HOST, NQN).negotiate()).is_success());
+    let answer = peer.call(transport(command(fabrics::AUTH_RECEIVE, 64), 64), &[]);
+    assert_eq!(
+        (answer.cqe.status(), answer.data.len()),
+        (Status::SEQUENCE, 0)
+    );
+    assert!(peer.next().is_none());
+
+    // More than a message fills the small buffer of a connection that has proven nothing.
+    let mut peer = unproven(&rig);
+    let sqe = in_capsule(command(fabrics::AUTH_SEND, 8192), 8192);
+    let bytes = peer.capsule(&sqe, &[0; 8192]);
+    peer.send(&bytes);
+    assert!(peer.next().is_none());
+    logged_refusal(&rig, "a PDU that does not end");
+    works(&mut connected(&rig, Some(credentials(1, None))).expect("others are let in"));
+    rig.stop();
+}
+
+#[test]
+fn a_host_that_only_negotiates_is_dropped_in_time_and_takes_no_place() {
+    let limits = Limits {
+        authenticate_within: Duration::from_millis(500),
+        half_open: 4,
+        ..Limits::default()
+    };
+    let rig = Rig::guarded(&keyring(&line("")), limits);
+    let known = credentials(1, None);
+    let negotiate = HostExchange::new(&known, HOST, NQN).negotiate();
+
+    // One exchange a connection.
+    let mut peer = unproven(&rig);
+    assert!(send(&mut peer, &negotiate).is_success());
+    receive(&mut peer);
+    assert!(send(&mut peer, &negotiate).is_success());
+    assert_eq!(failure(&mut peer), explanation::MESSAGE);
+
+    // Who says nothing more is dropped, and so is who asks the same again and again.
+    let mut silent = unproven(&rig);
+    let mut endless = unproven(&rig);
+    let until = Instant::now() + Duration::from_secs(60);
+    let wrong = transport(command(fabrics::AUTH_SEND, 0), 0);
+    let bytes = endless.capsule(&wrong, &[]);
+    use std::io::Write;
+    while endless.stream.write_all(&bytes).is_ok() {
+        assert!(Instant::now() < until, "it is dropped");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while silent.next().is_some() {}
+    logged_refusal(&rig, "no proof in time");
+
+    // They are half open, so that many of them push each other out and nobody else.
+    let crowd: Vec<_> = (0..20).map(|_| unproven(&rig)).collect();
+    works(&mut connected(&rig, Some(credentials(1, None))).expect("there is room"));
+    logged(&rig, &["others wanted its place"]);
+    drop(crowd);
+    rig.stop();
+}
+
+#[test]
+fn keys_are_replaced_without_dropping_anybody() {
+    let keys = keyring(&line(""));
+    let rig = Rig::guarded(&keys, Limits::default());
+    let mut client = connected(&rig, Some(credentials(1, None))).expect("by the first key");
+    let new = format!("{HOST} {}", text(&secret(5)));
+    keys.replace(Keys::parse(&new).expect("a line in order"));
+    works(&mut client);
+    let error = refused(&rig, Some(credentials(1, None)));
+    assert!(matches!(error, ClientError::Authentication(_)), "{error}");
+    works(&mut connected(&rig, Some(credentials(5, None))).expect("by the second key"));
+    keys.replace(
+        Keys::parse("nqn.x DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:")
+            .expect("one"),
+    );
+    assert!(
+        refused(&rig, Some(credentials(5, None)))
+            .to_string()
+            .contains("not allowed")
+    );
+    works(&mut client);
+    rig.stop();
+}
+
+#[test]
+fn a_host_may_prove_itself_again_and_must_be_right() {
+    let keys = keyring(&line(""));
+    let rig = Rig::guarded(&keys, Limits::default());
+    let known = credentials(1, None);
+    let mut peer = unproven(&rig);
+    proven(&mut peer, &known);
+    keys.replace(Keys::parse(&format!("{HOST} {}", text(&secret(5)))).expect("a line in order"));
+    proven(&mut peer, &credentials(5, None));
+    let enable = property_set(property::CC, enabled());
+    assert!(peer.call(enable, &[]).cqe.status().is_success());
+
+    let mut exchange = HostExchange::new(&known, HOST, NQN);
+    assert!(send(&mut peer, &exchange.negotiate()).is_success());
+    let reply = next(&mut exchange, &receive(&mut peer));
+    assert!(send(&mut peer, &reply).is_success());
+    assert_eq!(failure(&mut peer), explanation::FAILED);
+    logged(&rig, &["queue 0 of", HOST, "ended", "its secret is wrong"]);
+    rig.stop();
+}
+
+#[test]
+fn a_key_ends_with_its_day() {
+    let text = line("until=2027-02-28");
+    let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
+    // `date -u -d 2027-03-01 +%s` is 1803859200.
+    let clocks: [(fn() -> SystemTime, bool); 2] = [
+        (|| UNIX_EPOCH + Duration::from_secs(1_803_859_199), true),
+        (|| UNIX_EPOCH + Duration::from_secs(1_803_859_200), false),
+    ];
+    for (clock, lets_in) in clocks {
+        let keys = Keys::parse(&text).expect("a line in order");
+        let keyring = Arc::new(Keyring::with_clock(keys, clock));
+        let until = keyring.find(HOST).and_then(|entry| entry.until);
+        assert_eq!(until, lets_in.then(|| at(1_803_859_200)));
+        let rig = Rig::guarded(&keyring, Limits::default());
+        let client = connected(&rig, Some(credentials(1, None)));
+        assert_eq!(client.is_ok(), lets_in);
+        if !lets_in {
+            logged(&rig, &["refused: queue 0", HOST, "its key has expired"]);
+        }
+        drop(client);
+        rig.stop();
+    }
+}
+
+#[test]
+fn discovery_asks_for_no_proof_and_tells_only_hosts_with_a_key() {
+    let rig = guarded("");
+    let discovering = |hostnqn: &str| Options {
+        hostnqn: hostnqn.into(),
+        subnqn: None,
+        ..options(Some(credentials(1, Some(101))))
+    };
+    works(&mut Client::connect(rig.address, discovering(HOST)).expect("found and proven"));
+    assert!(Client::connect(rig.address, discovering("nqn.2026-11.test:stranger")).is_err());
+    logged(
+        &rig,
+        &["refused: queue 0", "discovery", "this host has no key"],
+    );
+    rig.stop();
+}
+
+#[test]
+fn a_file_of_keys_is_refused_whole_with_the_line_and_the_reason() {
+    let good = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+    let other = text(&secret(9));
+    assert_eq!(
+        text(&Secret::parse(good).expect("as nvme-cli makes them")),
+        good
+    );
+    for (text, line, why) in [
+        ("host x".into(), 1, "begins with a host's NQN"),
+        ("# nothing\n\nnqn.a".into(), 3, "comes the host's secret"),
+        (
+            format!("nqn.a {}", good.replace("DHHC-1", "DHHC-2")),
+            1,
+            "DHHC-1:00",
+        ),
+        (
+            format!("nqn.a {}", good.replace(":01:", ":04:")),
+            1,
+            "DHHC-1:00",
+        ),
+        (
+            format!("nqn.a {}", good.replace(":01:", ":02:")),
+            1,
+            "32 bytes, which does not go",
+        ),
+        (
+            format!("nqn.a {}", good.replace("AAEC", "AAED")),
+            1,
+            "CRC is wrong",
+        ),
+        (
+            format!("nqn.a {}", good.replace("AAEC", "A*EC")),
+            1,
+            "base 64",
+        ),
+        (
+            format!("nqn.a {good} hash=md5"),
+            1,
+            "sha256, sha384 or sha512",
+        ),
+        (format!("nqn.a {good} group=modp"), 1, "null, ffdhe2048"),
+        (format!("nqn.a {good} until=2027-02-29"), 1, "a date like"),
+        (format!("nqn.a {good} until=2027-2-2"), 1, "a date like"),
+        (format!("nqn.a {good} {other}"), 1, "only controller="),
+        (
+            format!("nqn.a {good} controller={good}"),
+            1,
+            "each needs its own",
+        ),
+        (
+            format!("nqn.a {good}\nnqn.a {other}"),
+            2,
+            "has a line already",
+        ),
+    ] {
+        match Keys::parse(&text) {
+            Err(KeysError::Line {
+                line: at,
+                why: said,
+            }) => {
+                assert!(
+                    at == line && said.contains(why),
+                    "{text}: line {at}: {said}"
+                );
+                assert!(!said.contains("AAE"), "no secret in {said}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    assert!(matches!(Keys::parse("# none\n"), Err(KeysError::Empty)));
+    assert!(!format!("{:?}", Keys::parse(&line("")).expect("in order")).contains("AQID"));
+}
+
+#[test]
+fn a_file_that_others_can_read_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("keys");
+    std::fs::write(&path, line("")).expect("written");
+    for (mode, is_taken) in [
+        (0o600, true),
+        (0o400, true),
+        (0o640, false),
+        (0o604, false),
+        (0o620, false),
+    ] {
+        let set = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
+        set.expect("it is ours");
+        let loaded = Keys::load(&path);
+        assert_eq!(loaded.is_ok(), is_taken, "{mode:o}: {loaded:?}");
+        if let Err(error) = loaded {
+            assert!(error.to_string().contains("chmod 600"), "{error}");
+        }
+    }
+}

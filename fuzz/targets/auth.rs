@@ -1,0 +1,5 @@
+//! `cargo fuzz run auth --features libfuzzer`
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| remap_ssd_fuzz::auth::auth(bytes));
