@@ -1,7 +1,7 @@
 """What runs the tasks of a sweep: processes of this machine, or a Dask cluster.
 
-Invariants: a task whose worker dies is done again, unless workers die and nothing gets done; a task that raises ends the sweep.
-Absent: what a task is.
+Invariants: a task whose worker dies is done again, unless workers die and nothing gets done; a task that raises ends the sweep;
+tasks run side by side only as far as memory goes. Absent: what a task is, but for its ``key``, ``memory_bytes`` and ``trace``.
 """
 
 from __future__ import annotations
@@ -16,24 +16,37 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
 
-from . import _native
+from . import _native, _places
 
-Task = tuple[str, str, dict[str, Any]]
-Work = Callable[[str, str, dict[str, Any]], str]
+Task = dict[str, Any]
+Work = Callable[[Task], str]
 
 #: How often in a row processes may die without one task done.
 DEATHS_MAX = 3
 
+#: What tasks take and workers have of memory, in bytes, as a resource of Dask.
+RESOURCE = "memory"
+
+#: Seconds after which a cluster is asked whether anything runs at all.
+STILL_S = 30
+
 
 def processes(work: Work, tasks: list[Task], workers: Optional[int], count: Callable[[], None]) -> None:
     """Runs the tasks on processes of this machine."""
-    waiting, deaths = {task[1]: task for task in tasks}, 0
+    waiting, deaths = {task["key"]: task for task in tasks}, 0
+    workers = workers or min(os.cpu_count() or 1, _fitting(tasks))
     while waiting:
         before = len(waiting)
-        _round(work, waiting, min(workers or os.cpu_count() or 1, before), count)
+        _round(work, waiting, min(workers, before), count)
         deaths = deaths + 1 if len(waiting) == before else 0
         if deaths == DEATHS_MAX:
             raise _native.Failed(f"processes died {deaths} times without a point done: is there too little memory?")
+
+
+def _fitting(tasks: list[Task]) -> int:
+    """How many tasks this machine's memory has room for, the largest ones taken; at least one."""
+    largest, available = max((task["memory_bytes"] for task in tasks), default=0), _native.memory_available()
+    return max(1, available // largest) if largest and available else max(1, len(tasks))
 
 
 def _round(work: Work, waiting: dict[str, Task], workers: int, count: Callable[[], None]) -> None:
@@ -42,7 +55,7 @@ def _round(work: Work, waiting: dict[str, Task], workers: int, count: Callable[[
     context = multiprocessing.get_context("spawn")
     pool = concurrent.futures.ProcessPoolExecutor(workers, mp_context=context, initializer=_worker)
     try:
-        futures = [pool.submit(work, *task) for task in waiting.values()]
+        futures = [pool.submit(work, task) for task in waiting.values()]
         for future in concurrent.futures.as_completed(futures):
             del waiting[future.result()]
             count()
@@ -77,8 +90,9 @@ def dask(work: Work, tasks: list[Task], scheduler: Any, count: Callable[[], None
         raise ImportError("a cluster needs dask: pip install distributed") from None
     ours = not isinstance(scheduler, Client)
     client = Client(scheduler) if ours else scheduler
-    waiting, deaths, turn = {task[1]: task for task in tasks}, 0, 0
+    waiting, deaths, turn = {task["key"]: task for task in tasks}, 0, 0
     try:
+        _prepare(client, tasks)
         while waiting:
             before = len(waiting)
             _turn(client, work, waiting, turn, count)
@@ -90,16 +104,74 @@ def dask(work: Work, tasks: list[Task], scheduler: Any, count: Callable[[], None
             client.close()
 
 
+def _prepare(client: Any, tasks: list[Task]) -> None:
+    """Declares the workers' memory, and sends them the traces that they do not see; now, and to workers that come later."""
+    from distributed import WorkerPlugin
+
+    class Memory(WorkerPlugin):
+        """A worker's memory as a resource, unless it has declared it itself."""
+
+        name = "remap-ssd-memory"
+
+        async def setup(self, worker: Any) -> None:
+            if RESOURCE not in worker.state.total_resources:
+                limit = worker.memory_manager.memory_limit or _native.memory_available() or 0
+                await worker.set_resources(**{RESOURCE: limit})
+
+    class Courier(WorkerPlugin):
+        """A trace, on its way to every worker."""
+
+        def __init__(self, digest: str, content: bytes) -> None:
+            self.name, self.digest, self.content = f"remap-ssd-trace-{digest}", digest, content
+
+        def setup(self, worker: Any) -> None:
+            _places.deliver(worker, self.digest, self.content)
+
+    client.wait_for_workers(1)
+    client.register_plugin(Memory())
+    traces = {tuple(task["trace"]) for task in tasks if task["trace"] and "://" not in task["trace"][0]}
+    for path, digest in sorted(traces):
+        if not all(client.run(_places.sees, path, digest).values()):
+            with open(path, "rb") as file:
+                client.register_plugin(Courier(digest, file.read()))
+
+    most = max(client.run(_declared).values(), default=0)
+    needs = max((task["memory_bytes"] for task in tasks), default=0)
+    if needs > most:
+        raise _native.Failed(f"a point takes about {needs >> 20} MiB of memory, and the largest worker has {int(most) >> 20} MiB")
+
+
+def _declared(dask_worker: Any) -> float:
+    """Memory that a worker has declared, in bytes."""
+    return dask_worker.state.total_resources.get(RESOURCE, 0)
+
+
 def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: Callable[[], None]) -> None:
     """Submits tasks and takes those done out of `waiting`; what Dask gave up, since its workers died, stays in."""
     from distributed import KilledWorker, as_completed
 
-    # Two clients that sweep the same grid at the same time share its tasks.
-    futures = [client.submit(work, *task, key=f"remap-ssd-{key}-{turn}") for key, task in waiting.items()]
+    def submit(task: Task) -> Any:
+        # Two clients that sweep the same grid at the same time share its tasks.
+        name = f"remap-ssd-{task['key']}-{turn}"
+        return client.submit(work, task, key=name, resources={RESOURCE: task["memory_bytes"]})
+
+    futures = [submit(task) for task in waiting.values()]
+    finished, since = as_completed(futures), time.monotonic()
     try:
-        for future in as_completed(futures):
+        while not finished.is_empty():
+            if not finished.has_ready():
+                time.sleep(0.05)
+                if time.monotonic() < since + STILL_S:
+                    continue
+                # Tasks that waited while no worker had declared its memory are not taken up again by themselves.
+                if not any(client.processing().values()):
+                    client.cancel(futures)
+                    return
+            since = time.monotonic()
+            if not finished.has_ready():
+                continue
             try:
-                key = future.result()
+                key = next(finished).result()
             except KilledWorker:
                 continue
             del waiting[key]

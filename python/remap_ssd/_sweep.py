@@ -1,30 +1,25 @@
 """Many runs: a grid of options, done once each, kept in files that a later sweep finds.
 
-Invariants: a point's file is written beside and renamed, so it is whole or absent; its name is a hash of everything that
-decides the run, so that no point is done twice, by this sweep or a later one. Absent: how a point is run (``_compare``).
+Points, their keys and their files are those of ``remap-ssd sweep FILE.toml``: both are made by the same code. Invariants: a
+point's file is written beside and renamed, so it is whole or absent; its name is a hash of everything that decides the run, so
+that no point is done twice, by this sweep or a later one. Absent: how a point is run (``_native``), what runs them
+(``_engines``), how a trace gets to a worker (``_places``).
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import json
 import os
 import uuid
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Optional, Union
+from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
-from . import _engines, _native
-from ._compare import check_options, run
+from . import _engines, _native, _places
 from ._config import Config
 from ._results import Run
 from ._trace import as_trace, is_trace
 
-# How a run is done and what it leaves besides its figures: no part of a point.
-_NO_PART = {"threads", "progress", "report", "save_aged", "age", "schemes"}
-
-#: What a sweep's key stands for: changed when the meaning of a point changes.
-_FORMAT = 1
+PathLike = Union[str, "os.PathLike[str]"]
 
 
 class Sweep:
@@ -34,20 +29,21 @@ class Sweep:
     yields (point, run) of those done, in the grid's order.
     """
 
-    def __init__(self, folder: Path, points: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, folder: Path, points: dict[str, dict[str, Any]], files: dict[str, Path]) -> None:
         self.folder = folder
         #: The points by their keys, in the grid's order: options as given.
         self.points = points
+        self._files = files
 
     @property
     def done(self) -> list[str]:
         """Keys of the points that have results."""
-        return [key for key in self.points if _file(self.folder, key, self.points[key]).exists()]
+        return [key for key in self.points if self._files[key].exists()]
 
     @property
     def to_do(self) -> list[str]:
         """Keys of those that do not."""
-        return [key for key in self.points if not _file(self.folder, key, self.points[key]).exists()]
+        return [key for key in self.points if not self._files[key].exists()]
 
     def __len__(self) -> int:
         return len(self.points)
@@ -55,20 +51,22 @@ class Sweep:
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Run]]:
         parquet = _parquet()
         for key in self.done:
-            row = parquet.ParquetFile(_file(self.folder, key, self.points[key])).read(["run"])
+            row = parquet.ParquetFile(self._files[key]).read(["run"])
             yield self.points[key], Run(json.loads(row["run"][0].as_py()))
 
     def to_arrow(self) -> Any:
         """A ``pyarrow.Table``: a row for each point done, in the grid's order.
 
-        Columns: ``key``; the options of the grid, as text, as ``option.NAME``; every figure with a number or text, inner
-        ones with a dot (``latency_us.p99``); ``run``, the whole run as JSON.
+        Columns: ``key``; the options, as text, as ``option.NAME``; every figure with a number or text, inner ones with a dot
+        (``latency_us.p99``); ``run``, the whole run as JSON; ``scheme``.
         """
         pyarrow, parquet = _pyarrow(), _parquet()
-        files = [_file(self.folder, key, self.points[key]) for key in self.done]
-        if not files:
+        done = self.done
+        if not done:
             return pyarrow.table({"key": pyarrow.array([], pyarrow.string())})
-        return pyarrow.concat_tables([parquet.ParquetFile(file).read() for file in files], promote_options="default")
+        rows = [parquet.ParquetFile(self._files[key]).read() for key in done]
+        schemes = [self._files[key].parent.name.partition("=")[2] for key in done]
+        return pyarrow.concat_tables(rows, promote_options="default").append_column("scheme", pyarrow.array(schemes))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
@@ -82,9 +80,10 @@ class Sweep:
 
 
 def sweep(
-    grid: Mapping[str, Any],
-    into: Union[str, "os.PathLike[str]"],
+    grid: Union[Mapping[str, Any], PathLike],
+    into: Optional[PathLike] = None,
     *,
+    skip: Iterable[Mapping[str, Any]] = (),
     workers: Optional[int] = None,
     scheduler: Any = None,
     progress: bool = False,
@@ -95,14 +94,19 @@ def sweep(
     grid
         Lists of values by option: ``{"scheme": ["none", "remap-ssd"], "log_size": ["20MiB", "80MiB"], "seed": range(3)}``.
         Options are those of ``run``; a name with a dot is a value of the device (``"flash.read_ns"``, ``"firmware.watermark"``).
-        ``trace`` may be a path, a ``Trace`` or a table.
+        ``trace`` may be a path, an address that ``fsspec`` knows (``"s3://bucket/mail.fiu"``), a ``Trace`` or a table. Or the
+        path of a file as ``remap-ssd sweep`` reads it, which then says everything but how it is run.
     into
-        A folder: made if it is missing. It is a Parquet data set, partitioned by scheme, one file for each point.
+        A folder: made if it is missing; beside a grid's file by default. It is a Parquet data set, partitioned by scheme, one
+        file for each point: ``FILE.sweep`` of the command line.
+    skip
+        Combinations that are no points: ``[{"scheme": "wal-ssd", "workload": ["randwrite", "oltp"]}]``.
     workers
-        Processes; by default one for each core. Each runs one point at a time.
+        Processes; by default one for each core, as many as memory has room for. Each runs one point at a time.
     scheduler
         Instead of processes: a ``dask.distributed.Client``, or the address of a Dask scheduler (``"tcp://host:8786"``). Workers
-        need this package, and ``into`` on a file system that they share.
+        need this package, and ``into`` on a file system that they share. A worker runs points side by side as far as its
+        resource ``memory`` goes, in bytes; where workers declare none, it is their memory limit.
     options
         The same for all points.
 
@@ -110,137 +114,92 @@ def sweep(
     sources. A sweep that was killed goes on where it was, a larger grid extends a smaller one, and no point is done twice. A
     worker that is killed loses the points under way, which are done again.
 
-    Raises ``ValueError`` and ``TypeError`` as ``run`` does, before anything runs; ``Failed`` if a point fails (the others' results
-    are kept). Ctrl-C stops the workers. Needs ``pyarrow``.
+    Raises ``ValueError``, with all that is wrong with the grid, before anything runs; ``Failed`` if a point fails (the others'
+    results are kept). Ctrl-C stops the workers. Needs ``pyarrow``.
     """
     _parquet()
-    folder = Path(into)
+    if isinstance(grid, (str, os.PathLike)):
+        if options or list(skip):
+            raise TypeError("a grid in a file has its options there")
+        folder = Path(grid).with_suffix(".sweep") if into is None else Path(into)
+    elif into is None:
+        raise TypeError("`into` is missing: the folder for the results")
+    else:
+        folder = Path(into)
     folder.mkdir(parents=True, exist_ok=True)
-    points = dict(_points(grid, options, folder))
-    swept = Sweep(folder, points)
 
-    tasks = [(str(folder), key, points[key]) for key in swept.to_do]
-    engine = _engines.processes if scheduler is None else _engines.dask
-    with _engines.counting(progress, len(points), len(points) - len(tasks)) as count:
-        engine(do_point, tasks, workers if scheduler is None else scheduler, count)
+    found = _points(grid, list(skip), options, folder, keep=scheduler is None)
+    files = {point["key"]: folder / f"scheme={point['scheme']}" / f"{point['key']}.parquet" for point in found}
+    swept = Sweep(folder, {point["key"]: dict(point["values"]) for point in found}, files)
+
+    missing = set(swept.to_do)
+    tasks = [{**point, "folder": str(folder.absolute())} for point in found if point["key"] in missing]
+    with _engines.counting(progress, len(found), len(found) - len(tasks)) as count:
+        if scheduler is None:
+            _engines.processes(do_point, tasks, workers, count)
+        elif tasks:
+            _engines.dask(do_point, tasks, scheduler, count)
     return swept
 
 
-def do_point(folder: str, key: str, point: dict[str, Any]) -> str:
+def do_point(task: dict[str, Any]) -> str:
     """Runs one point and writes its file, in a worker."""
-    pyarrow = _pyarrow()
-    file = _file(Path(folder), key, point)
-    if not file.exists():
-        measured = run(**_options(point), threads=1).to_dict()
-        row: dict[str, Any] = {"key": key, **{f"option.{name}": str(value) for name, value in point.items()}}
-        row.update(_flat(measured))
-        row["run"] = json.dumps(measured)
-
-        # Beside, then renamed: a file of this name is whole. Killed in between, the name beside is nobody's.
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f".{key}-{uuid.uuid4().hex}")
-        _parquet().write_table(pyarrow.Table.from_pylist([row]), beside)
-        os.replace(beside, file)
-    return key
+    words = task["words"]
+    if task["trace"] is not None:
+        path, digest = task["trace"]
+        words = [word for word in words if not word.startswith("--trace=")]
+        words.append(f"--trace={_places.local(path, digest, task['folder'])}")
+    options = [(name, word) for name, word in task["options"]]
+    _native.sweep_point(task["folder"], task["key"], task["scheme"], options, [*words, "--threads=1"])
+    return str(task["key"])
 
 
-def _points(grid: Mapping[str, Any], options: dict[str, Any], folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Keys and points, in order: the last name of the grid changes fastest."""
-    for name in {**grid, **options}:
-        if name in _NO_PART:
-            raise TypeError(f"sweep() has no option `{name}`")
-    twice = sorted(set(grid) & set(options))
-    if twice:
-        raise TypeError(f"`{twice[0]}` is given twice")
+def _points(
+    grid: Union[Mapping[str, Any], PathLike],
+    skip: list[Mapping[str, Any]],
+    options: dict[str, Any],
+    folder: Path,
+    *,
+    keep: bool = False,
+) -> list[dict[str, Any]]:
+    """All points, in order: what ``_native`` says of them."""
 
-    lists = {name: _values(value) for name, value in grid.items()}
-    for values in itertools.product(*lists.values()):
-        point = {**options, **dict(zip(lists, values))}
-        point = {name: _stored(name, value, folder) for name, value in point.items() if value is not None}
-        check_options(_options(point))  # What is no option is said before anything runs.
-        yield _key(point), point
+    def fetch(address: str) -> str:
+        return _places.fetch(address, folder if keep else None)
+
+    if isinstance(grid, (str, os.PathLike)):
+        return json.loads(_native.sweep_of_file(os.fspath(grid), fetch))
+
+    def table(names: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
+        lists = ((name, [_stored(name, one, folder) for one in _values(value)]) for name, value in names.items())
+        return [(name, values) for name, values in lists if values != [None]]
+
+    given = {"grid": table(grid), "options": table(options), "skip": [table(names) for names in skip]}
+    return json.loads(_native.sweep_of_json(json.dumps(given), fetch))
 
 
 def _values(value: Any) -> list[Any]:
-    if isinstance(value, (str, bytes, Config)) or is_trace(value) or not hasattr(value, "__iter__"):
-        return [value]
+    if isinstance(value, (str, bytes, Config, os.PathLike)) or is_trace(value) or not hasattr(value, "__iter__"):
+        value = [value]
     return [one.item() if hasattr(one, "item") else one for one in value]
 
 
 def _stored(name: str, value: Any, folder: Path) -> Any:
-    """A value that another process can take: requests become a file, whose name is a hash of what is in it."""
-    if name != "trace" or not is_trace(value):
-        return os.fspath(value) if isinstance(value, os.PathLike) else value
-    traces = folder / "_traces"
-    traces.mkdir(exist_ok=True)
-    beside = traces / f".{uuid.uuid4().hex}"
-    as_trace(value).save(beside)
-    path = traces / f"{_digest_of_file(beside)}.session"
+    """A value as another process can take it: devices and requests become files, named by what is in them."""
+    if isinstance(value, Config):
+        return _store(folder / "_devices", ".toml", lambda path: path.write_text(value.to_toml(), encoding="utf-8"))
+    if name == "trace" and is_trace(value):
+        return _store(folder / "_traces", ".session", as_trace(value).save)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _store(folder: Path, suffix: str, write: Any) -> str:
+    folder.mkdir(exist_ok=True)
+    beside = folder / f".{uuid.uuid4().hex}"
+    write(beside)
+    path = folder / f"{_native.digest_of_file(beside)}{suffix}"
     os.replace(beside, path)
-    return str(path)
-
-
-def _options(point: dict[str, Any]) -> dict[str, Any]:
-    """A point as options of ``run``: values of the device become a ``Config``."""
-    device: dict[str, Any] = {}
-    plain: dict[str, Any] = {}
-    for name, value in point.items():
-        table, dot, key = name.partition(".")
-        if dot:
-            device.setdefault(table, {})[key] = value
-        else:
-            plain[name] = value
-    if not device:
-        return plain
-
-    config = plain.pop("config", None)
-    if config is None:
-        if "scale" not in plain:
-            raise ValueError("values of the device need `scale`, the size of the preset to take, or `config`")
-        config = Config(plain.pop("preset", "fast21-32g"))
-    elif not isinstance(config, Config):
-        config = Config.load(config)
-    return {**plain, "config": config.replace(**device)}
-
-
-def _key(point: dict[str, Any]) -> str:
-    """A hash of everything that decides the run."""
-    decides: dict[str, Any] = {}
-    for name, value in sorted(point.items()):
-        if name == "trace":
-            decides[name] = _digest_of_file(Path(value))
-        elif name == "config":
-            decides[name] = (value if isinstance(value, Config) else Config.load(value)).to_toml()
-        else:
-            decides[name] = value
-    said = json.dumps([_FORMAT, _native.__version__, _native.SOURCES, decides], default=str)
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
-
-
-def _digest_of_file(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            digest = hashlib.blake2b(digest_size=16)
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise _native.Failed(f"{path}: {error.strerror}") from None
-    return digest.hexdigest()
-
-
-def _file(folder: Path, key: str, point: dict[str, Any]) -> Path:
-    return folder / f"scheme={point.get('scheme', 'remap-ssd')}" / f"{key}.parquet"
-
-
-def _flat(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Figures by their names with dots. Lists, and figures that are not there, stay in the JSON alone."""
-    flat: dict[str, Any] = {}
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            flat.update(_flat(value, f"{prefix}{name}."))
-        elif isinstance(value, (int, float, str)):
-            flat[prefix + name] = value
-    return flat
+    return str(path.absolute())
 
 
 def _pyarrow() -> Any:

@@ -1,5 +1,6 @@
 """Each point of a grid is done once, whatever is killed meanwhile."""
 
+import json
 import os
 import pathlib
 import signal
@@ -49,7 +50,7 @@ def test_a_key_is_everything_that_decides_a_run(tmp_path):
     numpy = pytest.importorskip("numpy")
 
     def keys(grid, **options):
-        return set(dict(remap_ssd._sweep._points(grid, options, tmp_path)))
+        return {point["key"] for point in remap_ssd._sweep._points(grid, [], options, tmp_path)}
 
     base = keys(GRID, **OPTIONS)
     assert keys({"seed": [0, 1, 2], "scheme": ["remap-ssd", "none"]}, **OPTIONS) == base
@@ -70,17 +71,82 @@ def test_values_of_the_device_are_options(tmp_path):
 
 
 def test_mistakes_are_said_before_anything_runs(tmp_path):
-    for wrong, error in [
-        ({"seed": [1], "workload": ["nothing"]}, ValueError),
-        ({"sceme": ["none"]}, TypeError),
-        ({"threads": [1]}, TypeError),
-        ({"flash.read_ns": [1000]}, ValueError),
-        ({"firmware.scheme": ["x"], "scale": "1/64"}, ValueError),
-        ({"trace": ["/nowhere"]}, remap_ssd.Failed),
+    for wrong, said in [
+        ({"seed": [1], "workload": ["nothing"]}, "workload"),
+        ({"sceme": ["none"]}, "did you mean `scheme`"),
+        ({"threads": [1]}, "`threads` is no part of a point"),
+        ({"firmware.scheme": ["x"], "scale": "1/64"}, "scheme"),
+        ({"flash.read_ns": [-1], "scale": "1/64"}, "read_ns"),
+        ({"trace": ["/nowhere"]}, "No such file"),
+        ({"trace": ["memory://nowhere/trace"]}, "nowhere/trace"),
+        ({"scheme": ["wal-ssd"]}, "journal"),
+        ({"seed": []}, "`seed` has no values"),
+        ({"seed": [1], "scale": [None, "1/64"]}, "`scale` must be text"),
     ]:
-        with pytest.raises(error):
+        with pytest.raises(ValueError, match=said):
             remap_ssd.sweep(wrong, tmp_path)
+    with pytest.raises(TypeError, match="options there"):
+        remap_ssd.sweep(tmp_path / "grid.toml", seed=1)
+    with pytest.raises(TypeError, match="`into` is missing"):
+        remap_ssd.sweep({"seed": [1]})
     assert files(tmp_path) == []
+
+
+FILE = """
+[options]
+scale = "1/256"
+trace = "t.session"
+[grid]
+seed = [1, 2]
+"firmware.gc_free" = [0.1, 0.25]
+scheme = ["none", "remap-ssd", "local-flash"]
+[[skip]]
+scheme = "local-flash"
+seed = 2
+"""
+
+
+def test_a_file_is_the_same_sweep_in_the_shell_and_here(program, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    lpn = numpy.arange(5_000) % 3000
+    trace = remap_ssd.Trace(numpy.array(["write"] * 5_000), lpn)
+    trace.save(tmp_path / "t.session")
+    (tmp_path / "grid.toml").write_text(FILE)
+
+    # One point here, the others in the shell; neither does a point of the other's again.
+    folder = tmp_path / "grid.sweep"
+    mine = remap_ssd.sweep({"seed": 1, "firmware.gc_free": 0.25, "scheme": "none"}, folder, scale="1/256", trace=trace, workers=1)
+    assert len(files(folder)) == 1
+    words = [program, "sweep", "grid.toml", "--json"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "1 of 10 points are there already" in done.stderr, done.stderr
+    before = {path: path.stat().st_mtime_ns for path in files(folder)}
+
+    swept = remap_ssd.sweep(tmp_path / "grid.toml", workers=1)
+    assert {path: path.stat().st_mtime_ns for path in files(folder)} == before and len(before) == len(swept) == 10
+    points = json.loads(done.stdout)["points"]
+    assert [point["key"] for point in points] == list(swept.points) and set(mine.points) < set(swept.points)
+    assert [run.to_dict() for _, run in swept] == [point["run"] for point in points]
+
+    # Other tools take the folder for one table.
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(folder)
+    assert table.num_rows == 10 and sorted(table["key"].to_pylist()) == sorted(swept.points)
+    assert sorted(set(table["scheme"].to_pylist())) == ["local-flash", "none", "remap-ssd"]
+    own = swept.to_arrow()
+    assert own["host_pages"].to_pylist() == [5_000] * 10 and own["host_pages"].type == pyarrow.int64()
+
+
+def test_a_trace_at_an_address_is_known_by_what_is_in_it(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    pytest.importorskip("fsspec")
+    trace = remap_ssd.Trace(numpy.array(["write"] * 900), numpy.arange(900))
+    trace.save(tmp_path / "t.session")
+    options = {"scale": "1/256", "no_aging": True, "workers": 1}
+    there = remap_ssd.sweep({"seed": [1, 2]}, tmp_path / "study", trace=f"file://{tmp_path}/t.session", **options)
+    here = remap_ssd.sweep({"seed": [1, 2]}, tmp_path / "study", trace=tmp_path / "t.session", **options)
+    assert set(there.points) == set(here.points) and len(files(tmp_path / "study")) == 2
 
 
 def test_a_point_that_fails_is_said_and_the_others_are_kept(tmp_path):

@@ -20,7 +20,7 @@ pub mod grid;
 pub mod host;
 mod micro;
 pub mod page;
-mod parquet;
+pub mod parquet;
 pub mod perform;
 pub mod plot;
 pub mod queue;

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// Each device is aged first, as in the published evaluations: random writes until garbage collection has run, then
 /// remaps until 90 % of the remapping metadata is used and 70 % of that is valid. The results depend on the seed and
 /// the options alone, not on --threads nor on the machine.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: these]; unsafe, pebble, remap-ssd-x, local-flash,

@@ -16,6 +16,7 @@ mod show;
 mod watch;
 
 pub use args::{Args, Switch};
+pub use memory::available;
 pub(crate) use watch::Bar;
 pub use watch::Watch;
 
@@ -122,6 +123,19 @@ pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
     match &plan.jobs[..] {
         [start] => staged(args, &plan, start, watch),
         _ => Err(Failure::usage("--scheme: one scheme")),
+    }
+}
+
+/// The memory that a comparison will take, in bytes, on whatever machine it runs; a trace is read through.
+///
+/// # Errors
+/// What does not fit together, or cannot be read; that one of the schemes cannot run.
+pub fn foresee(args: &Args) -> Result<u64, Failure> {
+    let mut plan = plan(args)?;
+    if plan.refused.is_empty() {
+        Ok(Need::of(args, &plan).total_bytes)
+    } else {
+        Err(plan.refused.swap_remove(0).1)
     }
 }
 

@@ -1,29 +1,31 @@
-//! A grid in a file: options of `compare` and values of the device, each combination a point.
+//! A grid, from a file or from Python: options of `compare` and values of the device, each combination a point.
 //!
 //! ```toml
 //! [options]                      # the same for all points
 //! scale = "1/64"
 //! writes = "200k"
 //! [grid]                         # every combination; the last name changes fastest
-//! scheme = ["none", "remap-ssd"]
+//! scheme = ["none", "remap-ssd", "wal-ssd"]
+//! workload = ["randwrite", "journal"]
 //! "firmware.gc_free" = [0.1, 0.2]
 //! seed = [1, 2, 3]
+//! [[skip]]                       # combinations that are no points
+//! scheme = "wal-ssd"
+//! workload = "randwrite"
 //! ```
 //!
-//! The names and the meaning of a point are those of `remap_ssd.sweep` in Python: options of `compare` with `_` or `-`, values of
-//! the device with a dot; what decides how a run is done and not what it finds is no part of a point.
-//! Invariants: all that is wrong with a file is said at once, before anything runs; a point's key is a hash of everything that
-//! decides its run: options, files' contents, this program. Absent: running points (`run`).
+//! Names are options of `compare` with `_` or `-`, and values of the device with a dot; what decides how a run is done and not
+//! what it finds is no part of a point. Invariant: all that is wrong with a grid is said at once, before anything runs.
+//! Absent: what a point is (`point`), running them.
 
-use crate::compare::Args as CompareArgs;
+use super::point::{self, Fetch, Files, Point, word};
 use crate::failure::Failure;
-use clap::{CommandFactory, Parser};
 use remap_ssd_device::Setting;
 use remap_ssd_device::keys::did_you_mean;
-use std::collections::BTreeMap;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
-use toml::{Table, Value};
 
 /// How a run is done and what it leaves besides its figures: no part of a point.
 const NO_PART: [&str; 9] = [
@@ -38,35 +40,31 @@ const NO_PART: [&str; 9] = [
     "set",
 ];
 
-/// What a point's key stands for: changed when the meaning of a point changes.
-const FORMAT: u32 = 1;
+/// Names and their values.
+type Values = Vec<(String, Vec<Value>)>;
 
 /// One combination of values.
-#[derive(Debug)]
-pub struct Point {
-    /// A hash of everything that decides the run.
-    pub key: String,
-    /// The values of the grid, in its order.
-    pub of_grid: Vec<(String, String)>,
-    /// What it is for `compare`.
-    pub args: CompareArgs,
-}
+type Chosen = Vec<(String, Value)>;
 
-#[derive(Parser)]
-#[command(name = "compare", no_binary_name = true, disable_help_flag = true)]
-struct PointCommand {
-    #[command(flatten)]
-    args: CompareArgs,
+/// A grid as it was given: names in their order.
+#[derive(Debug, Default, Deserialize)]
+struct Given {
+    #[serde(default)]
+    options: Vec<(String, Value)>,
+    #[serde(default)]
+    grid: Vec<(String, Value)>,
+    #[serde(default)]
+    skip: Vec<Vec<(String, Value)>>,
 }
 
 /// All points of a file, in order.
 ///
 /// # Errors
 /// The file cannot be read, or everything that is wrong with it.
-pub fn points(path: &Path, program: &str) -> Result<Vec<Point>, Failure> {
+pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(path.display(), error);
     let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
-    let file: Table = text.parse().map_err(|error: toml::de::Error| {
+    let file: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error
             .span()
             .map_or(0, |span| text[..span.start].matches('\n').count())
@@ -78,23 +76,95 @@ pub fn points(path: &Path, program: &str) -> Result<Vec<Point>, Failure> {
     })?;
 
     let mut wrong = Vec::new();
-    let known: Vec<String> = PointCommand::command()
-        .get_arguments()
-        .filter_map(|arg| Some(arg.get_long()?.replace('-', "_")))
-        .filter(|name| !NO_PART.contains(&name.as_str()))
-        .collect();
-    for name in file
-        .keys()
-        .filter(|name| !["options", "grid"].contains(&name.as_str()))
-    {
-        wrong.push(format!("`{name}` is neither [options] nor [grid]"));
+    let given = given(&file, &text, &mut wrong);
+    // Files lie beside the grid's.
+    let folder = path.parent().unwrap_or(Path::new("."));
+    points(&given, folder, fetch, wrong)
+        .map_err(|wrong| Failure::usage(format_args!("{}: {}", path.display(), listed(&wrong))))
+}
+
+/// All points of a grid as JSON: `{"options": [[NAME, VALUE], ...], "grid": [[NAME, VALUES], ...], "skip": [[[NAME, VALUES],
+/// ...], ...]}`.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn of_json(text: &str, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Failure> {
+    let given: Given = serde_json::from_str(text).map_err(Failure::usage)?;
+    points(&given, Path::new("."), fetch, Vec::new())
+        .map_err(|wrong| Failure::usage(listed(&wrong)))
+}
+
+fn listed(wrong: &[String]) -> String {
+    match wrong {
+        [one] => one.clone(),
+        several => {
+            let lines: String = several.iter().map(|line| format!("\n  {line}")).collect();
+            format!("{} things are wrong:{lines}", several.len())
+        }
     }
-    let options = values(&file, "options", &known, &mut wrong);
-    let mut grid = values(&file, "grid", &known, &mut wrong);
-    // Tables are sorted by name; a grid is in the order of the file.
-    let order = order(&text, "grid");
-    let place = |name: &str| order.iter().position(|other| other == name);
-    grid.sort_by_key(|(name, _)| place(name).or_else(|| place(&name.replace('_', "-"))));
+}
+
+/// The tables of a file.
+fn given(file: &toml::Table, text: &str, wrong: &mut Vec<String>) -> Given {
+    let mut given = Given::default();
+    for (name, value) in file {
+        let value = serde_json::to_value(value).unwrap_or_default();
+        match (name.as_str(), value) {
+            ("options", Value::Object(table)) => given.options = table.into_iter().collect(),
+            ("grid", Value::Object(table)) => given.grid = in_order(table, text),
+            ("skip", Value::Array(tables)) if tables.iter().all(Value::is_object) => {
+                let tables = tables.into_iter().filter_map(|table| match table {
+                    Value::Object(table) => Some(table.into_iter().collect()),
+                    _ => None,
+                });
+                given.skip = tables.collect();
+            }
+            ("options" | "grid", _) => wrong.push("[options] and [grid] are tables".into()),
+            ("skip", _) => wrong.push("[[skip]] are tables".into()),
+            _ => wrong.push(format!(
+                "`{name}` is none of [options], [grid] and [[skip]]"
+            )),
+        }
+    }
+    given
+}
+
+/// The names of a grid in the order in which the file says them: tables are sorted by name.
+fn in_order(table: Map<String, Value>, text: &str) -> Vec<(String, Value)> {
+    let mut places: Vec<(usize, String)> = Vec::new();
+    if let Ok(file) = DeTable::parse(text) {
+        let of_file = file.get_ref().iter();
+        for (_, value) in of_file.filter(|(name, _)| name.get_ref() == "grid") {
+            if let DeValue::Table(table) = value.get_ref() {
+                let names = table.keys();
+                places.extend(names.map(|name| (name.span().start, name.get_ref().to_string())));
+            }
+        }
+    }
+    let mut values: Vec<(String, Value)> = table.into_iter().collect();
+    values.sort_by_key(|(name, _)| {
+        let place = places.iter().find(|(_, other)| other == name);
+        place.map_or(0, |(place, _)| *place)
+    });
+    values
+}
+
+fn points(
+    given: &Given,
+    folder: &Path,
+    fetch: Option<Fetch<'_>>,
+    mut wrong: Vec<String>,
+) -> Result<Vec<Point>, Vec<String>> {
+    let mut known = point::options();
+    known.retain(|name| !NO_PART.contains(&name.as_str()));
+    let options = values(&given.options, &known, &mut wrong);
+    let grid = values(&given.grid, &known, &mut wrong);
+    let skip: Vec<Values> = given
+        .skip
+        .iter()
+        .map(|names| values(names, &known, &mut wrong))
+        .collect();
+
     for (name, _) in options
         .iter()
         .filter(|(name, _)| grid.iter().any(|(other, _)| other == name))
@@ -108,93 +178,69 @@ pub fn points(path: &Path, program: &str) -> Result<Vec<Point>, Failure> {
             "`{name}` in [options] is a list: lists belong into [grid]"
         ));
     }
-    if grid.is_empty() && wrong.is_empty() {
+    for (name, _) in skip.iter().flatten() {
+        if !grid.iter().any(|(other, _)| other == name) {
+            wrong.push(format!("`{name}` in [[skip]] is not in [grid]"));
+        }
+    }
+    if skip.iter().any(Vec::is_empty) {
+        wrong.push("a [[skip]] without names would skip everything".into());
+    }
+    if given.grid.is_empty() && wrong.is_empty() {
         wrong.push("there is no [grid]".into());
     }
-
-    let mut points = Vec::new();
-    if wrong.is_empty() {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        for of_grid in combinations(&grid) {
-            match point(&options, of_grid, folder, program) {
-                Ok(point) => points.push(point),
-                Err(text) if !wrong.contains(&text) => wrong.push(text),
-                Err(_) => {}
-            }
-        }
+    if !wrong.is_empty() {
+        return Err(wrong);
     }
-    match &wrong[..] {
-        [] => Ok(points),
-        [one] => Err(Failure::usage(format_args!("{}: {one}", path.display()))),
-        several => {
-            let lines: String = several.iter().map(|line| format!("\n  {line}")).collect();
-            let count = several.len();
-            Err(Failure::usage(format_args!(
-                "{}: {count} things are wrong:{lines}",
-                path.display()
-            )))
-        }
-    }
-}
 
-type Values = Vec<(String, Vec<String>)>;
-
-/// The names of a table in the order in which the file says them.
-fn order(text: &str, table: &str) -> Vec<String> {
-    let Ok(file) = DeTable::parse(text) else {
-        return Vec::new();
-    };
-    let table = file
-        .get_ref()
-        .iter()
-        .find(|(name, _)| name.get_ref() == table);
-    let Some(DeValue::Table(table)) = table.map(|(_, value)| value.get_ref()) else {
-        return Vec::new();
-    };
-    let mut names: Vec<(usize, String)> = table
-        .keys()
-        .map(|name| (name.span().start, name.get_ref().to_string()))
+    let options: Chosen = options
+        .into_iter()
+        .map(|(name, mut values)| (name, values.remove(0)))
         .collect();
-    names.sort();
-    names.into_iter().map(|(_, name)| name).collect()
+    let (mut points, mut files) = (Vec::new(), Files::new(folder, fetch));
+    for chosen in combinations(&grid) {
+        if skip.iter().any(|skip| is_skipped(&chosen, skip)) {
+            continue;
+        }
+        match point::point(&options, &chosen, &mut files) {
+            Ok(point) => points.push(point),
+            Err(text) if !wrong.contains(&text) => wrong.push(text),
+            Err(_) => {}
+        }
+    }
+    if points.is_empty() && wrong.is_empty() {
+        wrong.push("[[skip]] leaves no point".into());
+    }
+    if wrong.is_empty() {
+        Ok(points)
+    } else {
+        Err(wrong)
+    }
 }
 
-/// The names of a table and their values, as words.
-fn values(file: &Table, table: &str, known: &[String], wrong: &mut Vec<String>) -> Values {
+/// The names of a table and their values, looked at.
+fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) -> Values {
     let mut found = Vec::new();
-    let Some(table) = file.get(table) else {
-        return found;
-    };
-
-    let Some(table) = table.as_table() else {
-        wrong.push("[options] and [grid] are tables".into());
-        return found;
-    };
-
     for (name, value) in table {
-        let words = match value {
+        let values = match value {
             Value::Array(values) if values.is_empty() => {
                 wrong.push(format!("`{name}` has no values"));
                 continue;
             }
-            Value::Array(values) => values.iter().map(word).collect(),
-            value => word(value).map(|word| vec![word]),
+            Value::Array(values) => values.clone(),
+            value => vec![value.clone()],
         };
-
-        let Some(words): Option<Vec<String>> = words else {
+        let Some(words) = values.iter().map(word).collect::<Option<Vec<String>>>() else {
             wrong.push(format!(
                 "`{name}` must be text, a number, true or false, or a list of them"
             ));
             continue;
         };
-
         let name = if name.contains('.') {
             name.clone()
         } else {
             name.replace('-', "_")
         };
-
-        // With a dot it is a setting of the device, which has no option of its own.
         if name.contains('.') {
             let settings = words.iter().map(|word| format!("{name}={word}"));
             wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));
@@ -204,34 +250,22 @@ fn values(file: &Table, table: &str, known: &[String], wrong: &mut Vec<String>) 
             let hint = did_you_mean(&name, known.iter().map(String::as_str));
             wrong.push(format!("`{name}` is no option of `compare`{hint}"));
         }
-
-        found.push((name, words));
+        found.push((name, values));
     }
-
     found
 }
 
-fn word(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Integer(number) => Some(number.to_string()),
-        Value::Float(number) => Some(number.to_string()),
-        Value::Boolean(is_so) => Some(is_so.to_string()),
-        _ => None,
-    }
-}
-
 /// Every combination; the last name changes fastest.
-fn combinations(grid: &Values) -> Vec<Vec<(String, String)>> {
+fn combinations(grid: &Values) -> Vec<Chosen> {
     let mut all = vec![Vec::new()];
     for (name, values) in grid {
         all = all
             .into_iter()
-            .flat_map(|before| {
+            .flat_map(|before: Chosen| {
                 values.iter().map(move |value| {
-                    let mut point = before.clone();
-                    point.push((name.clone(), value.clone()));
-                    point
+                    let mut chosen = before.clone();
+                    chosen.push((name.clone(), value.clone()));
+                    chosen
                 })
             })
             .collect();
@@ -239,65 +273,10 @@ fn combinations(grid: &Values) -> Vec<Vec<(String, String)>> {
     all
 }
 
-fn point(
-    options: &Values,
-    of_grid: Vec<(String, String)>,
-    folder: &Path,
-    program: &str,
-) -> Result<Point, String> {
-    let mut decides: BTreeMap<&str, String> = BTreeMap::from([("scheme", "remap-ssd".into())]);
-    let mut words = Vec::new();
-    let of_all = options.iter().map(|(name, values)| (name, &values[0]));
-    for (name, value) in of_all.chain(of_grid.iter().map(|(name, value)| (name, value))) {
-        let mut value = value.clone();
-        // Files lie beside the sweep's, and are known by what is in them.
-        let decisive = match name.as_str() {
-            "trace" | "config" => {
-                let path = folder.join(&value);
-                let bytes = std::fs::read(&path)
-                    .map_err(|error| format!("{name} = {}: {error}", path.display()))?;
-                value = path.to_string_lossy().into_owned();
-                blake3::hash(&bytes).to_hex().to_string()
-            }
-            _ => value.clone(),
-        };
-        decides.insert(name, decisive);
-        match (name.contains('.'), value.as_str()) {
-            (true, value) => words.push(format!("--set={name}={value}")),
-            (_, "false") if name != "dedup" => {}
-            (_, "true") if name != "dedup" => words.push(format!("--{}", name.replace('_', "-"))),
-            (_, value) => {
-                let value = match (name.as_str(), value) {
-                    ("dedup", "true") => "on",
-                    ("dedup", "false") => "off",
-                    (_, value) => value,
-                };
-                words.push(format!("--{}={value}", name.replace('_', "-")));
-            }
-        }
-    }
-    if !words.iter().any(|word| word.starts_with("--scheme=")) {
-        words.push("--scheme=remap-ssd".into());
-    }
-    let mut args = PointCommand::try_parse_from(&words)
-        .map_err(|error| {
-            let text = error.render().to_string();
-            let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
-            sentence
-                .strip_prefix("error: ")
-                .unwrap_or(sentence)
-                .replace('\n', " ")
-        })?
-        .args;
-    if args.scheme.len() != 1 || args.gc.len() > 1 || args.mapping.len() > 1 {
-        return Err(
-            "a point has one scheme, one policy and one mapping: lists belong into [grid]".into(),
-        );
-    }
-    args.threads = Some(1);
-    args.command = [vec!["remap-ssd".into(), "compare".into()], words].concat();
-
-    let said = serde_json::json!([FORMAT, env!("CARGO_PKG_VERSION"), program, decides]);
-    let key = blake3::hash(said.to_string().as_bytes()).to_hex()[..32].to_owned();
-    Ok(Point { key, of_grid, args })
+/// Has a combination one of the values of each name?
+fn is_skipped(chosen: &Chosen, skip: &Values) -> bool {
+    skip.iter().all(|(name, values)| {
+        let value = chosen.iter().find(|(other, _)| other == name);
+        value.is_some_and(|(_, value)| values.iter().any(|other| word(other) == word(value)))
+    })
 }

@@ -1,23 +1,29 @@
 //! `sweep`: a grid of comparisons in a file, each point done once.
 //!
-//! Invariants: a point's result is written beside and renamed, so it is whole or absent, and its name is its key, so that no
-//! point is done twice; what has finished is kept, whatever becomes of the rest.
-//! Absent: what a point is (`grid`), how one is run (`compare`).
+//! Invariants: no point is done twice; what has finished is kept, whatever becomes of the rest; a point, its key and its file are
+//! those of `remap_ssd.sweep` in Python.
+//! Absent: what a point is (`grid`, `point`), how one is run (`compare`), how it is kept (`kept`).
 
+mod cluster;
 mod grid;
+mod kept;
+mod point;
 mod show;
 
-use crate::compare::{Comparison, Watch};
+use crate::compare::{self, Comparison, Watch};
 use crate::failure::Failure;
 use crate::output::{self, counted};
-use grid::Point;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
+use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+pub use grid::{of_file, of_json};
+pub use kept::{keep, path};
+pub use point::{Fetch, Name, Point, SOURCES, digest};
 
 /// Runs every combination of a file's values, each once, and lays the results beside each other.
 ///
@@ -47,9 +53,13 @@ pub struct Args {
     /// List the points and which of them are done, and run nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Points that run at the same time [default: one per core].
+    /// Points that run at the same time [default: one per core, as many as memory has room for].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
+    /// Run the points on the workers of a Dask scheduler, such as tcp://host:8786. Needs the Python package here and there, and
+    /// the results' folder on a file system that the workers share.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
+    pub scheduler: Option<String>,
     /// Print the points and their results as JSON.
     #[arg(long)]
     pub json: bool,
@@ -69,26 +79,32 @@ Examples:
   remap-ssd sweep grid.toml
   remap-ssd sweep grid.toml --dry-run
   remap-ssd sweep grid.toml --out results --show write_amplification,gc_pages --json
+  remap-ssd sweep grid.toml --scheduler tcp://head:8786
 
-The folder holds points/KEY.json (each point's result), results.jsonl (all, one a line, in the grid's order), and figure.svg.";
+The folder is a Parquet data set, a file for each point: scheme=NAME/KEY.parquet; _figure.svg is drawn beside them. The
+same file and folder are those of remap_ssd.sweep(\"grid.toml\") in Python.";
 
 /// Runs it.
 ///
 /// # Errors
 /// What is wrong with the file; what cannot be run or written.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let points = grid::points(&args.file, &crate::experiment::program())?;
+    let cluster = args.scheduler.as_deref().map(cluster::Cluster::find);
+    let cluster = cluster.transpose()?;
+    let digest = |address: &str| match &cluster {
+        Some(cluster) => cluster.digest(address),
+        None => Err("there is no cluster".into()),
+    };
+    let points = of_file(&args.file, cluster.as_ref().map(|_| &digest as _))?;
     let folder = args
         .out
         .clone()
         .unwrap_or_else(|| args.file.with_extension("sweep"));
-    let of_points = folder.join("points");
-    std::fs::create_dir_all(&of_points)
-        .map_err(|error| Failure::about(of_points.display(), error))?;
+    std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
 
     let missing: Vec<&Point> = points
         .iter()
-        .filter(|point| args.fresh || load(&of_points, point).is_none())
+        .filter(|point| args.fresh || kept::load(&folder, &point.name).is_none())
         .collect();
     let mut failed = Vec::new();
     if !args.dry_run {
@@ -99,52 +115,45 @@ pub fn command(args: &Args) -> Result<(), Failure> {
                 counted(points.len() as u64, "point")
             ));
         }
-        failed = run(args, &missing, &of_points)?;
+        // Results that nothing can read, or that are to be made anew, would be in the way.
+        for point in &missing {
+            let _ = std::fs::remove_file(kept::path(&folder, &point.name));
+        }
+        failed = match &cluster {
+            Some(cluster) if !missing.is_empty() => cluster.run(&args.file, &folder)?,
+            Some(_) => Vec::new(),
+            None => run(args, &missing, &folder)?,
+        };
     }
 
     let found: Vec<(&Point, Option<Value>)> = points
         .iter()
-        .map(|point| (point, load(&of_points, point)))
+        .map(|point| (point, kept::load(&folder, &point.name)))
         .collect();
-    if !args.dry_run {
-        let lines = found.iter().filter_map(|(_, result)| result.as_ref());
-        let lines: String = lines.map(|result| format!("{result}\n")).collect();
-        output::file(&folder.join("results.jsonl"), &lines)?;
-        if let Some(figure) = show::figure(args, &found) {
-            output::file(&folder.join("figure.svg"), &figure)?;
-        }
+    if !args.dry_run
+        && let Some(figure) = show::figure(args, &found)
+    {
+        output::file(&folder.join("_figure.svg"), &figure)?;
     }
     if args.json {
         output::json(&show::json(&found))?
     } else {
         output::text(&show::text(args, &folder, &found))?
     }
-    if failed.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Failed(format!(
-            "{} of {} without a result: {}",
-            failed.len(),
-            counted(points.len() as u64, "point"),
-            failed[0]
-        )))
-    }
-}
 
-/// A point's result, if it is there.
-fn load(folder: &Path, point: &Point) -> Option<Value> {
-    let text = std::fs::read_to_string(folder.join(format!("{}.json", point.key))).ok()?;
-    serde_json::from_str(&text).ok()
+    let without = found.iter().filter(|(_, run)| run.is_none()).count();
+    match failed.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Failed(format!(
+            "{without} of {} without a result: {first}",
+            counted(points.len() as u64, "point"),
+        ))),
+    }
 }
 
 /// Runs points on all cores; why some have no result.
 fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(Failure::failed)?;
-    }
+    let stop = stopped_by_signals()?;
     let target = if args.json {
         ProgressDrawTarget::hidden()
     } else {
@@ -157,7 +166,11 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
     bar.enable_steady_tick(Duration::from_millis(500));
 
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let threads = args.threads.unwrap_or_else(cores).min(points.len() as u32);
+    let threads = match args.threads {
+        Some(threads) => threads,
+        None => cores().min(fitting(points)),
+    };
+    let threads = threads.min(points.len() as u32);
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -183,22 +196,31 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
     Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Set by the first Ctrl-C; the second ends the program.
+fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(Failure::failed)?;
+    }
+    Ok(stop)
+}
+
+/// How many of these points the machine's memory has room for at the same time, the largest ones taken; at least one.
+fn fitting(points: &[&Point]) -> u32 {
+    let largest = points.iter().map(|point| point.memory_bytes).max();
+    match (compare::available(), largest) {
+        (Some(available), Some(largest @ 1..)) => (available / largest).clamp(1, 1 << 16) as u32,
+        _ => u32::MAX,
+    }
+}
+
 /// Runs one point and writes its file.
 fn one(point: &Point, folder: &Path, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let comparison = Comparison::new(&point.args)?;
     let measured = comparison.run(&[Quiet(Arc::clone(stop))])?;
-    let result = comparison.json(&measured);
-    let kept = json!({
-        "key": point.key,
-        "point": point.of_grid.iter().map(|(name, value)| (name.clone(), Value::from(value.clone()))).collect::<serde_json::Map<_, _>>(),
-        "command": result["command"],
-        "run": result["runs"][0],
-    });
-    // Beside, then renamed: a file of this name is whole.
-    output::file(
-        &folder.join(format!("{}.json", point.key)),
-        &kept.to_string(),
-    )
+    kept::keep(folder, &point.name, &comparison.json(&measured)["runs"][0])
 }
 
 /// Watches nothing, and stops by a signal.

@@ -3,7 +3,7 @@
 //! Absent: running them.
 
 use super::Args;
-use super::grid::Point;
+use super::point::Point;
 use crate::output::{counted, table};
 use remap_ssd_lab::plot::{Panel, Plot, Shape};
 use remap_ssd_sim::report::format::{MISSING, number};
@@ -23,10 +23,8 @@ pub fn title(point: &Point) -> String {
 }
 
 /// A figure of a point's run.
-fn figure_of(result: &Value, name: &str) -> Option<f64> {
-    let found = name
-        .split('.')
-        .try_fold(&result["run"], |value, part| value.get(part));
+fn figure_of(run: &Value, name: &str) -> Option<f64> {
+    let found = name.split('.').try_fold(run, |value, part| value.get(part));
     found.and_then(Value::as_f64)
 }
 
@@ -75,10 +73,10 @@ pub fn json(found: &[PointResult<'_>]) -> Value {
             .iter()
             .map(|(name, value)| (name.clone(), json!(value)));
         json!({
-            "key": point.key,
+            "key": point.name.key,
             "point": values.collect::<serde_json::Map<_, _>>(),
             "command": point.args.command,
-            "run": result.as_ref().map(|result| &result["run"]),
+            "run": result,
         })
     };
     json!({ "format_version": 1, "points": found.iter().map(one).collect::<Vec<_>>() })

@@ -16,9 +16,19 @@ pub struct Ran {
 
 /// Runs the program in a directory.
 pub fn run_in<S: AsRef<std::ffi::OsStr>>(directory: &Path, args: &[S]) -> Ran {
+    run_with(directory, args, &[])
+}
+
+/// The same, with variables of the environment.
+pub fn run_with<S: AsRef<std::ffi::OsStr>>(
+    directory: &Path,
+    args: &[S],
+    variables: &[(&str, &str)],
+) -> Ran {
     let program = env!("CARGO_BIN_EXE_remap-ssd");
     let output: Output = Command::new(program)
         .args(args)
+        .envs(variables.iter().copied())
         .current_dir(directory)
         .stdin(Stdio::null())
         .output()

@@ -14,9 +14,9 @@ scheme = [\"none\", \"remap-ssd\"]
 ";
 
 fn points(directory: &Path) -> usize {
-    std::fs::read_dir(directory.join("grid.sweep/points"))
-        .unwrap()
-        .count()
+    let schemes = ["none", "remap-ssd"].map(|scheme| format!("grid.sweep/scheme={scheme}"));
+    let files = |folder: &String| std::fs::read_dir(directory.join(folder)).unwrap().count();
+    schemes.iter().map(files).sum()
 }
 
 #[test]
@@ -38,12 +38,19 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     assert!(all.iter().all(|point| point["run"]["host_pages"] == 2000));
 
     // One is lost, and the grid grows: only what is missing is made.
-    let key = all[3]["key"].as_str().unwrap();
-    std::fs::remove_file(dir.join(format!("grid.sweep/points/{key}.json"))).unwrap();
+    let file = |at: usize| {
+        let (key, scheme) = (&all[at]["key"], &all[at]["point"]["scheme"]);
+        let (key, scheme) = (key.as_str().unwrap(), scheme.as_str().unwrap());
+        dir.join(format!("grid.sweep/scheme={scheme}/{key}.parquet"))
+    };
+    std::fs::remove_file(file(3)).unwrap();
+    // Another is not whole, as if somebody had copied half of it.
+    let bytes = std::fs::read(file(4)).unwrap();
+    std::fs::write(file(4), &bytes[..bytes.len() / 2]).unwrap();
     write(&GRID.replace("[1, 2]", "[1, 2, 3]"));
     let second = run_in(dir, &["sweep", "grid.toml"]).ok();
     assert!(
-        second.err.contains("7 of 12 points are there already"),
+        second.err.contains("6 of 12 points are there already"),
         "{}",
         second.err
     );
@@ -52,9 +59,9 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
         "{}",
         second.out
     );
-    let lines = std::fs::read_to_string(dir.join("grid.sweep/results.jsonl")).unwrap();
-    assert_eq!(lines.lines().count(), 12);
-    let figure = std::fs::read_to_string(dir.join("grid.sweep/figure.svg")).unwrap();
+    assert_eq!(points(dir), 12);
+    assert_eq!(std::fs::read(file(4)).unwrap(), bytes);
+    let figure = std::fs::read_to_string(dir.join("grid.sweep/_figure.svg")).unwrap();
     assert!(figure.contains("seed=3"), "{figure}");
 
     // A point is what `compare` makes of the same options.
@@ -64,6 +71,52 @@ fn a_sweep_makes_every_point_once_and_goes_on_where_it_stopped() {
     let same = ["--set", "firmware.gc_free=0.1"];
     let alone = run_in(dir, &[&args[..], &same].concat()).ok().json();
     assert_eq!(alone["runs"][0], all[0]["run"]);
+}
+
+#[test]
+fn combinations_that_are_skipped_are_no_points() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let grid =
+        "[grid]\nscheme = [\"wal-ssd\", \"none\"]\nworkload = [\"journal\", \"randwrite\"]\n";
+    let write = |text: &str| std::fs::write(dir.join("grid.toml"), text).unwrap();
+
+    // A scheme that a workload gives nothing to do is refused before anything runs.
+    write(grid);
+    run_in(dir, &["sweep", "grid.toml", "--dry-run"])
+        .fails(2, &["this workload names none: use --workload journal"]);
+    write(&format!(
+        "{grid}[[skip]]\nscheme = \"wal-ssd\"\nworkload = [\"randwrite\"]\n"
+    ));
+    let listed = run_in(dir, &["sweep", "grid.toml", "--dry-run", "--json"]);
+    assert_eq!(listed.ok().json()["points"].as_array().unwrap().len(), 3);
+    write(&format!("{grid}[[skip]]\nscheme = \"none\"\nsize = 3\n"));
+    run_in(dir, &["sweep", "grid.toml"])
+        .fails(2, &["`size` is no option of `compare`", "not in [grid]"]);
+}
+
+#[test]
+fn a_cluster_without_the_python_package_is_a_sentence_with_what_to_install() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    std::fs::write(dir.join("grid.toml"), GRID).unwrap();
+    let words = ["sweep", "grid.toml", "--scheduler", "tcp://127.0.0.1:1"];
+    let said = crate::kit::run_with(dir, &words, &[("PYTHON", "/nowhere/python3")]);
+    said.fails(
+        2,
+        &[
+            "--scheduler needs the Python package with Dask",
+            "pip install './python[cluster]'",
+            "/nowhere/python3: No such file",
+        ],
+    );
+    // A package of other sources would give its results other names.
+    std::fs::write(dir.join("python"), "#!/bin/sh\necho 0123\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.join("python"), mode).unwrap();
+    let said = crate::kit::run_with(dir, &words, &[("PYTHON", "./python")]);
+    said.fails(2, &["not of this program's sources"]);
+    assert!(!dir.join("grid.sweep").exists());
 }
 
 #[test]
@@ -83,6 +136,9 @@ fn all_that_is_wrong_with_a_grid_is_said_at_once() {
             "`scheme` has no values",
         ],
     );
+    let address = "[grid]\ntrace = [\"s3://bucket/mail.fiu\"]\n";
+    std::fs::write(dir.join("grid.toml"), address).unwrap();
+    run_in(dir, &["sweep", "grid.toml"]).fails(2, &["the Python package reads it"]);
     std::fs::write(dir.join("grid.toml"), "[grid]\nscheme = [\"raid\"]\n").unwrap();
     run_in(dir, &["sweep", "grid.toml"]).fails(2, &["no scheme is named 'raid'"]);
 }

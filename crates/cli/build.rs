@@ -1,0 +1,54 @@
+//! A digest of the sources that figures follow from, so that a sweep's results of another simulator are told apart: by the
+//! command line and by the Python package, which is built from the same sources.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// What decides a figure, from the workspace's root.
+const SOURCES: [&str; 6] = [
+    "Cargo.lock",
+    "crates/media/src",
+    "crates/ftl/src",
+    "crates/device/src",
+    "crates/sim/src",
+    "crates/cli/src/compare",
+];
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the package is in the workspace");
+    let mut files = Vec::new();
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={}", root.join(source).display());
+        gather(&root.join(source), &mut files);
+    }
+    files.sort();
+
+    let mut digest = DefaultHasher::new();
+    for file in &files {
+        // By their names in the workspace: the digest does not depend on where that is.
+        file.strip_prefix(root)
+            .expect("sources are below the root")
+            .to_string_lossy()
+            .hash(&mut digest);
+        fs::read(file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+            .hash(&mut digest);
+    }
+    println!(
+        "cargo::rustc-env=REMAP_SSD_SOURCES={:016x}",
+        digest.finish()
+    );
+}
+
+fn gather(path: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(folder) = fs::read_dir(path) else {
+        return files.push(path.into());
+    };
+    folder
+        .flatten()
+        .for_each(|entry| gather(&entry.path(), files));
+}

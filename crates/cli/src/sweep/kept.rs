@@ -1,0 +1,93 @@
+//! Results of points: a Parquet data set, one file a point, by schemes.
+//!
+//! ```text
+//! FOLDER/scheme=NAME/KEY.parquet     one row: key, option.NAME as text, figures by their names with dots, the run as JSON
+//! ```
+//! The command line and the Python package write and read the same. Other tools take a folder of such files for one table; names that
+//! begin with `_` or `.` are none of it.
+//! Invariants: a file is written beside and renamed, so it is whole or absent; a result that is there is never written again.
+//! Absent: what a point is.
+
+use super::point::Name;
+use crate::failure::Failure;
+use remap_ssd_lab::parquet::{self, Column};
+use serde_json::Value;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A point's file.
+pub fn path(folder: &Path, point: &Name) -> PathBuf {
+    folder
+        .join(format!("scheme={}", point.scheme))
+        .join(format!("{}.parquet", point.key))
+}
+
+/// A point's run, if it is there.
+pub fn load(folder: &Path, point: &Name) -> Option<Value> {
+    let bytes = fs::read(path(folder, point)).ok()?;
+    let runs = parquet::read_words(&bytes, "run")?;
+    serde_json::from_str(runs.first()?).ok()
+}
+
+/// Writes a point's run, unless one is there.
+///
+/// # Errors
+/// The system's reason, with the file's name.
+pub fn keep(folder: &Path, point: &Name, run: &Value) -> Result<(), Failure> {
+    let path = path(folder, point);
+    let about = |error: io::Error| Failure::about(path.display(), error);
+    let parent = path.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).map_err(about)?;
+
+    // A process that is killed here leaves a file that nobody looks at.
+    let mut beside = tempfile::Builder::new()
+        .prefix(&format!(".{}-", point.key))
+        .tempfile_in(parent)
+        .map_err(about)?;
+    beside
+        .write_all(&parquet::write(&columns(point, run)))
+        .map_err(about)?;
+    beside.as_file().sync_all().map_err(about)?;
+
+    match beside.persist_noclobber(&path) {
+        // Somebody else has done the same point meanwhile, with the same result.
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(about(error.error)),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn columns(point: &Name, run: &Value) -> Vec<Column> {
+    let one = |text: &str| vec![text.to_owned()];
+    let mut columns = vec![Column::words("key", one(&point.key))];
+    for (name, word) in &point.options {
+        columns.push(Column::words(&format!("option.{name}"), one(word)));
+    }
+    flat("", run, &mut columns);
+    columns.push(Column::words("run", one(&run.to_string())));
+    columns
+}
+
+/// Figures by their names with dots. Lists, and figures that are not there, are in the JSON alone.
+fn flat(prefix: &str, value: &Value, columns: &mut Vec<Column>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let name = match prefix {
+                    // A folder's name says it.
+                    "" if name == "scheme" => continue,
+                    "" => name.clone(),
+                    _ => format!("{prefix}.{name}"),
+                };
+                flat(&name, value, columns);
+            }
+        }
+        Value::String(text) => columns.push(Column::words(prefix, vec![text.clone()])),
+        Value::Number(number) => columns.push(match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => Column::integers(prefix, vec![integer]),
+            (None, float) => Column::numbers(prefix, vec![float.unwrap_or(f64::NAN)]),
+        }),
+        Value::Null | Value::Bool(_) | Value::Array(_) => {}
+    }
+}

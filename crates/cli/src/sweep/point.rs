@@ -1,0 +1,259 @@
+//! One combination of a grid's values: what it is for `compare`, and the hash that its result is known by.
+//!
+//! Invariants: a key is a hash of everything that decides the run: options, what is in trace and device file, the sources of the
+//! simulator; the same point has the same key from a file, from Python, and in any order of its options.
+//! Absent: which combinations there are (`grid`), running them.
+
+use crate::compare::{self, Args as CompareArgs};
+use clap::{CommandFactory, Parser};
+use remap_ssd_device::DeviceConfig;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// What a point's key stands for: changed when the meaning of a point changes.
+const FORMAT: u32 = 2;
+
+/// A digest of the sources that figures follow from.
+pub const SOURCES: &str = env!("REMAP_SSD_SOURCES");
+
+/// What a point's result is known by, and what is written beside it.
+#[derive(Clone, Debug)]
+pub struct Name {
+    /// A hash of everything that decides the run.
+    pub key: String,
+    /// Its scheme.
+    pub scheme: String,
+    /// All its options as words.
+    pub options: Vec<(String, String)>,
+}
+
+/// One combination of values.
+#[derive(Debug)]
+pub struct Point {
+    /// What it is known by.
+    pub name: Name,
+    /// All its values as they were given, those of the grid last.
+    pub values: Vec<(String, Value)>,
+    /// The values of the grid as words, in its order.
+    pub of_grid: Vec<(String, String)>,
+    /// Options of `compare` that say the same.
+    pub words: Vec<String>,
+    /// The path or address of its trace, and the digest of what is in it.
+    pub trace: Option<(String, String)>,
+    /// What it is for `compare`.
+    pub args: CompareArgs,
+    /// Memory that it will take, in bytes, an estimate; 0 where its device is not known before the trace is read.
+    pub memory_bytes: u64,
+}
+
+#[derive(Parser)]
+#[command(name = "compare", no_binary_name = true, disable_help_flag = true)]
+struct PointCommand {
+    #[command(flatten)]
+    args: CompareArgs,
+}
+
+/// The digest of a file's content.
+///
+/// # Errors
+/// It cannot be read.
+pub fn digest(path: &Path) -> std::io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// The options of `compare`, with `_`.
+pub fn options() -> Vec<String> {
+    PointCommand::command()
+        .get_arguments()
+        .filter_map(|arg| Some(arg.get_long()?.replace('-', "_")))
+        .collect()
+}
+
+/// A value as a word of the command line; none for tables, lists and dates.
+pub fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(is_so) => Some(is_so.to_string()),
+        // The shortest text that reads back as the number, for TOML, JSON and Python alike: 1.0 is 1.
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().map(|number| number.to_string())
+        }
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// Is it the address of an object, which the Python package reads?
+pub fn is_address(path: &str) -> bool {
+    path.contains("://")
+}
+
+/// The digest of what is at an address.
+pub type Fetch<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// What files are known by, each read once.
+pub struct Files<'a> {
+    folder: &'a Path,
+    fetch: Option<Fetch<'a>>,
+    known: HashMap<(String, String), Result<(String, String), String>>,
+}
+
+impl<'a> Files<'a> {
+    /// Of files that lie in a folder, unless their path is absolute.
+    pub fn new(folder: &'a Path, fetch: Option<Fetch<'a>>) -> Self {
+        Self {
+            folder,
+            fetch,
+            known: HashMap::new(),
+        }
+    }
+
+    /// The whole path of an option's file, and a digest of what is in it.
+    fn find(&mut self, option: &str, path: &str) -> Result<(String, String), String> {
+        let (folder, fetch) = (self.folder, self.fetch);
+        self.known
+            .entry((option.into(), path.into()))
+            .or_insert_with(|| {
+                if is_address(path) {
+                    address(option, path, fetch)
+                } else {
+                    file(option, &folder.join(path))
+                }
+            })
+            .clone()
+    }
+}
+
+fn address(option: &str, path: &str, fetch: Option<Fetch<'_>>) -> Result<(String, String), String> {
+    match fetch {
+        Some(fetch) if option == "trace" => Ok((path.into(), fetch(path)?)),
+        Some(_) => Err(format!("{option} = {path}: only traces may be elsewhere")),
+        None => Err(format!(
+            "{option} = {path}: the Python package reads it: give --scheduler, or use remap_ssd.sweep"
+        )),
+    }
+}
+
+fn file(option: &str, path: &Path) -> Result<(String, String), String> {
+    let about = |error: &dyn std::fmt::Display| format!("{option} = {}: {error}", path.display());
+    let path_whole: PathBuf = std::path::absolute(path).map_err(|error| about(&error))?;
+    let digest = match option {
+        // A device is what its file describes, whatever the comments say.
+        "config" => {
+            let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
+            let device = DeviceConfig::from_toml(&text).map_err(|error| about(&error))?;
+            blake3::hash(device.to_toml().as_bytes())
+                .to_hex()
+                .to_string()
+        }
+        _ => digest(path).map_err(|error| about(&error))?,
+    };
+    Ok((path_whole.to_string_lossy().into_owned(), digest))
+}
+
+/// Makes a point of its values.
+///
+/// # Errors
+/// One sentence: what `compare` says against it.
+pub fn point(
+    options: &[(String, Value)],
+    of_grid: &[(String, Value)],
+    files: &mut Files<'_>,
+) -> Result<Point, String> {
+    let values: Vec<(String, Value)> = options.iter().chain(of_grid).cloned().collect();
+    let as_words = |values: &[(String, Value)]| -> Vec<(String, String)> {
+        let words = values.iter().map(|(name, value)| {
+            let word = word(value).expect("values have been looked at");
+            (name.clone(), word)
+        });
+        words.collect()
+    };
+    let said_of_all = as_words(&values);
+
+    let mut decides: BTreeMap<&str, String> = BTreeMap::from([("scheme", "remap-ssd".into())]);
+    let (mut words, mut trace) = (Vec::new(), None);
+    for (name, value) in &said_of_all {
+        if ["trace", "config"].contains(&name.as_str()) {
+            // Files are known by what is in them.
+            let (path, digest) = files.find(name, value)?;
+            words.extend(said(name, &path));
+            decides.insert(name, digest.clone());
+            trace = trace.or((name == "trace").then_some((path, digest)));
+        } else {
+            words.extend(said(name, value));
+            decides.insert(name, value.clone());
+        }
+    }
+    if !words.iter().any(|word| word.starts_with("--scheme=")) {
+        words.push("--scheme=remap-ssd".into());
+    }
+
+    let mut args = read(&words)?;
+    let memory_bytes = foreseen(&args)?;
+    args.threads = Some(1);
+    args.command = [vec!["remap-ssd".into(), "compare".into()], words.clone()].concat();
+
+    let key = serde_json::json!([FORMAT, env!("CARGO_PKG_VERSION"), SOURCES, decides]);
+    Ok(Point {
+        name: Name {
+            key: blake3::hash(key.to_string().as_bytes()).to_hex()[..32].to_owned(),
+            scheme: args.scheme[0].to_string(),
+            options: said_of_all,
+        },
+        of_grid: as_words(of_grid),
+        values,
+        words,
+        trace,
+        args,
+        memory_bytes,
+    })
+}
+
+/// An option as a word of the command line; none for a switch that is off.
+fn said(name: &str, value: &str) -> Option<String> {
+    let option = name.replace('_', "-");
+    match (name, value) {
+        (name, value) if name.contains('.') => Some(format!("--set={name}={value}")),
+        ("dedup", "true") => Some("--dedup=on".into()),
+        ("dedup", "false") => Some("--dedup=off".into()),
+        (_, "false") => None,
+        (_, "true") => Some(format!("--{option}")),
+        _ => Some(format!("--{option}={value}")),
+    }
+}
+
+fn read(words: &[String]) -> Result<CompareArgs, String> {
+    let line = PointCommand::try_parse_from(words).map_err(|error| {
+        let text = error.render().to_string();
+        let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
+        sentence
+            .strip_prefix("error: ")
+            .unwrap_or(sentence)
+            .replace('\n', " ")
+    })?;
+    let args = line.args;
+    if args.scheme.len() != 1 || args.gc.len() > 1 || args.mapping.len() > 1 {
+        return Err(
+            "a point has one scheme, one policy and one mapping: lists belong into [grid]".into(),
+        );
+    }
+    Ok(args)
+}
+
+/// Checks that a point can run, as far as that can be told without reading its trace; the memory that it takes.
+fn foreseen(args: &CompareArgs) -> Result<u64, String> {
+    let own_device = args.preset.is_none() && args.config.is_none();
+    if args.trace.is_some() && own_device {
+        return Ok(0);
+    }
+    let mut args = args.clone();
+    args.threads = Some(1);
+    if args.trace.is_some() {
+        (args.trace, args.open_loop, args.arrivals) = (None, false, None);
+    }
+    compare::foresee(&args).map_err(|failure| failure.to_string())
+}

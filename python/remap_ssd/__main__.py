@@ -1,0 +1,43 @@
+"""``python -m remap_ssd``: what ``remap-ssd sweep --scheduler`` hands over to this package."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from . import _native, _places, sweep
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m remap_ssd", description="Parts of `remap-ssd sweep --scheduler`.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("sources", help="the sources that figures follow from; needs what a cluster needs")
+    verbs.add_parser("digest", help="what a trace at an address is known by").add_argument("address")
+    sweeping = verbs.add_parser("sweep", help="runs the points of a grid that have no result")
+    sweeping.add_argument("file", metavar="FILE.toml")
+    sweeping.add_argument("--into", metavar="DIR")
+    sweeping.add_argument("--scheduler", metavar="ADDRESS")
+    sweeping.add_argument("--workers", metavar="N", type=int)
+    words = parser.parse_args()
+
+    try:
+        if words.verb == "sources":
+            import distributed  # noqa: F401
+            import pyarrow  # noqa: F401
+
+            print(_native.SOURCES)
+        elif words.verb == "digest":
+            print(_places.fetch(words.address, None))
+        else:
+            print(sweep(words.file, words.into, workers=words.workers, scheduler=words.scheduler, progress=sys.stderr.isatty()))
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 1
+    except (ImportError, OSError, TypeError, ValueError, _native.Failed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+//! Sweeps: the points of a grid, and one point's run, kept.
+//!
+//! Invariant: points, keys and files are those of the command line, since they are made by it. Absent: what runs the points
+//! (`remap_ssd/_engines.py`).
+
+use crate::compare::compare;
+use crate::errors::{Failed, failed, mistake};
+use pyo3::prelude::*;
+use remap_ssd::failure::Failure;
+use remap_ssd::sweep::{self, Name, Point};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// The points of a grid's file as JSON; `fetch` gives the digest of what is at an address.
+#[pyfunction]
+pub fn sweep_of_file(path: PathBuf, fetch: Bound<'_, PyAny>) -> PyResult<String> {
+    points(&fetch, |fetch| sweep::of_file(&path, Some(fetch)))
+}
+
+/// The points of a grid as JSON.
+#[pyfunction]
+pub fn sweep_of_json(text: &str, fetch: Bound<'_, PyAny>) -> PyResult<String> {
+    points(&fetch, |fetch| sweep::of_json(text, Some(fetch)))
+}
+
+fn points(
+    fetch: &Bound<'_, PyAny>,
+    make: impl Fn(sweep::Fetch<'_>) -> Result<Vec<Point>, Failure>,
+) -> PyResult<String> {
+    let fetch = |address: &str| -> Result<String, String> {
+        let digest = fetch.call1((address,)).and_then(|said| said.extract());
+        digest.map_err(|error| error.value(fetch.py()).to_string())
+    };
+    let points = make(&fetch).map_err(failed)?;
+    let one = |point: &Point| {
+        json!({
+            "key": point.name.key,
+            "scheme": point.name.scheme,
+            "options": point.name.options,
+            "values": point.values,
+            "words": point.words,
+            "trace": point.trace,
+            "memory_bytes": point.memory_bytes,
+        })
+    };
+    Ok(points.iter().map(one).collect::<Value>().to_string())
+}
+
+/// Runs a point, unless it has a result, and keeps its result in a folder.
+#[pyfunction]
+pub fn sweep_point(
+    py: Python<'_>,
+    folder: PathBuf,
+    key: String,
+    scheme: String,
+    options: Vec<(String, String)>,
+    words: Vec<String>,
+) -> PyResult<()> {
+    let name = Name {
+        key,
+        scheme,
+        options,
+    };
+    if sweep::path(&folder, &name).exists() {
+        return Ok(());
+    }
+    let measured: Value = serde_json::from_str(&compare(py, words, None)?).map_err(mistake)?;
+    sweep::keep(&folder, &name, &measured["runs"][0]).map_err(failed)
+}
+
+/// The digest of a file's content.
+#[pyfunction]
+pub fn digest_of_file(path: PathBuf) -> PyResult<String> {
+    sweep::digest(&path).map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
+}
+
+/// Memory that this machine has for a new program, in bytes, if that is known.
+#[pyfunction]
+pub fn memory_available() -> Option<u64> {
+    remap_ssd::compare::available()
+}
