@@ -108,7 +108,7 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
     """Declares the workers' memory, and sends them the traces that they do not see; now, and to workers that come later."""
     from distributed import WorkerPlugin
 
-    class Memory(WorkerPlugin):
+    class Memory(WorkerPlugin):  # type: ignore[misc]
         """A worker's memory as a resource, unless it has declared it itself."""
 
         name = "remap-ssd-memory"
@@ -118,7 +118,7 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
                 limit = worker.memory_manager.memory_limit or _native.memory_available() or 0
                 await worker.set_resources(**{RESOURCE: limit})
 
-    class Courier(WorkerPlugin):
+    class Courier(WorkerPlugin):  # type: ignore[misc]
         """A trace, on its way to every worker."""
 
         def __init__(self, digest: str, content: bytes) -> None:

@@ -7,6 +7,7 @@
 use super::args::Args;
 use super::plan::trace_options;
 use crate::failure::Failure;
+use crate::output;
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_sim::trace::{Decoded, Format, Replay, TraceOptions, TraceStat};
 use serde_json::{Value, json};
@@ -37,6 +38,9 @@ impl TraceFacts {
     pub fn read(args: &Args, path: &Path) -> Result<Self, Failure> {
         let options = trace_options(args, WHOLE_DISK);
         let requests = Decoded::read(path, args.format, options).map_err(Failure::failed)?;
+        if let Some(line) = requests.torn() {
+            output::note(crate::trace::torn(path, line));
+        }
         Ok(Self {
             path: path.into(),
             format: requests.format(),

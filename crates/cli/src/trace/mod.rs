@@ -137,3 +137,11 @@ impl Drop for Patience {
         self.line.finish_and_clear();
     }
 }
+
+/// What is said of a session that a killed server left.
+pub(crate) fn torn(path: &std::path::Path, line: u64) -> String {
+    format!(
+        "note: {}:{line}: the session ends in half a record, as one whose server was killed: it is left out",
+        path.display()
+    )
+}

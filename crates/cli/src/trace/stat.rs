@@ -2,7 +2,7 @@
 //!
 //! Absent: the counting (`remap_ssd_sim::trace::Profile`).
 
-use super::{Feed, Patience};
+use super::{Feed, Patience, torn};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output;
@@ -80,6 +80,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let mut patience = Patience::new(&path.display().to_string(), args.requests);
         let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
+        if let Some(line) = reader.torn() {
+            output::note(torn(path, line));
+        }
 
         found.push(Profiled {
             name: path

@@ -76,5 +76,18 @@ fn a_recorded_session_replays_to_the_same_counts() {
             "{name} is not {count} in {compared}"
         );
     }
+
+    // A server that was killed leaves half a record: the others are replayed, and one line says so.
+    let mut torn = std::fs::read_to_string(&trace).expect("a session");
+    let line = torn.lines().count() + 1;
+    torn.push_str("99999999999 W 5 0123");
+    std::fs::write(path("torn.trace"), torn).expect("room");
+    let torn = path("torn.trace");
+    let again = run(&[&["compare", "--trace", &torn], &args[..]].concat()).ok();
+    let note = format!("{torn}:{line}: the session ends in half a record");
+    assert_eq!(again.err.matches(&note).count(), 1, "{}", again.err);
+    assert_eq!(again.out.replace("torn.trace", "session.trace"), compared);
+    assert!(run(&["trace", "stat", &torn]).ok().err.contains(&note));
+
     run(&["serve", "--memory", "32MiB", "--record", &trace]).fails(1, &[&trace, "there already"]);
 }

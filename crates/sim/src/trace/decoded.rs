@@ -39,6 +39,7 @@ pub struct Decoded {
     content_end: u64,
     stat: TraceStat,
     device: Option<Box<DeviceConfig>>,
+    torn: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -146,6 +147,7 @@ impl Decoded {
             content_end: decoder.identities.end(),
             stat,
             device: decoder.device,
+            torn: decoder.torn,
         })
     }
 
@@ -167,6 +169,11 @@ impl Decoded {
     /// The device that was recorded, if the trace names it (sessions do).
     pub fn device(&self) -> Option<&DeviceConfig> {
         self.device.as_deref()
+    }
+
+    /// The line of half a record that a session ended in, which was left out.
+    pub fn torn(&self) -> Option<u64> {
+        self.torn
     }
 
     /// Its requests, so many times. `options` must be those of reading but for the pages and the base of the contents.

@@ -35,6 +35,8 @@ pub(super) struct Input {
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
+    /// The line returned last had no end.
+    unended: bool,
 }
 
 /// One line, without its end; or why there is none to look at.
@@ -75,6 +77,7 @@ impl Input {
             buffer: vec![0; FIRST_BYTES],
             begin: 0,
             end: 0,
+            unended: false,
         };
 
         let (sample, whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
@@ -109,7 +112,7 @@ impl Input {
             }
             None if begin == self.end => return Ok(TraceLine::End),
             None => {
-                self.begin = self.end;
+                (self.begin, self.unended) = (self.end, true);
                 self.end
             }
         };
@@ -119,6 +122,11 @@ impl Input {
             line = before;
         }
         Ok(TraceLine::Text(line))
+    }
+
+    /// The number of the line returned last, if the file ends in it before its end.
+    pub fn unended(&self) -> Option<u64> {
+        self.unended.then_some(self.number)
     }
 
     /// Drops the rest of a line that is too long.

@@ -117,6 +117,8 @@ struct Decoder {
     clock: Clock,
     /// The device that a session names.
     device: Option<Box<DeviceConfig>>,
+    /// The line of half a record at the end of a session.
+    torn: Option<u64>,
 }
 
 enum Parser {
@@ -208,6 +210,12 @@ impl TraceReader {
         self.counts.ignored
     }
 
+    /// The line of half a record that a session ended in, which was left out: a server that was killed while it recorded
+    /// leaves one. Known once the end was reached.
+    pub fn torn(&self) -> Option<u64> {
+        self.decoder.torn
+    }
+
     /// Every content identity given so far is below this one and above the base.
     pub fn content_end(&self) -> u64 {
         self.decoder.identities.end()
@@ -270,6 +278,7 @@ impl Decoder {
             identities: Identities::above(options.content_base),
             clock: Clock::default(),
             device,
+            torn: None,
         })
     }
 
@@ -281,6 +290,13 @@ impl Decoder {
                 Record::Blank => continue,
                 Record::End => return Ok(NextRecord::End),
             };
+
+            // Every record of a session ends its line. One that does not is what a server that was killed, or whose machine lost
+            // its power, had written of it; it may well read as a shorter request than it was.
+            if matches!(self.parser, Parser::Session) && self.input.unended().is_some() {
+                self.torn = self.input.unended();
+                return Ok(NextRecord::End);
+            }
 
             match parsed {
                 Ok(Parsed::Request(request)) => {

@@ -114,6 +114,28 @@ fn flushes_of_a_session_are_replayed_if_that_is_asked_for_and_contents_without_d
 }
 
 #[test]
+fn a_session_that_was_cut_anywhere_replays_up_to_its_last_whole_record() {
+    let text = format!(
+        "10 R 7 1\n20 W 5 {} {}\n30 R 5 128\n",
+        "0a".repeat(16),
+        "0b".repeat(16)
+    );
+    let (format, options) = (Some(Format::Session), TraceOptions::new(256));
+    let whole = replay(text.as_bytes(), format, options).unwrap();
+    let first = text.find('\n').unwrap() + 1;
+    for end in first..text.len() {
+        // "30 R 5 12" and a write of one digest would be records, and never were.
+        let requests = text[..end].matches('\n').count();
+        let pages = [1, 3][requests - 1];
+        let found = replay(&text.as_bytes()[..end], format, options).unwrap();
+        assert_eq!(found, whole[..pages], "cut after {end} bytes");
+    }
+    for end in 0..first {
+        replay(&text.as_bytes()[..end], format, options).unwrap_err();
+    }
+}
+
+#[test]
 fn fiu_process_names_may_have_blanks_and_digests_may_be_apart() {
     let (a, b) = ("0a".repeat(16), "0B".repeat(16));
     let text = format!(

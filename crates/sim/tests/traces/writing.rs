@@ -124,6 +124,12 @@ fn remaps_read_back_and_are_taken_apart_where_folding_does() {
         "1 F 2",
         "1 M 5 99999999999999999999 1",
     ] {
-        replay(bad.as_bytes(), Some(Format::Session), TraceOptions::new(64)).unwrap_err();
+        let line = format!("{bad}\n");
+        replay(
+            line.as_bytes(),
+            Some(Format::Session),
+            TraceOptions::new(64),
+        )
+        .unwrap_err();
     }
 }
