@@ -27,6 +27,9 @@ DEATHS_MAX = 3
 #: What tasks take and workers have of memory, in bytes, as a resource of Dask.
 RESOURCE = "memory"
 
+#: How often a request to all workers is made, a second apart, before one that has gone ends the sweep.
+REQUESTS_MAX = 30
+
 #: Seconds after which a cluster is asked whether anything runs at all.
 STILL_S = 30
 
@@ -115,7 +118,7 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
 
         async def setup(self, worker: Any) -> None:
             if RESOURCE not in worker.state.total_resources:
-                limit = worker.memory_manager.memory_limit or _native.memory_available() or 0
+                limit = worker.memory_manager.memory_limit or _native.memory_available() or 1 << 62
                 await worker.set_resources(**{RESOURCE: limit})
 
     class Courier(WorkerPlugin):  # type: ignore[misc]
@@ -128,17 +131,35 @@ def _prepare(client: Any, tasks: list[Task]) -> None:
             _places.deliver(worker, self.digest, self.content)
 
     client.wait_for_workers(1)
-    client.register_plugin(Memory())
+    _asked(client.register_plugin, Memory())
     traces = {tuple(task["trace"]) for task in tasks if task["trace"] and "://" not in task["trace"][0]}
     for path, digest in sorted(traces):
-        if not all(client.run(_places.sees, path, digest).values()):
+        if not all(_asked(client.run, _places.sees, path, digest).values()):
             with open(path, "rb") as file:
-                client.register_plugin(Courier(digest, file.read()))
+                _asked(client.register_plugin, Courier(digest, file.read()))
 
-    most = max(client.run(_declared).values(), default=0)
+    # At this moment there may be no worker, if all have been killed, or none that has said what it has.
+    most = 0
+    for _ in range(REQUESTS_MAX):
+        client.wait_for_workers(1)
+        most = max(_asked(client.run, _declared).values(), default=0)
+        if most:
+            break
+        time.sleep(1)
     needs = max((task["memory_bytes"] for task in tasks), default=0)
     if needs > most:
         raise _native.Failed(f"a point takes about {needs >> 20} MiB of memory, and the largest worker has {int(most) >> 20} MiB")
+
+
+def _asked(request: Callable[..., Any], *arguments: Any) -> Any:
+    """A request to all workers, made again if one of them has gone meanwhile."""
+    for left in reversed(range(REQUESTS_MAX)):
+        try:
+            return request(*arguments)
+        except OSError:
+            if left == 0:
+                raise
+            time.sleep(1)
 
 
 def _declared(dask_worker: Any) -> float:

@@ -14,6 +14,7 @@ use remap_ssd_lab::parquet::{self, Column};
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A point's file.
@@ -43,6 +44,8 @@ pub fn keep(folder: &Path, point: &Name, run: &Value) -> Result<(), Failure> {
     // A process that is killed here leaves a file that nobody looks at.
     let mut beside = tempfile::Builder::new()
         .prefix(&format!(".{}-", point.key))
+        // Others read the data set too, as far as the process's mask lets them.
+        .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(parent)
         .map_err(about)?;
     beside
