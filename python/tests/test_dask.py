@@ -22,7 +22,7 @@ distributed = pytest.importorskip("distributed")
 
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "1"))
 GRID = {"scheme": ["none", "remap-ssd", "nlog"], "seed": range(4)}
-FILE = '[options]\nscale = "1/64"\n[grid]\nscheme = ["none", "remap-ssd", "nlog"]\nseed = [0, 1, 2, 3]\n'
+FILE = '[options]\nscale = "1/128"\n[grid]\nscheme = ["none", "remap-ssd", "nlog"]\nseed = [0, 1, 2, 3]\n'
 WORKERS = 4
 
 

@@ -23,12 +23,12 @@ rig/programs --replay --page docs/programs.md            # all of this page; nee
 rig/programs mariadb mariadb-nodoublewrite               # two rows of it, on the terminal
 ```
 
-Each program runs on a file system, by way of a loop device over the device's FUSE file (`serve --memory 1GiB --fuse FOLDER`), once
-with deduplication off and once with it on (`--dedup on`), each time on a fresh device. The device counts pages of 4 KiB, from before the
-program starts until its file system is unmounted: *host pages* are those that it was asked to write, *flash pages* those that it
-programmed for this, its own metadata included, *hits* the writes whose content was there already. Afterwards the file system's own check
-found nothing, and what the programs wrote was the same in both. How much RocksDB compacts and InnoDB flushes depends on how fast the
-machine is: compare by host pages.
+Each program runs on a file system on a loop device over the device's FUSE file (`serve --memory 1GiB --fuse FOLDER`). It runs twice, with
+deduplication off and on (`--dedup on`), each time on a new device. The device counts pages of 4 KiB from before the program starts
+until the file system is unmounted. *Host pages* are the pages that it was asked to write. *Flash pages* are those that it programmed,
+its own metadata included. *Hits* are writes of content that the device already held. After each run the file system's check found no
+errors, and both runs left the same data. How much RocksDB compacts and InnoDB flushes depends on the speed of the machine, so
+compare flash pages per host page.
 
 ![flash pages for each page written, with deduplication, as a share of those without]({picture})
 
@@ -42,13 +42,13 @@ machine is: compare by host pages.
 
 ## Use it with your database
 
-Journals that hold whole pages are what deduplication takes back: the doublewrite buffer of InnoDB (`innodb_doublewrite`), and
-ext4's `data=journal`, write each page twice, the second time with the same bytes. Keep them on. PostgreSQL's full pages are inside
-records of its log, at any offset: few of them are whole pages of 4 KiB that come back, so less is won.
+Deduplication removes the cost of journals that hold whole pages. InnoDB's doublewrite buffer (`innodb_doublewrite`) and ext4's
+`data=journal` write each page twice, the second time with the same bytes: leave them on. PostgreSQL stores full pages inside log records, at
+any offset. Few of them fill a whole page of 4 KiB, so deduplication saves less there.
 
-The device writes a page of 4 KiB whole or not at all, and promises nothing of that kind for more. So the doublewrite buffer may be switched off where
-InnoDB's pages are that small (`innodb_page_size=4k`, chosen when the data directory is made), on a file system of 4 KiB blocks. With InnoDB's usual 16 KiB a
-power cut may tear a page, and so with the 8 KiB of PostgreSQL: `full_page_writes` stays on.
+A write of one 4 KiB page is atomic; a larger write is not. You can therefore switch off the doublewrite buffer only if InnoDB's pages have 4 KiB
+(`innodb_page_size=4k`, set when the data directory is created) and so have the file system's blocks. A power cut can tear InnoDB's default
+pages of 16 KiB and PostgreSQL's of 8 KiB: leave `full_page_writes` on.
 
 ```sh
 remap-ssd image create disk --size 8GiB --dedup on
@@ -59,10 +59,10 @@ mkfs.ext4 "$loop" && mount "$loop" mounted               # then: datadir = .../m
 {kills}
 ## Where sharing undoes redundancy
 
-A file system that writes everything twice to survive a bad page (Btrfs with `-d dup`, the row `btrfs-dup`; a mirror of two
-namespaces of one device) has one flash page for both copies with deduplication: a page that cannot be read is lost twice. Use two
-devices, or `--dedup off`, or a namespace of its own that shares nothing: `image create disk --size 8GiB --dedup on --namespaces 2 --unshared 2`
-deduplicates in namespace 1, and programs each page that is written or copied in namespace 2.
+Some systems write everything twice to survive a bad page: Btrfs with `-d dup` (the row `btrfs-dup`), or a mirror of two namespaces of one
+device. With deduplication both copies share one flash page, and if that page cannot be read, both are lost. Use two devices,
+`--dedup off`, or a namespace that shares nothing: `image create disk --size 8GiB --dedup on --namespaces 2 --unshared 2` deduplicates in
+namespace 1 and programs every page that is written or copied in namespace 2.
 {replayed}{missed}"""
 
 KILLS_HEADING = "## When the device is killed under them"
@@ -73,24 +73,26 @@ KILLS = """
 {command}
 ```
 
-`serve` is killed with SIGKILL at a moment that is drawn, while the program runs, and started again on what its folder has: {count} times for each program
-and setting, each time on a new copy of an image with what the program needs. The file system's journal is replayed by mounting it; its own check finds nothing
-then, and the program's own finds what was there beforehand, whole, and what was synced, the same. Two clients of each database commit rows besides, and
-put each commit that is acknowledged on record beside the device: all of them must be there, in order, each with its content and with the
-other table that it changed, and at most the one more that was under way. So with SQLite's commits where each is synced. Of a file that fio, `cp`, git, RocksDB
-or a compiler was making when the device was killed nothing is asked but that the file system is clean, and that RocksDB's checksums fit.
+`serve` is killed with SIGKILL at a random moment while the program runs, and started again on its folder: {count} times for each program and setting,
+each time on a new copy of an image that holds what the program needs. Mounting replays the file system's journal. Then the file system's
+check must find no errors, and all data from before the run and all synced data must be intact. Meanwhile two clients of each
+database commit rows and record every acknowledged commit outside the device. All of these commits must be present, in order, with their contents
+and with the other table that they changed; at most the one commit under way may be there besides. The same holds for SQLite's
+commits where each is synced. For files that fio, `cp`, git, RocksDB or a compiler was writing at the kill, the test requires only
+a clean file system and, for RocksDB, valid checksums.
 
 | program | deduplication | kills, all well | commits acknowledged before them, all there |
 | --- | --- | ---: | ---: |
 {lines}
 {spared}
-How many commits there are depends on how busy the machine is. MariaDB without its doublewrite buffer has pages of 4 KiB here. A database that does not keep its promise is noticed: MariaDB with
-`innodb_flush_log_at_trx_commit=0` and PostgreSQL with `synchronous_commit=off` are caught by the first kill.
+The number of commits depends on how busy the machine is. MariaDB without its doublewrite buffer runs with pages of 4 KiB here. The test
+detects databases that break their promise: the first kill catches MariaDB with `innodb_flush_log_at_trx_commit=0` and
+PostgreSQL with `synchronous_commit=off`.
 """
 
 WORKED = """
-How many pages InnoDB writes depends on how fast the machine is, so the runs of MariaDB are compared by what each of its pages of 16 KiB
-costs, its log included:
+How many pages InnoDB writes depends on the speed of the machine. So MariaDB's runs are compared by flash pages per InnoDB page of
+16 KiB, its log included:
 
 {table}
 """
@@ -98,8 +100,8 @@ costs, its log included:
 REPLAYED = """
 ## The same requests under each scheme
 
-What the device was asked, from making the file system to unmounting it, was recorded (`serve --record`) and replayed (`compare --trace`) on
-the default device, aged, with deduplication under each scheme, and without it. Flash pages:
+All requests from creating the file system to unmounting it were recorded (`serve --record`). They were replayed (`compare --trace`) on the
+default device, aged, once without deduplication and once with it under each scheme. Flash pages:
 
 {tables}
 """
