@@ -1,6 +1,6 @@
 """A study of a publication's size: 12 schemes, 8 sizes of NVRAM, 6 workloads, 3 seeds, and its pictures.
 
-It is resumed where it was stopped. At the default scale it takes minutes to an hour; `--scale 1` is the published device, and wants a
+It is resumed where it was stopped. At the default scale it takes some minutes; `--scale 1` is the published device, and wants a
 cluster: `--scheduler tcp://host:8786`. Needs pyarrow and matplotlib.
 """
 
