@@ -53,7 +53,7 @@ impl Column {
     }
 
     /// Number of rows.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.values {
             Values::Words(values) => values.len(),
             Values::Numbers(values) => values.len(),
