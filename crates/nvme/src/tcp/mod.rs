@@ -9,6 +9,7 @@
 //! server    sockets, threads, the clock
 //! patience  writing to a peer that may stop reading
 //! notice    rate limits for log lines that peers can cause
+//! wording   what those lines say
 //! client    the other end
 //! ```
 
@@ -21,3 +22,4 @@ pub mod roster;
 pub mod server;
 pub mod target;
 pub mod wire;
+mod wording;

@@ -5,16 +5,16 @@
 //! a host that has not connected a queue, or has not authenticated where it must, is half open: it gets a small buffer and
 //! little time; a host that does not read, or does not finish what it began to send, is dropped; connections and their
 //! memory are bounded, per host and in all; the oldest half-open connections make room for new ones, those of the address
-//! with the most first. A host is declared silent only when everything it has sent was processed. Refusals and drops are logged with the reason, at a bounded
-//! rate.
+//! with the most first. A host is declared silent only when everything it has sent was processed. Refusals and drops are
+//! logged with the reason, at a bounded rate. Absent: the words of the log (`wording`).
 
 use super::buffer::Buffer;
 use super::notice::{Notices, Pace, more};
 use super::patience::Patient;
 use super::quota::Shares;
 use super::roster::{Entered, Roster, Seated};
-use super::target::{Connection, End, Output, PDU_BYTES_MAX, Port, Refused, canonical};
-use crate::Escaped;
+use super::target::{Connection, Output, PDU_BYTES_MAX, Port, canonical};
+use super::wording;
 use crate::auth::Proof;
 use crate::controller::{Association, Latency};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -273,11 +273,12 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
 
-        match self.shared.port.subsystem().is_broken() {
-            true => Err(io::Error::other(
+        if self.shared.port.subsystem().is_broken() {
+            Err(io::Error::other(
                 "the firmware or the disk under it has failed",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }
@@ -408,50 +409,51 @@ impl Shared {
         let mut connection = Connection::new(self.port.clone(), peer, local);
         let result = self.converse(stream, peer, number, &mut connection);
         self.no_longer_half_open(number);
-        let queue = connection.connected().map(|(association, qid)| {
-            let kind = if association.is_discovery() {
-                "discovery"
-            } else {
-                "queue"
-            };
-            format!("{kind} {qid} of {}", Escaped::name(association.hostnqn()))
-        });
+        self.log_end(&connection, result, began.elapsed(), number, peer);
+    }
+
+    /// Logs and counts how a connection ended.
+    fn log_end(
+        &self,
+        connection: &Connection,
+        result: io::Result<String>,
+        lasted: Duration,
+        number: u64,
+        peer: SocketAddr,
+    ) {
+        let queue = connection
+            .connected()
+            .map(|(association, qid)| wording::queue(association, qid));
         if !connection.is_admitted()
             && let Some(queue) = &queue
         {
-            let ended = result.unwrap_or_else(|error| error.to_string());
-            let why = connection.unproven();
-            self.roster.refuse(why.unwrap_or("it did not authenticate"));
-            let why = why.map_or_else(|| format!("it did not authenticate: {ended}"), String::from);
-            let text = format!("refused: {queue}: {why} (connection {number})");
+            let reason = connection.unproven();
+            self.roster
+                .refuse(reason.unwrap_or(wording::NOT_AUTHENTICATED));
+            let text = wording::unproven(queue, reason, result, number);
             return self.notice("authentication", peer, &text);
         }
-        match (queue, connection.refused(), result) {
-            (_, Some(refused), _) => {
-                self.roster.refuse(refused.refusal.why);
-                self.notice("connect", peer, &refusal(refused));
+
+        if let Some(refused) = connection.refused() {
+            self.roster.refuse(refused.refusal.why);
+            return self.notice("connect", peer, &wording::refusal(refused));
+        }
+
+        if result.is_err() {
+            self.roster.drop_one();
+        }
+        match (queue, result) {
+            (Some(queue), result) => {
+                let reason = result.unwrap_or_else(|error| format!("dropped: {error}"));
+                let seconds = lasted.as_secs_f64();
+                let text = format!("{queue} ended after {seconds:.1} s: {reason}");
+                self.ordinary("ended", peer, &text);
             }
-            (Some(queue), None, result) => {
-                let seconds = began.elapsed().as_secs_f64();
-                let why = result.unwrap_or_else(|error| {
-                    self.roster.drop_one();
-                    format!("dropped: {error}")
-                });
-                self.ordinary(
-                    "ended",
-                    peer,
-                    &format!("{queue} ended after {seconds:.1} s: {why}"),
-                );
+            (None, Ok(reason)) => {
+                let text = format!("ended without a queue: {reason}");
+                self.notice("unconnected", peer, &text);
             }
-            (None, None, Ok(why)) => self.notice(
-                "unconnected",
-                peer,
-                &format!("ended without a queue: {why}"),
-            ),
-            (None, None, Err(error)) => {
-                self.roster.drop_one();
-                self.notice("dropped", peer, &format!("dropped: {error}"));
-            }
+            (None, Err(error)) => self.notice("dropped", peer, &format!("dropped: {error}")),
         }
     }
 
@@ -494,7 +496,7 @@ impl Shared {
                 Ok(consumed) => consumed,
                 Err(end) => {
                     let _ = stream.shutdown(Shutdown::Both);
-                    return Ok(why(end));
+                    return Ok(wording::end(end));
                 }
             };
             buffer.consume(consumed);
@@ -577,17 +579,8 @@ impl Shared {
         number: u64,
     ) {
         self.no_longer_half_open(number);
-        let kind = if association.is_discovery() {
-            "discovery"
-        } else {
-            "queue"
-        };
-        let host = Escaped::name(association.hostnqn());
-        self.ordinary(
-            "connected",
-            peer,
-            &format!("{kind} {qid} connected by {host}{}", how(proof)),
-        );
+        let text = wording::connected(association, qid, proof);
+        self.ordinary("connected", peer, &text);
     }
 
     /// Sends all there is; `false` if there was nothing.
@@ -622,7 +615,7 @@ impl Shared {
             |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_nanos();
         waits.skipped = 0;
         if let Err(end) = connection.tick(now, out) {
-            return Ok(Some(why(end)));
+            return Ok(Some(wording::end(end)));
         }
         if connection.connected().is_none() && passed(waits.began, self.limits.connect_within) {
             return Err(io::Error::other("no queue was connected in time"));
@@ -749,42 +742,4 @@ fn read(
         }
         Err(error) => Err(error),
     }
-}
-
-fn why(end: End) -> String {
-    match end {
-        End::Closed => "closed".into(),
-        End::Refused => "refused".into(),
-        End::Reset => "its controller was reset".into(),
-        End::Dead => "nothing was heard from its host".into(),
-        End::Unproven(why) => why.into(),
-        End::Fatal(fault) => format!("protocol error: {:?} at byte {}", fault.error, fault.at),
-    }
-}
-
-/// How a host was authenticated, for the log.
-fn how(proof: Option<Proof>) -> String {
-    let Some(proof) = proof else {
-        return String::new();
-    };
-    let both = if proof.both_ways { ", both ways" } else { "" };
-    format!(
-        ", authenticated by {} and {}{both}",
-        proof.hash.name(),
-        proof.group.name()
-    )
-}
-
-fn refusal(refused: &Refused) -> String {
-    let Refused {
-        qid,
-        host,
-        subsystem,
-        refusal,
-    } = refused;
-    let (host, subsystem) = (Escaped::name(host), Escaped::name(subsystem));
-    format!(
-        "refused: queue {qid} of {subsystem} for {host}: {}",
-        refusal.why
-    )
 }

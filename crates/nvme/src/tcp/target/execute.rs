@@ -211,9 +211,8 @@ impl Connection {
                 data,
                 data_suffice,
             });
-            match emulated {
-                true => {}
-                false => *turn.out.open() = to,
+            if !emulated {
+                *turn.out.open() = to;
             }
             return;
         }
@@ -222,9 +221,10 @@ impl Connection {
             self.note(sqe, outcome.status);
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
         }
-        match emulated {
-            true => self.held.put(outcome.done_at, sqe.head().cid(), to),
-            false => *turn.out.open() = to,
+        if emulated {
+            self.held.put(outcome.done_at, sqe.head().cid(), to);
+        } else {
+            *turn.out.open() = to;
         }
     }
 

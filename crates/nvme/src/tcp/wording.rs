@@ -1,0 +1,86 @@
+//! What the log says of connections.
+//!
+//! Invariant: names that a peer chose are escaped, so that none can forge a line. Absent: when it is said, and how often.
+
+use super::target::{End, Refused};
+use crate::Escaped;
+use crate::auth::Proof;
+use crate::controller::Association;
+use std::io;
+
+/// Why a queue was refused whose exchange neither failed nor succeeded.
+pub(super) const NOT_AUTHENTICATED: &str = "it did not authenticate";
+
+/// A connected queue and its host.
+pub(super) fn queue(association: &Association, qid: u16) -> String {
+    let host = Escaped::name(association.hostnqn());
+    format!("{} {qid} of {host}", kind(association))
+}
+
+/// A queue was connected; what its host has proven.
+pub(super) fn connected(association: &Association, qid: u16, proof: Option<Proof>) -> String {
+    let host = Escaped::name(association.hostnqn());
+    let by = proof.map(authenticated).unwrap_or_default();
+    format!("{} {qid} connected by {host}{by}", kind(association))
+}
+
+fn kind(association: &Association) -> &'static str {
+    if association.is_discovery() {
+        "discovery"
+    } else {
+        "queue"
+    }
+}
+
+fn authenticated(proof: Proof) -> String {
+    let both = if proof.both_ways { ", both ways" } else { "" };
+    format!(
+        ", authenticated by {} and {}{both}",
+        proof.hash.name(),
+        proof.group.name()
+    )
+}
+
+/// A queue ended before its host was authenticated.
+pub(super) fn unproven(
+    queue: &str,
+    reason: Option<&str>,
+    result: io::Result<String>,
+    number: u64,
+) -> String {
+    let reason = reason.map_or_else(
+        || {
+            let ended = result.unwrap_or_else(|error| error.to_string());
+            format!("{NOT_AUTHENTICATED}: {ended}")
+        },
+        String::from,
+    );
+    format!("refused: {queue}: {reason} (connection {number})")
+}
+
+/// Connect was refused.
+pub(super) fn refusal(refused: &Refused) -> String {
+    let Refused {
+        qid,
+        host,
+        subsystem,
+        refusal,
+    } = refused;
+    let (host, subsystem) = (Escaped::name(host), Escaped::name(subsystem));
+    format!(
+        "refused: queue {qid} of {subsystem} for {host}: {}",
+        refusal.why
+    )
+}
+
+/// Why the target ended a connection.
+pub(super) fn end(end: End) -> String {
+    match end {
+        End::Closed => "closed".into(),
+        End::Refused => "refused".into(),
+        End::Reset => "its controller was reset".into(),
+        End::Dead => "nothing was heard from its host".into(),
+        End::Unproven(reason) => reason.into(),
+        End::Fatal(fault) => format!("protocol error: {:?} at byte {}", fault.error, fault.at),
+    }
+}
