@@ -19,12 +19,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
+use time::Date;
+use time::format_description::well_known::Iso8601;
 use zeroize::Zeroizing;
 
 /// More is no file of keys.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-const SECONDS_OF_DAY: u64 = 86_400;
 
 /// What a host has proven, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,32 +204,8 @@ fn option(entry: &mut Entry, word: &str) -> Result<(), String> {
 
 /// The end of a day in UTC, `YYYY-MM-DD`.
 fn end_of_day(date: &str) -> Option<SystemTime> {
-    let mut parts = date.split('-');
-    let mut next = |digits: usize| {
-        let part = parts.next().filter(|part| part.len() == digits)?;
-        part.bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| part.parse::<u64>().ok())?
-    };
-    let (year, month, day) = (next(4)?, next(2)?, next(2)?);
-    if parts.next().is_some() || year < 1970 || !(1..=12).contains(&month) {
-        return None;
-    }
-
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let february = if is_leap(year) { 29 } else { 28 };
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let month = month as usize - 1;
-    if !(1..=months[month]).contains(&day) {
-        return None;
-    }
-    let years: u64 = (1970..year)
-        .map(|year| 365 + u64::from(is_leap(year)))
-        .sum();
-    let days = years + months[..month].iter().sum::<u64>() + day;
-    Some(UNIX_EPOCH + Duration::from_secs(days * SECONDS_OF_DAY))
+    let day = Date::parse(date, &Iso8601::DATE).ok()?;
+    Some(day.next_day()?.midnight().assume_utc().into())
 }
 
 /// What a host of ours needs to connect: a file of one line, `SECRET [controller=SECRET]`.
