@@ -2,7 +2,6 @@
 //! command line and by the Python package, which is built from the same sources.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// What decides a figure, from the workspace's root.
@@ -27,20 +26,23 @@ fn main() {
     }
     files.sort();
 
-    let mut digest = DefaultHasher::new();
+    let mut digest = blake3::Hasher::new();
     for file in &files {
         // By their names in the workspace: the digest does not depend on where that is.
-        file.strip_prefix(root)
+        let name = file
+            .strip_prefix(root)
             .expect("sources are below the root")
-            .to_string_lossy()
-            .hash(&mut digest);
-        fs::read(file)
-            .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
-            .hash(&mut digest);
+            .to_string_lossy();
+        let content = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+
+        for part in [name.as_bytes(), &content] {
+            digest.update(&(part.len() as u64).to_le_bytes());
+            digest.update(part);
+        }
     }
     println!(
-        "cargo::rustc-env=REMAP_SSD_SOURCES={:016x}",
-        digest.finish()
+        "cargo::rustc-env=REMAP_SSD_SOURCES={}",
+        &digest.finalize().to_hex()[..16]
     );
 }
 
