@@ -49,7 +49,10 @@ impl Device {
         match Self::check_into(dir, &mut check) {
             Err(
                 error @ OpenError::Image(
-                    ImageError::InUse | ImageError::NotAnImage | ImageError::Io(_),
+                    ImageError::InUse
+                    | ImageError::NotAnImage
+                    | ImageError::NoConfig(_)
+                    | ImageError::Io(_),
                 ),
             ) => Err(error),
             Err(error) => {

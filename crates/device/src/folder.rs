@@ -204,7 +204,9 @@ impl ConfigFile {
         let text = match std::fs::read_to_string(dir.join(CONFIG)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ImageError::NotAnImage.into());
+                // The folder itself may be what is missing.
+                std::fs::metadata(dir).map_err(ImageError::from)?;
+                return Err(ImageError::NoConfig(CONFIG).into());
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let text = format!("{CONFIG}, byte 0: it is not text");

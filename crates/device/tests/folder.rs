@@ -142,7 +142,11 @@ fn a_folder_that_is_no_device_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().expect("a folder");
     assert!(matches!(
         Device::open_in_folder(dir.path()),
-        Err(OpenError::Image(ImageError::NotAnImage))
+        Err(OpenError::Image(ImageError::NoConfig("device.toml")))
+    ));
+    assert!(matches!(
+        Device::open_in_folder(&dir.path().join("absent")),
+        Err(OpenError::Image(ImageError::Io(_)))
     ));
     std::fs::write(dir.path().join("mine"), "text").expect("room for it");
     let made = Device::create_in_folder(dir.path(), tiny(SchemeKind::RemapSsd, false), None);

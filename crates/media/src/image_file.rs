@@ -52,6 +52,9 @@ pub enum ImageError {
     /// The file is no image.
     #[error("not a device image (its first bytes are wrong)")]
     NotAnImage,
+    /// A folder without the file that says what the device is.
+    #[error("not a device image (it has no {0})")]
+    NoConfig(&'static str),
     /// The file was written in another version of the format.
     #[error("image version {0}, this program reads version {VERSION}")]
     Version(u32),

@@ -169,7 +169,9 @@ fn mistakes_with_volumes_are_sentences() {
     run(&["volume", "list", "--connect", "127.0.0.1:1"]).fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
     run(&["volume", "list", "--image", &path(dir.path(), "")])
-        .fails_in_one_line(1, &["not a device image"]);
+        .fails_in_one_line(1, &["not a device image", "device.toml"]);
+    run(&["volume", "list", "--image", &path(dir.path(), "nothing")])
+        .fails_in_one_line(1, &["nothing", "No such file"]);
 
     // What somebody else has written is not overwritten.
     let (served, place) = served(&["--memory", "32MiB"]);
