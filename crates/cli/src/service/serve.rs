@@ -1,8 +1,9 @@
 //! `serve`: the device for programs that know nothing of it, on the network, as files, and on a bus.
 //!
 //! Invariants: it listens on the loopback unless told otherwise, and then only to hosts that authenticate, or on demand to
-//! those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys to load again, SIGHUP finish the commands under way and compact the image; any other end is a power cut, which the
-//! image survives. A shutdown is clean only if the device was closed.
+//! those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys to load again, SIGHUP finish the commands under way and
+//! compact the image; any other end is a power cut, which the image survives. A shutdown is clean only if the device was
+//! closed.
 
 use super::fronts::{Fronts, Tick};
 use super::image::{Shape, random};
@@ -36,7 +37,8 @@ use tracing_subscriber::{Layer, Registry, reload};
 /// With --volatile-cache it does so only if it was flushed or written with FUA.
 ///
 /// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored under `nohup`); with --keys
-/// SIGHUP loads the keys again, and drops nobody; SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
+/// SIGHUP loads the keys again, and drops nobody; SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache,
+/// and is ignored without.
 ///
 /// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has failed, 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
