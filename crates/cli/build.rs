@@ -15,7 +15,9 @@ const SOURCES: [&str; 6] = [
 ];
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+    // Of this run: a target folder may be shared by several copies of the tree.
+    let package = std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where the package is");
+    let root = Path::new(&package)
         .ancestors()
         .nth(2)
         .expect("the package is in the workspace");
