@@ -144,8 +144,18 @@ impl MappedPages {
 
     /// Copies a page to another one, whose checksum is unknown then.
     pub(crate) fn copy(&mut self, from: usize, to: usize) {
-        // Copied through the stack, so that the system never faults in one page of the file while it holds another.
-        self.put(to, &{ *self.page(from) });
+        if self.file.is_some() {
+            // Through the stack, so that the system never faults in one page of the file while it holds another.
+            return self.put(to, &{ *self.page(from) });
+        }
+
+        self.blank(to);
+        if self.failure.is_some() {
+            return;
+        }
+        let from = from * PAGE_BYTES;
+        self.map
+            .copy_within(from..from + PAGE_BYTES, to * PAGE_BYTES);
     }
 
     /// The page stores nothing from now on.
