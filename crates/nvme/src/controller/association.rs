@@ -18,6 +18,7 @@ use crate::spec::log::ErrorEntry;
 use crate::spec::status::Status;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Errors kept for the error log.
@@ -48,8 +49,6 @@ pub(super) struct State {
     pub(super) queues: u64,
     /// Whether there has been an I/O queue since the last reset.
     pub(super) queues_made: bool,
-    /// Resets so far.
-    pub(super) generation: u64,
 }
 
 impl State {
@@ -74,7 +73,6 @@ impl State {
             error_count: 0,
             queues: 0,
             queues_made: false,
-            generation: 0,
         }
     }
 }
@@ -90,6 +88,9 @@ pub struct Association {
     pub(super) hostnqn: String,
     pub(super) hostid: [u8; 16],
     pub(super) state: Mutex<State>,
+    /// Resets so far; changed only while `state` is locked. Every command of every queue compares it, and a lock would
+    /// go back and forth between their processors.
+    pub(super) resets: AtomicU64,
 }
 
 impl Drop for Association {
@@ -131,7 +132,7 @@ pub struct Joined {
     /// Its number of entries.
     pub entries: u16,
     /// The controller's reset count at Connect.
-    generation: u64,
+    resets: u64,
 }
 
 impl Association {
@@ -170,6 +171,7 @@ impl Association {
             hostnqn: name(&data.hostnqn).expect("checked").into(),
             hostid: data.hostid,
             state: Mutex::new(state),
+            resets: AtomicU64::new(0),
         };
         Ok((Arc::new(association), entries))
     }
@@ -206,19 +208,19 @@ impl Association {
         Ok(Joined {
             qid,
             entries,
-            generation: state.generation,
+            resets: self.resets.load(Ordering::Acquire),
         })
     }
 
     /// Is an I/O queue still there? A reset takes them all.
     pub fn has(&self, queue: &Joined) -> bool {
-        self.state().generation == queue.generation
+        self.resets.load(Ordering::Acquire) == queue.resets
     }
 
     /// An I/O queue's connection has ended.
     pub fn leave(&self, queue: &Joined) {
         let mut state = self.state();
-        if state.generation == queue.generation {
+        if self.has(queue) {
             state.queues &= !(1 << (queue.qid - 1));
         }
     }
@@ -248,7 +250,7 @@ impl Association {
     }
     /// Whether writes may stay in a volatile cache.
     pub fn cache_enabled(&self) -> bool {
-        self.state().features.cache_enabled()
+        self.subsystem.volatile_cache() && self.state().features.cache_enabled()
     }
 
     /// Whether an asynchronous event request with this identifier is outstanding.
@@ -351,7 +353,7 @@ impl Association {
         if state.cc.en() && !cc.en() {
             // A reset: outstanding requests, settings and I/O queues are gone.
             (state.queues, state.queues_made) = (0, false);
-            state.generation += 1;
+            self.resets.fetch_add(1, Ordering::Release);
             state.event_requests.clear();
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
             (state.reported, state.unread) = (0, false);

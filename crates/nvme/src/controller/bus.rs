@@ -11,6 +11,7 @@ use crate::spec::fabrics::{Cc, Csts};
 use crate::spec::opcode::io;
 use crate::spec::status::Status;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// How a host reaches its controller.
@@ -37,6 +38,7 @@ impl Association {
             hostnqn: String::new(),
             hostid: [0; 16],
             state: Mutex::new(state),
+            resets: AtomicU64::new(0),
         }
     }
 

@@ -71,13 +71,19 @@ impl Subsystem {
             recorder,
             deeds: Vec::new(),
         });
+        // Only the versions in a volatile cache are numbered by their commands.
+        let command = if device.has_cache() {
+            self.commands.fetch_add(1, Relaxed)
+        } else {
+            0
+        };
         let mut run = ActiveCommand {
             device,
             now: job.now,
             done_at: job.now,
             owes: None,
             slices: 0,
-            command: self.commands.fetch_add(1, Relaxed),
+            command,
             through: false,
             notes,
         };

@@ -158,25 +158,34 @@ fn whole_pages(
 
 impl ActiveCommand<'_, '_> {
     /// Lets others go first if the slice is used up.
+    #[inline]
     pub fn pause(&mut self) {
         if self.device.must_pause() {
-            self.end_write();
-            self.slices += 1;
-            self.device.let_others(self.slices > SLICES_SHORT);
+            self.let_others();
         }
     }
 
+    #[cold]
+    fn let_others(&mut self) {
+        self.end_write();
+        self.slices += 1;
+        self.device.let_others(self.slices > SLICES_SHORT);
+    }
+
+    #[inline]
     pub fn done(&mut self, completion: Completion) -> Result<(), Status> {
         self.done_at = self.done_at.max(completion.done_at);
         completion.result.map_err(status_of)
     }
 
+    #[inline]
     fn note(&mut self, deed: RecordedOp) {
         if let Some(notes) = &mut self.notes {
             notes.deeds.push(deed);
         }
     }
 
+    #[inline]
     pub fn note_write(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) {
         if let Some(notes) = &mut self.notes {
             notes
@@ -270,6 +279,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Writes a page; `end_write` must follow.
+    #[inline]
     pub fn write_page(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
         self.device.spend(Step::Write);
         let completion = self.device.write_more(self.now, lpn, &Payload::Bytes(page));
