@@ -53,8 +53,22 @@ fn guarded(volume: Volume<MemDisk>, without: Option<Guard>) -> Volume<MemDisk> {
     }
 }
 
+/// How often files are defragmented.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Defragment {
+    /// As often as other changes.
+    AtTimes,
+    /// The file of each step, after it.
+    Always,
+}
+
 /// Runs a script; the operations on the disk, and what there was after each step. The first moment is the new volume.
-fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Moment>) {
+fn script(
+    seed: u64,
+    steps: usize,
+    defragment: Defragment,
+    without: Option<Guard>,
+) -> (Vec<Op>, Vec<Moment>) {
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
     let disk = MemDisk::new(PAGES);
     let new = NewVolume {
@@ -238,6 +252,16 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
             files: files.clone(),
             synced,
         });
+
+        if defragment == Defragment::Always && files.contains_key(name) {
+            let file = volume.open(name, options(name)).expect("it is there");
+            volume.defrag(file, &mut |_, _| {}).expect("possible");
+            moments.push(Moment {
+                operations: operations(),
+                files: files.clone(),
+                synced: Vec::new(),
+            });
+        }
     }
     let log = std::mem::take(&mut disk.medium().log);
     (log, moments)
@@ -407,12 +431,13 @@ fn judge(
 fn campaign(
     seeds: std::ops::Range<u64>,
     steps: usize,
+    defragment: Defragment,
     without: Option<Guard>,
 ) -> Result<usize, String> {
     let mut cuts = 0;
     for seed in seeds {
         let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xc0ffee);
-        let (log, moments) = script(seed, steps, without);
+        let (log, moments) = script(seed, steps, defragment, without);
         for operations in moments[0].operations..=log.len() {
             let log = &log[..operations];
             let pending = log
@@ -449,8 +474,18 @@ fn campaign(
 
 #[test]
 fn what_was_synced_survives_every_cut_and_no_file_shows_what_another_one_held() {
-    let cuts = campaign(0..30, 40, None).unwrap_or_else(|error| panic!("{error}"));
+    let cuts =
+        campaign(0..30, 40, Defragment::AtTimes, None).unwrap_or_else(|error| panic!("{error}"));
     assert!(cuts > 20_000, "{cuts}");
+}
+
+// Each change leaves a file in pieces, and the pieces are brought together at once: so that a cut meets a defragmentation
+// of pages that were synced.
+#[test]
+fn a_file_survives_every_cut_while_its_pieces_are_brought_together() {
+    let cuts =
+        campaign(0..8, 40, Defragment::Always, None).unwrap_or_else(|error| panic!("{error}"));
+    assert!(cuts > 5_000, "{cuts}");
 }
 
 // A claim that is not durable when its pages are written is told from one that is by a second process only: see
@@ -462,7 +497,7 @@ fn each_flush_and_trim_is_missed_if_it_is_left_out() {
         .filter(|guard| *guard != Guard::FlushClaimed)
     {
         assert!(
-            campaign(0..40, 40, Some(guard)).is_err(),
+            campaign(0..40, 40, Defragment::AtTimes, Some(guard)).is_err(),
             "{guard:?} protects nothing that this test would notice"
         );
     }
