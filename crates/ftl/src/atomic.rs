@@ -7,7 +7,7 @@
 //!
 //! Invariants: recovery ignores every witness whose number is in the slot or in the aborted list; a
 //! number stays in the list while a witness with it exists anywhere, and whoever reclaims drops
-//! entries with it (`Core::is_in_force`).
+//! entries with it (`Tables::is_in_force`).
 //!
 //! The list has 64 places, and repeated cuts leave no time for garbage collection to drop the
 //! witnesses. So recovery itself removes them. Words of NVRAM (entries, slots, deallocation
@@ -54,7 +54,7 @@ pub fn commit(core: &mut Core) {
     }
     core.media.store(
         core.layout.atomic,
-        idle_word(&core.aborted),
+        idle_word(&core.tables.aborted),
         Purpose::Host,
         After::ALL,
     );
@@ -127,7 +127,7 @@ pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
 pub fn resume(core: &mut Core, mut seen: Vec<u64>, words: &[Range<usize>]) {
     seen.sort_unstable();
     seen.dedup();
-    core.aborted = seen;
+    core.tables.aborted = seen;
     remember(core);
     // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as little
     // as before.
@@ -139,7 +139,7 @@ pub fn resume(core: &mut Core, mut seen: Vec<u64>, words: &[Range<usize>]) {
 /// Aborts a failed command: it counts as little as if power had failed.
 #[cold]
 pub fn abort(core: &mut Core, wsn: u64) {
-    core.aborted.push(wsn);
+    core.tables.aborted.push(wsn);
     remember(core);
 }
 
@@ -155,7 +155,7 @@ fn remember(core: &mut Core) {
     }
     let at = core.layout.atomic;
     let idle = if core.config.entry == EntrySize::Bytes24 {
-        idle_word(&core.aborted)
+        idle_word(&core.tables.aborted)
     } else {
         0
     };
@@ -177,12 +177,12 @@ fn remember(core: &mut Core) {
 
 /// Could another atomic command be recorded as aborted if power failed during it?
 pub fn is_free(core: &Core) -> bool {
-    core.aborted.len() <= ABORTED_SLOTS
+    core.tables.aborted.len() <= ABORTED_SLOTS
 }
 
 fn store_list(core: &mut Core) {
     let layout = core.layout;
-    let (mut missing, mut places) = (core.aborted.clone(), Vec::new());
+    let (mut missing, mut places) = (core.tables.aborted.clone(), Vec::new());
     for word in layout.aborted..layout.aborted + ABORTED_SLOTS {
         let number = core.media.load(word);
         match missing.iter().position(|wanted| Ok(*wanted) == number) {

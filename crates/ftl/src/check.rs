@@ -17,8 +17,8 @@ impl Ftl {
         let geometry = core.geometry;
         let mut counts = vec![0u32; geometry.pages() as usize];
         let mut remapped = vec![0u32; geometry.superblocks() as usize];
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn) else {
+        for lpn in 0..core.tables.map.len() {
+            let Some(mapping) = core.tables.map.get(lpn) else {
                 continue;
             };
 
@@ -65,7 +65,7 @@ impl Ftl {
         }
 
         for (page, count) in counts.iter().enumerate() {
-            let kept = core.counts.get(Ppn(page as u32));
+            let kept = core.tables.counts.get(Ppn(page as u32));
             if kept != *count {
                 return Err(format!(
                     "page {page} has {count} owners and a reference count of {kept}"
@@ -107,11 +107,11 @@ impl Ftl {
             ));
         }
 
-        if core.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
+        if core.tables.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
             return Err("the map has the wrong length".into());
         }
         if self.hybrid {
-            core.map.blocks().check()?;
+            core.tables.map.blocks().check()?;
         }
 
         self.files.check(core)?;

@@ -58,7 +58,7 @@ impl Ftl {
     /// Refuses changes when the device is read-only or its disk has failed.
     #[inline]
     fn may_change(&self) -> Result<(), Refusal> {
-        match (self.read_only, self.core.is_used_up()) {
+        match (self.read_only, self.core.clock.is_used_up()) {
             (true, _) => Err(Refusal::ReadOnly),
             (_, true) => Err(Refusal::NumbersUsedUp),
             _ if self.core.media.broken().is_some() => Err(Refusal::DiskFailed),
@@ -96,7 +96,7 @@ impl Ftl {
             return Err(Refusal::MediaError);
         }
 
-        let Some(mapping) = self.core.map.get(lpn) else {
+        let Some(mapping) = self.core.tables.map.get(lpn) else {
             return Ok(None);
         };
 
@@ -171,6 +171,7 @@ impl Ftl {
         {
             if self
                 .core
+                .tables
                 .map
                 .get(lpn)
                 .is_some_and(|mapping| mapping.ppn == ppn)
@@ -203,7 +204,7 @@ impl Ftl {
     fn find_content(&mut self, fingerprint: &Fingerprint) -> Option<Ppn> {
         let pages = Pages {
             media: &self.core.media,
-            counts: &self.core.counts,
+            counts: &self.core.tables.counts,
         };
         let found = self.dedup.as_mut()?.find(fingerprint, pages)?;
         // A store that was filled from what flash holds knows pages of LPNs that are kept apart,
@@ -278,7 +279,7 @@ impl Ftl {
         let range = self.writable(lpn, len)?;
         self.core.stats.host_deallocations += u64::from(len);
         self.make_dealloc_room(1)?;
-        let wsn = self.core.tick();
+        let wsn = self.core.clock.tick();
         // 1. the record  2. the tables. Whatever is reclaimed because of 2 waits for 1.
         self.dealloc
             .append(&mut self.core, lpn, len, wsn, Purpose::Host, After::NOTHING);
@@ -381,8 +382,8 @@ impl Ftl {
         let (target, source) = (command.target + index, command.source + index);
         let leaves =
             command.relocate && !(command.target..command.target + command.len).contains(&source);
-        let Some(mapping) = self.core.map.get(source) else {
-            if self.core.map.get(target).is_some() {
+        let Some(mapping) = self.core.tables.map.get(source) else {
+            if self.core.tables.map.get(target).is_some() {
                 losses.lpns.push(target);
             } else {
                 // Unmapped already, perhaps by a command that is not durable yet.
@@ -398,6 +399,7 @@ impl Ftl {
             !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
         if self
             .core
+            .tables
             .map
             .get(target)
             .is_some_and(|old| old.ppn == mapping.ppn)
@@ -466,7 +468,7 @@ impl Ftl {
         };
 
         for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
-            let wsn = atomic.unwrap_or_else(|| self.core.tick());
+            let wsn = atomic.unwrap_or_else(|| self.core.clock.tick());
             self.dealloc.append(
                 &mut self.core,
                 run[0],
@@ -506,7 +508,7 @@ impl Ftl {
         self.make_page_room()?;
         self.scheme.prepare(&mut self.core, command.len);
 
-        let wsn = self.core.tick();
+        let wsn = self.core.clock.tick();
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is
         // emptied: the commit. Cut before 3: recovery ignores every witness with that WSN. Nothing
         // is reclaimed between 1 and 3. A failure comes before 3 too: the old page of each target
@@ -525,7 +527,7 @@ impl Ftl {
             };
             before.push((
                 command.target + index,
-                self.core.map.get(command.target + index),
+                self.core.tables.map.get(command.target + index),
             ));
             self.remap_one(command, index, Some(wsn), &mut losses)
         });
@@ -548,7 +550,7 @@ impl Ftl {
     fn restore(&mut self, before: Vec<(u32, Option<Mapping>)>) {
         for (lpn, old) in before.into_iter().rev() {
             match old {
-                _ if self.core.map.get(lpn) == old => {}
+                _ if self.core.tables.map.get(lpn) == old => {}
                 Some(Mapping { ppn, remapped }) => self.core.relink(lpn, ppn, remapped),
                 None => drop(self.core.unlink(lpn)),
             }
@@ -567,6 +569,7 @@ impl Ftl {
     ) -> Result<(), Demotion> {
         if !self
             .core
+            .tables
             .counts
             .has_room(ppn, self.core.config.count_max.into())
         {
@@ -574,7 +577,7 @@ impl Ftl {
         }
 
         let command = atomic.map(|(_, start, len)| (start, len));
-        let number = |core: &Core| atomic.map_or(core.wsn + 1, |(wsn, ..)| wsn);
+        let number = |core: &Core| atomic.map_or(core.clock.now() + 1, |(wsn, ..)| wsn);
         let next = Remapping {
             lpn,
             ppn,
@@ -591,7 +594,7 @@ impl Ftl {
         };
 
         if atomic.is_none() {
-            self.core.tick();
+            self.core.clock.tick();
         }
 
         // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece.

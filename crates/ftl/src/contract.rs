@@ -207,9 +207,9 @@ pub trait Recover {
     fn drop_aborted(&mut self, _core: &mut Core) {}
 
     /// Called when the tables are rebuilt and pages mark the LPNs in doubt. Zeroes the unreadable
-    /// records, after everything else (`Core::after_doubts`), and restores the room that GC relies
+    /// records, after everything else (`Guards::after_doubts`), and restores the room that GC relies
     /// on. `false` if there is not enough flash space for what must be made durable. Takes no
-    /// sequence number if they are used up (`Core::is_used_up`).
+    /// sequence number if they are used up (`Clock::is_used_up`).
     fn resume(&mut self, core: &mut Core) -> bool;
 }
 

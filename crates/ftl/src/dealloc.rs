@@ -136,8 +136,7 @@ impl DeallocLog {
     /// Resets a half whose bitmaps have been written.
     pub fn reset(&mut self, core: &mut Core, half: usize) {
         // 1. everything before, the bitmaps among it  2. zeroes. Cut between: both say the same.
-        let waits = core.config.guards.has(Guard::DeallocFlush);
-        let after = if waits { After::ALL } else { After::NOTHING };
+        let after = core.config.guards.waits(Guard::DeallocFlush, After::ALL);
         let at = Self::word(&core.layout, half, 0);
         self.clears[half] = core
             .media
@@ -150,7 +149,9 @@ impl DeallocLog {
         let last = (first + CHUNK_LPNS).min(core.config.lpns);
         let mut bits = vec![0u8; (last - first).div_ceil(8) as usize];
         for lpn in first..last {
-            if core.map.get(lpn).is_none() && core.doubtful.binary_search(&lpn).is_err() {
+            if core.tables.map.get(lpn).is_none()
+                && core.tables.doubtful.binary_search(&lpn).is_err()
+            {
                 bits[((lpn - first) / 8) as usize] |= 1 << (lpn % 8);
             }
         }
@@ -252,7 +253,7 @@ impl DeallocLog {
             return 0;
         }
 
-        let wsn = core.tick();
+        let wsn = core.clock.tick();
         let when = DeallocWhen::new()
             .with_torn(true)
             .with_doubt(true)
@@ -286,8 +287,12 @@ impl DeallocLog {
     /// Zeroes the records that recovery could not read, and those of doubts.
     pub fn heal(&mut self, core: &mut Core) {
         for at in std::mem::take(&mut self.damaged) {
-            core.media
-                .store_record(at, &[0; DEALLOC_WORDS], Purpose::Meta, core.after_doubts());
+            core.media.store_record(
+                at,
+                &[0; DEALLOC_WORDS],
+                Purpose::Meta,
+                core.config.guards.after_doubts(),
+            );
         }
     }
 

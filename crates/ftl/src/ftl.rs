@@ -177,11 +177,11 @@ impl Ftl {
     /// Are the blocks so worn or bad that nothing can be written any more, or the sequence numbers
     /// used up? Everything can still be read.
     pub fn is_read_only(&self) -> bool {
-        self.read_only || self.core.is_used_up()
+        self.read_only || self.core.clock.is_used_up()
     }
     /// The share of the sequence numbers that has been handed out: at 1 the device is read-only.
     pub fn numbers_used(&self) -> f64 {
-        (self.core.wsn as f64 / WSN_READ_ONLY as f64).min(1.0)
+        (self.core.clock.now() as f64 / WSN_READ_ONLY as f64).min(1.0)
     }
     /// Pages the host had written since power-on when the first block was worn out.
     pub fn first_retired(&self) -> Option<u64> {
@@ -200,7 +200,7 @@ impl Ftl {
         self.core
             .survival
             .as_ref()
-            .map(|survival| survival.classes(self.core.wsn))
+            .map(|survival| survival.classes(self.core.clock.now()))
     }
     /// Superblocks that are erased and can be opened.
     pub fn free_superblocks(&self) -> u32 {
@@ -217,7 +217,7 @@ impl Ftl {
     /// Entries that the extension of a table of blocks has; 0 where the mapping is by page.
     pub fn extension_entries(&self) -> u32 {
         if self.hybrid {
-            self.core.map.blocks().entries()
+            self.core.tables.map.blocks().entries()
         } else {
             0
         }
@@ -280,20 +280,20 @@ impl Ftl {
     pub fn place(&self, lpn: u32) -> Option<Ppn> {
         let known = lpn < self.core.config.lpns;
         known
-            .then(|| self.core.map.get(lpn))
+            .then(|| self.core.tables.map.get(lpn))
             .flatten()
             .map(|mapping| mapping.ppn)
     }
     /// Whether the LPN has a flash page.
     pub fn is_mapped(&self, lpn: u32) -> bool {
-        lpn < self.core.config.lpns && self.core.map.get(lpn).is_some()
+        lpn < self.core.config.lpns && self.core.tables.map.get(lpn).is_some()
     }
     /// Last sequence number handed out.
     pub fn wsn(&self) -> u64 {
-        self.core.wsn
+        self.core.clock.now()
     }
     /// Sequence numbers of aborted atomic commands that still have witnesses.
     pub fn aborted(&self) -> &[u64] {
-        &self.core.aborted
+        &self.core.tables.aborted
     }
 }

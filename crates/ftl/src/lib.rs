@@ -41,6 +41,7 @@ mod sizes;
 mod stats;
 mod superblock;
 mod survival;
+mod tables;
 mod witnesses;
 
 pub use command::Remap;

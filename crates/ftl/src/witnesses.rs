@@ -168,10 +168,15 @@ impl Witnesses {
         let when = &mut self.when[lpn as usize];
         let wins = wsn > *when
             || (wsn == *when
-                && is_younger(&core.blocks, core.geometry, mapping, core.map.get(lpn)));
+                && is_younger(
+                    &core.blocks,
+                    core.geometry,
+                    mapping,
+                    core.tables.map.get(lpn),
+                ));
         if wins {
             *when = wsn;
-            core.map.set(lpn, mapping);
+            core.tables.map.set(lpn, mapping);
         }
     }
 
@@ -248,7 +253,7 @@ impl Witnesses {
 
         if let Some(source) = source.filter(|source| *source < core.config.lpns) {
             self.deallocation(core, source, wsn);
-            if self.when[source as usize] == wsn && core.map.get(source).is_none() {
+            if self.when[source as usize] == wsn && core.tables.map.get(source).is_none() {
                 self.relocated.push((source, wsn));
             }
         }

@@ -120,18 +120,14 @@ impl Files {
         // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's
         // words, in any order. Cut before 2, or inside: some word is of another generation and the
         // page is not listed.
-        let mapping = core.map.get(lpn).expect("it has just been written");
+        let mapping = core.tables.map.get(lpn).expect("it has just been written");
         let data = After::page(mapping.ppn).and(if mapping.remapped {
             After::FENCE
         } else {
             After::NOTHING
         });
 
-        let after = if core.config.guards.has(Guard::FsAfterData) {
-            data
-        } else {
-            After::NOTHING
-        };
+        let after = core.config.guards.waits(Guard::FsAfterData, data);
 
         let index = self.used;
         let words =

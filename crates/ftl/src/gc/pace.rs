@@ -32,7 +32,11 @@ impl Ftl {
                 // A reference that must be copied takes a page, like one more page with an owner.
                 let copies = self.scheme.references_without_room(core, id);
                 let live = if self.hybrid {
-                    core.map.blocks().cost(id, core.blocks.owners(id).live) + copies
+                    core.tables
+                        .map
+                        .blocks()
+                        .cost(id, core.blocks.owners(id).live)
+                        + copies
                 } else {
                     core.blocks.owners(id).live + copies
                 };
@@ -78,7 +82,7 @@ impl Ftl {
             self.core
                 .config
                 .gc_policy
-                .victim(self.candidates_ahead(), self.core.wsn)
+                .victim(self.candidates_ahead(), self.core.clock.now())
         }
     }
 
@@ -134,7 +138,9 @@ impl Ftl {
         }
 
         let Some(job) = &self.gc.job else {
-            if self.core.blocks.free() <= self.gc_start && self.core.wsn >= self.gc.look_again {
+            if self.core.blocks.free() <= self.gc_start
+                && self.core.clock.now() >= self.gc.look_again
+            {
                 return self.begin_pace();
             }
             return Ok(());
@@ -157,8 +163,8 @@ impl Ftl {
         if !self.begin_job(false) {
             // Only overwriting makes a superblock worth it; looking at all of them for every page
             // would be the slowest part of a write.
-            self.gc.look_again =
-                self.core.wsn + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
+            self.gc.look_again = self.core.clock.now()
+                + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
             return Ok(());
         }
         if self.core.config.gc_at_once {
@@ -229,7 +235,7 @@ impl Ftl {
 
         self.core
             .blocks
-            .erase(&mut self.core.media, job.sb, &mut self.core.wsn);
+            .erase(&mut self.core.media, job.sb, &mut self.core.clock);
         self.scheme.forget(&mut self.core, job.sb);
         if let Some(dedup) = &mut self.dedup {
             let first = self.core.geometry.page(job.sb, 0).0 as usize;

@@ -309,7 +309,7 @@ impl Ftl {
         for (offset, oob) in records.iter().enumerate() {
             // LPNs come in any order: without this, each waits for memory.
             if let Some(ahead) = records.get(offset + AHEAD) {
-                witnesses.prefetch(&self.core.map, ahead.lpn());
+                witnesses.prefetch(&self.core.tables.map, ahead.lpn());
             }
             self.add_written_page(witnesses, sb, offset as u32, *oob);
         }
@@ -369,7 +369,7 @@ impl Ftl {
                     .unwrap_or(u32::MAX)
                     .min(INCARNATION_MAX);
                 found.life = Life::new()
-                    .with_dead_before(core.wsn)
+                    .with_dead_before(core.clock.now())
                     .with_incarnation(next.min(limit));
             }
 
@@ -412,7 +412,7 @@ impl Ftl {
         // not.
         let is_present =
             oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
-        if oob.wsn() == 0 || oob.lpn() >= core.map.len() || !is_present {
+        if oob.wsn() == 0 || oob.lpn() >= core.tables.map.len() || !is_present {
             return;
         }
         let ppn = core.geometry.page(sb, offset);
@@ -505,14 +505,14 @@ impl Ftl {
                 if !self.core.blocks.open_next(
                     &mut self.core.media,
                     Stream::Host,
-                    &mut self.core.wsn,
+                    &mut self.core.clock,
                 ) {
                     return Err(self.end_of_life());
                 }
                 continue;
             };
 
-            let wsn = self.core.tick();
+            let wsn = self.core.clock.tick();
             let (ppn, oob) = (taken.ppn(), taken.oob(lpn, wsn));
             if self
                 .core

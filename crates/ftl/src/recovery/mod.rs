@@ -49,7 +49,7 @@ impl Ftl {
     /// Why the device cannot be opened. The media is dropped; take a snapshot before if it matters.
     pub fn recover(media: Media, config: Config) -> Result<(Self, RecoveryReport), RecoveryError> {
         let mut ftl = Self::assemble(media, config)?;
-        let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.map);
+        let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.tables.map);
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
 
         ftl.read_lives(&mut witnesses)?;
@@ -65,17 +65,15 @@ impl Ftl {
 
         // All witnesses are known now, so the LPNs that damaged records may concern can be
         // determined.
-        witnesses.resolve_doubts(&ftl.core.config, &mut ftl.core.map);
-        if let Some(lost) = bitmaps_lost
-            .iter()
-            .find(|lost| witnesses.may_be_in(&ftl.core.config, &ftl.core.map, lost.chunk, lost.wsn))
-        {
+        witnesses.resolve_doubts(&ftl.core.config, &mut ftl.core.tables.map);
+        if let Some(lost) = bitmaps_lost.iter().find(|lost| {
+            witnesses.may_be_in(&ftl.core.config, &ftl.core.tables.map, lost.chunk, lost.wsn)
+        }) {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
         }
-        if let Some((word, _)) = unknown
-            .iter()
-            .find(|(_, wsn)| witnesses.may_have_been_mapped(&ftl.core.config, &ftl.core.map, *wsn))
-        {
+        if let Some((word, _)) = unknown.iter().find(|(_, wsn)| {
+            witnesses.may_have_been_mapped(&ftl.core.config, &ftl.core.tables.map, *wsn)
+        }) {
             return Err(RecoveryError::NvramDamaged { word: *word });
         }
 
@@ -95,7 +93,7 @@ impl Ftl {
         let core = &mut self.core;
         let mut lost = Vec::new();
         for chunk in 0..core.config.chunks() {
-            let Some(mapping) = core.map.get(core.config.lpns + chunk) else {
+            let Some(mapping) = core.tables.map.get(core.config.lpns + chunk) else {
                 continue;
             };
             witnesses.report.bitmap_pages += 1;
@@ -167,18 +165,18 @@ impl Ftl {
     /// Step 4: everything that follows from L2P.
     fn count(&mut self, witnesses: &mut Witnesses) {
         let core = &mut self.core;
-        witnesses.resolve_relocated(&core.map);
-        for lpn in 0..core.map.len() {
-            let ahead = (lpn + AHEAD as u32).min(core.map.len() - 1);
-            if let Some(ahead) = core.map.get(ahead) {
-                core.counts.prefetch(ahead.ppn);
+        witnesses.resolve_relocated(&core.tables.map);
+        for lpn in 0..core.tables.map.len() {
+            let ahead = (lpn + AHEAD as u32).min(core.tables.map.len() - 1);
+            if let Some(ahead) = core.tables.map.get(ahead) {
+                core.tables.counts.prefetch(ahead.ppn);
             }
 
-            let Some(mapping) = core.map.get(lpn) else {
+            let Some(mapping) = core.tables.map.get(lpn) else {
                 continue;
             };
             witnesses.report.mapped += 1;
-            let count = core.counts.add(mapping.ppn);
+            let count = core.tables.counts.add(mapping.ppn);
             core.blocks.gain(
                 core.geometry.superblock(mapping.ppn),
                 count == 1,
@@ -186,7 +184,7 @@ impl Ftl {
             );
         }
         if core.config.guards.has(Guard::TimeResumes) {
-            core.wsn = core.wsn.max(witnesses.newest());
+            core.clock.resume_after(witnesses.newest());
         }
     }
 
@@ -196,7 +194,7 @@ impl Ftl {
         open: Vec<SbId>,
         files: &FileMapScan,
     ) -> Result<(Self, RecoveryReport), RecoveryError> {
-        if self.core.is_used_up() {
+        if self.core.clock.is_used_up() {
             return self.open_as_it_is(witnesses, files);
         }
         let Witnesses {
@@ -235,7 +233,7 @@ impl Ftl {
 
         self.files.repair(&mut self.core, files);
         atomic::resume(&mut self.core, aborted_seen, &aborted_words);
-        report.aborted = self.core.aborted.len() as u64;
+        report.aborted = self.core.tables.aborted.len() as u64;
 
         self.paused = true;
         let flushed = self
@@ -248,12 +246,12 @@ impl Ftl {
         }
         self.mark_lost(&lost[rest..], false)
             .map_err(|_| RecoveryError::NoSpace)?;
-        self.core.doubtful.clear();
+        self.core.tables.doubtful.clear();
         flushed
             .into_iter()
             .for_each(|half| self.dealloc.reset(&mut self.core, half));
         self.dealloc.heal(&mut self.core);
-        if self.core.aborted.len() > ABORTED_SLOTS / 2 {
+        if self.core.tables.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
         }
         self.relearn_identities();
@@ -292,10 +290,10 @@ impl Ftl {
                 return Err(RecoveryError::NoSpace);
             }
         } else {
-            self.core.aborted = aborted_seen;
+            self.core.tables.aborted = aborted_seen;
         }
 
-        report.aborted = self.core.aborted.len() as u64;
+        report.aborted = self.core.tables.aborted.len() as u64;
         Ok((self, report))
     }
 
@@ -330,7 +328,7 @@ impl Ftl {
         }
 
         for (lpn, len) in runs {
-            let wsn = self.core.tick();
+            let wsn = self.core.clock.tick();
             self.dealloc
                 .append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
         }
@@ -345,7 +343,7 @@ impl Ftl {
         for &lpn in &lost[..recorded] {
             self.core.unlink(lpn);
         }
-        self.core.doubtful = lost.to_vec();
+        self.core.tables.doubtful = lost.to_vec();
     }
 
     /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many
@@ -392,7 +390,7 @@ impl Ftl {
                 && !blocks.is_in_last_cycle(entry);
             let live = blocks.owners(sb).live;
             let moved = if self.hybrid {
-                self.core.map.blocks().cost(sb, live)
+                self.core.tables.map.blocks().cost(sb, live)
             } else {
                 live
             };

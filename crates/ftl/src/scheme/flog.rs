@@ -160,10 +160,11 @@ impl FLog {
     }
 
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        let mut after = After::clear(self.clears[self.buffer]);
-        if core.config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(remapping.ppn));
-        }
+        let after = After::clear(self.clears[self.buffer]).and(
+            core.config
+                .guards
+                .waits(Guard::EntryAfterPage, After::page(remapping.ppn)),
+        );
         let at = self.word(self.buffer, self.buffered);
         core.media.store_capacitor(
             at,
@@ -241,7 +242,7 @@ impl FLog {
                     && second.map_or(true, |second| {
                         (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0)
                     })
-                    && core.is_in_force(known.lpn, known.ppn, known.wsn)
+                    && core.tables.is_in_force(known.lpn, known.ppn, known.wsn)
                     && !logged.contains(&LogEntry::of(&core.blocks, core.geometry, known).words())
             };
             if let Some(meant) = self
@@ -263,7 +264,7 @@ impl FLog {
                 log_pages::close(core);
                 let opened = core
                     .blocks
-                    .open_next(&mut core.media, Stream::Log, &mut core.wsn);
+                    .open_next(&mut core.media, Stream::Log, &mut core.clock);
                 assert!(opened, "a superblock for the log was secured");
                 self.superblocks
                     .push(core.blocks.open(Stream::Log).expect("just opened").sb);
@@ -377,7 +378,7 @@ impl FLog {
         self.buffer ^= 1;
         self.buffered = 0;
         for sb in old {
-            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+            core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
     }
 
@@ -492,7 +493,7 @@ impl Ownership for FLog {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.index.forget(sb);
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
@@ -552,7 +553,7 @@ impl Recover for FLog {
         // What the capacitor saved goes to flash; its page may have been programmed before: twice
         // says the same.
         let saved = std::mem::take(&mut self.saved);
-        if core.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
+        if core.clock.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
             self.stuck = !saved.is_empty();
             return true;
         }

@@ -68,11 +68,11 @@ pub(super) fn keep_gone(
         if let Some(next) = index.checked_sub(AHEAD)
             && let Some((lpn, _)) = mapping_at(core, doubtful[next])
         {
-            core.map.prefetch(lpn);
+            core.tables.map.prefetch(lpn);
         }
         match mapping_at(core, doubtful[index]) {
-            Some((lpn, ppn)) if core.map.is_remapped_at(lpn, ppn) => {
-                core.map.hide_remapped(lpn);
+            Some((lpn, ppn)) if core.tables.map.is_remapped_at(lpn, ppn) => {
+                core.tables.map.hide_remapped(lpn);
                 hidden.push(lpn);
             }
             _ => {
@@ -82,7 +82,9 @@ pub(super) fn keep_gone(
         }
     }
 
-    hidden.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
+    hidden
+        .iter()
+        .for_each(|lpn| core.tables.map.mark_remapped(*lpn));
     doubtful.drain(..first_gone);
 }
 

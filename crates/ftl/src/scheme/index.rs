@@ -80,7 +80,7 @@ impl OwnerIndex {
     pub fn drop_ended(&mut self, core: &mut Core) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
             self.scratch.compact(core, sb, list, true);
-            core.ended.start_over(sb);
+            core.tables.ended.start_over(sb);
         }
     }
 
@@ -109,9 +109,10 @@ impl OwnerIndex {
     /// Is every entry in force that `drop_ended` would not look up?
     pub fn check_ended_noticed(&self, core: &Core) -> Result<(), String> {
         for (sb, list) in self.lists() {
-            let ended = core.ended.of(sb);
+            let ended = core.tables.ended.of(sb);
             for entry in list {
                 let in_force = core
+                    .tables
                     .map
                     .is_remapped_at(entry.lpn, core.geometry.page(sb, entry.offset));
                 if !in_force && !ended.may_have_ended(entry.lpn) {
@@ -126,8 +127,8 @@ impl OwnerIndex {
     }
 
     pub fn check(&self, core: &Core) -> Result<(), String> {
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..core.tables.map.len() {
+            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             let (sb, offset) = (
@@ -157,8 +158,8 @@ impl Scratch {
         doubtful.clear();
         if only_ended {
             find_doubtful(
-                &core.map,
-                core.ended.of(sb),
+                &core.tables.map,
+                core.tables.ended.of(sb),
                 list,
                 |entry| entry.lpn,
                 |index| index as u32,
@@ -170,7 +171,8 @@ impl Scratch {
 
         keep_gone(core, doubtful, hidden, |core, at| {
             let entry = &list[at as usize];
-            (!core.is_aborted(entry.wsn)).then(|| (entry.lpn, core.geometry.page(sb, entry.offset)))
+            (!core.tables.is_aborted(entry.wsn))
+                .then(|| (entry.lpn, core.geometry.page(sb, entry.offset)))
         });
 
         take_out(list, doubtful);

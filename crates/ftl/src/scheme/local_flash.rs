@@ -175,10 +175,11 @@ impl LocalFlash {
         // entry that was being
 
         // written, one: its torn bit is missing then.
-        let mut after = After::clear(clear);
-        if core.config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(remapping.ppn));
-        }
+        let after = After::clear(clear).and(
+            core.config
+                .guards
+                .waits(Guard::EntryAfterPage, After::page(remapping.ppn)),
+        );
 
         core.media.store_capacitor(
             self.word(slot),
@@ -195,11 +196,7 @@ impl LocalFlash {
 
     /// Zeroes slots and puts them at the end of the free list.
     fn release(&mut self, config: &Config, media: &mut Media, cached: &[Cached]) {
-        let after = if config.guards.has(Guard::ClearWaits) {
-            After::ALL
-        } else {
-            After::NOTHING
-        };
+        let after = config.guards.waits(Guard::ClearWaits, After::ALL);
         for Cached { slot, .. } in cached {
             let clear = media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
             self.free.push_back((*slot, clear));
@@ -363,7 +360,7 @@ impl Ownership for LocalFlash {
         self.log.forget(core.geometry, sb);
         let mut cached = std::mem::take(&mut self.cached[sb.0 as usize]);
         self.counts[sb.0 as usize] = 0;
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         self.release(&core.config, &mut core.media, &cached);
         cached.clear();
         self.cached[sb.0 as usize] = cached;
@@ -426,9 +423,11 @@ impl Recover for LocalFlash {
 
     fn resume(&mut self, core: &mut Core) -> bool {
         for slot in std::mem::take(&mut self.stale) {
-            let clear =
-                core.media
-                    .clear_capacitor(self.word(slot), SLOT_WORDS, core.after_doubts());
+            let clear = core.media.clear_capacitor(
+                self.word(slot),
+                SLOT_WORDS,
+                core.config.guards.after_doubts(),
+            );
             self.free.push_back((slot, clear));
         }
         true

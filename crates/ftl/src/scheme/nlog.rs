@@ -192,10 +192,11 @@ impl NLog {
         }
         let at = self.next_slot_word();
         self.used += 1;
-        let mut after = After::clear(self.clear);
-        if config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(page));
-        }
+        let after = After::clear(self.clear).and(
+            config
+                .guards
+                .waits(Guard::EntryAfterPage, After::page(page)),
+        );
         media.store_record(at, &words, purpose, after);
     }
 
@@ -288,7 +289,7 @@ impl NLog {
         } else {
             self.rewrite_valid(core, &old);
         }
-        (0..core.geometry.superblocks()).for_each(|sb| core.ended.start_over(SbId(sb)));
+        (0..core.geometry.superblocks()).for_each(|sb| core.tables.ended.start_over(SbId(sb)));
     }
 
     /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if
@@ -307,7 +308,7 @@ impl NLog {
                 let entry = LogEntry::from_words([core.media.peek(at), core.media.peek(at + 1)]);
                 (entry.is_intact()
                     && entry.is_current(&core.blocks, core.geometry)
-                    && !core.is_aborted(entry.wsn()))
+                    && !core.tables.is_aborted(entry.wsn()))
                 .then(|| (entry.lpn(), Ppn(entry.ppn())))
             });
         }
@@ -350,10 +351,12 @@ impl NLog {
                 let Some(entry) = load(&mut core.media, at) else {
                     continue;
                 };
-                if core.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn())
+                if core
+                    .tables
+                    .is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn())
                     && entry.is_current(&core.blocks, core.geometry)
                 {
-                    core.map.hide_remapped(entry.lpn());
+                    core.tables.map.hide_remapped(entry.lpn());
                     kept.push(entry);
                 }
             }
@@ -361,7 +364,7 @@ impl NLog {
 
         kept.iter()
             .flatten()
-            .for_each(|entry| core.map.mark_remapped(entry.lpn()));
+            .for_each(|entry| core.tables.map.mark_remapped(entry.lpn()));
         if let Some(unit) = damaged {
             // In the place of the first that cannot be read: it goes with its unit, and no unit
             // more is needed.
@@ -440,8 +443,12 @@ impl NLog {
                 .store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
         }
         for at in std::mem::take(&mut self.damaged) {
-            core.media
-                .store_record(at, &[0; SLOT_WORDS], Purpose::Meta, core.after_doubts());
+            core.media.store_record(
+                at,
+                &[0; SLOT_WORDS],
+                Purpose::Meta,
+                core.config.guards.after_doubts(),
+            );
         }
     }
 
@@ -457,10 +464,10 @@ impl NLog {
                 let (lpn, ppn) = (entry.lpn(), Ppn(entry.ppn()));
                 if entry.is_intact()
                     && entry.is_current(&core.blocks, core.geometry)
-                    && !core.map.is_remapped_at(lpn, ppn)
+                    && !core.tables.map.is_remapped_at(lpn, ppn)
                 {
                     let sb = core.geometry.superblock(ppn);
-                    if !core.ended.of(sb).may_have_ended(lpn) {
+                    if !core.tables.ended.of(sb).may_have_ended(lpn) {
                         return Err(format!(
                             "the log has an entry for LPN {lpn} in {sb:?} that ended unnoticed"
                         ));
@@ -475,11 +482,7 @@ impl NLog {
     /// Zeroes the unit that has these entries, after what superseded it, and frees it.
     fn release(&mut self, config: &Config, media: &mut Media, entries: &Range<usize>) {
         let at = entries.start - SLOT_WORDS;
-        let after = if config.guards.has(Guard::ClearWaits) {
-            After::ALL
-        } else {
-            After::NOTHING
-        };
+        let after = config.guards.waits(Guard::ClearWaits, After::ALL);
         let clear = media.clear(at, (self.slots + 1) * SLOT_WORDS, after);
         self.free
             .push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
@@ -579,7 +582,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
 
     // No entry has the incarnation of a superblock about which nothing is known.
     let incarnation = |sb: SbId, known: u32| {
-        if core.ended.is_known(sb) {
+        if core.tables.ended.is_known(sb) {
             known
         } else {
             u32::MAX
@@ -596,7 +599,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
         let sb = core.geometry.superblock(Ppn(entry.ppn()));
         // What names no page of the device is no entry.
         let is_current = incarnations.get(sb.0 as usize) == Some(&entry.incarnation());
-        !is_current || !entry.is_intact() || core.ended.is_noted(sb, entry.lpn())
+        !is_current || !entry.is_intact() || core.tables.ended.is_noted(sb, entry.lpn())
     };
 
     for range in old {
@@ -665,7 +668,7 @@ impl Ownership for NLog {
         self.index.forget(sb);
         // Entries of the incarnation that is over stay in the log; none of the next one is there
         // yet.
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }

@@ -221,7 +221,7 @@ impl Pebble {
             let slot = Slot::from_bits(word);
             // In force; or an older entry of the same mapping, while the newer one may be of an
             // aborted command.
-            if !reuse || core.map.is_remapped_at(slot.lpn(), ppn) {
+            if !reuse || core.tables.map.is_remapped_at(slot.lpn(), ppn) {
                 continue;
             }
             if lpn == Some(slot.lpn()) {
@@ -239,21 +239,16 @@ impl Pebble {
 
     /// Nothing is stored to a room before its slots are zero.
     fn zeroed(&self, config: &Config, sb: SbId) -> After {
-        if config.guards.has(Guard::SegmentZeroed) {
-            After::clear(self.rooms[sb.0 as usize].clear)
-        } else {
-            After::NOTHING
-        }
+        config.guards.waits(
+            Guard::SegmentZeroed,
+            After::clear(self.rooms[sb.0 as usize].clear),
+        )
     }
 
     /// What an entry in an empty slot waits for: its page, and the zeroing of the room.
     fn entry_after(&self, config: &Config, geometry: Geometry, ppn: Ppn) -> After {
         let after = self.zeroed(config, geometry.superblock(ppn));
-        if config.guards.has(Guard::EntryAfterPage) {
-            after.and(After::page(ppn))
-        } else {
-            after
-        }
+        after.and(config.guards.waits(Guard::EntryAfterPage, After::page(ppn)))
     }
 
     /// What overwriting the stale entry of `old` waits for.
@@ -264,8 +259,8 @@ impl Pebble {
         // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a record of a
         //    deallocation; the commit, if it is of an atomic command)  2. the new entry. Cut before 2: the old entry is
         // still there, and it may be the newest durable one. The fence covers the old entry too, and so the page.
-        let written = (old < core.map.len())
-            .then(|| core.map.get(old))
+        let written = (old < core.tables.map.len())
+            .then(|| core.tables.map.get(old))
             .flatten()
             .filter(|mapping| !mapping.remapped);
         written.map_or(After::FENCE, |mapping| {
@@ -383,7 +378,7 @@ impl Pebble {
 
 impl Persist for Pebble {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
-        if self.is_too_old(core.wsn, core.geometry.superblock(ppn)) {
+        if self.is_too_old(core.clock.now(), core.geometry.superblock(ppn)) {
             return Err(Demotion::NvramFull);
         }
         // An atomic command overwrites nothing: what it supersedes counts again if it is aborted.
@@ -405,15 +400,15 @@ impl Persist for Pebble {
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         let sb = core.geometry.superblock(remapping.ppn);
-        if self.is_too_old(core.wsn, sb) {
+        if self.is_too_old(core.clock.now(), sb) {
             return false;
         }
         let Some(place) = self.choose(core, remapping.ppn, None, false) else {
             return false;
         };
-        let base = self.rooms[sb.0 as usize].base.unwrap_or(core.wsn);
+        let base = self.rooms[sb.0 as usize].base.unwrap_or(core.clock.now());
         let wsn = if remapping.wsn < base {
-            core.tick()
+            core.clock.tick()
         } else {
             remapping.wsn
         };
@@ -444,7 +439,7 @@ impl Ownership for Pebble {
         let mut lost = false;
         for offset in 0..core.geometry.pages_per_superblock() {
             let ppn = core.geometry.page(sb, offset);
-            if core.counts.is_zero(ppn) {
+            if core.tables.counts.is_zero(ppn) {
                 continue;
             }
 
@@ -482,11 +477,7 @@ impl Ownership for Pebble {
         // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between:
         // the head is of an incarnation that does not count, and recovery zeroes the slots before
         // they are used again.
-        let after = if core.config.guards.has(Guard::ClearWaits) {
-            After::FENCE
-        } else {
-            After::NOTHING
-        };
+        let after = core.config.guards.waits(Guard::ClearWaits, After::FENCE);
 
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         *room = Room {
@@ -566,13 +557,15 @@ impl Recover for Pebble {
     fn resume(&mut self, core: &mut Core) -> bool {
         for at in std::mem::take(&mut self.damaged) {
             core.media
-                .store_record(at, &[0], Purpose::Meta, core.after_doubts());
+                .store_record(at, &[0], Purpose::Meta, core.config.guards.after_doubts());
         }
 
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for sb in std::mem::take(&mut self.headless) {
             let first = self.slots + sb.0 as usize * len;
-            self.rooms[sb.0 as usize].clear = core.media.clear(first, len, core.after_doubts());
+            self.rooms[sb.0 as usize].clear =
+                core.media
+                    .clear(first, len, core.config.guards.after_doubts());
             core.media.store(
                 self.head_word(sb),
                 0,
@@ -607,8 +600,8 @@ impl Inspect for Pebble {
     }
 
     fn check(&self, core: &Core) -> Result<(), String> {
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..core.tables.map.len() {
+            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             let at = self.slot_word(mapping.ppn);
@@ -652,11 +645,11 @@ impl LookAhead for Pebble {
 /// new numbers, those with a readable slot too: it may be older than the one that cannot be read.
 #[cold]
 fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-    for (lpn, offset) in core.remapped_in(sb) {
+    for (lpn, offset) in core.tables.remapped_in(sb) {
         out.push(OwnerRef {
             offset,
             lpn,
-            wsn: core.tick(),
+            wsn: core.clock.tick(),
             source: None,
         });
     }

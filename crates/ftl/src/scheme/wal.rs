@@ -158,7 +158,12 @@ impl Wal {
     /// speaks for itself.
     fn needed_in(core: &Core, commit: Commit) -> impl Iterator<Item = SbId> {
         commit.pairs().filter_map(move |(home, lpn)| {
-            let ppn = core.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
+            let ppn = core
+                .tables
+                .map
+                .get(home)
+                .filter(|mapping| mapping.remapped)?
+                .ppn;
             let oob = core.media.oob(ppn);
             (oob.lpn() == lpn && oob.wsn() < commit.wsn()).then(|| core.geometry.superblock(ppn))
         })
@@ -168,8 +173,7 @@ impl Wal {
     fn release(&mut self, config: &Config, media: &mut Media, mut slots: Vec<u32>) {
         slots.sort_unstable();
         // 1. whatever took the place of what the records say  2. zeroes. Cut between: both say it.
-        let waits = config.guards.has(Guard::ClearWaits);
-        let after = if waits { After::ALL } else { After::NOTHING };
+        let after = config.guards.waits(Guard::ClearWaits, After::ALL);
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
             let clear = media.clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
             for &slot in run {
@@ -312,7 +316,9 @@ impl Persist for Wal {
         may_reclaim: bool,
     ) -> Result<(), Demotion> {
         let oob = core.media.oob(next.ppn);
-        if oob.second().lpn() != Some(next.lpn) || !core.map.is_written_at(oob.lpn(), next.ppn) {
+        if oob.second().lpn() != Some(next.lpn)
+            || !core.tables.map.is_written_at(oob.lpn(), next.ppn)
+        {
             return Err(Demotion::Unhinted);
         }
 
@@ -514,8 +520,8 @@ impl Inspect for Wal {
             return Err("a commit record is in other groups than it counts".into());
         }
 
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..core.tables.map.len() {
+            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             let oob = core.media.oob(mapping.ppn);
@@ -599,6 +605,7 @@ fn doubt(
             if is_meant
                 && is_possible
                 && core
+                    .tables
                     .map
                     .get(page.home)
                     .is_none_or(|mapping| mapping.ppn != page.ppn)

@@ -4,7 +4,7 @@
 //! ends (`gc`).
 
 use super::{INCARNATION_MAX, State, Superblock, Superblocks, is_good_die};
-use crate::clock::next_number;
+use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use remap_ssd_media::{After, Media, SbId};
@@ -43,13 +43,13 @@ impl Superblocks {
     }
 
     /// Erases a superblock none of whose pages is needed any more.
-    pub fn erase(&mut self, media: &mut Media, sb: SbId, wsn: &mut u64) {
+    pub fn erase(&mut self, media: &mut Media, sb: SbId, clock: &mut Clock) {
         assert_eq!(
             self.owners(sb).live,
             0,
             "a superblock with live pages must not be erased"
         );
-        next_number(wsn);
+        clock.tick();
 
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
@@ -58,7 +58,7 @@ impl Superblocks {
         // between.
         let incarnation = (entry.life.incarnation() + 1).min(INCARNATION_MAX);
         entry.life = Life::new()
-            .with_dead_before(*wsn)
+            .with_dead_before(clock.now())
             .with_clean(false)
             .with_incarnation(incarnation);
 

@@ -4,7 +4,7 @@
 //! before it. Absent: what recovery makes of them (`recovery`).
 
 use super::{Open, Owners, State, Stream, Superblocks, is_good_die};
-use crate::clock::next_number;
+use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::policy::Wear;
 use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
@@ -59,10 +59,10 @@ impl Superblocks {
         picked.map(|(id, _)| id)
     }
 
-    /// Opens the least worn free superblock for a stream; `false` if none is free. `wsn` hands out
+    /// Opens the least worn free superblock for a stream; `false` if none is free. `clock` hands out
     /// numbers.
-    pub fn open_next(&mut self, media: &mut Media, stream: Stream, wsn: &mut u64) -> bool {
-        self.open_worn(media, stream, Wear::Least, wsn)
+    pub fn open_next(&mut self, media: &mut Media, stream: Stream, clock: &mut Clock) -> bool {
+        self.open_worn(media, stream, Wear::Least, clock)
     }
 
     /// Opens the least or the most worn free superblock for a stream.
@@ -71,7 +71,7 @@ impl Superblocks {
         media: &mut Media,
         stream: Stream,
         wear: Wear,
-        wsn: &mut u64,
+        clock: &mut Clock,
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
         while let Some(sb) = self.pick_free(wear, self.turn[stream as usize]) {
@@ -82,7 +82,7 @@ impl Superblocks {
             let clean =
                 (0..self.geometry.dies()).all(|die| !is_good_die(bad, die) || is_erased(die));
             if !self.get(sb).life.clean() || !clean {
-                self.erase(media, sb, wsn);
+                self.erase(media, sb, clock);
                 if self.get(sb).state == State::Retired {
                     continue;
                 }
@@ -90,7 +90,7 @@ impl Superblocks {
 
             self.free -= 1;
             self.get_mut(sb).state = State::Open;
-            if let Some(head) = self.write_head(media, sb, stream, wsn) {
+            if let Some(head) = self.write_head(media, sb, stream, clock) {
                 let skipped = self.skipped(sb);
                 let end = self.tail_offsets(skipped)[0];
                 let capacity = self.capacity(skipped);
@@ -138,23 +138,23 @@ impl Superblocks {
         media: &mut Media,
         sb: SbId,
         stream: Stream,
-        wsn: &mut u64,
+        clock: &mut Clock,
     ) -> Option<u32> {
-        next_number(wsn);
+        clock.tick();
         let incarnation = self.get(sb).life.incarnation();
         let entry = self.get_mut(sb);
-        (entry.stream, entry.opened) = (stream, *wsn);
+        (entry.stream, entry.opened) = (stream, clock.now());
 
         let head = Head {
             magic: Head::MAGIC,
             superblock: sb.0,
-            wsn: *wsn,
+            wsn: clock.now(),
             incarnation,
             erase_count: incarnation,
             stream: stream as u8,
             padding: [0; 7],
         };
-        let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
+        let oob = Oob::new(Oob::HEAD, clock.now(), incarnation);
 
         // The head need not wait for the erases: in each block the erase comes before the programs,
         // and a page that an absent erase left behind carries the number of the incarnation before.

@@ -193,16 +193,16 @@ impl GroupLog {
 
     /// Programs one more page of a group; `secure` has made room for it.
     pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
-        let after = if core.config.guards.has(Guard::GroupPageAfterEntries) {
-            After::FENCE
-        } else {
-            After::NOTHING
-        };
+        let after = core
+            .config
+            .guards
+            .waits(Guard::GroupPageAfterEntries, After::FENCE);
         self.program(core, sb, entries, None, after);
         // An older entry of the same mapping may be on flash, and count as one that is in force:
         // both are doubtful.
         for [first, second] in entries {
-            core.ended
+            core.tables
+                .ended
                 .note(sb, RmmEntry::from_words(*first, *second).target());
         }
     }
@@ -347,16 +347,20 @@ pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut
     let (base, start) = (core.geometry.page(sb, 0).0, kept.len());
     for (index, entry) in all.iter().enumerate().rev() {
         if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
-            core.map.prefetch(next.target());
+            core.tables.map.prefetch(next.target());
         }
-        if core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
-            core.map.hide_remapped(entry.target());
+        if core
+            .tables
+            .is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
+        {
+            core.tables.map.hide_remapped(entry.target());
             kept.push(entry.words());
         }
     }
 
     for [first, second] in &kept[start..] {
-        core.map
+        core.tables
+            .map
             .mark_remapped(RmmEntry::from_words(*first, *second).target());
     }
 
@@ -391,8 +395,8 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
     doubtful.clear();
     let lpn_of = |[_, second]: &[u64; 2]| EntryOwners::from_bits(*second).target();
     find_doubtful(
-        &core.map,
-        core.ended.of(sb),
+        &core.tables.map,
+        core.tables.ended.of(sb),
         slots,
         lpn_of,
         |index| index as u32,
@@ -404,15 +408,21 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
     for at in doubtful.iter().rev() {
         let entry = entry_of(slots[*at as usize]);
         let is_sane = entry.is_intact() && entry.offset() < pages;
-        if is_sane && core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
-            core.map.hide_remapped(entry.target());
+        if is_sane
+            && core
+                .tables
+                .is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
+        {
+            core.tables.map.hide_remapped(entry.target());
             in_force.push(entry.target());
         } else {
             gone.push(*at);
         }
     }
 
-    in_force.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
+    in_force
+        .iter()
+        .for_each(|lpn| core.tables.map.mark_remapped(*lpn));
     gone.reverse();
     take_out(slots, gone);
 }

@@ -84,7 +84,7 @@ impl GroupLog {
         dead.into_iter().for_each(|sb| self.erase(core, sb));
         let opened = core
             .blocks
-            .open_next(&mut core.media, Stream::Log, &mut core.wsn);
+            .open_next(&mut core.media, Stream::Log, &mut core.clock);
         opened.then(|| core.blocks.open(Stream::Log).expect("just opened").sb)
     }
 
@@ -126,7 +126,7 @@ impl GroupLog {
             "a superblock whose pages count must not be erased"
         );
         core.stats.scheme.add(LOG_SUPERBLOCKS_ERASED, 1);
-        core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+        core.blocks.erase(&mut core.media, sb, &mut core.clock);
     }
 
     fn move_page(&mut self, core: &mut Core, owner: SbId, at: usize, from: Ppn) {
@@ -208,7 +208,7 @@ impl GroupLog {
 
         // What is on flash from now on is in force; what has not come there yet is looked up when
         // it does.
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
         let base = self.groups[sb.0 as usize].next;
         let waits = core.config.guards.has(Guard::RewriteWaits);

@@ -172,8 +172,8 @@ impl GroupLog {
             ));
         }
 
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..core.tables.map.len() {
+            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             let sb = core.geometry.superblock(mapping.ppn);

@@ -167,11 +167,11 @@ impl RemapSsd {
 #[inline]
 fn entry_after(core: &Core, chain: &Chain, ppn: Ppn) -> After {
     let after = After::clear(chain.clear);
-    if core.config.guards.has(Guard::EntryAfterPage) {
-        after.and(After::page(ppn))
-    } else {
-        after
-    }
+    after.and(
+        core.config
+            .guards
+            .waits(Guard::EntryAfterPage, After::page(ppn)),
+    )
 }
 
 impl Persist for RemapSsd {
@@ -252,7 +252,7 @@ impl Ownership for RemapSsd {
         self.entries -= u64::from(self.segments.used(&group));
         self.segments
             .release(&core.config, &mut core.media, &group.segments);
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }

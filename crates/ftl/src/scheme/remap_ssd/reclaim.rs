@@ -58,9 +58,10 @@ impl RemapSsd {
 
     /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
-        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core)
-        {
-        }
+        while !core.clock.is_used_up()
+            && self.segments.free() < self.reserve()
+            && self.reclaim_one(core)
+        {}
     }
 
     /// Reclaims the group with the most invalid entries among those that give segments back.
@@ -121,7 +122,7 @@ impl RemapSsd {
                 .for_each(|words| self.append_moved(core, &mut chain, sb, *words));
         }
 
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         let moved = self.segments.used(&chain);
         core.media.charge(
             OpKind::NvWrite,
@@ -155,8 +156,10 @@ impl RemapSsd {
         for index in 0..gone.len() {
             let at = gone[index];
             let entry = RmmEntry::from_words(words[at as usize], words[at as usize + 1]);
-            let is_kept = core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
-                & entry.is_intact();
+            let is_kept =
+                core.tables
+                    .is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
+                    & entry.is_intact();
             gone[len] = at;
             len += usize::from(!is_kept);
         }
@@ -175,7 +178,7 @@ impl RemapSsd {
         words: &[u64],
         found: &mut Vec<u32>,
     ) {
-        let ended = core.ended.of(sb);
+        let ended = core.tables.ended.of(sb);
         let group = &self.groups[sb.0 as usize];
         found.clear();
 
@@ -188,7 +191,7 @@ impl RemapSsd {
                 |entry: &[u64; W]| EntryOwners::from_bits(entry[1]).target(),
                 |index: usize| (range.start + index * W) as u32,
             );
-            find_doubtful(&core.map, ended, entries, lpn_of, place_of, found);
+            find_doubtful(&core.tables.map, ended, entries, lpn_of, place_of, found);
         }
     }
 
@@ -252,17 +255,21 @@ impl RemapSsd {
 
         for (index, entry) in all.iter().enumerate().rev() {
             if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
-                core.map.prefetch(next.target());
+                core.tables.map.prefetch(next.target());
             }
-            if core.is_in_force(entry.target(), Ppn(base.0 + entry.offset()), entry.wsn()) {
-                core.map.hide_remapped(entry.target());
+            if core
+                .tables
+                .is_in_force(entry.target(), Ppn(base.0 + entry.offset()), entry.wsn())
+            {
+                core.tables.map.hide_remapped(entry.target());
                 kept.push(entry.words());
             }
         }
 
         self.scratch = all;
         kept.iter().for_each(|[_, second]| {
-            core.map
+            core.tables
+                .map
                 .mark_remapped(EntryOwners::from_bits(*second).target())
         });
     }
@@ -444,12 +451,13 @@ impl RemapSsd {
             let Some(words) = core.media.words() else {
                 break;
             };
-            let (base, ended) = (core.geometry.page(sb, 0).0, core.ended.of(sb));
+            let (base, ended) = (core.geometry.page(sb, 0).0, core.tables.ended.of(sb));
             let group = &self.groups[sb.0 as usize];
             for at in (0..group.segments.len()).flat_map(|index| self.segments.places(group, index))
             {
                 let entry = RmmEntry::from_words(words[at], words[at + 1]);
                 let in_force = core
+                    .tables
                     .map
                     .is_remapped_at(entry.target(), Ppn(base + entry.offset()));
                 if !in_force && !ended.may_have_ended(entry.target()) {
@@ -470,8 +478,8 @@ impl RemapSsd {
 /// write of the LPN between them, the readable one may be the older.
 #[cold]
 pub(in crate::scheme) fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
-    for (lpn, offset) in core.remapped_in(sb) {
-        let (wsn, ppn) = (core.tick(), core.geometry.page(sb, offset));
+    for (lpn, offset) in core.tables.remapped_in(sb) {
+        let (wsn, ppn) = (core.clock.tick(), core.geometry.page(sb, offset));
         out.push(RmmEntry::of(
             &Remapping {
                 lpn,

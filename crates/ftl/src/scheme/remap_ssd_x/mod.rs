@@ -190,7 +190,7 @@ impl RemapSsdX {
     /// Stores what a run has become: by making the entry before it longer if it goes on there, else
     /// as an entry.
     fn store_run(&mut self, core: &mut Core, run: &RemapRun) {
-        let extent = run.close(|| core.tick());
+        let extent = run.close(|| core.clock.tick());
         let RemapRun { sb, purpose, .. } = *run;
         match self.groups[sb.0 as usize].open {
             Some(open) if open.grows_by(&core.config, &extent) => {
@@ -201,7 +201,8 @@ impl RemapSsdX {
     }
 
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
-        self.groups[sb.0 as usize].may_join |= has_neighbour(core.geometry, &core.map, sb, extent);
+        self.groups[sb.0 as usize].may_join |=
+            has_neighbour(core.geometry, &core.tables.map, sb, extent);
         let at = self.take(core, sb, extent, purpose);
 
         // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
@@ -256,7 +257,7 @@ impl RemapSsdX {
         }
 
         let group = &mut self.groups[sb.0 as usize];
-        group.may_join |= has_neighbour(core.geometry, &core.map, sb, &new);
+        group.may_join |= has_neighbour(core.geometry, &core.tables.map, sb, &new);
         group.open = Some(Open {
             extent: new,
             ..open
@@ -422,7 +423,7 @@ impl Persist for RemapSsdX {
         let pages =
             (0..core.geometry.pages_per_superblock()).map(|offset| core.geometry.page(sb, offset));
         let others: u32 = pages
-            .map(|ppn| core.counts.get(ppn).saturating_sub(1))
+            .map(|ppn| core.tables.counts.get(ppn).saturating_sub(1))
             .sum();
         others.saturating_sub(slots as u32)
     }
@@ -462,7 +463,7 @@ impl Ownership for RemapSsdX {
         self.covered -= group.covered;
         self.segments
             .release(&core.config, &mut core.media, &group.chain.segments);
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
@@ -540,14 +541,10 @@ fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &RemapExtent, page
     } else {
         1
     };
-    if guards.has(Guard::EntryAfterPage) {
-        after.and(After::pages(
-            core.geometry.page(sb, extent.offset),
-            pages as u16,
-        ))
-    } else {
-        after
-    }
+    after.and(guards.waits(
+        Guard::EntryAfterPage,
+        After::pages(core.geometry.page(sb, extent.offset), pages as u16),
+    ))
 }
 
 /// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page

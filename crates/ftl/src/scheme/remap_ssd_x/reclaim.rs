@@ -68,9 +68,10 @@ impl RemapSsdX {
 
     /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
-        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core)
-        {
-        }
+        while !core.clock.is_used_up()
+            && self.segments.free() < self.reserve()
+            && self.reclaim_one(core)
+        {}
     }
 
     /// Reclaims the group that promises most, of those that may give a segment back.
@@ -176,7 +177,7 @@ impl RemapSsdX {
             ..Group::default()
         };
 
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         let bytes = (valid.slots.len() * SLOT_WORDS * 8) as u32;
         core.media
             .charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
@@ -413,7 +414,7 @@ impl RemapSsdX {
         let mut said = BTreeSet::new();
         let mut ends = Vec::new();
         for (id, group) in self.groups.iter().enumerate() {
-            let ended = core.ended.of(SbId(id as u32));
+            let ended = core.tables.ended.of(SbId(id as u32));
             let places = (0..group.chain.segments.len())
                 .flat_map(|index| self.segments.places(&group.chain, index));
             for at in places {
@@ -423,7 +424,9 @@ impl RemapSsdX {
                     let first = core.geometry.page(SbId(id as u32), extent.offset).0;
                     ends.push((extent, id));
                     for (lpn, ppn) in (0..extent.pages).map(|at| (extent.lpn + at, first + at)) {
-                        if !core.map.is_remapped_at(lpn, Ppn(ppn)) && !ended.may_have_ended(lpn) {
+                        if !core.tables.map.is_remapped_at(lpn, Ppn(ppn))
+                            && !ended.may_have_ended(lpn)
+                        {
                             return Err(format!(
                                 "superblock {id} has an entry for LPN {lpn} that ended unnoticed"
                             ));
@@ -437,7 +440,11 @@ impl RemapSsdX {
         for (extent, id) in ends.iter().filter(|(_, id)| !self.groups[*id].may_join) {
             let first = core.geometry.page(SbId(*id as u32), extent.offset).0;
             let (end, behind) = (extent.pages - 1, extent.pages);
-            let in_force = |at: u32| core.map.is_remapped_at(extent.lpn + at, Ppn(first + at));
+            let in_force = |at: u32| {
+                core.tables
+                    .map
+                    .is_remapped_at(extent.lpn + at, Ppn(first + at))
+            };
             let overlaps = |other: &RemapExtent| {
                 (other.lpn..other.lpn + other.pages).contains(&(extent.lpn + end))
             };
@@ -453,8 +460,8 @@ impl RemapSsdX {
             }
         }
 
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..core.tables.map.len() {
+            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             if !said.contains(&(lpn, mapping.ppn.0)) {
@@ -474,11 +481,11 @@ impl RemapSsdX {
 /// cannot be read. There are not more extents than before, since neighbours are in one.
 #[cold]
 fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RemapExtent>) {
-    let remapped = core.remapped_in(sb);
+    let remapped = core.tables.remapped_in(sb);
     for run in remapped.chunk_by(|(lpn, offset), next| *next == (lpn + 1, offset + 1)) {
         for run in run.chunks(PAGES_MAX as usize) {
             let (lpn, offset) = run[0];
-            let numbers: Vec<u64> = run.iter().map(|_| core.tick()).collect();
+            let numbers: Vec<u64> = run.iter().map(|_| core.clock.tick()).collect();
             let wsn = numbers[0];
             out.push(RemapExtent {
                 lpn,

@@ -174,8 +174,8 @@ impl ValidExtents {
             slots, doubtful, ..
         } = self;
         find_doubtful(
-            &core.map,
-            core.ended.of(sb),
+            &core.tables.map,
+            core.tables.ended.of(sb),
             slots,
             lpn_of,
             |index| index as u32,
@@ -191,7 +191,10 @@ impl ValidExtents {
             let [first, second] = slots[*at as usize];
             let entry = RmmEntry::from_words(first, second);
             let (lpn, offset) = (entry.target(), entry.offset());
-            !(offset < pages && core.is_in_force(lpn, Ppn(base + offset), entry.wsn()))
+            !(offset < pages
+                && core
+                    .tables
+                    .is_in_force(lpn, Ppn(base + offset), entry.wsn()))
         });
 
         take_out(&mut self.slots, &self.doubtful);
@@ -240,11 +243,12 @@ impl ValidExtents {
         let base = core.geometry.page(sb, 0).0;
         for (index, extent) in extents.iter().enumerate() {
             if let Some(later) = extents.get(index + AHEAD) {
-                core.map.prefetch(later.lpn);
+                core.tables.map.prefetch(later.lpn);
             }
 
             let is_valid = |at: &u32| {
-                core.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn)
+                core.tables
+                    .is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn)
             };
             let before = self.pieces.len();
             let mut at = 0;
@@ -275,7 +279,7 @@ impl ValidExtents {
 
         // An LPN is in force once: where pieces overlap they say the same.
         self.pieces.sort_unstable_by_key(|piece| piece.lpn);
-        let wsn = core.tick();
+        let wsn = core.clock.tick();
         let renewed = |piece: &RemapExtent| RemapExtent {
             wsn,
             one_number: true,

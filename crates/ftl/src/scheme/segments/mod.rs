@@ -267,7 +267,7 @@ impl Segments {
         let head = SegmentHead::new()
             .with_torn(true)
             .with_superblock(sb.0)
-            .with_wsn(core.wsn);
+            .with_wsn(core.clock.now());
         let link = SegmentLink::of(chain.sequence);
         core.media.store_record(
             self.word(segment),
@@ -407,7 +407,7 @@ impl Segments {
                 at,
                 &vec![0; self.slot_words],
                 Purpose::Meta,
-                core.after_doubts(),
+                core.config.guards.after_doubts(),
             );
         }
         let orphans = std::mem::take(&mut self.orphans);

@@ -210,7 +210,7 @@ impl ShadowOob {
             if core.blocks.free() <= kept_free
                 || !core
                     .blocks
-                    .open_next(&mut core.media, Stream::Log, &mut core.wsn)
+                    .open_next(&mut core.media, Stream::Log, &mut core.clock)
             {
                 break;
             }
@@ -227,7 +227,7 @@ impl ShadowOob {
     #[cold]
     fn arm(&mut self, core: &mut Core) -> bool {
         for sb in std::mem::take(&mut self.found.outdated) {
-            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+            core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
         let entries: usize = self.tags.iter().map(Vec::len).sum();
         if entries > self.free.len() || !self.reserve_flash(core) {
@@ -268,12 +268,8 @@ impl ShadowOob {
             }
         }
 
-        let generation = core.tick();
-        let after = if core.config.guards.has(Guard::ArmedLast) {
-            After::ALL
-        } else {
-            After::NOTHING
-        };
+        let generation = core.clock.tick();
+        let after = core.config.guards.waits(Guard::ArmedLast, After::ALL);
 
         core.media
             .store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
@@ -281,7 +277,7 @@ impl ShadowOob {
         self.armed = true;
         self.found.empty.clear();
         for sb in std::mem::take(&mut self.found.saved) {
-            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+            core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
 
         true
@@ -292,10 +288,11 @@ impl ShadowOob {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
         // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was
         // being written, one: its torn bit is missing then.
-        let mut after = After::clear(clear);
-        if core.config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(entry.ppn));
-        }
+        let after = After::clear(clear).and(
+            core.config
+                .guards
+                .waits(Guard::EntryAfterPage, After::page(entry.ppn)),
+        );
         let word = self.reserve.slot_word(slot);
         core.media.store_capacitor(
             word,
@@ -320,11 +317,7 @@ impl ShadowOob {
         if slot == SAVED {
             return;
         }
-        let after = if config.guards.has(Guard::ClearWaits) {
-            After::ALL
-        } else {
-            After::NOTHING
-        };
+        let after = config.guards.waits(Guard::ClearWaits, After::ALL);
         let clear = media.clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
         self.free.push_back((slot, clear));
     }
@@ -335,7 +328,7 @@ impl ShadowOob {
         const AHEAD: usize = 24;
         let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
         let mut doubtful = std::mem::take(&mut self.doubtful);
-        let ended = core.ended.of(sb);
+        let ended = core.tables.ended.of(sb);
         doubtful.extend(
             (0..)
                 .zip(&tags)
@@ -347,11 +340,14 @@ impl ShadowOob {
         // not in force.
         for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
-                core.map.prefetch(tags[doubtful[next] as usize].lpn);
+                core.tables.map.prefetch(tags[doubtful[next] as usize].lpn);
             }
             let tag = &mut tags[doubtful[index] as usize];
-            if core.is_in_force(tag.lpn, core.geometry.page(sb, tag.offset()), tag.wsn()) {
-                core.map.hide_remapped(tag.lpn);
+            if core
+                .tables
+                .is_in_force(tag.lpn, core.geometry.page(sb, tag.offset()), tag.wsn())
+            {
+                core.tables.map.hide_remapped(tag.lpn);
             } else {
                 self.release(&core.config, &mut core.media, tag.slot);
                 tag.lpn = DROPPED;
@@ -361,12 +357,12 @@ impl ShadowOob {
         for at in doubtful.drain(..) {
             let lpn = tags[at as usize].lpn;
             if lpn != DROPPED {
-                core.map.mark_remapped(lpn);
+                core.tables.map.mark_remapped(lpn);
             }
         }
 
         tags.retain(|tag| tag.lpn != DROPPED);
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         (self.tags[sb.0 as usize], self.doubtful) = (tags, doubtful);
     }
 
@@ -565,7 +561,7 @@ impl Ownership for ShadowOob {
         for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
             self.release(&core.config, &mut core.media, tag.slot);
         }
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
@@ -647,7 +643,7 @@ impl Recover for ShadowOob {
         core.blocks.close_log();
         // Without flash to reserve, the saved entries go on counting, and nothing is remapped
         // before there is some.
-        if !core.is_used_up() {
+        if !core.clock.is_used_up() {
             self.arm(core);
         }
         true
@@ -681,8 +677,14 @@ impl Inspect for ShadowOob {
                     atomic: None,
                 };
 
-                let in_force = core.map.is_remapped_at(tag.lpn, ppn);
-                if !in_force && !core.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
+                let in_force = core.tables.map.is_remapped_at(tag.lpn, ppn);
+                if !in_force
+                    && !core
+                        .tables
+                        .ended
+                        .of(SbId(index as u32))
+                        .may_have_ended(tag.lpn)
+                {
                     return Err(format!("an entry for LPN {} ended unnoticed", tag.lpn));
                 }
 
@@ -725,8 +727,8 @@ impl Inspect for ShadowOob {
                 .map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()),
         );
 
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..core.tables.map.len() {
+            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             let sb = core.geometry.superblock(mapping.ppn);
