@@ -114,7 +114,7 @@ impl Ftl {
             core.tables.map.blocks().check()?;
         }
 
-        self.files.check(core)?;
-        self.scheme.check(core)
+        self.files.check(&core.media)?;
+        self.scheme.check(&core.tables, &core.blocks, &core.media)
     }
 }

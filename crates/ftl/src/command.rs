@@ -7,7 +7,7 @@
 //! its witness issued: at the start of a command, or of a piece of a long one. Absent: time, and
 //! which scheme makes remaps durable.
 
-use crate::atomic;
+use crate::atomic::AtomicSlot;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
 use crate::contract::Remapping;
 use crate::core::Core;
@@ -281,8 +281,14 @@ impl Ftl {
         self.make_dealloc_room(1)?;
         let wsn = self.core.clock.tick();
         // 1. the record  2. the tables. Whatever is reclaimed because of 2 waits for 1.
-        self.dealloc
-            .append(&mut self.core, lpn, len, wsn, Purpose::Host, After::NOTHING);
+        self.dealloc.append(
+            &mut self.core.media,
+            lpn,
+            len,
+            wsn,
+            Purpose::Host,
+            After::NOTHING,
+        );
         for lpn in range {
             self.core.unlink(lpn);
         }
@@ -320,7 +326,7 @@ impl Ftl {
         if command.atomic && len > self.atomic_pages_max() {
             return Err(Refusal::AtomicTooLarge);
         }
-        if command.atomic && !atomic::is_free(&self.core) {
+        if command.atomic && !AtomicSlot::is_free(&self.core.tables.aborted) {
             return Err(Refusal::AtomicUnavailable);
         }
 
@@ -470,7 +476,7 @@ impl Ftl {
         for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
             let wsn = atomic.unwrap_or_else(|| self.core.clock.tick());
             self.dealloc.append(
-                &mut self.core,
+                &mut self.core.media,
                 run[0],
                 run.len() as u32,
                 wsn,
@@ -514,7 +520,7 @@ impl Ftl {
         // is reclaimed between 1 and 3. A failure comes before 3 too: the old page of each target
         // is still there, and is mapped again.
         self.paused = true;
-        atomic::begin(&mut self.core, wsn);
+        self.atomic_slot.begin(&mut self.core.media, wsn);
 
         let mut losses = Losses::default();
         let mut before = Vec::with_capacity(command.len as usize);
@@ -534,12 +540,14 @@ impl Ftl {
 
         if result.is_ok() {
             self.issue_and_lose(losses, Some(wsn));
-            atomic::commit(&mut self.core);
+            self.atomic_slot
+                .commit(&mut self.core.media, &self.core.tables.aborted);
             self.core.stats.atomic_commands += 1;
         } else {
             self.scheme.issue(&mut self.core);
             self.restore(before);
-            atomic::abort(&mut self.core, wsn);
+            self.atomic_slot
+                .abort(&mut self.core.media, &mut self.core.tables.aborted, wsn);
         }
         self.paused = false;
         result

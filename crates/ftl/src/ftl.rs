@@ -3,6 +3,7 @@
 //! Commands come in through `command`; everything that outlives power is in `core.media`;
 //! `recovery` rebuilds the rest from it. Absent: time, threads, files, randomness.
 
+use crate::atomic::AtomicSlot;
 use crate::block_map::BlockInOrder;
 use crate::clock::WSN_READ_ONLY;
 use crate::config::Config;
@@ -13,6 +14,7 @@ use crate::dedup::Dedup;
 use crate::error::ConfigError;
 use crate::files::Files;
 use crate::gc::job::Gc;
+use crate::layout::Layout;
 use crate::life::{Life, LifeRecord};
 use crate::scheme::catalogue::spec;
 use crate::stats::Stats;
@@ -28,6 +30,7 @@ pub struct Ftl {
     pub(crate) scheme: Box<dyn RemapScheme>,
     pub(crate) dedup: Option<Dedup>,
     pub(crate) dealloc: DeallocLog,
+    pub(crate) atomic_slot: AtomicSlot,
     pub(crate) files: Files,
     pub(crate) gc: Gc,
     /// Is the mapping table one of blocks?
@@ -80,17 +83,19 @@ impl Ftl {
             })
             .flatten();
 
+        let layout = Layout::new(&config, &geometry);
         let reserve = config.reserve(&geometry);
         Ok(Self {
             gc_start: config.gc_start(&geometry),
             reserve,
             hybrid: config.is_hybrid(),
             run: None,
+            dealloc: DeallocLog::new(&config, &layout),
+            atomic_slot: AtomicSlot::new(&config, &layout),
+            files: Files::new(&config, &layout),
             core: Core::new(config, media, reserve),
             scheme,
             dedup,
-            dealloc: DeallocLog::default(),
-            files: Files::default(),
             gc: Gc::default(),
             paused: false,
             write_goes_on: false,
@@ -108,8 +113,8 @@ impl Ftl {
     /// A configuration that cannot work on this geometry.
     pub fn format(media: Media, config: Config) -> Result<Self, ConfigError> {
         let mut ftl = Self::assemble(media, config)?;
-        ftl.files.format(&mut ftl.core);
-        crate::atomic::format(&mut ftl.core);
+        ftl.files.format(&mut ftl.core.media);
+        ftl.atomic_slot.format(&mut ftl.core.media);
 
         let core = &mut ftl.core;
         for index in 0..core.geometry.superblocks() {
@@ -212,7 +217,7 @@ impl Ftl {
     }
     /// How full the scheme's room is.
     pub fn usage(&self) -> Usage {
-        self.scheme.usage(&self.core)
+        self.scheme.usage(&self.core.blocks)
     }
     /// Entries that the extension of a table of blocks has; 0 where the mapping is by page.
     pub fn extension_entries(&self) -> u32 {

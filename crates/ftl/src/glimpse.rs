@@ -55,7 +55,7 @@ impl Ftl {
             gc_runs: stats.gc_runs,
             demoted: stats.demoted(),
             programs: self.core.media.counts.programs,
-            room: self.scheme.occupancy(&self.core),
+            room: self.scheme.occupancy(&self.core.blocks),
             usable_pages: usable.pages,
             free_superblocks: blocks.free(),
         }

@@ -48,7 +48,7 @@ impl Ftl {
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
             && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), pages)
         {
-            self.scheme.look_ahead(core, ppn);
+            self.scheme.look_ahead(&core.media, ppn);
         }
     }
 

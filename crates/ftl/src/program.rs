@@ -132,7 +132,7 @@ impl Ftl {
 
     /// Makes sure that so many deallocations can be recorded.
     pub(crate) fn make_dealloc_room(&mut self, records: usize) -> Result<(), Refusal> {
-        if self.dealloc.room(&self.core.layout) < records {
+        if self.dealloc.room() < records {
             self.flush_deallocations()
         } else {
             Ok(())
@@ -142,7 +142,7 @@ impl Ftl {
     /// Writes the bitmaps that the full half of the log concerns, then resets it.
     pub(crate) fn flush_deallocations(&mut self) -> Result<(), Refusal> {
         let half = self.program_bitmaps()?;
-        self.dealloc.reset(&mut self.core, half);
+        self.dealloc.reset(&mut self.core.media, half);
         Ok(())
     }
 
@@ -161,7 +161,8 @@ impl Ftl {
         loop {
             let taken = self.take_host_page()?;
             let ppn = taken.ppn();
-            let bitmap = crate::dealloc::DeallocLog::bitmap(&self.core, chunk);
+            let bitmap =
+                crate::dealloc::DeallocLog::bitmap(&self.core.config, &self.core.tables, chunk);
             let wsn = self.core.clock.tick();
             let oob = taken.oob(lpn, wsn);
             self.core.stats.meta_programs += 1;

@@ -11,6 +11,7 @@ use crate::map::Map;
 use crate::mapping::Mapping;
 use crate::superblock::State;
 use crate::superblock::Superblocks;
+use remap_ssd_media::Media;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Oob, Ppn, SbId};
 use serde::Serialize;
@@ -50,6 +51,7 @@ pub struct RecoveryReport {
 pub struct Witnesses {
     /// What was read, for the report.
     pub report: RecoveryReport,
+    geometry: Geometry,
     when: Slab<u64>,
     live: Vec<bool>,
     newest: u64,
@@ -96,6 +98,7 @@ impl Witnesses {
     pub(crate) fn new(geometry: Geometry, map: &Map) -> Self {
         Self {
             report: RecoveryReport::default(),
+            geometry,
             when: Slab::zeroed(map.len() as usize),
             live: vec![false; geometry.superblocks() as usize],
             newest: 0,
@@ -164,33 +167,42 @@ impl Witnesses {
     }
 
     #[inline]
-    fn consider(&mut self, core: &mut Core, lpn: u32, wsn: u64, mapping: Option<Mapping>) {
+    fn consider(
+        &mut self,
+        blocks: &Superblocks,
+        map: &mut Map,
+        lpn: u32,
+        wsn: u64,
+        mapping: Option<Mapping>,
+    ) {
         let when = &mut self.when[lpn as usize];
         let wins = wsn > *when
-            || (wsn == *when
-                && is_younger(
-                    &core.blocks,
-                    core.geometry,
-                    mapping,
-                    core.tables.map.get(lpn),
-                ));
+            || (wsn == *when && is_younger(blocks, self.geometry, mapping, map.get(lpn)));
         if wins {
             *when = wsn;
-            core.tables.map.set(lpn, mapping);
+            map.set(lpn, mapping);
         }
     }
 
     /// A page's OOB names this LPN.
     #[inline]
-    pub(crate) fn write(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64) {
+    pub(crate) fn write(
+        &mut self,
+        blocks: &Superblocks,
+        map: &mut Map,
+        lpn: u32,
+        ppn: Ppn,
+        wsn: u64,
+    ) {
         self.saw(wsn);
         self.report.records += 1;
         if self.is_aborted(wsn) {
-            self.aborted_pages.insert(core.geometry.superblock(ppn));
+            self.aborted_pages.insert(self.geometry.superblock(ppn));
             return;
         }
         self.consider(
-            core,
+            blocks,
+            map,
             lpn,
             wsn,
             Some(Mapping {
@@ -242,7 +254,8 @@ impl Witnesses {
         }
 
         self.consider(
-            core,
+            &core.blocks,
+            &mut core.tables.map,
             lpn,
             wsn,
             Some(Mapping {
@@ -252,7 +265,7 @@ impl Witnesses {
         );
 
         if let Some(source) = source.filter(|source| *source < core.config.lpns) {
-            self.deallocation(core, source, wsn);
+            self.deallocation(&core.blocks, &mut core.tables.map, source, wsn);
             if self.when[source as usize] == wsn && core.tables.map.get(source).is_none() {
                 self.relocated.push((source, wsn));
             }
@@ -263,16 +276,18 @@ impl Witnesses {
 
     /// Notes that an LPN was deallocated.
     #[inline]
-    pub(crate) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
+    pub(crate) fn deallocation(&mut self, blocks: &Superblocks, map: &mut Map, lpn: u32, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
-        self.consider(core, lpn, wsn, None);
+        self.consider(blocks, map, lpn, wsn, None);
     }
 
     /// Would an entry for this page with this number be valid?
-    pub fn counts(&self, core: &Core, ppn: Ppn, wsn: u64) -> bool {
-        let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
-        self.is_live(core.geometry.superblock(ppn)) && page_is_older && !self.aborted.contains(&wsn)
+    pub fn counts(&self, media: &Media, ppn: Ppn, wsn: u64) -> bool {
+        let page_is_older = media.is_programmed(ppn) && media.oob(ppn).wsn() <= wsn;
+        self.is_live(media.geometry().superblock(ppn))
+            && page_is_older
+            && !self.aborted.contains(&wsn)
     }
 
     /// Is this the number of an interrupted command?

@@ -77,6 +77,11 @@ impl Region {
         Self::new(layout.files, config)
     }
 
+    /// Files that can have a list.
+    pub fn files(&self) -> u32 {
+        self.slots / 2
+    }
+
     pub fn words(&self) -> usize {
         file_map_words(self.slots, self.blocks)
     }

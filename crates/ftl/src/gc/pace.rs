@@ -30,7 +30,9 @@ impl Ftl {
             .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
             .filter_map(|(id, sb)| {
                 // A reference that must be copied takes a page, like one more page with an owner.
-                let copies = self.scheme.references_without_room(core, id);
+                let copies = self
+                    .scheme
+                    .references_without_room(&core.tables, &core.blocks, id);
                 let live = if self.hybrid {
                     core.tables
                         .map
@@ -104,7 +106,13 @@ impl Ftl {
         self.core
             .media
             .charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
-        self.scheme.owners(&mut self.core, sb, &mut scanned);
+        self.scheme.owners(
+            &self.core.tables,
+            &mut self.core.media,
+            &mut self.core.clock,
+            sb,
+            &mut scanned,
+        );
         self.core
             .media
             .charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
@@ -236,7 +244,12 @@ impl Ftl {
         self.core
             .blocks
             .erase(&mut self.core.media, job.sb, &mut self.core.clock);
-        self.scheme.forget(&mut self.core, job.sb);
+        self.scheme.forget(
+            &mut self.core.media,
+            &mut self.core.tables.ended,
+            &mut self.core.stats.scheme,
+            job.sb,
+        );
         if let Some(dedup) = &mut self.dedup {
             let first = self.core.geometry.page(job.sb, 0).0 as usize;
             dedup.erased(first..first + self.core.geometry.pages_per_superblock() as usize);

@@ -238,7 +238,11 @@ impl Ftl {
             };
 
             self.core.stats.meta_programs += 1;
-            let bitmap = DeallocLog::bitmap(&self.core, lpn - self.core.config.lpns);
+            let bitmap = DeallocLog::bitmap(
+                &self.core.config,
+                &self.core.tables,
+                lpn - self.core.config.lpns,
+            );
             let oob = taken.oob(lpn, self.core.clock.tick());
 
             // As in a flush: 1. everything issued before  2. the bitmap. It must not be newer than

@@ -18,7 +18,6 @@
 
 mod flash;
 
-use crate::atomic;
 use crate::clock::WSN_END;
 use crate::config::Config;
 use crate::dealloc::Record;
@@ -50,10 +49,12 @@ impl Ftl {
     pub fn recover(media: Media, config: Config) -> Result<(Self, RecoveryReport), RecoveryError> {
         let mut ftl = Self::assemble(media, config)?;
         let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.tables.map);
-        witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
+        witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core.media)?;
 
         ftl.read_lives(&mut witnesses)?;
-        let aborted = atomic::read_back(&mut ftl.core)
+        let aborted = ftl
+            .atomic_slot
+            .read_back(&mut ftl.core.media)
             .map_err(|word| RecoveryError::NvramDamaged { word })?;
         witnesses.aborted(aborted);
 
@@ -77,7 +78,7 @@ impl Ftl {
             return Err(RecoveryError::NvramDamaged { word: *word });
         }
 
-        let found = ftl.files.read_back(&mut ftl.core);
+        let found = ftl.files.read_back(&mut ftl.core.media);
         if witnesses.newest() >= WSN_END {
             return Err(RecoveryError::Foreign(
                 "a sequence number has more than 42 bits".into(),
@@ -119,7 +120,7 @@ impl Ftl {
                     let lpn = first + byte as u32 * 8 + bits.trailing_zeros();
                     bits &= bits - 1;
                     if lpn < core.config.lpns {
-                        witnesses.deallocation(core, lpn, oob.wsn());
+                        witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, oob.wsn());
                     }
                 }
             }
@@ -132,7 +133,7 @@ impl Ftl {
     fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Vec<(usize, u64)> {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
-        let records = self.dealloc.read_back(core);
+        let records = self.dealloc.read_back(&mut core.media);
         for Record {
             lpn: first,
             len,
@@ -145,7 +146,7 @@ impl Ftl {
                 continue;
             }
             for lpn in first..first + len {
-                witnesses.deallocation(core, lpn, wsn);
+                witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, wsn);
             }
         }
 
@@ -231,8 +232,13 @@ impl Ftl {
             .map_err(|_| RecoveryError::NoSpace)?;
         self.set_aside(&lost[rest..]);
 
-        self.files.repair(&mut self.core, files);
-        atomic::resume(&mut self.core, aborted_seen, &aborted_words);
+        self.files.repair(&mut self.core.media, files);
+        self.atomic_slot.resume(
+            &mut self.core.media,
+            &mut self.core.tables.aborted,
+            aborted_seen,
+            &aborted_words,
+        );
         report.aborted = self.core.tables.aborted.len() as u64;
 
         self.paused = true;
@@ -249,8 +255,8 @@ impl Ftl {
         self.core.tables.doubtful.clear();
         flushed
             .into_iter()
-            .for_each(|half| self.dealloc.reset(&mut self.core, half));
-        self.dealloc.heal(&mut self.core);
+            .for_each(|half| self.dealloc.reset(&mut self.core.media, half));
+        self.dealloc.heal(&mut self.core.media);
         if self.core.tables.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
         }
@@ -281,11 +287,16 @@ impl Ftl {
         self.unreadable
             .extend(lost.into_iter().filter(|lpn| *lpn < lpns));
         report.lost = self.unreadable.len() as u64;
-        self.files.repair(&mut self.core, files);
+        self.files.repair(&mut self.core.media, files);
 
         // Damaged words stay: no page can be programmed that would record the doubt.
         if self.unreadable.is_empty() {
-            atomic::resume(&mut self.core, aborted_seen, &aborted_words);
+            self.atomic_slot.resume(
+                &mut self.core.media,
+                &mut self.core.tables.aborted,
+                aborted_seen,
+                &aborted_words,
+            );
             if !self.scheme.resume(&mut self.core) {
                 return Err(RecoveryError::NoSpace);
             }
@@ -317,7 +328,7 @@ impl Ftl {
             Vec::new()
         };
 
-        if self.dealloc.is_interrupted() || self.dealloc.room(&self.core.layout) < runs.len() {
+        if self.dealloc.is_interrupted() || self.dealloc.room() < runs.len() {
             // The bitmaps take them all.
             let interrupted = self.dealloc.is_interrupted();
             runs.iter()
@@ -329,8 +340,14 @@ impl Ftl {
 
         for (lpn, len) in runs {
             let wsn = self.core.clock.tick();
-            self.dealloc
-                .append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
+            self.dealloc.append(
+                &mut self.core.media,
+                lpn,
+                len,
+                wsn,
+                Purpose::Meta,
+                After::NOTHING,
+            );
         }
 
         Ok(Vec::new())
@@ -339,7 +356,9 @@ impl Ftl {
     /// LPNs in doubt that get their pages only when something has been collected. What they had
     /// before must not be moved where a record says so: some schemes give what moves a new number.
     fn set_aside(&mut self, lost: &[u32]) {
-        let recorded = self.dealloc.record_doubts(&mut self.core, lost);
+        let recorded = self
+            .dealloc
+            .record_doubts(&mut self.core.media, &mut self.core.clock, lost);
         for &lpn in &lost[..recorded] {
             self.core.unlink(lpn);
         }
@@ -395,7 +414,10 @@ impl Ftl {
                 live
             };
 
-            let needed = moved + self.scheme.references_without_room(&self.core, sb);
+            let needed = moved
+                + self
+                    .scheme
+                    .references_without_room(&self.core.tables, &self.core.blocks, sb);
             let blocks = &mut self.core.blocks;
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
                 continue;

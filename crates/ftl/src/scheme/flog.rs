@@ -12,19 +12,23 @@
 use super::index::OwnerIndex;
 use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use super::log_pages;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
     Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;
 use crate::stats::Demotion;
+use crate::stats::SchemeCounters;
 use crate::superblock::Superblocks;
 use crate::superblock::{Open, State, Stream};
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{
     After, ClearId, Geometry, Media, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
@@ -173,7 +177,7 @@ impl FLog {
             after,
         );
         self.buffered += 1;
-        self.index.push(core, remapping);
+        self.index.push(&mut core.tables, &core.blocks, remapping);
         if self.buffered == self.slots {
             self.flush(core);
         }
@@ -194,7 +198,13 @@ impl FLog {
             }
         }
         if !damaged.is_empty() {
-            self.make_up_for(core, &mut words, &damaged);
+            self.make_up_for(
+                &core.tables,
+                &core.blocks,
+                &mut core.media,
+                &mut words,
+                &damaged,
+            );
         }
 
         // 1. the entries, and so the pages they name  2. the log page  3. zeroes in the buffer.
@@ -212,11 +222,13 @@ impl FLog {
     #[cold]
     fn make_up_for(
         &self,
-        core: &mut Core,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &mut Media,
         words: &mut [u64],
         damaged: &[(usize, [Result<u64, MediaError>; 2])],
     ) {
-        self.charge_scan(&mut core.media);
+        self.charge_scan(media);
         let mut logged: BTreeSet<[u64; 2]> = words
             .chunks_exact(2)
             .map(|entry| [entry[0], entry[1]])
@@ -224,7 +236,7 @@ impl FLog {
         for bytes in self
             .pages
             .iter()
-            .filter_map(|page| core.media.meta_uncharged(*page).ok())
+            .filter_map(|page| media.meta_uncharged(*page).ok())
         {
             let (entries, _) = bytes.as_chunks::<16>();
             logged.extend(
@@ -242,16 +254,16 @@ impl FLog {
                     && second.map_or(true, |second| {
                         (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0)
                     })
-                    && core.tables.is_in_force(known.lpn, known.ppn, known.wsn)
-                    && !logged.contains(&LogEntry::of(&core.blocks, core.geometry, known).words())
+                    && tables.is_in_force(known.lpn, known.ppn, known.wsn)
+                    && !logged.contains(&LogEntry::of(blocks, tables.geometry, known).words())
             };
             if let Some(meant) = self
                 .index
-                .iter(core.geometry)
+                .iter(tables.geometry)
                 .filter(fits)
                 .max_by_key(|known| known.wsn)
             {
-                let meant = LogEntry::of(&core.blocks, core.geometry, &meant).words();
+                let meant = LogEntry::of(blocks, tables.geometry, &meant).words();
                 words[slot..slot + 2].copy_from_slice(&meant);
                 logged.insert(meant);
             }
@@ -317,7 +329,8 @@ impl FLog {
         }
 
         let pays = invalid * INVALID_SHARE > self.entries()
-            && core.blocks.free() > self.superblocks_of_valid(core);
+            && core.blocks.free()
+                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry);
         if may_reclaim && pays {
             self.reclaim(core, false);
         }
@@ -340,7 +353,7 @@ impl FLog {
     fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
-        self.index.drop_ended(core);
+        self.index.drop_ended(&mut core.tables);
         let is_continued = |open: &&Open| {
             continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
         };
@@ -430,9 +443,14 @@ impl FLog {
     }
 
     /// Superblocks that rewriting the log may open.
-    fn superblocks_of_valid(&self, core: &Core) -> u32 {
-        let pages = core.blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
-        pages.div_ceil(core.config.data_pages(&core.geometry)) + 1
+    fn superblocks_of_valid(
+        &self,
+        config: &Config,
+        blocks: &Superblocks,
+        geometry: Geometry,
+    ) -> u32 {
+        let pages = blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
+        pages.div_ceil(config.data_pages(&geometry)) + 1
     }
 }
 
@@ -486,14 +504,21 @@ impl Persist for FLog {
 }
 
 impl Ownership for FLog {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.charge_scan(&mut core.media);
+    fn owners(
+        &mut self,
+        _: &Tables,
+        media: &mut Media,
+        _: &mut Clock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        self.charge_scan(media);
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, _: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         self.index.forget(sb);
-        core.tables.ended.start_over(sb);
+        ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
@@ -512,7 +537,13 @@ impl Recover for FLog {
 
         for (_, sb) in logs {
             self.superblocks.push(sb);
-            let found = log_pages::read(core, sb, &mut witnesses.report.log_pages);
+            let found = log_pages::read(
+                &core.blocks,
+                &mut core.media,
+                core.config.guards,
+                sb,
+                &mut witnesses.report.log_pages,
+            );
             if let Some(page) = found.lost {
                 return Err(RecoveryError::LogDamaged { page: page.0 });
             }
@@ -578,18 +609,21 @@ impl Recover for FLog {
 
     fn drop_aborted(&mut self, core: &mut Core) {
         self.aborted.retain(|sb| self.superblocks.contains(sb));
-        if !self.aborted.is_empty() && core.blocks.free() > self.superblocks_of_valid(core) {
+        if !self.aborted.is_empty()
+            && core.blocks.free()
+                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry)
+        {
             self.reclaim(core, true);
         }
     }
 }
 
 impl Inspect for FLog {
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         Usage {
             capacity_bytes: self.capacity() * 16,
             used_bytes: self.entries() * 16,
-            valid_bytes: core.blocks.remapped_total() * 16,
+            valid_bytes: blocks.remapped_total() * 16,
             entry_room_bytes: self.capacity() * 16,
             // What `admit` leaves: the fullest superblock's entries, and a page that is being
             // gathered.
@@ -598,9 +632,9 @@ impl Inspect for FLog {
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        self.index.check(core)?;
-        self.index.check_ended_noticed(core)
+    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+        self.index.check(tables)?;
+        self.index.check_ended_noticed(tables)
     }
 }
 

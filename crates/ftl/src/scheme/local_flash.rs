@@ -16,18 +16,23 @@
 use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
 use super::log_entry::LogEntry;
 use super::remap_ssd::append_in_force;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
     SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Medium, SchemeFacts};
 use crate::layout::Layout;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::Demotion;
+use crate::stats::SchemeCounters;
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
@@ -76,6 +81,7 @@ struct Cached {
 }
 
 pub(super) struct LocalFlash {
+    guards: Guards,
     base: usize,
     /// Pages of the log that the host's remaps may fill.
     host_pages: usize,
@@ -142,6 +148,7 @@ impl LocalFlash {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let slots = slots(config) as u32;
         Self {
+            guards: config.guards,
             base: Layout::new(config, geometry).scheme,
             host_pages: host_pages(config),
             log: GroupLog::new(shape(config, geometry), config, geometry),
@@ -166,7 +173,13 @@ impl LocalFlash {
         (self.host_pages * self.log.slots()) as u64
     }
 
-    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+    fn append(
+        &mut self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        remapping: &Remapping,
+        purpose: Purpose,
+    ) {
         let (slot, clear) = self
             .free
             .pop_front()
@@ -176,27 +189,26 @@ impl LocalFlash {
 
         // written, one: its torn bit is missing then.
         let after = After::clear(clear).and(
-            core.config
-                .guards
+            self.guards
                 .waits(Guard::EntryAfterPage, After::page(remapping.ppn)),
         );
 
-        core.media.store_capacitor(
+        media.store_capacitor(
             self.word(slot),
-            &LogEntry::of(&core.blocks, core.geometry, remapping).words(),
+            &LogEntry::of(blocks, media.geometry(), remapping).words(),
             purpose,
             after,
         );
 
-        let entry = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn));
-        let sb = core.geometry.superblock(remapping.ppn).0 as usize;
+        let entry = RmmEntry::of(remapping, media.geometry().offset(remapping.ppn));
+        let sb = media.geometry().superblock(remapping.ppn).0 as usize;
         self.cached[sb].push(Cached { slot, entry });
         self.counts[sb] += 1;
     }
 
     /// Zeroes slots and puts them at the end of the free list.
-    fn release(&mut self, config: &Config, media: &mut Media, cached: &[Cached]) {
-        let after = config.guards.waits(Guard::ClearWaits, After::ALL);
+    fn release(&mut self, media: &mut Media, cached: &[Cached]) {
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         for Cached { slot, .. } in cached {
             let clear = media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
             self.free.push_back((*slot, clear));
@@ -246,7 +258,7 @@ impl LocalFlash {
         self.kept.clear();
         self.all
             .extend(cached[..count].iter().map(|cached| cached.entry));
-        keep_valid(core, sb, &self.all, &mut self.kept);
+        keep_valid(&mut core.tables, sb, &self.all, &mut self.kept);
 
         if !self.kept.is_empty() {
             if !self.log.secure(core, 1) {
@@ -262,7 +274,7 @@ impl LocalFlash {
         let mut released = std::mem::take(&mut self.released);
         released.extend(self.cached[sb.0 as usize].drain(..count));
         self.counts[sb.0 as usize] -= count as u32;
-        self.release(&core.config, &mut core.media, &released);
+        self.release(&mut core.media, &released);
         released.clear();
 
         self.released = released;
@@ -316,7 +328,7 @@ impl Persist for LocalFlash {
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
+        self.append(&core.blocks, &mut core.media, remapping, purpose);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
@@ -330,7 +342,7 @@ impl Persist for LocalFlash {
                 _ => return false,
             }
         }
-        self.append(core, remapping, Purpose::Gc);
+        self.append(&core.blocks, &mut core.media, remapping, Purpose::Gc);
         true
     }
 
@@ -344,24 +356,31 @@ impl Persist for LocalFlash {
 }
 
 impl Ownership for LocalFlash {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.log.charge_read(&mut core.media, sb);
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut Clock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        self.log.charge_read(media, sb);
         self.all.clear();
-        let readable = self.log.read(core, sb, &mut self.all);
+        let readable = self.log.read(media, sb, &mut self.all);
         self.all
             .extend(self.cached[sb.0 as usize].iter().map(|cached| cached.entry));
         if !readable {
-            append_in_force(core, sb, &mut self.all);
+            append_in_force(tables, clock, sb, &mut self.all);
         }
         out.extend(self.all.iter().map(OwnerRef::of));
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
-        self.log.forget(core.geometry, sb);
+    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+        self.log.forget(media.geometry(), sb);
         let mut cached = std::mem::take(&mut self.cached[sb.0 as usize]);
         self.counts[sb.0 as usize] = 0;
-        core.tables.ended.start_over(sb);
-        self.release(&core.config, &mut core.media, &cached);
+        ended.start_over(sb);
+        self.release(media, &cached);
         cached.clear();
         self.cached[sb.0 as usize] = cached;
         self.refusals_left = 0;
@@ -435,18 +454,18 @@ impl Recover for LocalFlash {
 }
 
 impl Inspect for LocalFlash {
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         let cached = u64::from(self.slots) - self.free.len() as u64;
         Usage {
             capacity_bytes: self.capacity() * 16,
             entry_room_bytes: self.capacity() * 16,
             used_bytes: (self.log.pages() * self.log.slots()) as u64 * 16 + cached * 16,
-            valid_bytes: core.blocks.remapped_total() * 16,
+            valid_bytes: blocks.remapped_total() * 16,
             ..Usage::default()
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
         let cached: usize = self.cached.iter().map(Vec::len).sum();
         if !self.counts.iter().eq(self
             .cached
@@ -467,7 +486,7 @@ impl Inspect for LocalFlash {
         }
 
         let known = |cached: &Cached| (cached.entry.target(), cached.entry.offset());
-        self.log.check(core, |sb| {
+        self.log.check(tables, media, |sb| {
             self.cached[sb.0 as usize].iter().map(known).collect()
         })
     }
@@ -488,11 +507,11 @@ impl Inspect for LocalFlash {
 
 impl LookAhead for LocalFlash {
     #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let cached = &self.cached[core.geometry.superblock(ppn).0 as usize];
+    fn look_ahead(&self, media: &Media, ppn: Ppn) {
+        let cached = &self.cached[media.geometry().superblock(ppn).0 as usize];
         prefetch(cached, cached.len().wrapping_sub(1));
         if let Some((slot, _)) = self.free.get(AHEAD) {
-            core.media.prefetch_word(self.word(*slot));
+            media.prefetch_word(self.word(*slot));
         }
     }
 }

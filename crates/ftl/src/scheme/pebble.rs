@@ -19,17 +19,22 @@
 //! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs
 //! and slots.
 
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
     Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Medium, SchemeFacts};
 use crate::layout::Layout;
+use crate::stats::SchemeCounters;
 use crate::stats::{Counter, Demotion};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
@@ -112,12 +117,13 @@ struct Room {
 
 /// DRAM state of the scheme.
 pub(super) struct Pebble {
+    guards: Guards,
     /// First word of the heads, and of the slots.
     heads: usize,
     slots: usize,
     degree: usize,
     rooms: Vec<Room>,
-    tables: Tables,
+    table_bytes: TableBytes,
     /// Unreadable at recovery: slots that hold nothing, and heads of rooms.
     damaged: Vec<usize>,
     headless: Vec<SbId>,
@@ -125,12 +131,12 @@ pub(super) struct Pebble {
 
 /// Bytes of the two tables.
 #[derive(Clone, Copy)]
-struct Tables {
+struct TableBytes {
     l2p: u64,
     p2l: u64,
 }
 
-impl Tables {
+impl TableBytes {
     fn of(config: &Config, geometry: &Geometry) -> Self {
         let lpns = u64::from(config.lpns) + u64::from(config.chunks());
         Self {
@@ -147,7 +153,7 @@ pub(super) fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
 
 /// NVRAM that both tables take.
 pub(super) fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
-    let Tables { l2p, p2l } = Tables::of(config, geometry);
+    let TableBytes { l2p, p2l } = TableBytes::of(config, geometry);
     l2p + p2l
 }
 
@@ -159,7 +165,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
         )));
     }
 
-    let Tables { l2p, p2l } = Tables::of(config, geometry);
+    let TableBytes { l2p, p2l } = TableBytes::of(config, geometry);
     if config.log_bytes < l2p + p2l {
         return Err(ConfigError(format!(
             "log_bytes = {} is too small for both mapping tables in NVRAM, {l2p} bytes for L2P and {p2l} for P2L at \
@@ -177,11 +183,12 @@ impl Pebble {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let heads = Layout::new(config, geometry).scheme;
         Self {
+            guards: config.guards,
             heads,
             slots: heads + geometry.superblocks() as usize,
             degree: config.degree as usize,
             rooms: vec![Room::default(); geometry.superblocks() as usize],
-            tables: Tables::of(config, geometry),
+            table_bytes: TableBytes::of(config, geometry),
             damaged: Vec::new(),
             headless: Vec::new(),
         }
@@ -201,7 +208,8 @@ impl Pebble {
     /// superseded?
     fn choose(
         &self,
-        core: &mut Core,
+        tables: &Tables,
+        media: &mut Media,
         ppn: Ppn,
         lpn: Option<u32>,
         reuse: bool,
@@ -210,7 +218,7 @@ impl Pebble {
         let first = self.slot_word(ppn);
         for at in first..first + self.degree {
             // What a damaged slot says nobody knows: it stays as it is.
-            let Ok(word) = core.media.load(at) else {
+            let Ok(word) = media.load(at) else {
                 continue;
             };
             if word == 0 {
@@ -221,46 +229,46 @@ impl Pebble {
             let slot = Slot::from_bits(word);
             // In force; or an older entry of the same mapping, while the newer one may be of an
             // aborted command.
-            if !reuse || core.tables.map.is_remapped_at(slot.lpn(), ppn) {
+            if !reuse || tables.map.is_remapped_at(slot.lpn(), ppn) {
                 continue;
             }
             if lpn == Some(slot.lpn()) {
                 // The store is atomic and says something newer of the same LPN: no cut can lose
                 // either.
-                return Some((at, self.entry_after(&core.config, core.geometry, ppn)));
+                return Some((at, self.entry_after(tables.geometry, ppn)));
             }
 
             stale = stale.or(Some((at, slot.lpn())));
         }
 
-        let empty = empty.map(|at| (at, self.entry_after(&core.config, core.geometry, ppn)));
-        empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(core, ppn, old))))
+        let empty = empty.map(|at| (at, self.entry_after(tables.geometry, ppn)));
+        empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(tables, ppn, old))))
     }
 
     /// Nothing is stored to a room before its slots are zero.
-    fn zeroed(&self, config: &Config, sb: SbId) -> After {
-        config.guards.waits(
+    fn zeroed(&self, sb: SbId) -> After {
+        self.guards.waits(
             Guard::SegmentZeroed,
             After::clear(self.rooms[sb.0 as usize].clear),
         )
     }
 
     /// What an entry in an empty slot waits for: its page, and the zeroing of the room.
-    fn entry_after(&self, config: &Config, geometry: Geometry, ppn: Ppn) -> After {
-        let after = self.zeroed(config, geometry.superblock(ppn));
-        after.and(config.guards.waits(Guard::EntryAfterPage, After::page(ppn)))
+    fn entry_after(&self, geometry: Geometry, ppn: Ppn) -> After {
+        let after = self.zeroed(geometry.superblock(ppn));
+        after.and(self.guards.waits(Guard::EntryAfterPage, After::page(ppn)))
     }
 
     /// What overwriting the stale entry of `old` waits for.
-    fn superseded(&self, core: &Core, ppn: Ppn, old: u32) -> After {
-        if !core.config.guards.has(Guard::SlotReuse) {
-            return self.entry_after(&core.config, core.geometry, ppn);
+    fn superseded(&self, tables: &Tables, ppn: Ppn, old: u32) -> After {
+        if !self.guards.has(Guard::SlotReuse) {
+            return self.entry_after(tables.geometry, ppn);
         }
         // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a record of a
         //    deallocation; the commit, if it is of an atomic command)  2. the new entry. Cut before 2: the old entry is
         // still there, and it may be the newest durable one. The fence covers the old entry too, and so the page.
-        let written = (old < core.tables.map.len())
-            .then(|| core.tables.map.get(old))
+        let written = (old < tables.map.len())
+            .then(|| tables.map.get(old))
             .flatten()
             .filter(|mapping| !mapping.remapped);
         written.map_or(After::FENCE, |mapping| {
@@ -269,7 +277,14 @@ impl Pebble {
     }
 
     /// Age 0 of a superblock's room is `base`, if the room has no head yet.
-    fn open_room(&mut self, core: &mut Core, sb: SbId, base: u64, purpose: Purpose) -> u64 {
+    fn open_room(
+        &mut self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        sb: SbId,
+        base: u64,
+        purpose: Purpose,
+    ) -> u64 {
         if let Some(base) = self.rooms[sb.0 as usize].base {
             return base;
         }
@@ -277,15 +292,14 @@ impl Pebble {
         // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any,
         // is of an earlier incarnation and no slot counts. A head that came first would vouch for
         // the slots of that incarnation.
-        let after = self.zeroed(&core.config, sb);
-        let incarnation = core.blocks.get(sb).life.incarnation();
+        let after = self.zeroed(sb);
+        let incarnation = blocks.get(sb).life.incarnation();
         let head = RoomHead::new()
             .with_valid(true)
             .with_incarnation(incarnation)
             .with_base(base);
-        core.media
-            .store(self.head_word(sb), head.into(), purpose, after);
-        core.media.fence();
+        media.store(self.head_word(sb), head.into(), purpose, after);
+        media.fence();
 
         self.rooms[sb.0 as usize].base = Some(base);
         base
@@ -300,7 +314,7 @@ impl Pebble {
         purpose: Purpose,
     ) -> bool {
         let sb = core.geometry.superblock(remapping.ppn);
-        let base = self.open_room(core, sb, remapping.wsn, purpose);
+        let base = self.open_room(&core.blocks, &mut core.media, sb, remapping.wsn, purpose);
         let Ok(age) = u32::try_from(remapping.wsn - base) else {
             return false;
         };
@@ -382,7 +396,7 @@ impl Persist for Pebble {
             return Err(Demotion::NvramFull);
         }
         // An atomic command overwrites nothing: what it supersedes counts again if it is aborted.
-        self.choose(core, ppn, None, may_reclaim)
+        self.choose(&core.tables, &mut core.media, ppn, None, may_reclaim)
             .map(drop)
             .ok_or(Demotion::DegreeFull)
     }
@@ -390,7 +404,13 @@ impl Persist for Pebble {
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
         let reuse = remapping.atomic.is_none();
         let place = self
-            .choose(core, remapping.ppn, Some(remapping.lpn), reuse)
+            .choose(
+                &core.tables,
+                &mut core.media,
+                remapping.ppn,
+                Some(remapping.lpn),
+                reuse,
+            )
             .expect("a slot was secured");
         assert!(
             self.fill(core, place, remapping, purpose),
@@ -403,7 +423,8 @@ impl Persist for Pebble {
         if self.is_too_old(core.clock.now(), sb) {
             return false;
         }
-        let Some(place) = self.choose(core, remapping.ppn, None, false) else {
+        let Some(place) = self.choose(&core.tables, &mut core.media, remapping.ppn, None, false)
+        else {
             return false;
         };
         let base = self.rooms[sb.0 as usize].base.unwrap_or(core.clock.now());
@@ -412,13 +433,20 @@ impl Persist for Pebble {
         } else {
             remapping.wsn
         };
-        self.open_room(core, sb, base, Purpose::Gc);
+        self.open_room(&core.blocks, &mut core.media, sb, base, Purpose::Gc);
         self.fill(core, place, &Remapping { wsn, ..*remapping }, Purpose::Gc)
     }
 }
 
 impl Ownership for Pebble {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut Clock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
         let Room {
             base: Some(base),
             taken,
@@ -432,19 +460,18 @@ impl Ownership for Pebble {
             return;
         }
 
-        let bytes = core.blocks.owners(sb).live * self.degree as u32 * 8;
-        core.media
-            .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        let geometry = tables.geometry;
+        let pages = || (0..geometry.pages_per_superblock()).map(|at| (at, geometry.page(sb, at)));
+        let live = pages()
+            .filter(|(_, ppn)| !tables.counts.is_zero(*ppn))
+            .count() as u32;
+        let bytes = live * self.degree as u32 * 8;
+        media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
 
         let mut lost = false;
-        for offset in 0..core.geometry.pages_per_superblock() {
-            let ppn = core.geometry.page(sb, offset);
-            if core.tables.counts.is_zero(ppn) {
-                continue;
-            }
-
+        for (offset, ppn) in pages().filter(|(_, ppn)| !tables.counts.is_zero(*ppn)) {
             let at = self.slot_word(ppn);
-            match core.media.words() {
+            match media.words() {
                 Some(words) => Self::push_page(
                     offset,
                     base,
@@ -453,7 +480,7 @@ impl Ownership for Pebble {
                 ),
                 None => {
                     let slots = (at..at + self.degree).map(|at| {
-                        core.media.load(at).unwrap_or_else(|_| {
+                        media.load(at).unwrap_or_else(|_| {
                             lost = true;
                             0
                         })
@@ -464,11 +491,17 @@ impl Ownership for Pebble {
         }
 
         if lost {
-            append_in_force(core, sb, out);
+            append_in_force(tables, clock, sb, out);
         }
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        _: &mut Ended,
+        counters: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         let room = &mut self.rooms[sb.0 as usize];
         if room.base.is_none() {
             return; // Still zero, or being zeroed.
@@ -477,23 +510,21 @@ impl Ownership for Pebble {
         // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between:
         // the head is of an incarnation that does not count, and recovery zeroes the slots before
         // they are used again.
-        let after = core.config.guards.waits(Guard::ClearWaits, After::FENCE);
+        let after = self.guards.waits(Guard::ClearWaits, After::FENCE);
 
-        let len = core.geometry.pages_per_superblock() as usize * self.degree;
+        let len = media.geometry().pages_per_superblock() as usize * self.degree;
         *room = Room {
-            clear: core
-                .media
-                .clear(self.slots + sb.0 as usize * len, len, after),
+            clear: media.clear(self.slots + sb.0 as usize * len, len, after),
             ..Room::default()
         };
 
-        core.stats.scheme.add(SLOT_CLEARS, 1);
+        counters.add(SLOT_CLEARS, 1);
     }
 }
 
 impl Recover for Pebble {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        witnesses.report.nvram_bytes += self.tables.p2l;
+        witnesses.report.nvram_bytes += self.table_bytes.p2l;
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);
@@ -580,34 +611,33 @@ impl Recover for Pebble {
 
 impl Inspect for Pebble {
     // There is no limit, so there is nothing to show.
-    fn occupancy(&self, _: &Core) -> Occupancy {
+    fn occupancy(&self, _: &Superblocks) -> Occupancy {
         Occupancy::default()
     }
 
-    fn usage(&self, core: &Core) -> Usage {
-        let Tables { l2p, p2l } = self.tables;
+    fn usage(&self, blocks: &Superblocks) -> Usage {
+        let TableBytes { l2p, p2l } = self.table_bytes;
         Usage {
             used_bytes: self
                 .rooms
                 .iter()
                 .map(|room| u64::from(room.taken) * 8)
                 .sum(),
-            valid_bytes: core.blocks.remapped_total() * 8,
+            valid_bytes: blocks.remapped_total() * 8,
             l2p_bytes: l2p,
             p2l_bytes: p2l,
             ..Usage::default()
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        for lpn in 0..core.tables.map.len() {
-            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             let at = self.slot_word(mapping.ppn);
-            let says =
-                |at| Slot::from_bits(core.media.peek(at)).lpn() == lpn && core.media.peek(at) != 0;
-            let room = self.rooms[core.geometry.superblock(mapping.ppn).0 as usize];
+            let says = |at| Slot::from_bits(media.peek(at)).lpn() == lpn && media.peek(at) != 0;
+            let room = self.rooms[tables.geometry.superblock(mapping.ppn).0 as usize];
             if room.base.is_none() || !(at..at + self.degree).any(says) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?} and no slot says so",
@@ -617,10 +647,10 @@ impl Inspect for Pebble {
         }
 
         for (index, room) in self.rooms.iter().enumerate() {
-            let len = core.geometry.pages_per_superblock() as usize * self.degree;
+            let len = tables.geometry.pages_per_superblock() as usize * self.degree;
             let first = self.slots + index * len;
             let found = (first..first + len)
-                .filter(|at| core.media.peek(*at) != 0)
+                .filter(|at| media.peek(*at) != 0)
                 .count();
             if found != room.taken as usize {
                 return Err(format!(
@@ -636,20 +666,20 @@ impl Inspect for Pebble {
 
 impl LookAhead for Pebble {
     #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        core.media.prefetch_word(self.slot_word(ppn));
+    fn look_ahead(&self, media: &Media, ppn: Ppn) {
+        media.prefetch_word(self.slot_word(ppn));
     }
 }
 
 /// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get
 /// new numbers, those with a readable slot too: it may be older than the one that cannot be read.
 #[cold]
-fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-    for (lpn, offset) in core.tables.remapped_in(sb) {
+fn append_in_force(tables: &Tables, clock: &mut Clock, sb: SbId, out: &mut Vec<OwnerRef>) {
+    for (lpn, offset) in tables.remapped_in(sb) {
         out.push(OwnerRef {
             offset,
             lpn,
-            wsn: core.clock.tick(),
+            wsn: clock.tick(),
             source: None,
         });
     }

@@ -16,16 +16,22 @@
 //! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
 //! metadata in NVRAM.
 
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::kind::SchemeFacts;
 use crate::layout::Layout;
 use crate::stats::Demotion;
+use crate::stats::SchemeCounters;
+use crate::stats::Stats;
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::{Hinted, Witnesses};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
@@ -111,6 +117,8 @@ struct Record {
 }
 
 pub(super) struct Wal {
+    guards: Guards,
+    lpns: u32,
     base: usize,
     records: Vec<Option<Record>>,
     groups: Vec<Vec<u32>>,
@@ -139,6 +147,8 @@ impl Wal {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as u32;
         Self {
+            guards: config.guards,
+            lpns: config.lpns,
             base: Layout::new(config, geometry).scheme,
             records: vec![None; slots as usize],
             groups: vec![Vec::new(); geometry.superblocks() as usize],
@@ -156,24 +166,19 @@ impl Wal {
 
     /// Where are the pages that homes may have by this record? A page whose own number is newer
     /// speaks for itself.
-    fn needed_in(core: &Core, commit: Commit) -> impl Iterator<Item = SbId> {
+    fn needed_in(tables: &Tables, media: &Media, commit: Commit) -> impl Iterator<Item = SbId> {
         commit.pairs().filter_map(move |(home, lpn)| {
-            let ppn = core
-                .tables
-                .map
-                .get(home)
-                .filter(|mapping| mapping.remapped)?
-                .ppn;
-            let oob = core.media.oob(ppn);
-            (oob.lpn() == lpn && oob.wsn() < commit.wsn()).then(|| core.geometry.superblock(ppn))
+            let ppn = tables.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
+            let oob = media.oob(ppn);
+            (oob.lpn() == lpn && oob.wsn() < commit.wsn()).then(|| tables.geometry.superblock(ppn))
         })
     }
 
     /// Gives slots back, neighbours by one clearing.
-    fn release(&mut self, config: &Config, media: &mut Media, mut slots: Vec<u32>) {
+    fn release(&mut self, media: &mut Media, mut slots: Vec<u32>) {
         slots.sort_unstable();
         // 1. whatever took the place of what the records say  2. zeroes. Cut between: both say it.
-        let after = config.guards.waits(Guard::ClearWaits, After::ALL);
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
             let clear = media.clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
             for &slot in run {
@@ -185,12 +190,15 @@ impl Wal {
 
     /// Releases the records none of whose homes needs them.
     #[cold]
-    fn sweep(&mut self, core: &mut Core) {
-        core.stats.metadata_gc_runs += 1;
+    fn sweep(&mut self, tables: &Tables, media: &mut Media, stats: &mut Stats) {
+        stats.metadata_gc_runs += 1;
         let used = (self.records.len() - self.free.len()) * SLOT_WORDS * 8;
-        core.media
-            .charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
-        let is_needed = |record: &Record| Self::needed_in(core, record.commit).next().is_some();
+        media.charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
+        let is_needed = |record: &Record| {
+            Self::needed_in(tables, media, record.commit)
+                .next()
+                .is_some()
+        };
         let gone: Vec<u32> = (0..self.records.len() as u32)
             .filter(|slot| {
                 self.records[*slot as usize]
@@ -217,7 +225,7 @@ impl Wal {
         };
 
         self.patience = self.patience_next;
-        self.release(&core.config, &mut core.media, gone);
+        self.release(media, gone);
     }
 
     fn start(
@@ -296,7 +304,7 @@ impl Persist for Wal {
             if core.config.guards.has(Guard::RecordBeforeReclaim) {
                 self.issue(core);
             }
-            self.sweep(core);
+            self.sweep(&core.tables, &mut core.media, &mut core.stats);
         }
 
         self.patience = self.patience.saturating_sub(1);
@@ -370,10 +378,17 @@ impl Persist for Wal {
 
 impl Ownership for Wal {
     /// The homes are in the OOBs, which GC reads together with the pages.
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        for offset in 0..core.geometry.pages_per_superblock() {
-            let second = core.media.oob(core.geometry.page(sb, offset)).second();
-            if let Some(lpn) = second.lpn().filter(|lpn| *lpn < core.config.lpns) {
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        _: &mut Clock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        for offset in 0..tables.geometry.pages_per_superblock() {
+            let second = media.oob(tables.geometry.page(sb, offset)).second();
+            if let Some(lpn) = second.lpn().filter(|lpn| *lpn < self.lpns) {
                 out.push(OwnerRef {
                     offset,
                     lpn,
@@ -384,7 +399,7 @@ impl Ownership for Wal {
         }
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, media: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         let mut gone = Vec::new();
         for slot in std::mem::take(&mut self.groups[sb.0 as usize]) {
             let record = self.records[slot as usize]
@@ -395,7 +410,7 @@ impl Ownership for Wal {
                 gone.push(slot);
             }
         }
-        self.release(&core.config, &mut core.media, gone);
+        self.release(media, gone);
     }
 }
 
@@ -443,7 +458,7 @@ impl Recover for Wal {
             }
 
             for (home, lpn) in commit.pairs() {
-                if let Some(ppn) = page_meant(&core.config, &hinted, home, lpn, commit.wsn()) {
+                if let Some(ppn) = page_meant(self.guards, &hinted, home, lpn, commit.wsn()) {
                     witnesses.remap(core, home, ppn, commit.wsn(), None);
                 }
             }
@@ -451,11 +466,12 @@ impl Recover for Wal {
             self.records[slot as usize] = Some(Record { commit, places: 0 });
         }
 
-        self.release(&core.config, &mut core.media, torn);
+        self.release(&mut core.media, torn);
         for [first, second] in damaged {
             let first = first.map(|first| Commit::from_words([first, 0]));
             doubt(
-                core,
+                &core.tables,
+                core.config.guards,
                 witnesses,
                 &hinted,
                 first.ok(),
@@ -472,7 +488,8 @@ impl Recover for Wal {
             let Some(record) = &mut self.records[slot as usize] else {
                 continue;
             };
-            let mut places: Vec<SbId> = Self::needed_in(core, record.commit).collect();
+            let mut places: Vec<SbId> =
+                Self::needed_in(&core.tables, &core.media, record.commit).collect();
             places.sort_unstable();
             places.dedup();
             record.places = places.len() as u32;
@@ -484,13 +501,13 @@ impl Recover for Wal {
             }
         }
 
-        self.release(&core.config, &mut core.media, gone);
+        self.release(&mut core.media, gone);
         true
     }
 }
 
 impl Inspect for Wal {
-    fn usage(&self, _: &Core) -> Usage {
+    fn usage(&self, _: &Superblocks) -> Usage {
         let slot = 8 * SLOT_WORDS as u64;
         let used = (self.records.len() - self.free.len()) as u64 * slot;
         Usage {
@@ -502,7 +519,7 @@ impl Inspect for Wal {
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
         if self.run.is_some() {
             return Err("a command left its commit record unfinished".into());
         }
@@ -520,12 +537,12 @@ impl Inspect for Wal {
             return Err("a commit record is in other groups than it counts".into());
         }
 
-        for lpn in 0..core.tables.map.len() {
-            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
-            let oob = core.media.oob(mapping.ppn);
-            if !core.media.is_readable(mapping.ppn) {
+            let oob = media.oob(mapping.ppn);
+            if !media.is_readable(mapping.ppn) {
                 continue;
             }
 
@@ -536,7 +553,7 @@ impl Inspect for Wal {
                 ));
             }
 
-            let group = &self.groups[core.geometry.superblock(mapping.ppn).0 as usize];
+            let group = &self.groups[tables.geometry.superblock(mapping.ppn).0 as usize];
             let says = |slot: &u32| {
                 let record = self.records[*slot as usize].as_ref();
                 record.is_some_and(|record| {
@@ -560,11 +577,11 @@ impl LookAhead for Wal {}
 
 /// The newest page that was written under `lpn` for `home` before the record; of copies the one in
 /// the younger superblock.
-fn page_meant(config: &Config, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
+fn page_meant(guards: Guards, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
     let from = hinted.partition_point(|page| page.lpn < lpn);
     let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
     let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
-    let newest = if config.guards.has(Guard::RecordNewest) {
+    let newest = if guards.has(Guard::RecordNewest) {
         meant.next_back()
     } else {
         meant.next()
@@ -576,7 +593,8 @@ fn page_meant(config: &Config, hinted: &[Hinted], home: u32, lpn: u32, before: u
 /// these are the homes from its first one on for which pages were written; without the second word,
 /// all homes that had a page waiting at that time.
 fn doubt(
-    core: &Core,
+    tables: &Tables,
+    guards: Guards,
     witnesses: &mut Witnesses,
     hinted: &[Hinted],
     first: Option<Commit>,
@@ -598,14 +616,13 @@ fn doubt(
             // It was the newest page of its home, and was remapped while still mapped by the LPN it
             // was written under.
             let is_possible = first.is_none_or(|_| {
-                page_meant(&core.config, hinted, page.home, page.lpn, newest) == Some(page.ppn)
+                page_meant(guards, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)
             });
 
             if is_meant
                 && is_possible
-                && core
-                    .tables
+                && tables
                     .map
                     .get(page.home)
                     .is_none_or(|mapping| mapping.ppn != page.ppn)

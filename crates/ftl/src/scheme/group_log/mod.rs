@@ -27,6 +27,7 @@ use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::Counter;
+use crate::tables::Tables;
 use page::{GroupOwner, GroupPlace};
 use remap_ssd_media::{
     After, Geometry, Media, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
@@ -308,12 +309,12 @@ impl GroupLog {
     }
 
     /// A group's entries, oldest first; `false` if a page of it cannot be read.
-    pub fn read(&self, core: &Core, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
-        let pages = core.geometry.pages_per_superblock();
+    pub fn read(&self, media: &Media, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
+        let pages = media.geometry().pages_per_superblock();
         self.groups[sb.0 as usize]
             .pages
             .iter()
-            .fold(true, |whole, at| match core.media.meta_uncharged(at.page) {
+            .fold(true, |whole, at| match media.meta_uncharged(at.page) {
                 Ok(bytes) => {
                     out.extend(page::entries(bytes).filter(|entry| entry.offset() < pages));
                     whole
@@ -342,24 +343,26 @@ impl GroupLog {
 
 /// Of a superblock's entries, oldest first, those in force, each mapping once, in the same order.
 /// An LPN once seen is hidden, so that older entries of the same mapping do not count.
-pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut Vec<[u64; 2]>) {
+pub(super) fn keep_valid(
+    tables: &mut Tables,
+    sb: SbId,
+    all: &[RmmEntry],
+    kept: &mut Vec<[u64; 2]>,
+) {
     const AHEAD: usize = 24;
-    let (base, start) = (core.geometry.page(sb, 0).0, kept.len());
+    let (base, start) = (tables.geometry.page(sb, 0).0, kept.len());
     for (index, entry) in all.iter().enumerate().rev() {
         if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
-            core.tables.map.prefetch(next.target());
+            tables.map.prefetch(next.target());
         }
-        if core
-            .tables
-            .is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
-        {
-            core.tables.map.hide_remapped(entry.target());
+        if tables.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
+            tables.map.hide_remapped(entry.target());
             kept.push(entry.words());
         }
     }
 
     for [first, second] in &kept[start..] {
-        core.tables
+        tables
             .map
             .mark_remapped(RmmEntry::from_words(*first, *second).target());
     }
@@ -380,23 +383,23 @@ struct Doubts {
 /// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten
 /// last, or has come since: only those are looked up that have come since, or whose remap may have
 /// ended. The others leave `slots`.
-fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
+fn keep_known(tables: &mut Tables, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
     let Doubts {
         at: doubtful,
         gone,
         in_force,
     } = doubts;
     let (base, pages) = (
-        core.geometry.page(sb, 0).0,
-        core.geometry.pages_per_superblock(),
+        tables.geometry.page(sb, 0).0,
+        tables.geometry.pages_per_superblock(),
     );
 
     let entry_of = |[first, second]: [u64; 2]| RmmEntry::from_words(first, second);
     doubtful.clear();
     let lpn_of = |[_, second]: &[u64; 2]| EntryOwners::from_bits(*second).target();
     find_doubtful(
-        &core.tables.map,
-        core.tables.ended.of(sb),
+        &tables.map,
+        tables.ended.of(sb),
         slots,
         lpn_of,
         |index| index as u32,
@@ -408,12 +411,8 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
     for at in doubtful.iter().rev() {
         let entry = entry_of(slots[*at as usize]);
         let is_sane = entry.is_intact() && entry.offset() < pages;
-        if is_sane
-            && core
-                .tables
-                .is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
-        {
-            core.tables.map.hide_remapped(entry.target());
+        if is_sane && tables.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
+            tables.map.hide_remapped(entry.target());
             in_force.push(entry.target());
         } else {
             gone.push(*at);
@@ -422,7 +421,7 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
 
     in_force
         .iter()
-        .for_each(|lpn| core.tables.map.mark_remapped(*lpn));
+        .for_each(|lpn| tables.map.mark_remapped(*lpn));
     gone.reverse();
     take_out(slots, gone);
 }

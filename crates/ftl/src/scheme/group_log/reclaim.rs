@@ -197,13 +197,13 @@ impl GroupLog {
         kept.clear();
 
         if self.read_words(&core.media, sb, &mut kept) {
-            keep_known(core, sb, &mut kept, &mut self.doubts);
+            keep_known(&mut core.tables, sb, &mut kept, &mut self.doubts);
         } else {
             let mut all = Vec::new();
-            self.read(core, sb, &mut all);
-            append_in_force(core, sb, &mut all);
+            self.read(&core.media, sb, &mut all);
+            append_in_force(&core.tables, &mut core.clock, sb, &mut all);
             kept.clear();
-            keep_valid(core, sb, &all, &mut kept);
+            keep_valid(&mut core.tables, sb, &all, &mut kept);
         }
 
         // What is on flash from now on is in force; what has not come there yet is looked up when

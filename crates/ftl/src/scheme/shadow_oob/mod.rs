@@ -23,18 +23,23 @@
 mod saved;
 
 use super::log_entry::{LogEntry, UNNUMBERED};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
     SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::kind::{Medium, SchemeFacts};
 use crate::layout::Layout;
 use crate::stats::Demotion;
+use crate::stats::SchemeCounters;
+use crate::superblock::Superblocks;
 use crate::superblock::{State, Stream};
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId};
@@ -117,6 +122,8 @@ struct LogSuperblocks {
 }
 
 pub(super) struct ShadowOob {
+    guards: Guards,
+    geometry: Geometry,
     reserve: Reserve,
     /// Whether DRAM will be saved at a power loss.
     armed: bool,
@@ -176,6 +183,8 @@ impl ShadowOob {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let reserve = reserve(config, geometry, Layout::new(config, geometry).scheme);
         Self {
+            guards: config.guards,
+            geometry: *geometry,
             reserve,
             armed: false,
             found: LogSuperblocks::default(),
@@ -264,7 +273,8 @@ impl ShadowOob {
                     source: None,
                     atomic: None,
                 };
-                self.tags[sb][at].slot = self.store(core, &entry, Purpose::Meta);
+                self.tags[sb][at].slot =
+                    self.store(&core.blocks, &mut core.media, &entry, Purpose::Meta);
             }
         }
 
@@ -284,51 +294,62 @@ impl ShadowOob {
     }
 
     /// Puts an entry into the slot that has been free longest.
-    fn store(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) -> u32 {
+    fn store(
+        &mut self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        entry: &Remapping,
+        purpose: Purpose,
+    ) -> u32 {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
         // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was
         // being written, one: its torn bit is missing then.
         let after = After::clear(clear).and(
-            core.config
-                .guards
+            self.guards
                 .waits(Guard::EntryAfterPage, After::page(entry.ppn)),
         );
         let word = self.reserve.slot_word(slot);
-        core.media.store_capacitor(
+        media.store_capacitor(
             word,
-            &LogEntry::of(&core.blocks, core.geometry, entry).words(),
+            &LogEntry::of(blocks, media.geometry(), entry).words(),
             purpose,
             after,
         );
         slot
     }
 
-    fn append(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) {
-        let slot = self.store(core, entry, purpose);
+    fn append(
+        &mut self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        entry: &Remapping,
+        purpose: Purpose,
+    ) {
+        let slot = self.store(blocks, media, entry, purpose);
         let (sb, offset) = (
-            core.geometry.superblock(entry.ppn),
-            core.geometry.offset(entry.ppn),
+            media.geometry().superblock(entry.ppn),
+            media.geometry().offset(entry.ppn),
         );
         self.tags[sb.0 as usize].push(Tag::new(slot, entry.lpn, offset, entry.wsn));
     }
 
     /// Zeroes a slot, after what superseded its entry, and frees it.
-    fn release(&mut self, config: &Config, media: &mut Media, slot: u32) {
+    fn release(&mut self, media: &mut Media, slot: u32) {
         if slot == SAVED {
             return;
         }
-        let after = config.guards.waits(Guard::ClearWaits, After::ALL);
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         let clear = media.clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
         self.free.push_back((slot, clear));
     }
 
     /// Drops the entries of a superblock that are not in force, and all but the newest of one
     /// mapping. Only those whose remap may have ended are looked up in L2P.
-    fn sweep(&mut self, core: &mut Core, sb: SbId) {
+    fn sweep(&mut self, tables: &mut Tables, media: &mut Media, sb: SbId) {
         const AHEAD: usize = 24;
         let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
         let mut doubtful = std::mem::take(&mut self.doubtful);
-        let ended = core.tables.ended.of(sb);
+        let ended = tables.ended.of(sb);
         doubtful.extend(
             (0..)
                 .zip(&tags)
@@ -340,16 +361,13 @@ impl ShadowOob {
         // not in force.
         for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
-                core.tables.map.prefetch(tags[doubtful[next] as usize].lpn);
+                tables.map.prefetch(tags[doubtful[next] as usize].lpn);
             }
             let tag = &mut tags[doubtful[index] as usize];
-            if core
-                .tables
-                .is_in_force(tag.lpn, core.geometry.page(sb, tag.offset()), tag.wsn())
-            {
-                core.tables.map.hide_remapped(tag.lpn);
+            if tables.is_in_force(tag.lpn, tables.geometry.page(sb, tag.offset()), tag.wsn()) {
+                tables.map.hide_remapped(tag.lpn);
             } else {
-                self.release(&core.config, &mut core.media, tag.slot);
+                self.release(media, tag.slot);
                 tag.lpn = DROPPED;
             }
         }
@@ -357,12 +375,12 @@ impl ShadowOob {
         for at in doubtful.drain(..) {
             let lpn = tags[at as usize].lpn;
             if lpn != DROPPED {
-                core.tables.map.mark_remapped(lpn);
+                tables.map.mark_remapped(lpn);
             }
         }
 
         tags.retain(|tag| tag.lpn != DROPPED);
-        core.tables.ended.start_over(sb);
+        tables.ended.start_over(sb);
         (self.tags[sb.0 as usize], self.doubtful) = (tags, doubtful);
     }
 
@@ -386,7 +404,7 @@ impl ShadowOob {
         }
         if stale * STALE_SHARE > self.reserve.slots {
             core.stats.metadata_gc_runs += 1;
-            self.sweep_best(core, entries);
+            self.sweep_best(&mut core.tables, &core.blocks, &mut core.media, entries);
         }
 
         let found = self.has_room(entries);
@@ -400,11 +418,17 @@ impl ShadowOob {
     }
 
     /// Sweeps the superblocks with the most stale entries until there is room, and some more.
-    fn sweep_best(&mut self, core: &mut Core, entries: usize) {
+    fn sweep_best(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        media: &mut Media,
+        entries: usize,
+    ) {
         let some_more = self.reserve.slots / SWEPT_SHARE;
         let stale_of = |tags: &Vec<Tag>, sb: u32| {
             tags.len()
-                .saturating_sub(core.blocks.owners(SbId(sb)).remapped as usize)
+                .saturating_sub(blocks.owners(SbId(sb)).remapped as usize)
         };
 
         let mut worst: Vec<(usize, u32)> = self
@@ -419,44 +443,44 @@ impl ShadowOob {
             if self.has_room(entries + some_more) {
                 break;
             }
-            self.sweep(core, SbId(sb));
+            self.sweep(tables, media, SbId(sb));
         }
     }
 
     /// Is a superblock erased but for its head?
-    fn is_empty(core: &Core, sb: SbId) -> bool {
-        let head = core.blocks.get(sb).head;
-        (0..core.geometry.pages_per_superblock()).all(|offset| {
-            offset == head || !core.media.is_programmed(core.geometry.page(sb, offset))
-        })
+    fn is_empty(blocks: &Superblocks, media: &Media, sb: SbId) -> bool {
+        let head = blocks.get(sb).head;
+        (0..media.geometry().pages_per_superblock())
+            .all(|offset| offset == head || !media.is_programmed(media.geometry().page(sb, offset)))
     }
 
     /// The pages saved in a superblock, by generation.
     fn read_saved(
         &self,
-        core: &mut Core,
+        blocks: &Superblocks,
+        media: &mut Media,
         witnesses: &mut Witnesses,
         sb: SbId,
         pages: &mut BTreeMap<u64, Vec<SavedPage>>,
         unreadable: &mut Vec<Unreadable>,
     ) -> Option<u64> {
         let start = unreadable.len();
-        let superblock = *core.blocks.get(sb);
+        let superblock = *blocks.get(sb);
         // A block that failed once is never erased again, and keeps what tore then.
         let failed = superblock.bad | superblock.failing;
 
         let mut newest = None;
-        for offset in 0..core.geometry.pages_per_superblock() {
-            let page = core.geometry.page(sb, offset);
+        for offset in 0..media.geometry().pages_per_superblock() {
+            let page = media.geometry().page(sb, offset);
             // A bad block is not erased any more: what an earlier life tore there stays, and says
             // nothing.
-            let is_bad = superblock.bad >> core.geometry.die_of_offset(offset) & 1 == 1;
-            if is_bad || !core.media.is_programmed(page) || offset == superblock.head {
+            let is_bad = superblock.bad >> media.geometry().die_of_offset(offset) & 1 == 1;
+            if is_bad || !media.is_programmed(page) || offset == superblock.head {
                 continue;
             }
 
             witnesses.report.log_pages += 1;
-            match core.media.read_meta(page, Purpose::Meta) {
+            match media.read_meta(page, Purpose::Meta) {
                 Ok(Some((oob, bytes))) => {
                     let present = oob.incarnation() == superblock.life.incarnation() & 63;
                     if let Some(saved) =
@@ -468,8 +492,8 @@ impl ShadowOob {
                 }
                 Ok(None) => {}
                 // A program that failed, or an erase that was cut.
-                Err(_) if failed >> core.geometry.die_of_offset(offset) & 1 == 1 => {}
-                Err(_) if Self::is_spoiled(core.geometry, &core.media, page) => {}
+                Err(_) if failed >> media.geometry().die_of_offset(offset) & 1 == 1 => {}
+                Err(_) if Self::is_spoiled(media.geometry(), media, page) => {}
                 Err(_) => unreadable.push(Unreadable {
                     page: page.0,
                     generation: None,
@@ -517,19 +541,19 @@ impl Persist for ShadowOob {
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
+        self.append(&core.blocks, &mut core.media, remapping, purpose);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         if !self.armed || self.free.is_empty() {
             return false;
         }
-        self.append(core, remapping, Purpose::Gc);
+        self.append(&core.blocks, &mut core.media, remapping, Purpose::Gc);
         true
     }
 
-    fn references_without_room(&self, core: &Core, sb: SbId) -> u32 {
-        let references = core.blocks.owners(sb).remapped;
+    fn references_without_room(&self, _: &Tables, blocks: &Superblocks, sb: SbId) -> u32 {
+        let references = blocks.owners(sb).remapped;
         if self.armed {
             references.saturating_sub(self.free.len() as u32)
         } else {
@@ -547,7 +571,14 @@ impl Persist for ShadowOob {
 }
 
 impl Ownership for ShadowOob {
-    fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        _: &Tables,
+        _: &mut Media,
+        _: &mut Clock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
         let owner = |tag: &Tag| OwnerRef {
             offset: tag.offset(),
             lpn: tag.lpn,
@@ -557,18 +588,18 @@ impl Ownership for ShadowOob {
         out.extend(self.tags[sb.0 as usize].iter().map(owner));
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
-            self.release(&core.config, &mut core.media, tag.slot);
+            self.release(media, tag.slot);
         }
-        core.tables.ended.start_over(sb);
+        ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
 
 impl Recover for ShadowOob {
-    fn power_lost(&mut self, core: &mut Core) -> Result<u64, RecoveryError> {
-        self.reserve.save(core)
+    fn power_lost(&mut self, media: &mut Media) -> Result<u64, RecoveryError> {
+        self.reserve.save(self.guards, media)
     }
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
@@ -582,10 +613,17 @@ impl Recover for ShadowOob {
 
         let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
         for sb in logs {
-            let newest = self.read_saved(core, witnesses, sb, &mut pages, &mut unreadable);
+            let newest = self.read_saved(
+                &core.blocks,
+                &mut core.media,
+                witnesses,
+                sb,
+                &mut pages,
+                &mut unreadable,
+            );
             match newest {
                 Some(generation) => filled.push((generation, sb)),
-                None if Self::is_empty(core, sb) => self.found.empty.push(sb),
+                None if Self::is_empty(&core.blocks, &core.media, sb) => self.found.empty.push(sb),
                 None => self.found.outdated.push(sb),
             }
         }
@@ -638,7 +676,7 @@ impl Recover for ShadowOob {
 
     fn resume(&mut self, core: &mut Core) -> bool {
         for index in 0..self.tags.len() as u32 {
-            self.sweep(core, SbId(index));
+            self.sweep(&mut core.tables, &mut core.media, SbId(index));
         }
         core.blocks.close_log();
         // Without flash to reserve, the saved entries go on counting, and nothing is remapped
@@ -651,24 +689,24 @@ impl Recover for ShadowOob {
 }
 
 impl Inspect for ShadowOob {
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         Usage {
             capacity_bytes: self.reserve.slots as u64 * 16,
             used_bytes: self.used() as u64 * 16,
-            valid_bytes: core.blocks.remapped_total() * 16,
+            valid_bytes: blocks.remapped_total() * 16,
             power_loss_pages: self.reserve.energy().into(),
             reserved_bytes: self.reserve.superblocks_max as u64
-                * u64::from(core.geometry.pages_per_superblock())
+                * u64::from(self.geometry.pages_per_superblock())
                 * PAGE_BYTES as u64,
             ..Usage::default()
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
+    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
         let mut slots: BTreeSet<u32> = self.free.iter().map(|(slot, _)| *slot).collect();
         for (index, tags) in self.tags.iter().enumerate() {
             for tag in tags {
-                let ppn = core.geometry.page(SbId(index as u32), tag.offset());
+                let ppn = tables.geometry.page(SbId(index as u32), tag.offset());
                 let entry = Remapping {
                     lpn: tag.lpn,
                     ppn,
@@ -677,14 +715,8 @@ impl Inspect for ShadowOob {
                     atomic: None,
                 };
 
-                let in_force = core.tables.map.is_remapped_at(tag.lpn, ppn);
-                if !in_force
-                    && !core
-                        .tables
-                        .ended
-                        .of(SbId(index as u32))
-                        .may_have_ended(tag.lpn)
-                {
+                let in_force = tables.map.is_remapped_at(tag.lpn, ppn);
+                if !in_force && !tables.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
                     return Err(format!("an entry for LPN {} ended unnoticed", tag.lpn));
                 }
 
@@ -698,10 +730,10 @@ impl Inspect for ShadowOob {
                 let word = self
                     .reserve
                     .slot_word(if self.armed { tag.slot } else { 0 });
-                let stored = [core.media.peek(word), core.media.peek(word + 1)];
+                let stored = [media.peek(word), media.peek(word + 1)];
 
                 if self.armed
-                    && (stored != LogEntry::of(&core.blocks, core.geometry, &entry).words()
+                    && (stored != LogEntry::of(blocks, tables.geometry, &entry).words()
                         || !slots.insert(tag.slot))
                 {
                     return Err(format!(
@@ -727,12 +759,12 @@ impl Inspect for ShadowOob {
                 .map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()),
         );
 
-        for lpn in 0..core.tables.map.len() {
-            let Some(mapping) = core.tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
-            let sb = core.geometry.superblock(mapping.ppn);
-            if !known[sb.0 as usize].contains(&(lpn, core.geometry.offset(mapping.ppn))) {
+            let sb = tables.geometry.superblock(mapping.ppn);
+            if !known[sb.0 as usize].contains(&(lpn, tables.geometry.offset(mapping.ppn))) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?} and no entry says so",
                     mapping.ppn
