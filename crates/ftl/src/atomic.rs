@@ -17,13 +17,10 @@
 //! finds space. Absent: which pages the command touches.
 
 use crate::config::{Config, EntrySize};
-use crate::guard::Guard;
-use crate::guard::Guards;
-use crate::layout::ABORTED_SLOTS;
-use crate::layout::Layout;
+use crate::guard::{Guard, Guards};
+use crate::layout::{ABORTED_SLOTS, Layout};
 use bitfield_struct::bitfield;
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, Purpose};
+use remap_ssd_media::{After, Media, Purpose};
 use std::ops::Range;
 
 #[bitfield(u64)]

@@ -16,13 +16,11 @@ use crate::core::Core;
 use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::kind::SchemeFacts;
-use crate::stats::Demotion;
-use crate::stats::SchemeCounters;
+use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::Media;
-use remap_ssd_media::{Geometry, Ppn, Purpose, SbId};
+use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 use serde::Serialize;
 
 /// One remapping to make durable.

@@ -13,12 +13,10 @@
 use crate::clock::Clock;
 use crate::config::{CHUNK_LPNS, Config};
 use crate::guard::{Guard, Guards};
-use crate::layout::DEALLOC_WORDS;
-use crate::layout::Layout;
+use crate::layout::{DEALLOC_WORDS, Layout};
 use crate::tables::Tables;
 use bitfield_struct::bitfield;
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, ClearId, Purpose};
+use remap_ssd_media::{After, ClearId, Media, Purpose};
 use std::collections::BTreeSet;
 
 /// First word of a record.

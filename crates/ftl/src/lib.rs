@@ -45,7 +45,7 @@ mod tables;
 mod witnesses;
 
 pub use command::Remap;
-pub use config::{Config, EntrySize};
+pub use config::{Config, EntrySize, SchemeValues};
 pub use contract::{GroupInfo, Occupancy, Usage};
 pub use dedup::{FingerprintKind, UnknownPage};
 pub use error::{ConfigError, RecoveryError, Refusal};
@@ -54,7 +54,7 @@ pub use ftl::Ftl;
 pub use glimpse::{Glimpse, UsablePages};
 pub use granularity::Granularity;
 pub use guard::{Guard, Guards};
-pub use kind::{Hue, Medium, SchemeFacts, SchemeKind};
+pub use kind::{Hue, Medium, SchemeFacts, SchemeKey, SchemeKind};
 pub use policy::GcPolicy;
 pub use stats::{Demotion, SchemeCounters, Stats};
 pub use superblock::{Head, Owners, State, Stream, Superblock};

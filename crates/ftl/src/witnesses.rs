@@ -3,17 +3,14 @@
 //! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted
 //! commands do not count. Absent: where witnesses come from.
 
-use crate::config::CHUNK_LPNS;
-use crate::config::Config;
+use crate::config::{CHUNK_LPNS, Config};
 use crate::core::Core;
 use crate::life::LoadedLife;
 use crate::map::Map;
 use crate::mapping::Mapping;
-use crate::superblock::State;
-use crate::superblock::Superblocks;
-use remap_ssd_media::Media;
+use crate::superblock::{State, Superblocks};
 use remap_ssd_media::slab::{Slab, prefetch};
-use remap_ssd_media::{Geometry, Oob, Ppn, SbId};
+use remap_ssd_media::{Geometry, Media, Oob, Ppn, SbId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

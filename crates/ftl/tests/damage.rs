@@ -3,7 +3,9 @@
 mod kit;
 
 use kit::{Random, content, device, put, recovered, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, RecoveryError, Refusal, Remap, SchemeKind, State};
+use remap_ssd_ftl::{
+    Config, EntrySize, Ftl, RecoveryError, Refusal, Remap, SchemeKind, SchemeValues, State,
+};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, Media, Oob, OpKind, Page, Ppn, Purpose, SbId};
 
@@ -459,7 +461,7 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
         let config = Config {
             lpns: 100,
             dedup: false,
-            cache_pages: 1,
+            scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", 1),
             log_bytes,
             ..small_config(scheme)
         };

@@ -10,7 +10,9 @@ use kit::script::{
     Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log,
 };
 use kit::{Random, content, device};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, SchemeKind, State, Stream};
+use remap_ssd_ftl::{
+    Config, EntrySize, Ftl, Guard, Guards, SchemeKind, SchemeValues, State, Stream,
+};
 use remap_ssd_media::{Geometry, Image, Media, Oob, Outcome, Page, Ppn, SbId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +40,7 @@ fn tight(
         segment_bytes: [96, 144][variant % 2],
         dealloc_slots: [16, 64, 6][variant % 3],
         count_max: [4, 10][variant / 2 % 2],
-        cache_pages: 1,
+        scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", 1),
         dedup: false,
         gc_free: 0.0,
         ..Config::default()

@@ -21,8 +21,7 @@ use crate::layout::Layout;
 use crate::tables::Tables;
 use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
 pub use recover::FileMapScan;
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, ClearId, MediaError, OpKind, Purpose};
+use remap_ssd_media::{After, ClearId, Media, MediaError, OpKind, Purpose};
 
 /// A page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,7 @@
 use super::Files;
 use super::record::{ENTRY_WORDS, Ends, NONE, SLOT_WORDS, Tagged};
 use crate::guard::Guard;
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, OpKind, Purpose};
+use remap_ssd_media::{After, Media, OpKind, Purpose};
 
 /// What recovery found of the file map.
 #[derive(Debug, Default)]

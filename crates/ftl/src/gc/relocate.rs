@@ -131,7 +131,7 @@ impl Ftl {
     }
 
     /// Passes 4 and 5 for the first pages of a list that have nobody but their OOB's owner, while
-    /// nothing can go wrong: as many as go to one row; how many that were.
+    /// the media are sound: as many as go to one row; how many that were.
     #[inline]
     fn move_row(&mut self, sb: SbId, pages: &[Live]) -> usize {
         let core = &mut self.core;
@@ -148,7 +148,7 @@ impl Ftl {
             .count();
         let unwatched =
             core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
-        let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_plain();
+        let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_sound();
         if len == 0 || !alike {
             return 0;
         }

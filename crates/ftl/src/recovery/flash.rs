@@ -8,11 +8,9 @@ use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord, LoadedLife};
-use crate::superblock::Superblocks;
-use crate::superblock::{Head, Open, State, Stream, Superblock};
+use crate::superblock::{Head, Open, State, Stream, Superblock, Superblocks};
 use crate::witnesses::{Witnesses, holds_data};
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, ClearId, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;
 

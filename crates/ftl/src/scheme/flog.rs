@@ -24,10 +24,8 @@ use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::stats::Demotion;
-use crate::stats::SchemeCounters;
-use crate::superblock::Superblocks;
-use crate::superblock::{Open, State, Stream};
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::{Open, State, Stream, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{

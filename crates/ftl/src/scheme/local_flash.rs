@@ -26,17 +26,26 @@ use crate::core::Core;
 use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
-use crate::kind::{HostBytes, Medium, SchemeFacts};
+use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
 use crate::layout::Layout;
 use crate::scheme::entry::RmmEntry;
-use crate::stats::Demotion;
-use crate::stats::SchemeCounters;
+use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
+
+/// Capacitors save up to so many pages.
+const CACHE_PAGES: SchemeKey = SchemeKey {
+    name: "cache_pages",
+    unit: "pages",
+    default: 64,
+    least: 1,
+    most: 1 << 16,
+    about: "Pages' worth of entries cached under its capacitor.",
+};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -53,6 +62,7 @@ pub const SPEC: SchemeSpec = SchemeSpec {
                 Guard::RewriteWaits,
                 Guard::StaleGroupPages,
             ],
+            keys: &[&CACHE_PAGES],
             counters: group_log::COUNTERS,
             host_bytes_per_page: HostBytes {
                 dedup: 30,
@@ -103,7 +113,7 @@ pub(super) struct LocalFlash {
 }
 
 fn slots(config: &Config) -> usize {
-    config.cache_pages as usize * Shape::slots(config)
+    config.own(&CACHE_PAGES) as usize * Shape::slots(config)
 }
 
 fn host_pages(config: &Config) -> usize {
@@ -132,12 +142,6 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         let bytes = config.log_bytes;
         return Err(ConfigError(format!(
             "log_bytes = {bytes} is too small for a log: use at least {LEAST}"
-        )));
-    }
-    if !(1..=1 << 16).contains(&config.cache_pages) {
-        return Err(ConfigError(format!(
-            "cache_pages = {} must be 1 to 65536: what the capacitor can save",
-            config.cache_pages
         )));
     }
     Ok(())

@@ -7,8 +7,7 @@
 use crate::config::Config;
 use crate::contract::Remapping;
 use crate::guard::Guard;
-use crate::superblock::Superblocks;
-use crate::superblock::{State, Superblock};
+use crate::superblock::{State, Superblock, Superblocks};
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{Geometry, MediaError, Ppn, SbId};

@@ -9,13 +9,10 @@
 //! torn by an earlier cut are not expected. Absent: what log pages contain.
 
 use crate::core::Core;
-use crate::guard::Guard;
-use crate::guard::Guards;
-use crate::superblock::Stream;
-use crate::superblock::Superblocks;
-use remap_ssd_media::Media;
+use crate::guard::{Guard, Guards};
+use crate::superblock::{Stream, Superblocks};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, Oob, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Media, Oob, Ppn, Purpose, SbId, Stored};
 use std::sync::Arc;
 
 /// Bytes of the unit that log pages are made of: an entry, or a header. No unit that counts is

@@ -23,8 +23,7 @@ use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
 use crate::kind::{Hue, SchemeFacts};
 use crate::layout::Layout;
-use crate::stats::Demotion;
-use crate::stats::SchemeCounters;
+use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
@@ -199,18 +198,9 @@ impl NLog {
 
     /// Stores all entries that are at these words, as they stand.
     fn store_run(&mut self, media: &mut Media, mut run: Range<usize>) {
-        if !media.is_plain() {
-            for at in run.step_by(SLOT_WORDS) {
-                let words = [media.peek(at), media.peek(at + 1)];
-                self.store(
-                    media,
-                    words,
-                    Ppn(LogEntry::from_words(words).ppn()),
-                    Purpose::Gc,
-                );
-            }
-            return;
-        }
+        let (guards, page_of) = (self.guards, |words: &[u64; SLOT_WORDS]| {
+            After::page(Ppn(LogEntry::from_words(*words).ppn()))
+        });
         while !run.is_empty() {
             if !self.has_slot() {
                 self.begin_unit(media, Purpose::Gc);
@@ -222,14 +212,13 @@ impl NLog {
             // Charged as one: what the entries wait for besides, their pages, the zeroing of the
             // old unit waits for too.
             let bytes = (len * SLOT_WORDS * 8) as u32;
-            media.charge(
-                OpKind::NvWrite,
-                bytes,
-                Purpose::Gc,
-                After::clear(self.clear),
-            );
+            let clear = After::clear(self.clear);
+            media.charge(OpKind::NvWrite, bytes, Purpose::Gc, clear);
 
-            media.move_words_plain(run.start..end, self.next_slot_word());
+            let to = self.next_slot_word();
+            media.move_records(run.start..end, to, Purpose::Gc, |words| {
+                clear.and(guards.waits(Guard::EntryAfterPage, page_of(words)))
+            });
             self.used += len;
             run.start = end;
         }

@@ -8,13 +8,11 @@ use crate::core::Core;
 use crate::ended::Ended;
 use crate::error::RecoveryError;
 use crate::kind::{HostBytes, Hue, Medium, SchemeFacts};
-use crate::stats::Demotion;
-use crate::stats::SchemeCounters;
+use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::Media;
-use remap_ssd_media::{Ppn, Purpose, SbId};
+use remap_ssd_media::{Media, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec::new(

@@ -29,10 +29,9 @@ use crate::core::Core;
 use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
-use crate::kind::{HostBytes, Medium, SchemeFacts};
+use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
 use crate::layout::Layout;
-use crate::stats::SchemeCounters;
-use crate::stats::{Counter, Demotion};
+use crate::stats::{Counter, Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
@@ -44,6 +43,16 @@ const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
 const SLOTS_REUSED: Counter = Counter::named("slots_reused", COUNTERS);
 /// Rooms of slots cleared when their superblock was erased.
 const SLOT_CLEARS: Counter = Counter::named("slot_clears", COUNTERS);
+
+/// Slots a page. Reference counters have four bits, and the page's first owner has no slot.
+const DEGREE: SchemeKey = SchemeKey {
+    name: "degree",
+    unit: "",
+    default: 2,
+    least: 1,
+    most: 14,
+    about: "LPNs that may be remapped to a flash page at a time: its slots in NVRAM.",
+};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -59,6 +68,7 @@ pub const SPEC: SchemeSpec = SchemeSpec {
             // tables together".
             table_store_bytes: L2P_WORD_BYTES + 8,
             guards: &[Guard::SlotReuse],
+            keys: &[&DEGREE],
             counters: COUNTERS,
             host_bytes_per_page: HostBytes {
                 dedup: 10,
@@ -74,8 +84,6 @@ pub const SPEC: SchemeSpec = SchemeSpec {
 const AGES: u64 = 1 << 32;
 /// Bytes of an L2P entry (MEMSYS'17 §6.5).
 const L2P_BYTES: u64 = 4;
-/// Most slots a page: reference counters have four bits, and the page's first owner has none.
-const DEGREE_MAX: u32 = 14;
 /// Stored when the mapping of a page changes: a word of L2P.
 const L2P_WORD_BYTES: u32 = 8;
 
@@ -148,7 +156,7 @@ impl TableBytes {
 
 /// Words of the scheme's region: heads and slots.
 pub(super) fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
-    geometry.superblocks() as usize + geometry.pages() as usize * config.degree as usize
+    geometry.superblocks() as usize + geometry.pages() as usize * config.own(&DEGREE) as usize
 }
 
 /// NVRAM that both tables take.
@@ -158,20 +166,13 @@ pub(super) fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
 }
 
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
-    if !(1..=DEGREE_MAX).contains(&config.degree) {
-        return Err(ConfigError(format!(
-            "degree = {} must be 1 to {DEGREE_MAX}",
-            config.degree
-        )));
-    }
-
     let TableBytes { l2p, p2l } = TableBytes::of(config, geometry);
     if config.log_bytes < l2p + p2l {
         return Err(ConfigError(format!(
             "log_bytes = {} is too small for both mapping tables in NVRAM, {l2p} bytes for L2P and {p2l} for P2L at \
              degree {}: use at least {} bytes",
             config.log_bytes,
-            config.degree,
+            config.own(&DEGREE),
             l2p + p2l
         )));
     }
@@ -186,7 +187,7 @@ impl Pebble {
             guards: config.guards,
             heads,
             slots: heads + geometry.superblocks() as usize,
-            degree: config.degree as usize,
+            degree: config.own(&DEGREE) as usize,
             rooms: vec![Room::default(); geometry.superblocks() as usize],
             table_bytes: TableBytes::of(config, geometry),
             damaged: Vec::new(),

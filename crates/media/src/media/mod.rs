@@ -150,9 +150,15 @@ impl Media {
         &self.faults
     }
 
-    /// No fault, no damage, no rail, no folder: nothing comes between an operation and its effect.
+    /// No fault and no damage: what can be read is what was programmed, and nothing fails.
     #[inline(always)]
-    pub fn is_plain(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
+        !self.faulty && self.nand.is_pristine()
+    }
+
+    /// Sound, without rail and folder: nothing comes between an operation and its effect.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
         !self.is_tracked() && self.nand.is_pristine()
     }
 

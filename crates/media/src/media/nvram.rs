@@ -39,20 +39,49 @@ impl Media {
         self.nvram[word]
     }
 
-    /// Stores many words as part of a bulk rewrite that is charged as a whole; only while the media is plain, so that
-    /// the order of the stores cannot matter.
-    pub fn copy_words_plain(&mut self, to: usize, values: &[u64]) {
-        assert!(self.is_plain());
-        self.nvram[to..to + values.len()].copy_from_slice(values);
-        self.counts.nv_bytes_written += 8 * values.len() as u64;
+    /// Stores records one behind the other. The caller charges them as a whole (`charge`); `after` says what each waits
+    /// for.
+    #[inline]
+    pub fn store_records<const W: usize>(
+        &mut self,
+        to: usize,
+        records: &[[u64; W]],
+        purpose: Purpose,
+        after: impl Fn(&[u64; W]) -> After,
+    ) {
+        // Where nothing is pending, the order of the stores cannot matter.
+        if !self.is_tracked() {
+            let words = records.as_flattened();
+            self.nvram[to..to + words.len()].copy_from_slice(words);
+            self.counts.nv_bytes_written += 8 * words.len() as u64;
+            return;
+        }
+
+        for (index, record) in records.iter().enumerate() {
+            self.store_uncharged(to + index * W, record, purpose, after(record));
+        }
     }
 
-    /// The same with what stands elsewhere in NVRAM.
-    #[inline]
-    pub fn move_words_plain(&mut self, from: Range<usize>, to: usize) {
-        debug_assert!(self.is_plain());
-        self.counts.nv_bytes_written += 8 * from.len() as u64;
-        self.nvram.copy_within(from, to);
+    /// The same with records that stand elsewhere in NVRAM.
+    #[inline(always)]
+    pub fn move_records<const W: usize>(
+        &mut self,
+        from: Range<usize>,
+        to: usize,
+        purpose: Purpose,
+        after: impl Fn(&[u64; W]) -> After,
+    ) {
+        debug_assert!(from.len().is_multiple_of(W));
+        if !self.is_tracked() {
+            self.counts.nv_bytes_written += 8 * from.len() as u64;
+            self.nvram.copy_within(from, to);
+            return;
+        }
+
+        for at in from.clone().step_by(W) {
+            let record: [u64; W] = std::array::from_fn(|word| self.nvram[at + word]);
+            self.store_uncharged(to + at - from.start, &record, purpose, after(&record));
+        }
     }
 
     /// Stores one word, atomically; adjacent stores of one command count as one access of their bytes.

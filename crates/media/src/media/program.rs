@@ -132,8 +132,8 @@ impl Media {
     }
 
     /// Copies data pages of one superblock to consecutive pages of one row, from `to` on, each with its new OOB; what
-    /// `copy` does one by one for GC, without a rail, faults and metadata pages. Pages are in ascending order, and fewer than
-    /// 64 from the first to the last.
+    /// `copy` does one by one for GC, on sound media and without metadata pages. Pages are in ascending order, and fewer
+    /// than 64 from the first to the last.
     #[inline(always)]
     pub fn copy_row(
         &mut self,
@@ -141,7 +141,10 @@ impl Media {
         pages: impl ExactSizeIterator<Item = (Ppn, Oob)>,
         after: After,
     ) {
-        assert!(self.is_plain());
+        assert!(self.is_sound());
+        if self.is_tracked() {
+            return self.copy_tracked_row(to, pages, after);
+        }
 
         let len = pages.len();
         self.counts.reads += len as u64;
@@ -175,6 +178,20 @@ impl Media {
         (op.page, op.amount, op.sources) = (to.ppn, first, sources);
 
         self.record(op);
+    }
+
+    /// The same where each page is pending by itself, or written down.
+    fn copy_tracked_row(
+        &mut self,
+        to: Slot,
+        pages: impl Iterator<Item = (Ppn, Oob)>,
+        after: After,
+    ) {
+        for (place, (from, oob)) in (to.ppn.0..).zip(pages) {
+            let slot = self.nand.geometry.slot(Ppn(place));
+            self.copy(from, slot, oob, &[], Purpose::Gc, after)
+                .expect("sound media do not fail");
+        }
     }
 
     /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on, extended ones if asked. Without

@@ -21,8 +21,7 @@ use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::log_pages;
 use crate::scheme::remap_ssd::append_in_force;
-use crate::superblock::Stream;
-use crate::superblock::Superblocks;
+use crate::superblock::{Stream, Superblocks};
 use remap_ssd_media::{After, Ppn, Purpose, SbId};
 
 /// Free superblocks that the log leaves to garbage collection as long as it has garbage of its own.

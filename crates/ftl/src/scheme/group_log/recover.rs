@@ -16,8 +16,7 @@ use crate::scheme::log_pages::{self, LogPage};
 use crate::superblock::{State, Stream};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::Media;
-use remap_ssd_media::{Ppn, SbId};
+use remap_ssd_media::{Media, Ppn, SbId};
 use std::sync::Arc;
 
 /// A page of the log as recovery read it.

@@ -22,17 +22,14 @@ use crate::contract::{
 use crate::core::Core;
 use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
-use crate::guard::Guards;
+use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Hue, SchemeFacts};
-use crate::stats::Demotion;
-use crate::stats::SchemeCounters;
+use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 pub(super) use reclaim::append_in_force;
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
@@ -155,7 +152,7 @@ impl RemapSsd {
         // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
         // the entry does not count. An entry before its page would name whatever is programmed
         // there next.
-        let after = entry_after(self.segments.guards, chain, remapping.ppn);
+        let after = entry_after(self.segments.guards, chain.clear, remapping.ppn);
         let [first, second] =
             RmmEntry::of(remapping, media.geometry().offset(remapping.ppn)).words();
         if self.segments.slot_words == 2 {
@@ -172,8 +169,8 @@ impl RemapSsd {
 }
 
 #[inline]
-fn entry_after(guards: Guards, chain: &Chain, ppn: Ppn) -> After {
-    let after = After::clear(chain.clear);
+fn entry_after(guards: Guards, clear: ClearId, ppn: Ppn) -> After {
+    let after = After::clear(clear);
     after.and(guards.waits(Guard::EntryAfterPage, After::page(ppn)))
 }
 

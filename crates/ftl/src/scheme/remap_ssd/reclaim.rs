@@ -18,8 +18,7 @@ use crate::scheme::segments::Chain;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Active GC pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
@@ -227,7 +226,11 @@ impl RemapSsd {
         old: &Chain,
         gone: &[u32],
     ) {
-        let is_plain = self.segments.slot_words == 2 && media.is_plain();
+        let (guards, geometry) = (self.segments.guards, media.geometry());
+        let entry_after = |clear, words: &[u64; 2]| {
+            let entry = RmmEntry::from_words(words[0], words[1]);
+            entry_after(guards, clear, geometry.page(sb, entry.offset()))
+        };
         let mut gone = gone.iter().map(|at| *at as usize);
         let mut next = gone.next();
         for index in 0..old.segments.len() {
@@ -238,8 +241,9 @@ impl RemapSsd {
             loop {
                 let stop = next.filter(|at| run.contains(at));
                 let rest = run.start..stop.unwrap_or(run.end);
-                if is_plain {
-                    self.segments.move_run::<2>(media, now, chain, sb, rest)
+                if self.segments.slot_words == 2 {
+                    self.segments
+                        .move_run(media, now, chain, sb, rest, entry_after)
                 } else {
                     rest.step_by(self.segments.slot_words).for_each(|at| {
                         let words = [media.peek(at), media.peek(at + 1)];
@@ -271,7 +275,7 @@ impl RemapSsd {
         ];
         let after = entry_after(
             self.segments.guards,
-            chain,
+            chain.clear,
             media.geometry().page(sb, entry.offset()),
         );
         media.store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);

@@ -24,13 +24,11 @@ use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::kind::{HostBytes, SchemeFacts};
 use crate::scheme::entry::RmmEntry;
-use crate::stats::Demotion;
-use crate::stats::SchemeCounters;
+use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {

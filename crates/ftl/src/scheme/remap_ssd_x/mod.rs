@@ -30,18 +30,15 @@ use crate::contract::{
 use crate::core::Core;
 use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
-use crate::guard::Guards;
+use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, SchemeFacts};
 use crate::map::Map;
-use crate::stats::SchemeCounters;
-use crate::stats::{Counter, Demotion};
+use crate::stats::{Counter, Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
-use remap_ssd_media::Media;
-use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 use run::RemapRun;
 use valid::ValidExtents;
 

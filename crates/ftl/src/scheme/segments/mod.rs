@@ -215,19 +215,38 @@ impl Segments {
         after: impl Fn(ClearId, &[u64; W]) -> After,
     ) {
         debug_assert_eq!(W, self.slot_words);
-        if media.is_plain() && !self.has(chain, 1) && records.len() <= self.slots as usize {
-            let at = self.take(media, now, chain, sb, records.len() as u32, Purpose::Gc);
-            return media.copy_words_plain(at, records.as_flattened());
-        }
-        for record in records {
-            let at = self.take(media, now, chain, sb, 1, Purpose::Gc);
-            let after = after(chain.clear, record);
-            media.store_uncharged(at, record, Purpose::Gc, after);
+        let mut left = records;
+        while !left.is_empty() {
+            let (at, slots) = self.take_some(media, now, chain, sb, left.len());
+            let (stored, rest) = left.split_at(slots);
+            media.store_records(at, stored, Purpose::Gc, |record| after(chain.clear, record));
+            left = rest;
         }
     }
 
-    /// Moves the records at these words within their chain, as they stand; only while the media is
-    /// plain. The caller charges them.
+    /// Takes as many slots in a row as the segment has, at most so many; their first word, and how
+    /// many.
+    #[inline(always)]
+    fn take_some(
+        &mut self,
+        media: &mut Media,
+        now: u64,
+        chain: &mut Chain,
+        sb: SbId,
+        most: usize,
+    ) -> (usize, usize) {
+        if !self.has(chain, 1) {
+            self.grow(media, now, chain, sb, Purpose::Gc);
+        }
+        let slots = most.min((self.slots - chain.used) as usize);
+        let at = chain.end;
+        chain.used += slots as u32;
+        chain.end += slots * self.slot_words;
+        (at, slots)
+    }
+
+    /// Moves the records at these words within their chain, as they stand. The caller charges them.
+    /// `after` as for `take_run`.
     #[inline(always)]
     pub fn move_run<const W: usize>(
         &mut self,
@@ -236,17 +255,16 @@ impl Segments {
         chain: &mut Chain,
         sb: SbId,
         mut run: Range<usize>,
+        after: impl Fn(ClearId, &[u64; W]) -> After,
     ) {
         debug_assert_eq!(W, self.slot_words);
         while !run.is_empty() {
-            if !self.has(chain, 1) {
-                self.grow(media, now, chain, sb, Purpose::Gc);
-            }
-            let slots = (run.len() / W).min((self.slots - chain.used) as usize);
-            media.move_words_plain(run.start..run.start + slots * W, chain.end);
-            chain.used += slots as u32;
-            chain.end += slots * W;
-            run.start += slots * W;
+            let (at, slots) = self.take_some(media, now, chain, sb, run.len() / W);
+            let end = run.start + slots * W;
+            media.move_records(run.start..end, at, Purpose::Gc, |record| {
+                after(chain.clear, record)
+            });
+            run.start = end;
         }
     }
 

@@ -33,18 +33,26 @@ use crate::core::Core;
 use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
-use crate::kind::{Medium, SchemeFacts};
+use crate::kind::{Medium, SchemeFacts, SchemeKey};
 use crate::layout::Layout;
-use crate::stats::Demotion;
-use crate::stats::SchemeCounters;
-use crate::superblock::Superblocks;
-use crate::superblock::{State, Stream};
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::{State, Stream, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId};
 use saved::{Reserve, SLOT_WORDS, SavedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Energy of the capacitor.
+const ENERGY_PAGES: SchemeKey = SchemeKey {
+    name: "energy_pages",
+    unit: "pages",
+    default: 0,
+    least: 0,
+    most: u32::MAX as u64,
+    about: "Flash pages that the capacitor programs when power fails; 0 is as many as its DRAM fills.",
+};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -63,6 +71,7 @@ pub const SPEC: SchemeSpec = SchemeSpec {
                 Guard::ArmedLast,
                 Guard::UnsharedRenewed,
             ],
+            keys: &[&ENERGY_PAGES],
             ..SchemeFacts::DURABLE
         },
         |config, geometry| Box::new(ShadowOob::new(config, geometry)),
@@ -166,12 +175,13 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
     }
 
     let needed = reserve(config, geometry, 0).energy_needed();
-    let enough = config.energy_pages == 0 || config.energy_pages >= needed;
+    let energy_pages = config.own(&ENERGY_PAGES);
+    let enough = energy_pages == 0 || energy_pages >= u64::from(needed);
     if !enough && config.guards.has(Guard::CapacitorEnergy) {
         return Err(ConfigError(format!(
             "energy_pages = {} cannot save the {} bytes of DRAM that log_bytes says: use at least {needed}, or 0 for as \
              many as that takes",
-            config.energy_pages, config.log_bytes
+            energy_pages, config.log_bytes
         )));
     }
 

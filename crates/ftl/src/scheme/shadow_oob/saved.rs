@@ -11,6 +11,7 @@
 //! is saved of a device that is not. Absent: which entries there are (the scheme's), and reading
 //! back what was saved (the scheme's replay).
 
+use super::ENERGY_PAGES;
 use crate::config::Config;
 use crate::contract::FlashNeed;
 use crate::error::RecoveryError;
@@ -107,10 +108,9 @@ impl Reserve {
         let pages = slots.div_ceil(per_page) as u32;
         let room = pages + FAILURES * geometry.pages_per_block();
         let superblocks_max = room.div_ceil(config.data_pages(geometry).max(1)) as usize;
-        let energy = if config.energy_pages == 0 {
-            pages + FAILURES
-        } else {
-            config.energy_pages
+        let energy = match config.own(&ENERGY_PAGES) {
+            0 => pages + FAILURES,
+            energy => energy as u32,
         };
 
         Self {
