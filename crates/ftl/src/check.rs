@@ -4,7 +4,7 @@
 
 use crate::config::CHUNK_LPNS;
 use crate::ftl::Ftl;
-use crate::superblock::{State, Stream};
+use crate::superblock::{Stream, SuperblockState};
 use remap_ssd_media::Ppn;
 
 impl Ftl {
@@ -40,7 +40,10 @@ impl Ftl {
                 ));
             }
 
-            if !matches!(core.blocks.get(sb).state, State::Open | State::Closed) {
+            if !matches!(
+                core.blocks.get(sb).state,
+                SuperblockState::Open | SuperblockState::Closed
+            ) {
                 return Err(format!(
                     "LPN {lpn} is mapped into {sb:?}, which is {:?}",
                     core.blocks.get(sb).state
@@ -96,7 +99,7 @@ impl Ftl {
             }
 
             total += u64::from(kept.remapped);
-            free += u32::from(sb.state == State::Free);
+            free += u32::from(sb.state == SuperblockState::Free);
         }
 
         if total != core.blocks.remapped_total() || free != core.blocks.free() {

@@ -14,9 +14,9 @@ pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
 
 /// The counter: the last number handed out.
 #[derive(Default)]
-pub struct Clock(u64);
+pub struct WsnClock(u64);
 
-impl Clock {
+impl WsnClock {
     /// Last number handed out.
     #[inline]
     pub fn now(&self) -> u64 {

@@ -10,7 +10,7 @@
 //! Absent: the schemes and their names (`scheme/`); what is known of a scheme without its code
 //! (`kind.rs`).
 
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::core::Core;
 use crate::ended::Ended;
@@ -186,7 +186,7 @@ pub trait Ownership {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     );
@@ -226,7 +226,7 @@ pub trait Recover {
     /// Called when the tables are rebuilt and pages mark the LPNs in doubt. Zeroes the unreadable
     /// records, after everything else (`Guards::after_doubts`), and restores the room that GC relies
     /// on. `false` if there is not enough flash space for what must be made durable. Takes no
-    /// sequence number if they are used up (`Clock::is_used_up`).
+    /// sequence number if they are used up (`WsnClock::is_used_up`).
     fn resume(&mut self, core: &mut Core) -> bool;
 }
 

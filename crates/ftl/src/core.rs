@@ -5,7 +5,7 @@
 //! Absent: policy. The verbs are in `command`, moving in `gc`, persistence of remaps in `scheme`.
 
 use crate::block_map::BlockMap;
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::layout::Layout;
 use crate::map::Map;
@@ -31,7 +31,7 @@ pub struct Core {
     /// Superblocks by state, stream and owners.
     pub blocks: Superblocks,
     /// Sequence numbers: the device's virtual time.
-    pub clock: Clock,
+    pub clock: WsnClock,
     /// Counters since power-on.
     pub stats: Stats,
     /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in
@@ -61,7 +61,7 @@ impl Core {
             layout: Layout::new(&config, &geometry),
             tables: Tables::new(geometry, map),
             blocks: Superblocks::new(geometry, &config, reserve),
-            clock: Clock::default(),
+            clock: WsnClock::default(),
             stats: Stats::default(),
             table_bytes: config.scheme.facts().table_store_bytes,
             survival: None,

@@ -10,7 +10,7 @@
 //! says which they are (`record_doubts`). Absent: which pages become garbage (the core's tables
 //! say).
 
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::{CHUNK_LPNS, Config};
 use crate::guard::{Guard, Guards};
 use crate::layout::{DEALLOC_WORDS, Layout};
@@ -69,7 +69,7 @@ pub struct DeallocLog {
 
 /// A record that is intact.
 #[derive(Clone, Copy)]
-pub struct Record {
+pub struct DeallocRecord {
     /// First LPN.
     pub lpn: u32,
     /// Number of pages.
@@ -81,9 +81,9 @@ pub struct Record {
 
 /// Records and bitmaps that recovery reads.
 #[derive(Default)]
-pub struct Records {
+pub struct DeallocRecords {
     /// Records that can be read.
-    pub intact: Vec<Record>,
+    pub intact: Vec<DeallocRecord>,
     /// Records whose number cannot be read: first LPN, pages, and the numbers of the records before
     /// and after.
     pub between: Vec<(u32, u32, u64, u64)>,
@@ -176,8 +176,8 @@ impl DeallocLog {
     }
 
     /// Reads the log at recovery, and finds where to append.
-    pub fn read_back(&mut self, media: &mut Media) -> Records {
-        let mut found = Records::default();
+    pub fn read_back(&mut self, media: &mut Media) -> DeallocRecords {
+        let mut found = DeallocRecords::default();
         let (mut used, mut taken) = ([0; 2], [0; 2]);
 
         for half in 0..2 {
@@ -224,7 +224,7 @@ impl DeallocLog {
                     }
                     (Ok(when), Ok(what)) => {
                         newest = when.wsn();
-                        found.intact.push(Record {
+                        found.intact.push(DeallocRecord {
                             lpn: what.lpn(),
                             len: what.len(),
                             wsn: newest,
@@ -256,7 +256,7 @@ impl DeallocLog {
         self.used = taken[self.half];
         self.spare = taken[self.half ^ 1];
         self.interrupted = used[self.half ^ 1] > 0;
-        for &Record { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
+        for &DeallocRecord { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
             self.touched
                 .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
         }
@@ -265,7 +265,12 @@ impl DeallocLog {
 
     /// Recovery has no flash yet to mark these LPNs as lost: records say so until it has, in the
     /// half that takes no deallocations meanwhile. Of how many LPNs, the first ones, there is one.
-    pub fn record_doubts(&mut self, media: &mut Media, clock: &mut Clock, lpns: &[u32]) -> usize {
+    pub fn record_doubts(
+        &mut self,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        lpns: &[u32],
+    ) -> usize {
         if lpns.is_empty() {
             return 0;
         }

@@ -12,13 +12,13 @@ use crate::core::Core;
 use crate::dealloc::DeallocLog;
 use crate::dedup::Dedup;
 use crate::error::ConfigError;
-use crate::files::Files;
+use crate::files::FileMap;
 use crate::gc::job::Gc;
 use crate::layout::Layout;
 use crate::life::{Life, LifeRecord};
 use crate::scheme::catalogue::spec;
 use crate::stats::Stats;
-use crate::superblock::{Owners, State, Stream, Superblock};
+use crate::superblock::{Owners, Stream, Superblock, SuperblockState};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
 use remap_ssd_media::{After, ClearId, Media, Ppn, SbId};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub struct Ftl {
     pub(crate) dedup: Option<Dedup>,
     pub(crate) dealloc: DeallocLog,
     pub(crate) atomic_slot: AtomicSlot,
-    pub(crate) files: Files,
+    pub(crate) files: FileMap,
     pub(crate) gc: Gc,
     /// Is the mapping table one of blocks?
     pub(crate) hybrid: bool,
@@ -92,7 +92,7 @@ impl Ftl {
             run: None,
             dealloc: DeallocLog::new(&config, &layout),
             atomic_slot: AtomicSlot::new(&config, &layout),
-            files: Files::new(&config, &layout),
+            files: FileMap::new(&config, &layout),
             core: Core::new(config, media, reserve),
             scheme,
             dedup,
@@ -122,7 +122,7 @@ impl Ftl {
             let life = Life::new().with_clean(true);
             LifeRecord::store_life(&mut core.media, sb, life, After::NOTHING);
             let found = Superblock {
-                state: State::Free,
+                state: SuperblockState::Free,
                 stream: Stream::Host,
                 capacity: core.blocks.capacity(0),
                 opened: 0,

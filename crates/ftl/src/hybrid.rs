@@ -43,7 +43,7 @@ use std::collections::BTreeMap;
 const PAD: &[u8] = b"pad";
 
 /// The remapped owners of a victim's pages, by page.
-struct Shared {
+struct SharedOwners {
     sb: SbId,
     owners: BTreeMap<u32, Vec<OwnerRef>>,
 }
@@ -166,7 +166,7 @@ impl Ftl {
 
     /// Copies the rest of the block that is being written in order; `false` if a program failed
     /// meanwhile.
-    fn complete_run(&mut self, shared: Option<&Shared>) -> Result<bool, Refusal> {
+    fn complete_run(&mut self, shared: Option<&SharedOwners>) -> Result<bool, Refusal> {
         let Some(BlockInOrder { block, start, next }) = self.run.take() else {
             return Ok(false);
         };
@@ -181,7 +181,7 @@ impl Ftl {
     fn merge(
         &mut self,
         block: u32,
-        shared: Option<&Shared>,
+        shared: Option<&SharedOwners>,
         may_collect: bool,
     ) -> Result<(), Refusal> {
         if self.run.is_some_and(|run| run.block == block) && self.complete_run(shared)? {
@@ -214,7 +214,7 @@ impl Ftl {
         start: Ppn,
         from: u32,
         to: u32,
-        shared: Option<&Shared>,
+        shared: Option<&SharedOwners>,
     ) -> Result<bool, Refusal> {
         for index in from..to {
             let blocks = self.core.tables.map.blocks();
@@ -248,7 +248,7 @@ impl Ftl {
         &mut self,
         lpn: u32,
         mapping: Mapping,
-        shared: Option<&Shared>,
+        shared: Option<&SharedOwners>,
     ) -> Result<(), Refusal> {
         let from = mapping.ppn;
         let (sb, offset) = (
@@ -399,7 +399,7 @@ impl Ftl {
     }
 
     /// The remapped owners of the victim's pages that are still owners, each once.
-    fn shared_in(&mut self, job: &Job) -> Shared {
+    fn shared_in(&mut self, job: &Job) -> SharedOwners {
         let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
         // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does
         // not count twice.
@@ -418,7 +418,7 @@ impl Ftl {
             .values()
             .flatten()
             .for_each(|owner| core.tables.map.mark_remapped(owner.lpn));
-        Shared { sb: job.sb, owners }
+        SharedOwners { sb: job.sb, owners }
     }
 
     /// Recovery: the base of each block is where most of its pages are in order. Where a block is

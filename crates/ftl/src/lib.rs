@@ -57,6 +57,6 @@ pub use guard::{Guard, Guards};
 pub use kind::{Hue, Medium, SchemeFacts, SchemeKey, SchemeKind};
 pub use policy::GcPolicy;
 pub use stats::{Demotion, SchemeCounters, Stats};
-pub use superblock::{Head, Owners, State, Stream, Superblock};
+pub use superblock::{Head, Owners, Stream, Superblock, SuperblockState};
 pub use survival::{Survival, SurvivalClass};
 pub use witnesses::RecoveryReport;

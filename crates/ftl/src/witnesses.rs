@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::life::LoadedLife;
 use crate::map::Map;
 use crate::mapping::Mapping;
-use crate::superblock::{State, Superblocks};
+use crate::superblock::{SuperblockState, Superblocks};
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Media, Oob, Ppn, SbId};
 use serde::Serialize;
@@ -387,6 +387,6 @@ fn is_younger(
 }
 
 /// Whether superblocks in the state hold data.
-pub(crate) fn holds_data(state: State) -> bool {
-    matches!(state, State::Open | State::Closed)
+pub(crate) fn holds_data(state: SuperblockState) -> bool {
+    matches!(state, SuperblockState::Open | SuperblockState::Closed)
 }

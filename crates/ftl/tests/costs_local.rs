@@ -239,7 +239,8 @@ fn recovery_reads_every_page_of_entries_once() {
                 sb.stream == Stream::Log
                     && matches!(
                         sb.state,
-                        remap_ssd_ftl::State::Open | remap_ssd_ftl::State::Closed
+                        remap_ssd_ftl::SuperblockState::Open
+                            | remap_ssd_ftl::SuperblockState::Closed
                     )
             })
             .map(|(id, _)| id)

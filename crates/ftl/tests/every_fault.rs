@@ -11,7 +11,7 @@ use kit::script::{
 };
 use kit::{Random, content, device};
 use remap_ssd_ftl::{
-    Config, EntrySize, Ftl, Guard, Guards, SchemeKind, SchemeValues, State, Stream,
+    Config, EntrySize, Ftl, Guard, Guards, SchemeKind, SchemeValues, Stream, SuperblockState,
 };
 use remap_ssd_media::{Geometry, Image, Media, Oob, Outcome, Page, Ppn, SbId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -277,7 +277,7 @@ fn is_unvouched(ftl: &Ftl, page: Ppn) -> bool {
     };
     let oob = ftl.media().oob(page);
     let is_metadata = [Oob::HEAD, Oob::TAIL, Oob::PARITY].contains(&oob.lpn());
-    if is_metadata || !matches!(sb.state, State::Open | State::Closed) {
+    if is_metadata || !matches!(sb.state, SuperblockState::Open | SuperblockState::Closed) {
         return false;
     }
     let kind = if sb.stream == Stream::Log {

@@ -21,7 +21,7 @@ pub struct BlockId(pub u32);
 
 /// A page to program. The caller hands pages out in order and has computed its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct PageSlot {
     /// Number of the page.
     pub ppn: Ppn,
     /// Block that holds it.
@@ -311,10 +311,10 @@ impl Geometry {
     }
     /// The place of a page.
     #[inline(always)]
-    pub fn slot(&self, ppn: Ppn) -> Slot {
+    pub fn slot(&self, ppn: Ppn) -> PageSlot {
         let offset = self.offset(ppn);
         let die = self.die_of_offset(offset);
-        Slot {
+        PageSlot {
             ppn,
             block: self.block(self.superblock(ppn), die),
             row: self.row_of_offset(offset),

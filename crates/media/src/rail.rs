@@ -68,7 +68,7 @@ impl MediaEffect {
 }
 
 #[derive(Clone)]
-struct Pending {
+struct PendingOp {
     token: u64,
     effect: MediaEffect,
     block: Option<BlockId>,
@@ -79,7 +79,7 @@ struct Pending {
     named: Vec<u64>,
 }
 
-impl Pending {
+impl PendingOp {
     fn is_store(&self) -> bool {
         matches!(self.effect, MediaEffect::Store { .. })
     }
@@ -87,7 +87,7 @@ impl Pending {
 
 pub(crate) struct Rail {
     pub(crate) image: Image,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingOp>,
     next_token: u64,
     /// Stores issued from now on come after all stores with a smaller token.
     fence: u64,
@@ -179,7 +179,7 @@ impl Rail {
         after: After,
         critical: bool,
     ) {
-        let to_record = |op: &&Pending| matches!(&op.effect, MediaEffect::Store { word, .. } if record.contains(word));
+        let to_record = |op: &&PendingOp| matches!(&op.effect, MediaEffect::Store { word, .. } if record.contains(word));
         let stores = self
             .pending
             .iter()
@@ -206,7 +206,7 @@ impl Rail {
             stores_below = stores_below.max(self.fence);
         }
 
-        let pending = Pending {
+        let pending = PendingOp {
             token,
             block,
             all: after.is_all(),

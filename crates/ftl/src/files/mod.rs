@@ -55,7 +55,7 @@ pub enum FileStatus {
 }
 
 /// DRAM state of the file map.
-pub struct Files {
+pub struct FileMap {
     guards: Guards,
     region: Region,
     generation: u32,
@@ -81,7 +81,7 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-impl Files {
+impl FileMap {
     /// A map without files.
     pub(crate) fn new(config: &Config, layout: &Layout) -> Self {
         Self {

@@ -6,7 +6,7 @@
 //! entry landed is not used again before the next reset: its words could make up an entry together
 //! with those of another one.
 
-use super::Files;
+use super::FileMap;
 use super::record::{ENTRY_WORDS, Ends, NONE, SLOT_WORDS, Tagged};
 use crate::guard::Guard;
 use remap_ssd_media::{After, Media, OpKind, Purpose};
@@ -20,7 +20,7 @@ pub struct FileMapScan {
     starts_over: bool,
 }
 
-impl Files {
+impl FileMap {
     /// Reads the file map back from NVRAM.
     pub(crate) fn read_back(&mut self, media: &mut Media) -> FileMapScan {
         let (region, mut found) = (self.region, FileMapScan::default());

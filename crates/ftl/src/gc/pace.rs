@@ -9,7 +9,7 @@ use crate::contract::OwnerRef;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::policy::{Candidate, GcPolicy, least_worn};
-use crate::superblock::{State, Stream};
+use crate::superblock::{Stream, SuperblockState};
 use remap_ssd_media::{After, OpKind, Purpose, SbId};
 
 /// Collections between two looks at wear, on devices that are not tiny.
@@ -25,7 +25,7 @@ impl Ftl {
         let closed = core
             .blocks
             .iter()
-            .filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
+            .filter(|(_, sb)| sb.state == SuperblockState::Closed && sb.stream != Stream::Log);
         closed
             .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
             .filter_map(|(id, sb)| {

@@ -8,7 +8,7 @@ use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord, LoadedLife};
-use crate::superblock::{Head, Open, State, Stream, Superblock, Superblocks};
+use crate::superblock::{Head, Open, Stream, Superblock, SuperblockState, Superblocks};
 use crate::witnesses::{Witnesses, holds_data};
 use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
 use std::collections::{BTreeMap, VecDeque};
@@ -98,9 +98,9 @@ impl Ftl {
             let capacity = core.blocks.capacity(record.bad | record.failing);
             let found = Superblock {
                 state: if capacity == 0 {
-                    State::Retired
+                    SuperblockState::Retired
                 } else {
-                    State::Free
+                    SuperblockState::Free
                 },
                 stream: Stream::Host,
                 capacity,
@@ -178,7 +178,7 @@ impl Ftl {
                     found.life.set_dead_before(head.wsn - 1);
                 }
 
-                found.state = State::Closed;
+                found.state = SuperblockState::Closed;
                 found.capacity = self.core.blocks.capacity(found.bad | found.failing);
             }
 

@@ -20,13 +20,13 @@ mod flash;
 
 use crate::clock::WSN_END;
 use crate::config::Config;
-use crate::dealloc::Record;
+use crate::dealloc::DeallocRecord;
 use crate::error::{LOST, RecoveryError};
 use crate::files::FileMapScan;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
-use crate::superblock::State;
+use crate::superblock::SuperblockState;
 use crate::witnesses::{RecoveryReport, Witnesses};
 use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeSet;
@@ -134,7 +134,7 @@ impl Ftl {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
         let records = self.dealloc.read_back(&mut core.media);
-        for Record {
+        for DeallocRecord {
             lpn: first,
             len,
             wsn,
@@ -405,7 +405,7 @@ impl Ftl {
         for sb in pages {
             let blocks = &mut self.core.blocks;
             let entry = blocks.get(sb);
-            let can_go = matches!(entry.state, State::Open | State::Closed)
+            let can_go = matches!(entry.state, SuperblockState::Open | SuperblockState::Closed)
                 && !blocks.is_in_last_cycle(entry);
             let live = blocks.owners(sb).live;
             let moved = if self.hybrid {

@@ -12,7 +12,7 @@
 use super::index::OwnerIndex;
 use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use super::log_pages;
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
@@ -25,7 +25,7 @@ use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::{Open, State, Stream, Superblocks};
+use crate::superblock::{Open, Stream, SuperblockState, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{
@@ -506,7 +506,7 @@ impl Ownership for FLog {
         &mut self,
         _: &Tables,
         media: &mut Media,
-        _: &mut Clock,
+        _: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {
@@ -527,7 +527,8 @@ impl Recover for FLog {
             .blocks
             .iter()
             .filter(|(_, sb)| {
-                sb.stream == Stream::Log && matches!(sb.state, State::Open | State::Closed)
+                sb.stream == Stream::Log
+                    && matches!(sb.state, SuperblockState::Open | SuperblockState::Closed)
             })
             .map(|(id, sb)| (sb.opened, id))
             .collect();

@@ -11,7 +11,7 @@
 //! Absent: anything durable, and any limit.
 
 use super::index::OwnerIndex;
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
@@ -69,7 +69,7 @@ impl Ownership for L2pOnly {
         &mut self,
         _: &Tables,
         _: &mut Media,
-        _: &mut Clock,
+        _: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {

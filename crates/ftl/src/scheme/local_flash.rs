@@ -13,10 +13,10 @@
 //! a slot of the cache is used again only after it has been zeroed. Absent: pages on flash
 //! (`group_log`).
 
-use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
+use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::log_entry::LogEntry;
 use super::remap_ssd::append_in_force;
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
@@ -113,17 +113,17 @@ pub(super) struct LocalFlash {
 }
 
 fn slots(config: &Config) -> usize {
-    config.own(&CACHE_PAGES) as usize * Shape::slots(config)
+    config.own(&CACHE_PAGES) as usize * LogShape::slots(config)
 }
 
 fn host_pages(config: &Config) -> usize {
-    (config.log_bytes as usize / ((Shape::slots(config) + 1) * 16)).max(1)
+    (config.log_bytes as usize / ((LogShape::slots(config) + 1) * 16)).max(1)
 }
 
-fn shape(config: &Config, geometry: &Geometry) -> Shape {
+fn shape(config: &Config, geometry: &Geometry) -> LogShape {
     // What is cached when the host's pages are full may take a page for each superblock.
     let flushed = slots(config).min(geometry.superblocks() as usize);
-    Shape::new(config, geometry, host_pages(config) + flushed)
+    LogShape::new(config, geometry, host_pages(config) + flushed)
 }
 
 /// Superblocks that the log needs on flash.
@@ -364,7 +364,7 @@ impl Ownership for LocalFlash {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {

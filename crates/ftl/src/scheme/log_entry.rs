@@ -7,7 +7,7 @@
 use crate::config::Config;
 use crate::contract::Remapping;
 use crate::guard::Guard;
-use crate::superblock::{State, Superblock, Superblocks};
+use crate::superblock::{Superblock, SuperblockState, Superblocks};
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{Geometry, MediaError, Ppn, SbId};
@@ -116,6 +116,6 @@ impl LogEntry {
     }
 }
 
-fn holds_entries(state: State) -> bool {
-    matches!(state, State::Open | State::Closed)
+fn holds_entries(state: SuperblockState) -> bool {
+    matches!(state, SuperblockState::Open | SuperblockState::Closed)
 }

@@ -12,7 +12,7 @@
 use super::in_force::keep_gone;
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
@@ -685,7 +685,7 @@ impl Ownership for NLog {
         &mut self,
         _: &Tables,
         media: &mut Media,
-        _: &mut Clock,
+        _: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {

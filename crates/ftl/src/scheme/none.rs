@@ -1,6 +1,6 @@
 //! NoRemap: the baseline. Every duplicate is a flash write.
 
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
@@ -44,7 +44,14 @@ impl Persist for NoRemap {
 }
 
 impl Ownership for NoRemap {
-    fn owners(&mut self, _: &Tables, _: &mut Media, _: &mut Clock, _: SbId, _: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        _: &Tables,
+        _: &mut Media,
+        _: &mut WsnClock,
+        _: SbId,
+        _: &mut Vec<OwnerRef>,
+    ) {
     }
 
     fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, _: SbId) {}

@@ -1,7 +1,7 @@
 //! Opt: the upper bound. Owners are found in O(1), without limit, and nothing is durable.
 
 use super::index::OwnerIndex;
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
@@ -60,7 +60,7 @@ impl Ownership for Opt {
         &mut self,
         _: &Tables,
         _: &mut Media,
-        _: &mut Clock,
+        _: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {

@@ -19,7 +19,7 @@
 //! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs
 //! and slots.
 
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
@@ -103,7 +103,7 @@ struct RoomHead {
 /// A slot; all zeroes is an empty one.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-struct Slot {
+struct OwnerSlot {
     valid: bool,
     /// LPN that was remapped to this page.
     #[bits(31)]
@@ -227,7 +227,7 @@ impl Pebble {
                 continue;
             }
 
-            let slot = Slot::from_bits(word);
+            let slot = OwnerSlot::from_bits(word);
             // In force; or an older entry of the same mapping, while the newer one may be of an
             // aborted command.
             if !reuse || tables.map.is_remapped_at(slot.lpn(), ppn) {
@@ -326,7 +326,7 @@ impl Pebble {
 
         // 1. the page  2. the entry, whole or not at all. An entry before its page would name
         // whatever is programmed there next.
-        let slot = Slot::new()
+        let slot = OwnerSlot::new()
             .with_valid(true)
             .with_lpn(remapping.lpn)
             .with_age(age);
@@ -359,7 +359,7 @@ impl Pebble {
         let first = self.slot_word(geometry.page(sb, 0));
         for at in first..first + geometry.pages_per_superblock() as usize * self.degree {
             let ppn = geometry.page(sb, ((at - first) / self.degree) as u32);
-            let slot = media.load(at).map(Slot::from_bits).unwrap_or_default();
+            let slot = media.load(at).map(OwnerSlot::from_bits).unwrap_or_default();
             if slot.valid() && witnesses.is_live(sb) && media.is_programmed(ppn) {
                 witnesses.doubt(slot.lpn(), u64::MAX);
             }
@@ -376,7 +376,7 @@ impl Pebble {
     ) {
         let first = out.len();
         out.extend(slots.filter(|word| *word != 0).map(|word| {
-            let slot = Slot::from_bits(word);
+            let slot = OwnerSlot::from_bits(word);
             OwnerRef {
                 offset,
                 lpn: slot.lpn(),
@@ -444,7 +444,7 @@ impl Ownership for Pebble {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {
@@ -569,7 +569,7 @@ impl Recover for Pebble {
                     }
                 };
 
-                let slot = Slot::from_bits(word);
+                let slot = OwnerSlot::from_bits(word);
                 let wsn = head.base() + u64::from(slot.age());
                 if slot.valid() && !witnesses.remap(core, slot.lpn(), ppn, wsn, None) {
                     witnesses.zero(at..at + 1);
@@ -637,7 +637,8 @@ impl Inspect for Pebble {
                 continue;
             };
             let at = self.slot_word(mapping.ppn);
-            let says = |at| Slot::from_bits(media.peek(at)).lpn() == lpn && media.peek(at) != 0;
+            let says =
+                |at| OwnerSlot::from_bits(media.peek(at)).lpn() == lpn && media.peek(at) != 0;
             let room = self.rooms[tables.geometry.superblock(mapping.ppn).0 as usize];
             if room.base.is_none() || !(at..at + self.degree).any(says) {
                 return Err(format!(
@@ -675,7 +676,7 @@ impl LookAhead for Pebble {
 /// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get
 /// new numbers, those with a readable slot too: it may be older than the one that cannot be read.
 #[cold]
-fn append_in_force(tables: &Tables, clock: &mut Clock, sb: SbId, out: &mut Vec<OwnerRef>) {
+fn append_in_force(tables: &Tables, clock: &mut WsnClock, sb: SbId, out: &mut Vec<OwnerRef>) {
     for (lpn, offset) in tables.remapped_in(sb) {
         out.push(OwnerRef {
             offset,

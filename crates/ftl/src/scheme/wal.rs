@@ -16,7 +16,7 @@
 //! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
 //! metadata in NVRAM.
 
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
@@ -109,7 +109,7 @@ struct OpenRecord {
 }
 
 #[derive(Clone, Copy)]
-struct Record {
+struct CommitRecord {
     commit: Commit,
     places: u32,
 }
@@ -118,7 +118,7 @@ pub(super) struct Wal {
     guards: Guards,
     lpns: u32,
     base: usize,
-    records: Vec<Option<Record>>,
+    records: Vec<Option<CommitRecord>>,
     groups: Vec<Vec<u32>>,
     free: VecDeque<(u32, ClearId)>,
     run: Option<OpenRecord>,
@@ -192,7 +192,7 @@ impl Wal {
         stats.metadata_gc_runs += 1;
         let used = (self.records.len() - self.free.len()) * SLOT_WORDS * 8;
         media.charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
-        let is_needed = |record: &Record| {
+        let is_needed = |record: &CommitRecord| {
             Self::needed_in(tables, media, record.commit)
                 .next()
                 .is_some()
@@ -366,7 +366,7 @@ impl Persist for Wal {
         }
         core.media
             .store_record(self.word(run.slot), &run.commit.words(), run.purpose, after);
-        self.records[run.slot as usize] = Some(Record {
+        self.records[run.slot as usize] = Some(CommitRecord {
             commit: run.commit,
             places: 1,
         });
@@ -380,7 +380,7 @@ impl Ownership for Wal {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        _: &mut Clock,
+        _: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {
@@ -461,7 +461,7 @@ impl Recover for Wal {
                 }
             }
             witnesses.saw(commit.wsn());
-            self.records[slot as usize] = Some(Record { commit, places: 0 });
+            self.records[slot as usize] = Some(CommitRecord { commit, places: 0 });
         }
 
         self.release(&mut core.media, torn);

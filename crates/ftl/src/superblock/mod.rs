@@ -68,7 +68,7 @@ impl Stream {
 
 /// What a superblock is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SuperblockState {
     /// Erased, or to be erased when it is opened.
     Free,
     /// Open: pages are being programmed.
@@ -83,7 +83,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug)]
 pub struct Superblock {
     /// Free, open, closed or retired.
-    pub state: State,
+    pub state: SuperblockState,
     /// Who fills or filled it.
     pub stream: Stream,
     /// Pages of data it can hold.
@@ -140,7 +140,7 @@ impl Superblocks {
     /// All retired, until `set` says otherwise. `reserve`: superblocks that a cut must leave free.
     pub fn new(geometry: Geometry, config: &Config, reserve: u32) -> Self {
         let blank = Superblock {
-            state: State::Retired,
+            state: SuperblockState::Retired,
             stream: Stream::Host,
             capacity: 0,
             opened: 0,
@@ -202,10 +202,10 @@ impl Superblocks {
 
     /// Sets what recovery or formatting found.
     pub fn set(&mut self, sb: SbId, found: Superblock) {
-        if self.table[sb.0 as usize].state == State::Free {
+        if self.table[sb.0 as usize].state == SuperblockState::Free {
             self.free -= 1;
         }
-        if found.state == State::Free {
+        if found.state == SuperblockState::Free {
             self.free += 1;
         }
         *self.get_mut(sb) = found;

@@ -3,8 +3,8 @@
 //! Invariants: what is readable in a superblock has a readable head; a tail vouches for every page
 //! before it. Absent: what recovery makes of them (`recovery`).
 
-use super::{Open, Owners, State, Stream, Superblocks, is_good_die};
-use crate::clock::Clock;
+use super::{Open, Owners, Stream, SuperblockState, Superblocks, is_good_die};
+use crate::clock::WsnClock;
 use crate::guard::Guard;
 use crate::policy::Wear;
 use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
@@ -49,7 +49,7 @@ impl Superblocks {
     fn pick_free_if(&self, wear: Wear, wanted: impl Fn(SbId) -> bool) -> Option<SbId> {
         let free = self
             .iter()
-            .filter(|(id, sb)| sb.state == State::Free && wanted(*id));
+            .filter(|(id, sb)| sb.state == SuperblockState::Free && wanted(*id));
         let picked = match wear {
             Wear::Least => free.min_by_key(|(id, sb)| (sb.life.incarnation(), id.0)),
             Wear::Most => {
@@ -61,7 +61,7 @@ impl Superblocks {
 
     /// Opens the least worn free superblock for a stream; `false` if none is free. `clock` hands out
     /// numbers.
-    pub fn open_next(&mut self, media: &mut Media, stream: Stream, clock: &mut Clock) -> bool {
+    pub fn open_next(&mut self, media: &mut Media, stream: Stream, clock: &mut WsnClock) -> bool {
         self.open_worn(media, stream, Wear::Least, clock)
     }
 
@@ -71,7 +71,7 @@ impl Superblocks {
         media: &mut Media,
         stream: Stream,
         wear: Wear,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
         while let Some(sb) = self.pick_free(wear, self.turn[stream as usize]) {
@@ -83,13 +83,13 @@ impl Superblocks {
                 (0..self.geometry.dies()).all(|die| !is_good_die(bad, die) || is_erased(die));
             if !self.get(sb).life.clean() || !clean {
                 self.erase(media, sb, clock);
-                if self.get(sb).state == State::Retired {
+                if self.get(sb).state == SuperblockState::Retired {
                     continue;
                 }
             }
 
             self.free -= 1;
-            self.get_mut(sb).state = State::Open;
+            self.get_mut(sb).state = SuperblockState::Open;
             if let Some(head) = self.write_head(media, sb, stream, clock) {
                 let skipped = self.skipped(sb);
                 let end = self.tail_offsets(skipped)[0];
@@ -123,7 +123,10 @@ impl Superblocks {
     /// any more. Names grow, and each erase waits for everything before it, so that one name speaks
     /// for the older ones.
     fn reserve_is_free(&self) -> After {
-        let free = self.table.iter().filter(|sb| sb.state == State::Free);
+        let free = self
+            .table
+            .iter()
+            .filter(|sb| sb.state == SuperblockState::Free);
         let mut erased: Vec<ClearId> = free.map(|sb| sb.erased).collect();
         if erased.is_empty() || !self.guards.has(Guard::ReserveStaysFree) {
             return After::NOTHING;
@@ -138,7 +141,7 @@ impl Superblocks {
         media: &mut Media,
         sb: SbId,
         stream: Stream,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
     ) -> Option<u32> {
         clock.tick();
         let incarnation = self.get(sb).life.incarnation();
@@ -193,7 +196,7 @@ impl Superblocks {
         let Some(open) = self.open[stream as usize].take() else {
             return;
         };
-        self.get_mut(open.sb).state = State::Closed;
+        self.get_mut(open.sb).state = SuperblockState::Closed;
 
         if self.is_in_last_cycle(self.get(open.sb)) {
             let bad = self.get(open.sb).bad;
@@ -265,13 +268,13 @@ impl Superblocks {
                 *open = None;
             }
         }
-        self.get_mut(sb).state = State::Closed;
+        self.get_mut(sb).state = SuperblockState::Closed;
     }
 
     /// Closes the open superblock of a log: its pages describe themselves, so it has no tail.
     pub fn close_log(&mut self) {
         if let Some(open) = self.open[Stream::Log as usize].take() {
-            self.get_mut(open.sb).state = State::Closed;
+            self.get_mut(open.sb).state = SuperblockState::Closed;
         }
     }
 }

@@ -6,7 +6,7 @@ use super::Media;
 use crate::array::{Contents, PAGES_AHEAD, Stored};
 use crate::content::{ContentMode, Payload};
 use crate::fault::MediaError;
-use crate::geometry::{BlockId, Ppn, Slot};
+use crate::geometry::{BlockId, PageSlot, Ppn};
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
 use crate::rail::MediaEffect;
@@ -37,7 +37,7 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        let Slot {
+        let PageSlot {
             block, row, die, ..
         } = self.nand.geometry.slot(ppn);
 
@@ -90,7 +90,7 @@ impl Media {
     pub fn copy(
         &mut self,
         from: Ppn,
-        to: Slot,
+        to: PageSlot,
         oob: Oob,
         lost: &[u8],
         purpose: Purpose,
@@ -137,7 +137,7 @@ impl Media {
     #[inline(always)]
     pub fn copy_row(
         &mut self,
-        to: Slot,
+        to: PageSlot,
         pages: impl ExactSizeIterator<Item = (Ppn, Oob)>,
         after: After,
     ) {
@@ -183,7 +183,7 @@ impl Media {
     /// The same where each page is pending by itself, or written down.
     fn copy_tracked_row(
         &mut self,
-        to: Slot,
+        to: PageSlot,
         pages: impl Iterator<Item = (Ppn, Oob)>,
         after: After,
     ) {
@@ -230,7 +230,7 @@ impl Media {
     #[inline(always)]
     fn program_plain(
         &mut self,
-        slot: Slot,
+        slot: PageSlot,
         oob: Oob,
         identity: u64,
         purpose: Purpose,
@@ -259,7 +259,7 @@ impl Media {
     #[inline]
     pub fn program_payload(
         &mut self,
-        slot: Slot,
+        slot: PageSlot,
         oob: Oob,
         payload: &Payload<'_>,
         purpose: Purpose,

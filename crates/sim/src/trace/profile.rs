@@ -42,7 +42,7 @@ pub struct Requests {
 
 /// Pages by what happens to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Pages {
+pub struct PageClasses {
     /// Pages read.
     pub read: u64,
     /// Written, whole or in part.
@@ -99,7 +99,7 @@ pub struct Profile {
     /// Requests by kind and size.
     pub requests: Requests,
     /// Pages by kind.
-    pub pages: Pages,
+    pub pages: PageClasses,
     /// Pages written as a share of pages read and written.
     pub write_share: f64,
     /// How many reads and writes have so many pages: 1, 2, up to 4, up to 8 and so on, by the upper bound.
@@ -118,7 +118,7 @@ pub struct Profile {
 
 /// What is remembered of a page.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct SeenPage {
     /// Its content; 0 if none is known.
     content: u64,
     reads: u32,
@@ -129,7 +129,7 @@ struct Seen {
 #[derive(Default)]
 pub struct Profiler {
     profile: Profile,
-    pages: FxHashMap<u32, Seen>,
+    pages: FxHashMap<u32, SeenPage>,
     /// How many pages hold each content that was ever written.
     holders: FxHashMap<u64, u32>,
     /// Pages of the request under way.
@@ -166,7 +166,11 @@ impl Profiler {
                 pages.remapped += u64::from(len);
                 let sources = source..source + u32::from(len);
 
-                let content = |lpn| self.pages.get(&lpn).map_or(0, |seen: &Seen| seen.content);
+                let content = |lpn| {
+                    self.pages
+                        .get(&lpn)
+                        .map_or(0, |seen: &SeenPage| seen.content)
+                };
                 let contents: Vec<u64> = sources.clone().map(content).collect();
 
                 if relocate {

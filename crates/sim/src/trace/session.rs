@@ -11,7 +11,7 @@
 //! ns F                            flush; replayed if that is asked for
 //! #device JSON                    first line: the device that was asked
 //! ```
-//! Pages are of 4 KiB. Invariant: what `Entry` writes, `parse` reads. Absent: who asked.
+//! Pages are of 4 KiB. Invariant: what `SessionEntry` writes, `parse` reads. Absent: who asked.
 
 use std::io::{self, Write};
 
@@ -45,7 +45,7 @@ pub(super) fn device(sample: &[u8]) -> Option<DeviceConfig> {
 
 /// One request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry<'a> {
+pub enum SessionEntry<'a> {
     /// Reads pages.
     Read {
         /// First.
@@ -89,7 +89,7 @@ pub enum Entry<'a> {
     Flush,
 }
 
-impl Entry<'_> {
+impl SessionEntry<'_> {
     /// Writes it as a line.
     ///
     /// # Errors

@@ -69,7 +69,7 @@ const NUMBERS_HOSTS: u32 = u32::MAX - (1 << 26);
 
 /// How large a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct LogShape {
     /// Entries that fit in a page.
     pub slots: usize,
     /// Pages that count, at most.
@@ -78,7 +78,7 @@ pub(super) struct Shape {
     pub group_pages_max: usize,
 }
 
-impl Shape {
+impl LogShape {
     /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take
     /// more.
     pub fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
@@ -128,7 +128,7 @@ struct GroupPage {
 
 /// DRAM state of one group.
 #[derive(Default)]
-struct Group {
+struct PageGroup {
     pages: Vec<GroupPage>,
     /// Number of the next page.
     next: u32,
@@ -144,9 +144,9 @@ struct LogSuperblock {
 }
 
 pub(super) struct GroupLog {
-    shape: Shape,
+    shape: LogShape,
     superblocks_max: usize,
-    groups: Vec<Group>,
+    groups: Vec<PageGroup>,
     logs: BTreeMap<SbId, LogSuperblock>,
     live: usize,
     kept: Vec<[u64; 2]>,
@@ -155,12 +155,12 @@ pub(super) struct GroupLog {
 
 impl GroupLog {
     /// A log without pages.
-    pub fn new(shape: Shape, config: &Config, geometry: &Geometry) -> Self {
+    pub fn new(shape: LogShape, config: &Config, geometry: &Geometry) -> Self {
         Self {
             shape,
             superblocks_max: shape.superblocks_max(config, geometry),
             groups: (0..geometry.superblocks())
-                .map(|_| Group::default())
+                .map(|_| PageGroup::default())
                 .collect(),
             logs: BTreeMap::new(),
             live: 0,

@@ -5,7 +5,7 @@
 //! left it in two places. Nothing is written: what is there twice goes with the next superblock
 //! that is emptied.
 
-use super::page::{self, Header};
+use super::page::{self, GroupPageHeader};
 use super::{
     GROUP_ENTRIES_FOUND, GROUP_PAGES_STALE, GroupLog, GroupPage, LogSuperblock, NUMBERS_END,
 };
@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::log_pages::{self, LogPage};
-use crate::superblock::{State, Stream};
+use crate::superblock::{Stream, SuperblockState};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{Media, Ppn, SbId};
@@ -33,7 +33,7 @@ fn find(
     LogPage { page, bytes }: LogPage,
     found: &mut [Vec<ScannedPage>],
 ) {
-    let Some(header) = Header::of(&bytes) else {
+    let Some(header) = GroupPageHeader::of(&bytes) else {
         return;
     };
     let sb = header.sb();
@@ -65,8 +65,10 @@ impl GroupLog {
         core: &mut Core,
         witnesses: &mut Witnesses,
     ) -> Result<(), RecoveryError> {
-        let is_log =
-            |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
+        let is_log = |stream, state| {
+            stream == Stream::Log
+                && matches!(state, SuperblockState::Open | SuperblockState::Closed)
+        };
         let logs = core
             .blocks
             .iter()

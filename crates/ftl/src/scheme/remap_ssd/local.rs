@@ -4,7 +4,7 @@
 //! a group leaves.
 
 use super::RemapSsd;
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::scheme::entry::RmmEntry;
 use crate::tables::Tables;
@@ -60,7 +60,7 @@ impl RemapSsd {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<RmmEntry>,
     ) {

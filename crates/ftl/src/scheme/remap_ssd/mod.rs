@@ -13,7 +13,7 @@ mod reclaim;
 
 use super::entry::{CommandWord, EntryOwners, RmmEntry};
 use super::segments::{Chain, Segments};
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping,
@@ -225,7 +225,7 @@ impl Ownership for RemapSsd {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {

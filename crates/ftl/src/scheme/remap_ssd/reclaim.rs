@@ -6,7 +6,7 @@
 //! (`admit` decides).
 
 use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::ATOMIC_PAGES_MAX;
 use crate::contract::Remapping;
 use crate::core::Core;
@@ -287,7 +287,7 @@ impl RemapSsd {
         &mut self,
         tables: &mut Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         kept: &mut Vec<[u64; 2]>,
     ) {
@@ -319,7 +319,7 @@ impl RemapSsd {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<RmmEntry>,
     ) {
@@ -532,7 +532,7 @@ impl RemapSsd {
 #[cold]
 pub(in crate::scheme) fn append_in_force(
     tables: &Tables,
-    clock: &mut Clock,
+    clock: &mut WsnClock,
     sb: SbId,
     out: &mut Vec<RmmEntry>,
 ) {

@@ -11,9 +11,9 @@
 //! Absent: segments and their recovery (`remap_ssd`), pages and theirs (`group_log`), collecting
 //! NVRAM in place: what leaves is filtered on the way.
 
-use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
+use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::remap_ssd::{self, RemapSsd, append_in_force};
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover,
@@ -64,11 +64,11 @@ pub(super) struct RemapSsdLh {
     kept: Vec<[u64; 2]>,
 }
 
-fn shape(config: &Config, geometry: &Geometry) -> Shape {
+fn shape(config: &Config, geometry: &Geometry) -> LogShape {
     // Every LPN remapped, and a page of each group filled partly.
-    let pages = (config.lpns as usize).div_ceil(Shape::slots(config))
+    let pages = (config.lpns as usize).div_ceil(LogShape::slots(config))
         + geometry.superblocks().min(config.lpns) as usize;
-    Shape::new(config, geometry, pages)
+    LogShape::new(config, geometry, pages)
 }
 
 /// Superblocks of the log on flash.
@@ -192,7 +192,7 @@ impl Ownership for RemapSsdLh {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {

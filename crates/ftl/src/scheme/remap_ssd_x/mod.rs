@@ -21,7 +21,7 @@ mod valid;
 
 use super::remap_ssd::slack;
 use super::segments::{Chain, Segments};
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping,
@@ -82,10 +82,10 @@ const RUNS_MAX: usize = 16;
 
 /// The entries of one superblock.
 #[derive(Clone, Debug, Default)]
-struct Group {
+struct ExtentGroup {
     chain: Chain,
     /// The entry stored last, if it may grow.
-    open: Option<Open>,
+    open: Option<OpenExtent>,
     /// Pages in its extents, valid or not.
     covered: u64,
     /// Rewriting it gains nothing before so many of them are invalid.
@@ -96,7 +96,7 @@ struct Group {
 
 /// An entry that may grow.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenExtent {
     extent: RemapExtent,
     at: usize,
 }
@@ -106,7 +106,7 @@ pub struct RemapSsdX {
     segments: Segments,
     /// Free segments beyond what rewriting the fullest group takes: partly filled ones.
     slack: usize,
-    groups: Vec<Group>,
+    groups: Vec<ExtentGroup>,
     /// Slots used in all groups, and pages covered by their extents.
     used: u64,
     covered: u64,
@@ -152,7 +152,7 @@ impl RemapSsdX {
             watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
             segments,
             slack: slack(config),
-            groups: vec![Group::default(); geometry.superblocks() as usize],
+            groups: vec![ExtentGroup::default(); geometry.superblocks() as usize],
             used: 0,
             covered: 0,
             fullest: 0,
@@ -221,7 +221,7 @@ impl RemapSsdX {
         );
 
         let grows = !extent.one_number && extent.source.is_none();
-        self.groups[sb.0 as usize].open = grows.then_some(Open {
+        self.groups[sb.0 as usize].open = grows.then_some(OpenExtent {
             extent: *extent,
             at,
         });
@@ -229,7 +229,14 @@ impl RemapSsdX {
         core.stats.scheme.add(EXTENTS, u64::from(extent.pages > 1));
     }
 
-    fn extend(&mut self, core: &mut Core, sb: SbId, open: Open, pages: u32, purpose: Purpose) {
+    fn extend(
+        &mut self,
+        core: &mut Core,
+        sb: SbId,
+        open: OpenExtent,
+        pages: u32,
+        purpose: Purpose,
+    ) {
         let guards = core.config.guards;
         let old = open.extent;
         let new = RemapExtent {
@@ -261,7 +268,7 @@ impl RemapSsdX {
 
         let group = &mut self.groups[sb.0 as usize];
         group.may_join |= has_neighbour(core.geometry, &core.tables.map, sb, &new);
-        group.open = Some(Open {
+        group.open = Some(OpenExtent {
             extent: new,
             ..open
         });
@@ -303,7 +310,7 @@ impl RemapSsdX {
     }
 }
 
-impl Open {
+impl OpenExtent {
     /// Does an extent go on where this one ends, in LPNs, pages and numbers?
     fn grows_by(&self, config: &Config, next: &RemapExtent) -> bool {
         let RemapExtent {
@@ -445,7 +452,7 @@ impl Ownership for RemapSsdX {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {
@@ -531,7 +538,7 @@ impl Inspect for RemapSsdX {
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
-        let Group { chain, covered, .. } = &self.groups[sb.0 as usize];
+        let ExtentGroup { chain, covered, .. } = &self.groups[sb.0 as usize];
         Some(GroupInfo {
             segments: chain.segments.clone(),
             entries: self.segments.used(chain),

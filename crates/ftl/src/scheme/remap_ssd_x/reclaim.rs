@@ -4,10 +4,10 @@
 //! a group is rewritten only if that gives a segment back, which is known before anything is
 //! written. Absent: when to reclaim for whom (`admit` decides).
 
-use super::extent::{PAGES_MAX, RemapExtent, SLOT_WORDS, Slot, lpns_named};
+use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS, lpns_named};
 use super::valid::ValidExtents;
-use super::{Group, RemapSsdX, after_pages};
-use crate::clock::Clock;
+use super::{ExtentGroup, RemapSsdX, after_pages};
+use crate::clock::WsnClock;
 use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
@@ -100,7 +100,7 @@ impl RemapSsdX {
 
     /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike;
     /// `None` if no segment can come of it.
-    fn promise(&self, group: &Group, remapped: u32) -> Option<u64> {
+    fn promise(&self, group: &ExtentGroup, remapped: u32) -> Option<u64> {
         let (used, remapped) = (
             u64::from(self.segments.used(&group.chain)),
             u64::from(remapped),
@@ -163,7 +163,7 @@ impl RemapSsdX {
                 sb,
                 slots,
                 |clear, [first, second]| match RemapExtent::read(*first, *second, true) {
-                    Some(Slot::Extent(extent, _)) => after_pages(
+                    Some(ExtentSlot::Extent(extent, _)) => after_pages(
                         core.config.guards,
                         core.geometry,
                         clear,
@@ -178,11 +178,11 @@ impl RemapSsdX {
 
         self.used = self.used - u64::from(used) + u64::from(self.segments.used(&chain));
         self.covered = self.covered - old.covered + valid.pages;
-        self.groups[sb.0 as usize] = Group {
+        self.groups[sb.0 as usize] = ExtentGroup {
             chain,
             covered: valid.pages,
             may_join: valid.is_divided,
-            ..Group::default()
+            ..ExtentGroup::default()
         };
 
         core.tables.ended.start_over(sb);
@@ -198,7 +198,7 @@ impl RemapSsdX {
         &mut self,
         tables: &Tables,
         media: &mut Media,
-        clock: &mut Clock,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<RemapExtent>,
     ) {
@@ -233,7 +233,7 @@ impl RemapSsdX {
                 let found = match (media.load(at), media.load(at + 1)) {
                     (Ok(0), Ok(0)) => None,
                     (Ok(first), Ok(second)) => match RemapExtent::read(first, second, torn_bits) {
-                        Some(Slot::Sources(source, wsn)) => {
+                        Some(ExtentSlot::Sources(source, wsn)) => {
                             waiting.take().map(|(extent, first)| {
                                 if extent.wsn == wsn {
                                     ScannedSlot::Extent(
@@ -248,8 +248,8 @@ impl RemapSsdX {
                                 }
                             })
                         }
-                        Some(Slot::Extent(extent, false)) => Some(alone((extent, at))),
-                        Some(Slot::Extent(extent, true)) => {
+                        Some(ExtentSlot::Extent(extent, false)) => Some(alone((extent, at))),
+                        Some(ExtentSlot::Extent(extent, true)) => {
                             if let Some(before) = waiting.replace((extent, at)) {
                                 on(alone(before));
                             }
@@ -297,10 +297,10 @@ impl RemapSsdX {
         for (index, chain) in chains.into_iter().enumerate() {
             let sb = SbId(index as u32);
             self.used += u64::from(self.segments.used(&chain));
-            self.groups[index] = Group {
+            self.groups[index] = ExtentGroup {
                 chain,
                 may_join: true,
-                ..Group::default()
+                ..ExtentGroup::default()
             };
 
             let newest = self.newest_in(&mut core.media, sb);
@@ -370,7 +370,7 @@ impl RemapSsdX {
             let (Ok(first), Ok(second)) = (media.load(at), media.load(at + 1)) else {
                 continue;
             };
-            if let Some(Slot::Extent(extent, _)) = RemapExtent::read(first, second, true) {
+            if let Some(ExtentSlot::Extent(extent, _)) = RemapExtent::read(first, second, true) {
                 (0..extent.pages)
                     .for_each(|page| witnesses.doubt(extent.lpn + page, extent.wsn_of(page)));
             }
@@ -428,7 +428,7 @@ impl RemapSsdX {
             let places = (0..group.chain.segments.len())
                 .flat_map(|index| self.segments.places(&group.chain, index));
             for at in places {
-                if let Some(Slot::Extent(extent, _)) =
+                if let Some(ExtentSlot::Extent(extent, _)) =
                     RemapExtent::read(words[at], words[at + 1], true)
                 {
                     let first = tables.geometry.page(SbId(id as u32), extent.offset).0;
@@ -484,7 +484,7 @@ impl RemapSsdX {
 /// them. All get new numbers, those with a readable entry too: it may be older than the one that
 /// cannot be read. There are not more extents than before, since neighbours are in one.
 #[cold]
-fn append_in_force(tables: &Tables, clock: &mut Clock, sb: SbId, out: &mut Vec<RemapExtent>) {
+fn append_in_force(tables: &Tables, clock: &mut WsnClock, sb: SbId, out: &mut Vec<RemapExtent>) {
     let remapped = tables.remapped_in(sb);
     for run in remapped.chunk_by(|(lpn, offset), next| *next == (lpn + 1, offset + 1)) {
         for run in run.chunks(PAGES_MAX as usize) {

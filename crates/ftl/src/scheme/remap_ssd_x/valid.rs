@@ -5,16 +5,16 @@
 //! the same, only if their LPNs are at the same distance from their pages; a table of bits by that
 //! distance sorts out the few that might be. Those, and extents, are sorted by LPN, and what
 //! becomes of them gets one new number. Most groups of single pages need no such table: the L2P
-//! table told when an entry came whether a neighbour of it was there (`Group::may_join`), and if as
+//! table told when an entry came whether a neighbour of it was there (`ExtentGroup::may_join`), and if as
 //! many entries are valid as LPNs are remapped to the superblock, no two say the same.
 //!
 //! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not
 //! confirm is left out, and only mappings of which `Ended` says that nothing has happened to them
 //! go without being asked about. Absent: whether rewriting pays, and where the result is written.
 
-use super::extent::{PAGES_MAX, RemapExtent, SLOT_WORDS, Slot};
+use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS};
 use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::core::Core;
 use crate::scheme::entry::{EntryOwners, RmmEntry};
 use crate::scheme::in_force::{find_doubtful, take_out};
@@ -161,7 +161,8 @@ impl RemapSsdX {
             for &[first, second] in slots {
                 if is_single(first, second) {
                     valid_extents.slots.push([first, second]);
-                } else if let Some(Slot::Extent(extent, _)) = RemapExtent::read(first, second, true)
+                } else if let Some(ExtentSlot::Extent(extent, _)) =
+                    RemapExtent::read(first, second, true)
                     && extent.offset + extent.pages <= pages
                 {
                     // Its sources, if any, are in the next slot; their deallocations are on record.
@@ -282,7 +283,7 @@ impl ValidExtents {
     }
 
     /// Joins the pieces that have become neighbours, under a new number.
-    fn join(&mut self, clock: &mut Clock, counters: &mut SchemeCounters) {
+    fn join(&mut self, clock: &mut WsnClock, counters: &mut SchemeCounters) {
         self.is_divided = false;
         if self.pieces.is_empty() {
             return;

@@ -23,7 +23,7 @@
 mod saved;
 
 use super::log_entry::{LogEntry, UNNUMBERED};
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
@@ -36,7 +36,7 @@ use crate::guard::{Guard, Guards};
 use crate::kind::{Medium, SchemeFacts, SchemeKey};
 use crate::layout::Layout;
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::{State, Stream, Superblocks};
+use crate::superblock::{Stream, SuperblockState, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -89,16 +89,16 @@ const DROPPED: u32 = u32::MAX;
 
 /// An entry, and its slot. There are as many as remaps, and they are gone through often.
 #[derive(Clone, Copy)]
-struct Tag {
+struct EntryTag {
     slot: u32,
     lpn: u32,
     /// 42 bits of sequence number above 21 of page offset.
     place: u64,
 }
 
-const _: () = assert!(size_of::<Tag>() == 16);
+const _: () = assert!(size_of::<EntryTag>() == 16);
 
-impl Tag {
+impl EntryTag {
     fn new(slot: u32, lpn: u32, offset: u32, wsn: u64) -> Self {
         Self {
             slot,
@@ -139,7 +139,7 @@ pub(super) struct ShadowOob {
     found: LogSuperblocks,
     /// Entries by the superblock that they name a page of. Of several with one LPN and offset the
     /// last is the newest.
-    tags: Vec<Vec<Tag>>,
+    tags: Vec<Vec<EntryTag>>,
     /// Slots that hold nothing, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
     /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many
@@ -340,7 +340,7 @@ impl ShadowOob {
             media.geometry().superblock(entry.ppn),
             media.geometry().offset(entry.ppn),
         );
-        self.tags[sb.0 as usize].push(Tag::new(slot, entry.lpn, offset, entry.wsn));
+        self.tags[sb.0 as usize].push(EntryTag::new(slot, entry.lpn, offset, entry.wsn));
     }
 
     /// Zeroes a slot, after what superseded its entry, and frees it.
@@ -436,7 +436,7 @@ impl ShadowOob {
         entries: usize,
     ) {
         let some_more = self.reserve.slots / SWEPT_SHARE;
-        let stale_of = |tags: &Vec<Tag>, sb: u32| {
+        let stale_of = |tags: &Vec<EntryTag>, sb: u32| {
             tags.len()
                 .saturating_sub(blocks.owners(SbId(sb)).remapped as usize)
         };
@@ -585,11 +585,11 @@ impl Ownership for ShadowOob {
         &mut self,
         _: &Tables,
         _: &mut Media,
-        _: &mut Clock,
+        _: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {
-        let owner = |tag: &Tag| OwnerRef {
+        let owner = |tag: &EntryTag| OwnerRef {
             offset: tag.offset(),
             lpn: tag.lpn,
             wsn: tag.wsn(),
@@ -613,8 +613,10 @@ impl Recover for ShadowOob {
     }
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let is_log =
-            |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
+        let is_log = |stream, state| {
+            stream == Stream::Log
+                && matches!(state, SuperblockState::Open | SuperblockState::Closed)
+        };
         let logs = core
             .blocks
             .iter()
@@ -673,14 +675,14 @@ impl Recover for ShadowOob {
                 if !witnesses.remap(core, lpn, ppn, wsn, None) {
                     continue; // It is not armed with again.
                 }
-                let tag = Tag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
+                let tag = EntryTag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
                 self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
             }
         }
 
         self.tags
             .iter_mut()
-            .for_each(|tags| tags.sort_by_key(Tag::wsn));
+            .for_each(|tags| tags.sort_by_key(EntryTag::wsn));
         Ok(())
     }
 

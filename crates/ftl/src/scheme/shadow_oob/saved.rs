@@ -243,7 +243,7 @@ impl Reserve {
         }
 
         let there = self.saved_before(media.geometry(), media, &area, generation);
-        let mut places = Places::new(&area);
+        let mut places = ReservedPages::new(&area);
         let pages = entries.len().div_ceil(self.per_page) as u32;
 
         let mut energy = self.energy;
@@ -301,13 +301,13 @@ fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
 }
 
 /// The pages of the reserved flash, one after the other.
-struct Places<'a> {
+struct ReservedPages<'a> {
     area: &'a [SbId],
     offset: u32,
     programmed: u64,
 }
 
-impl<'a> Places<'a> {
+impl<'a> ReservedPages<'a> {
     fn new(area: &'a [SbId]) -> Self {
         Self {
             area,
