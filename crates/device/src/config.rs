@@ -28,7 +28,7 @@ use toml::de::{DeTable, DeValue};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
-    /// Name in reports.
+    /// Name of the device in reports and files.
     pub name: String,
     /// Share of the logical pages that workloads address.
     pub addressable: f64,
@@ -48,7 +48,7 @@ pub struct DeviceConfig {
     pub link: Link,
     /// When the firmware works for itself.
     pub background: Background,
-    /// Parameters of the firmware.
+    /// Parameters of the firmware: the table `[firmware]` of files.
     pub firmware: Config,
 }
 

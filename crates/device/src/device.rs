@@ -21,9 +21,9 @@ use std::path::PathBuf;
 /// What the host asks of one logical page, or of a range if it is a remap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
-    /// Reads one page, whole.
+    /// Reads one page of 4 KiB.
     Read,
-    /// Writes one page, whole.
+    /// Writes one page of 4 KiB.
     Write,
     /// Write one page that is meant to be remapped to `home` one day: a journal's.
     WriteFor {
@@ -39,7 +39,7 @@ pub enum PageKind {
     Remap {
         /// First LPN that is read.
         source: u32,
-        /// Number of pages.
+        /// How many pages, from the first on.
         len: u16,
         /// The sources lose their pages.
         relocate: bool,
@@ -97,16 +97,16 @@ impl PageCommand {
 /// How a command ended, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Completion time in nanoseconds.
+    /// When it is complete, in nanoseconds of virtual time.
     pub done_at: u64,
-    /// The firmware's answer.
+    /// What the firmware answered: a refusal changes nothing.
     pub result: Result<(), Refusal>,
 }
 
 /// How an `fs_write` ended, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCompletion {
-    /// Completion time in nanoseconds.
+    /// When it is complete, in nanoseconds of virtual time.
     pub done_at: u64,
     /// The data is written, and whether it is listed; or why not.
     pub result: Result<FileStatus, Refusal>,
@@ -425,7 +425,7 @@ impl Device {
         (self.send(now, files * size_of::<u32>()), result)
     }
 
-    /// Empties the file map.
+    /// Empties the file map, as after a checkpoint of the host.
     pub fn fs_reset(&mut self, now: u64) -> Completion {
         let result = self.ftl.fs_reset();
         self.complete(now, DataPath::Absent, result)

@@ -25,7 +25,6 @@ struct EndSlot {
     ppn: Ppn,
 }
 
-/// When recent programs end.
 pub(crate) struct ProgramEnds {
     geometry: Geometry,
     /// End of the last program of each superblock.

@@ -43,7 +43,6 @@ const PASSES: u32 = 8;
 struct FingerprintsHeader {
     magic: [u8; 8],
     version: le::U32,
-    /// 0 BLAKE3, 1 MurmurHash3.
     kind: le::U32,
     /// Of the state that the contents belong to.
     generation: le::U64,

@@ -35,7 +35,7 @@ pub enum Kind {
     Integer(u64, u64),
     /// A number in a range.
     Number(Range),
-    /// `true` or `false`.
+    /// A switch: `true` or `false`.
     Flag,
     /// One of the names that the function lists.
     Choice(fn() -> Vec<&'static str>),
@@ -48,9 +48,9 @@ pub enum Kind {
 /// A range of numbers, with or without its ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// Lower end.
+    /// Lower end; a value of it is inside unless `above`.
     pub least: f64,
-    /// Upper end.
+    /// Upper end; a value of it is inside unless `below`.
     pub most: f64,
     /// Is the least itself outside?
     pub above: bool,
@@ -204,15 +204,15 @@ fn preset_names() -> Vec<&'static str> {
 /// One way in which garbage collection works: the choice behind `firmware.gc_mode`.
 #[derive(Clone, Copy, Debug)]
 pub struct GcMode {
-    /// Name as typed.
+    /// Name as it is typed in files and options.
     pub name: &'static str,
     /// What the mode does, for help texts.
     pub about: &'static str,
-    /// Value of `firmware.gc_at_once`.
+    /// Value that the mode gives `firmware.gc_at_once`.
     pub at_once: bool,
-    /// Value of `firmware.gc_joins_host`.
+    /// Value that the mode gives `firmware.gc_joins_host`.
     pub joins_host: bool,
-    /// Value of `firmware.gc_garbage`.
+    /// Value that the mode gives `firmware.gc_garbage`.
     pub garbage: f64,
 }
 

@@ -40,9 +40,7 @@ pub struct AtomicSlot {
     guards: Guards,
     /// Can commands be atomic on this device?
     has_commands: bool,
-    /// Word of the slot.
     slot: usize,
-    /// Words of the list.
     list: Range<usize>,
 }
 

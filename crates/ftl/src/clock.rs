@@ -17,7 +17,7 @@ pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
 pub struct WsnClock(u64);
 
 impl WsnClock {
-    /// Last number handed out.
+    /// Last number handed out: the present in virtual time.
     #[inline]
     pub fn now(&self) -> u64 {
         self.0

@@ -24,11 +24,11 @@ use std::ops::Range;
 /// `remap(target, source, length, flag)` (FAST'21 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remap {
-    /// First LPN that changes.
+    /// First LPN that is mapped anew.
     pub target: u32,
     /// First LPN that is read.
     pub source: u32,
-    /// Number of pages.
+    /// How many pages, from the first on.
     pub len: u32,
     /// Flag 1: the sources lose their pages. Flag 0: they keep them.
     pub relocate: bool,

@@ -18,11 +18,11 @@ use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Media, DRAM tables and superblocks: what all verbs and schemes work on.
 pub struct Core {
-    /// Parameters of the firmware.
+    /// Parameters of the firmware: the table `[firmware]` of files.
     pub config: Config,
     /// Shape of the flash array.
     pub geometry: Geometry,
-    /// Regions of NVRAM.
+    /// Where the regions of NVRAM begin.
     pub layout: Layout,
     /// Flash and NVRAM: what outlives power.
     pub media: Media,
@@ -32,7 +32,7 @@ pub struct Core {
     pub blocks: Superblocks,
     /// Sequence numbers: the device's virtual time.
     pub clock: WsnClock,
-    /// Counters since power-on.
+    /// What was counted since power-on.
     pub stats: Stats,
     /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in
     /// DRAM.

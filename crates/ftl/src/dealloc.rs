@@ -37,10 +37,10 @@ pub struct DeallocWhen {
 #[derive(PartialEq, Eq)]
 pub struct DeallocWhat {
     pub torn: bool,
-    /// First LPN.
+    /// First LPN of the extent.
     #[bits(31)]
     pub lpn: u32,
-    /// Number of pages.
+    /// How many pages, from the first on.
     #[bits(31)]
     pub len: u32,
     /// As in the first word: half a record of one kind and half of the other are none.
@@ -50,7 +50,6 @@ pub struct DeallocWhat {
 /// The log of deallocations in NVRAM.
 pub struct DeallocLog {
     guards: Guards,
-    /// LPNs of the host.
     lpns: u32,
     /// First word, and slots of each half.
     base: usize,
@@ -70,9 +69,9 @@ pub struct DeallocLog {
 /// A record that is intact.
 #[derive(Clone, Copy)]
 pub struct DeallocRecord {
-    /// First LPN.
+    /// First LPN of the extent.
     pub lpn: u32,
-    /// Number of pages.
+    /// How many pages, from the first on.
     pub len: u32,
     pub wsn: u64,
     /// Its first word in NVRAM.
@@ -95,7 +94,7 @@ pub struct DeallocRecords {
 }
 
 impl DeallocLog {
-    /// An empty log.
+    /// A log without records; `read_back` finds those on the media.
     pub fn new(config: &Config, layout: &Layout) -> Self {
         Self {
             guards: config.guards,

@@ -139,11 +139,11 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// Flash and NVRAM.
+    /// The medium: flash and NVRAM.
     pub fn media(&self) -> &Media {
         &self.core.media
     }
-    /// Flash and NVRAM.
+    /// The medium: flash and NVRAM.
     #[inline]
     pub fn media_mut(&mut self) -> &mut Media {
         &mut self.core.media
@@ -156,7 +156,7 @@ impl Ftl {
     pub fn config(&self) -> &Config {
         &self.core.config
     }
-    /// Counters since power-on.
+    /// What was counted since power-on.
     pub fn stats(&self) -> Stats {
         let blocks = &self.core.blocks;
         Stats {
@@ -269,7 +269,7 @@ impl Ftl {
     pub fn superblocks(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.core.blocks.iter()
     }
-    /// State of one superblock.
+    /// What is known of one superblock in DRAM.
     pub fn superblock(&self, sb: SbId) -> &Superblock {
         self.core.blocks.get(sb)
     }

@@ -52,9 +52,9 @@ pub struct SchemeKey {
     pub unit: &'static str,
     /// What it is where nobody says it.
     pub default: u64,
-    /// Smallest value.
+    /// Smallest value that is accepted.
     pub least: u64,
-    /// Largest value.
+    /// Largest value that is accepted.
     pub most: u64,
     /// What it says, in a sentence or two.
     pub about: &'static str,
@@ -95,7 +95,7 @@ pub struct SchemeFacts {
     pub hue: Option<Hue>,
     /// Memory of the machine that simulates it.
     pub host_bytes_per_page: HostBytes,
-    /// Its own parameters.
+    /// Parameters of this scheme alone.
     pub keys: &'static [&'static SchemeKey],
     /// Names of its own counters, in the order of [`crate::stats::SchemeCounters`].
     pub counters: &'static [&'static str],

@@ -26,7 +26,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Nothing is mapped.
+    /// Tables of a device on which nothing is mapped.
     pub fn new(geometry: Geometry, map: Map) -> Self {
         Self {
             geometry,

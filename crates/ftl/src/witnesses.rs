@@ -32,7 +32,7 @@ pub struct RecoveryReport {
     pub nvram_bytes: u64,
     /// Records considered: pages, entries, deallocations.
     pub records: u64,
-    /// Superblocks that hold data.
+    /// Superblocks that are open or closed and hold data.
     pub superblocks: u64,
     /// LPNs that have a page.
     pub mapped: u64,

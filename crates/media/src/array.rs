@@ -189,7 +189,6 @@ impl NandArray {
         }
     }
 
-    /// Programs a page completely.
     pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
         let (block, row) = self.block_of(ppn);
 

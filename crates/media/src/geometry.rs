@@ -22,9 +22,9 @@ pub struct BlockId(pub u32);
 /// A page to program. The caller hands pages out in order and has computed its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSlot {
-    /// Number of the page.
+    /// The page, by its number on the device.
     pub ppn: Ppn,
-    /// Block that holds it.
+    /// The erase block that holds it.
     pub block: BlockId,
     /// Its row in the block.
     pub row: u32,
@@ -230,7 +230,7 @@ impl Geometry {
     pub fn shape(&self) -> Shape {
         self.shape
     }
-    /// Number of channels.
+    /// Channels that connect the dies.
     pub fn channels(&self) -> u32 {
         self.shape.channels
     }
@@ -239,7 +239,7 @@ impl Geometry {
     pub fn dies(&self) -> u32 {
         self.shape.dies
     }
-    /// Number of superblocks.
+    /// Superblocks of the whole array.
     #[inline]
     pub fn superblocks(&self) -> u32 {
         self.shape.superblocks

@@ -68,7 +68,7 @@ pub enum ImageError {
     NoRoom {
         /// Name of the file.
         file: String,
-        /// The system's error.
+        /// What the operating system said.
         error: io::Error,
     },
     /// Another process has it open.

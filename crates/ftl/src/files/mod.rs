@@ -26,7 +26,7 @@ use remap_ssd_media::{After, ClearId, Media, MediaError, OpKind, Purpose};
 /// A page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePage {
-    /// Inode number.
+    /// The file, by the host's inode number.
     pub inode: u32,
     /// Page offset within the file.
     pub offset: u32,
@@ -82,7 +82,6 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
 }
 
 impl FileMap {
-    /// A map without files.
     pub(crate) fn new(config: &Config, layout: &Layout) -> Self {
         Self {
             guards: config.guards,

@@ -16,7 +16,6 @@ use zerocopy::FromBytes;
 
 /// How far beyond all others' a superblock goes on that does not know its incarnation.
 const INCARNATIONS_AHEAD: u32 = 128;
-/// Incarnations have 21 bits.
 const INCARNATION_MAX: u32 = (1 << 21) - 2;
 
 fn is_alive(head: &Head, life: Life) -> bool {

@@ -139,7 +139,6 @@ impl<'de> Deserialize<'de> for SchemeValues {
     }
 }
 
-/// A scheme's declaration.
 pub(crate) fn spec(kind: SchemeKind) -> &'static SchemeSpec {
     SPECS
         .iter()

@@ -64,9 +64,7 @@ pub(super) struct FLog {
     /// Entries of a log page.
     slots: usize,
     pages_max: usize,
-    /// Log pages, oldest first.
     pages: Vec<Ppn>,
-    /// Superblocks that hold them.
     superblocks: Vec<SbId>,
     /// Buffer being filled, and its entries.
     buffer: usize,

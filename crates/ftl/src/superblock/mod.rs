@@ -36,7 +36,7 @@ const INCARNATION_MAX: u32 = (1 << 21) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stream {
-    /// Writes of the host.
+    /// Pages that the host writes.
     Host = 0,
     /// Pages moved by garbage collection.
     Gc = 1,
@@ -49,7 +49,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// All streams, by number.
+    /// All streams in the order of their persisted numbers.
     pub const ALL: [Self; 5] = [
         Self::Host,
         Self::Gc,
@@ -176,12 +176,12 @@ impl Superblocks {
         }
     }
 
-    /// State of one superblock.
+    /// What is known of one superblock in DRAM.
     #[inline]
     pub fn get(&self, sb: SbId) -> &Superblock {
         &self.table[sb.0 as usize]
     }
-    /// State of one superblock.
+    /// What is known of one superblock in DRAM.
     #[inline]
     pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
         self.changes += 1;
@@ -194,7 +194,7 @@ impl Superblocks {
             .enumerate()
             .map(|(index, sb)| (SbId(index as u32), sb))
     }
-    /// Number of free superblocks.
+    /// Superblocks that are erased, or will be when opened.
     #[inline]
     pub fn free(&self) -> u32 {
         self.free

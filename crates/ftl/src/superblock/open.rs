@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Head {
-    /// `Head::MAGIC`.
+    /// Must be `Head::MAGIC`, or the page is no head.
     pub magic: u32,
     /// Superblock number, against misplaced heads.
     pub superblock: u32,
@@ -27,14 +27,14 @@ pub struct Head {
     pub erase_count: u32,
     /// Stream that fills it ("type").
     pub stream: u8,
-    /// Zeroes.
+    /// Zeroes up to a multiple of 8 bytes.
     pub padding: [u8; 7],
 }
 
 const _: () = assert!(size_of::<Head>() == 32);
 
 impl Head {
-    /// "RSHD" in little endian.
+    /// The letters "RSHD", in little endian.
     pub const MAGIC: u32 = 0x4448_5352;
 }
 

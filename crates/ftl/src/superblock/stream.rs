@@ -35,7 +35,7 @@ pub struct AllocatedPage {
     /// Flash page, block and die.
     pub slot: PageSlot,
     pub sb: SbId,
-    /// Incarnation of its superblock.
+    /// Which incarnation of its superblock it belongs to.
     pub incarnation: u32,
     /// What its program must wait for.
     pub after: After,
@@ -55,7 +55,7 @@ impl AllocatedPage {
 /// A superblock that a stream fills.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// Number of the superblock.
+    /// Which superblock it is, by number.
     pub sb: SbId,
     pub incarnation: u32,
     /// Next offset to hand out, and the row and die it is in.

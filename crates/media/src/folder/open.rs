@@ -37,7 +37,7 @@ use std::path::Path;
 /// What opening a folder replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
-    /// Records that were applied.
+    /// Records of the journal that were applied.
     pub records: u64,
     /// Records dropped: those from the first one on whose contents were not durable.
     pub dropped: u64,
@@ -58,7 +58,7 @@ pub struct FoundFolder {
 }
 
 impl FoundFolder {
-    /// What opening replayed.
+    /// What opening the folder replayed from its journal.
     pub fn report(&self) -> ReplayReport {
         self.report
     }

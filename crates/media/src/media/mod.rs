@@ -28,7 +28,7 @@ pub struct MediaCounts {
     pub reads: u64,
     /// Number of flash pages programmed.
     pub programs: u64,
-    /// Number of blocks erased.
+    /// Erase blocks that were erased.
     pub erases: u64,
     /// Bytes stored to NVRAM, clearings included.
     pub nv_bytes_written: u64,
@@ -47,7 +47,7 @@ pub struct Media {
     faulty: bool,
     /// What was done since the list was last cleared, in order.
     pub ops: Vec<Op>,
-    /// Counters since power-on.
+    /// What was counted since power-on.
     pub counts: MediaCounts,
     /// Nobody keeps time: `ops` stays empty.
     untimed: bool,

@@ -26,15 +26,15 @@ use crate::source::{HostPage, PageKind, Source, SourceError};
 /// Requests by what they ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
-    /// All requests.
+    /// Requests of every kind.
     pub all: u64,
-    /// Requests that read.
+    /// Requests that read pages.
     pub reads: u64,
     /// That write, at least one page in part or whole.
     pub writes: u64,
-    /// Requests that deallocate.
+    /// Requests that deallocate pages.
     pub trims: u64,
-    /// Requests that remap.
+    /// Requests that remap pages.
     pub remaps: u64,
     /// Reads and writes that begin where the one before of the same kind ended.
     pub sequential: u64,
@@ -43,13 +43,13 @@ pub struct Requests {
 /// Pages by what happens to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PageClasses {
-    /// Pages read.
+    /// Pages that requests read.
     pub read: u64,
     /// Written, whole or in part.
     pub written: u64,
     /// Of those, written in part.
     pub written_in_part: u64,
-    /// Pages deallocated.
+    /// Pages that requests deallocated.
     pub trimmed: u64,
     /// Mapped to another page's content.
     pub remapped: u64,
@@ -98,7 +98,7 @@ pub struct Skew {
 pub struct Profile {
     /// Requests by kind and size.
     pub requests: Requests,
-    /// Pages by kind.
+    /// Pages by what requests do to them.
     pub pages: PageClasses,
     /// Pages written as a share of pages read and written.
     pub write_share: f64,
@@ -106,7 +106,7 @@ pub struct Profile {
     pub request_pages: BTreeMap<u32, u64>,
     /// Pages of a read or write in the mean.
     pub request_pages_mean: f64,
-    /// Duplicates by three definitions.
+    /// Duplicate writes, by three definitions of a duplicate.
     pub duplicates: Duplicates,
     /// Skew of the writes over the pages written.
     pub skew_writes: Skew,

@@ -25,7 +25,6 @@ pub struct TraceWriter<W: Write> {
     format: Format,
     sink: W,
     record: Vec<u8>,
-    /// Requests written.
     written: u64,
     left_out: u64,
     sequence: u64,
@@ -121,7 +120,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(true)
     }
 
-    /// Requests written so far.
+    /// Requests that were written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -131,7 +130,7 @@ impl<W: Write> TraceWriter<W> {
         self.left_out
     }
 
-    /// The sink.
+    /// Where the trace is written to.
     pub fn sink(&mut self) -> &mut W {
         &mut self.sink
     }

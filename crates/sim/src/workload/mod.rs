@@ -47,7 +47,7 @@ use draw::{Chance, below};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// Every unit equally likely.
+    /// Every unit is equally likely.
     Random,
     /// One unit after the other, from the first again after the last.
     Sequential,
@@ -68,24 +68,24 @@ pub trait Endless: Source {
 /// Everything that decides the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkloadConfig {
-    /// Where requests go.
+    /// Where in the address space requests go.
     pub pattern: Pattern,
     /// Requests that read, in percent.
     pub read_percent: u8,
-    /// Pages of a request.
+    /// Pages that one request covers.
     pub request_pages: u32,
-    /// What is written.
+    /// What contents the writes have.
     pub content: ContentModel,
     /// Logical pages; every address is below this.
     pub addressable: u32,
-    /// The seed.
+    /// The seed that all draws follow from.
     pub seed: u64,
     /// Identities given to contents are larger than this. With the same base two workloads share
     /// contents; a second one that shall not begins at the first one's [`Workload::content_end`] - 1.
     pub content_base: u64,
 }
 
-/// Invalid workload configuration.
+/// A workload that cannot be, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkloadError(String);

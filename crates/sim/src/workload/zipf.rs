@@ -91,7 +91,7 @@ impl Zipf {
         })
     }
 
-    /// The next rank.
+    /// Draws the next rank, from 0.
     #[inline]
     pub fn draw(&self, rng: &mut impl RngCore) -> u32 {
         loop {

@@ -43,7 +43,7 @@ const _: () = assert!(size_of::<Span>() == 8 && PAGES_MAX == 1 << 8);
 /// What one or two slots say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RemapExtent {
-    /// First target LPN.
+    /// First LPN that was remapped to the run.
     pub lpn: u32,
     /// First page offset in the superblock.
     pub offset: u32,

@@ -41,7 +41,6 @@ pub(super) struct Segments {
     links: Vec<(usize, SegmentLink)>,
 }
 
-/// What owns a segment.
 enum Owner {
     /// A superblock's, with its segment number (unless unreadable) and its time of allocation.
     Of(SbId, Option<u32>, u64),
@@ -117,7 +116,7 @@ impl Segments {
         }
     }
 
-    /// Number of free segments.
+    /// Segments that are in no chain.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -131,7 +130,7 @@ impl Segments {
         self.bytes(self.count as usize)
     }
 
-    /// Number of all segments.
+    /// All segments, in chains or free.
     pub fn count(&self) -> usize {
         self.count as usize
     }

@@ -44,7 +44,6 @@ use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId};
 use saved::{Reserve, SLOT_WORDS, SavedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Energy of the capacitor.
 const ENERGY_PAGES: SchemeKey = SchemeKey {
     name: "energy_pages",
     unit: "pages",

@@ -48,7 +48,7 @@ pub(super) struct SavedOf {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub(super) struct SavedPlace {
-    /// Its number, from 0.
+    /// Number of the page among those saved, from 0.
     pub number: u32,
     /// Pages that were to be saved.
     pub pages: u32,
