@@ -146,6 +146,7 @@ fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
                 Some(SuperblockState::Free | SuperblockState::Retired) | None
             )
     };
+
     suspects
         .iter()
         .filter(needed)

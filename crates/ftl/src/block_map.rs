@@ -122,6 +122,7 @@ impl BlockMap {
     pub fn new(geometry: &Geometry, block_pages: u32, lpns: u32, internal: u32) -> Self {
         let blocks = lpns.div_ceil(block_pages);
         let words = (lpns + internal).div_ceil(64) as usize;
+
         Self {
             geometry: *geometry,
             block_pages,

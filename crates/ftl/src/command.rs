@@ -278,6 +278,8 @@ impl Ftl {
         self.end_write();
         let range = self.writable(lpn, len)?;
         self.core.stats.host_deallocations += u64::from(len);
+
+        // Room first: making it may collect garbage, which changes tables.
         self.make_dealloc_room(1)?;
         let wsn = self.core.clock.tick();
         // 1. the record  2. the tables. Whatever is reclaimed because of 2 waits for 1.
@@ -289,6 +291,7 @@ impl Ftl {
             Purpose::Host,
             After::NOTHING,
         );
+
         for lpn in range {
             self.core.unlink(lpn);
         }

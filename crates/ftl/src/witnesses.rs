@@ -346,6 +346,7 @@ impl Witnesses {
                 .aborted
                 .iter()
                 .any(|number| (doubt.from..=doubt.to).contains(number));
+
             for lpn in (doubt.first..doubt.first.saturating_add(doubt.len))
                 .take_while(|lpn| *lpn < config.lpns)
             {

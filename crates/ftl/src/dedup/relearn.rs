@@ -91,6 +91,7 @@ impl Ftl {
         else {
             return (Vec::new(), None);
         };
+
         let end = core.geometry.pages().min(from.0.saturating_add(LOOKED_AT));
         let is_unknown = |ppn: &Ppn| {
             !core.tables.counts.is_zero(*ppn)
@@ -103,6 +104,7 @@ impl Ftl {
                 .life
                 .incarnation()
         };
+
         let listed = (from.0..end).map(Ppn).filter(is_unknown).take(max);
         let listed: Vec<UnknownPage> = listed
             .map(|ppn| UnknownPage {
@@ -110,6 +112,8 @@ impl Ftl {
                 incarnation: incarnation(ppn),
             })
             .collect();
+
+        // A full list goes on behind its last page, another one behind what was looked at.
         let next = match listed.last() {
             Some(last) if listed.len() == max => last.ppn.0 + 1,
             _ => end,
@@ -160,12 +164,15 @@ impl Ftl {
         else {
             return false;
         };
+
+        // Only live data that can be read, and whose digest nobody has noted meanwhile.
         let is_data = !core.tables.counts.is_zero(ppn)
             && !core.media.is_meta(ppn)
             && core.media.is_readable(ppn);
         if !is_data || dedup.digests[ppn.0 as usize] != UNKNOWN {
             return false;
         }
+
         let fingerprint = Fingerprint::Digest(digest);
         dedup.learn(
             &fingerprint,

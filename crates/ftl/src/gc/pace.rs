@@ -26,6 +26,7 @@ impl Ftl {
             .blocks
             .iter()
             .filter(|(_, sb)| sb.state == SuperblockState::Closed && sb.stream != Stream::Log);
+
         closed
             .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
             .filter_map(|(id, sb)| {
@@ -42,6 +43,8 @@ impl Ftl {
                 } else {
                     core.blocks.owners(id).live + copies
                 };
+
+                // Where references must be copied, or blocks merged, collecting must still gain a page.
                 (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid))
                     .then_some(Candidate {
                         sb: id,

@@ -335,6 +335,7 @@ impl Ftl {
         let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
         let wanted = core.config.tail_pages(&geometry);
         let (mut left_out, mut found) = (0, 0);
+
         for offset in (0..geometry.pages_per_superblock()).rev() {
             let oob = core
                 .media
@@ -346,6 +347,8 @@ impl Ftl {
             } else {
                 left_out |= 1 << geometry.die_of_offset(offset)
             }
+
+            // In front of the tail every page of a good block is programmed.
             if found == wanted {
                 let erased = (0..offset)
                     .filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
@@ -427,6 +430,7 @@ impl Ftl {
         if oob.wsn() == 0 || oob.lpn() >= core.tables.map.len() || !is_present {
             return;
         }
+
         let ppn = core.geometry.page(sb, offset);
         witnesses.write(
             &core.blocks,

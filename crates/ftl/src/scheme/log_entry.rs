@@ -81,6 +81,7 @@ impl LogEntry {
         words: [Result<u64, MediaError>; 2],
     ) -> Result<(), MediaError> {
         let is_torn = |word: &u64| word & 1 == 0 && config.guards.has(Guard::TornBits);
+
         match words {
             // The readable word has no torn bit, so the entry was never complete, whatever the
             // other word holds.

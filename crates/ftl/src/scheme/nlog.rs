@@ -113,6 +113,7 @@ impl NLog {
         let slots_in_all = config.log_bytes as usize / (SLOT_WORDS * 8);
         let slots = (slots_in_all / UNITS_MIN - 1).min(UNIT_ENTRIES_MAX);
         let total_units = slots_in_all / (slots + 1);
+
         Self {
             guards: config.guards,
             base: Layout::new(config, geometry).scheme,

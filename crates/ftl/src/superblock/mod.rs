@@ -150,6 +150,7 @@ impl Superblocks {
             head: 0,
             erased: ClearId::default(),
         };
+
         Self {
             geometry,
             tail_pages: config.tail_pages(&geometry),

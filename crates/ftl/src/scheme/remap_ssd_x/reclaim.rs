@@ -90,6 +90,8 @@ impl RemapSsdX {
                 })
                 .max_by_key(|(promise, id)| (*promise, std::cmp::Reverse(id.0)));
             let Some((_, sb)) = best else { return false };
+
+            // What a group promises is an estimate: another one is tried if it gives nothing.
             if self.reclaim(core, sb) {
                 core.stats.metadata_gc_runs += 1;
                 return true;
