@@ -21,6 +21,12 @@ pub struct After {
     fence: bool,
 }
 
+impl Default for After {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
 impl After {
     /// Waits for nothing in particular.
     pub const NOTHING: Self = Self {

@@ -9,7 +9,7 @@ use crate::fault::MediaError;
 use crate::geometry::{BlockId, PageSlot, Ppn};
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::MediaEffect;
+use crate::rail::{MediaEffect, Order};
 use std::sync::Arc;
 
 impl Media {
@@ -57,13 +57,14 @@ impl Media {
                 stored: stored.clone(),
                 failed,
             };
-            rail.push_copy(
-                effect,
-                block,
-                from,
+            let order = Order {
                 after,
-                purpose == Purpose::Host && !failed,
-            );
+                block: Some(block),
+                copied: from,
+                critical: purpose == Purpose::Host && !failed,
+                ..Order::default()
+            };
+            rail.push(effect, order);
         }
 
         self.folder_room();
@@ -310,13 +311,13 @@ impl Media {
         self.record(op);
 
         if let Some(rail) = &mut self.rail {
-            rail.push(
-                MediaEffect::Erase { block, failed },
-                Some(block),
+            let order = Order {
                 after,
-                false,
-                id.0,
-            );
+                block: Some(block),
+                clear_id: id,
+                ..Order::default()
+            };
+            rail.push(MediaEffect::Erase { block, failed }, order);
         }
 
         self.folder_before_erase();
