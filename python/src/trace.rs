@@ -5,7 +5,7 @@
 
 use crate::errors::{Failed, mistake};
 use pyo3::prelude::*;
-use remap_ssd_sim::trace::session::Entry;
+use remap_ssd_sim::trace::session::SessionEntry;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ impl Columns<'_> {
             let (page, count) = (self.pages.at(row), self.counts.at(row));
             let at_ns = self.times.map_or(0, |times| times.at(row));
             let source = self.sources.map_or(0, |sources| sources.at(row));
-            let remap = |relocate| Entry::Remap {
+            let remap = |relocate| SessionEntry::Remap {
                 target: page,
                 source,
                 count,
@@ -130,7 +130,7 @@ impl Columns<'_> {
                         (next..next + count as usize).map(|at| digest(fingerprints.at(at))),
                     );
                     next += count as usize;
-                    Entry::Write {
+                    SessionEntry::Write {
                         page,
                         digests: &digests,
                     }
@@ -140,12 +140,12 @@ impl Columns<'_> {
                     writeln!(file, "{at_ns} N {page} {count}")?;
                     continue;
                 }
-                (b'P', _) => Entry::WritePart { page },
-                (b'D', _) => Entry::Deallocate { page, count },
+                (b'P', _) => SessionEntry::WritePart { page },
+                (b'D', _) => SessionEntry::Deallocate { page, count },
                 (b'C', _) => remap(false),
                 (b'M', _) => remap(true),
-                (b'F', _) => Entry::Flush,
-                _ => Entry::Read { page, count },
+                (b'F', _) => SessionEntry::Flush,
+                _ => SessionEntry::Read { page, count },
             };
             entry.write(at_ns, &mut file)?;
         }

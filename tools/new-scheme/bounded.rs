@@ -3,23 +3,34 @@
 //! Invariant: no more remaps are in force than there is room for. Absent: anything that outlives power.
 
 use super::index::OwnerIndex;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::kind::{Medium, SchemeFacts};
-use crate::stats::{Counter, Demotion};
+use crate::kind::{Medium, SchemeFacts, SchemeKey};
+use crate::stats::{Counter, Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{Geometry, Ppn, Purpose, SbId};
+use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 const COUNTERS: &[&str] = &["bounded_entries"];
 /// Entries ever made.
 const ENTRIES: Counter = Counter::named("bounded_entries", COUNTERS);
 
-/// Bytes of an entry.
-const ENTRY_BYTES: u64 = 16;
+/// Bytes of an entry: a key of the scheme's own table, `[firmware.bounded]`.
+const ENTRY_BYTES: SchemeKey = SchemeKey {
+    name: "entry_bytes",
+    unit: "bytes",
+    default: 16,
+    least: 8,
+    most: 64,
+    about: "What an entry takes of `log_bytes`.",
+};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
@@ -27,6 +38,7 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
         name: "bounded",
         durable: false,
         medium: Medium::Nowhere,
+        keys: &[&ENTRY_BYTES],
         counters: COUNTERS,
         ..SchemeFacts::DURABLE
     },
@@ -35,9 +47,10 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_check(|config, _| check(config));
 
 fn check(config: &Config) -> Result<(), ConfigError> {
-    if config.log_bytes < ENTRY_BYTES {
+    let least = config.own(&ENTRY_BYTES);
+    if config.log_bytes < least {
         return Err(ConfigError(format!(
-            "log_bytes = {} has no room for an entry: use at least {ENTRY_BYTES}",
+            "log_bytes = {} has no room for an entry: use at least {least}",
             config.log_bytes
         )));
     }
@@ -47,29 +60,31 @@ fn check(config: &Config) -> Result<(), ConfigError> {
 pub(super) struct Bounded {
     index: OwnerIndex,
     capacity: u64,
+    entry_bytes: u64,
 }
 
 impl Bounded {
     fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
             index: OwnerIndex::new(geometry),
-            capacity: config.log_bytes / ENTRY_BYTES,
+            capacity: config.log_bytes / config.own(&ENTRY_BYTES),
+            entry_bytes: config.own(&ENTRY_BYTES),
         }
     }
 
-    fn is_full(&self, core: &Core) -> bool {
-        core.blocks.remapped_total() >= self.capacity
+    fn is_full(&self, blocks: &Superblocks) -> bool {
+        blocks.remapped_total() >= self.capacity
     }
 
     fn push(&mut self, core: &mut Core, remapping: &Remapping) {
-        self.index.push(core, remapping);
+        self.index.push(&mut core.tables, &core.blocks, remapping);
         core.stats.scheme.add(ENTRIES, 1);
     }
 }
 
 impl Persist for Bounded {
     fn admit(&mut self, core: &mut Core, _: Ppn, _: bool) -> Result<(), Demotion> {
-        if self.is_full(core) {
+        if self.is_full(&core.blocks) {
             Err(Demotion::NvramFull)
         } else {
             Ok(())
@@ -88,11 +103,18 @@ impl Persist for Bounded {
 }
 
 impl Ownership for Bounded {
-    fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        _: &Tables,
+        _: &mut Media,
+        _: &mut Clock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, _: &mut Core, sb: SbId) {
+    fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         self.index.forget(sb);
     }
 }
@@ -108,19 +130,19 @@ impl Recover for Bounded {
 }
 
 impl Inspect for Bounded {
-    fn usage(&self, core: &Core) -> Usage {
-        let valid_bytes = core.blocks.remapped_total() * ENTRY_BYTES;
+    fn usage(&self, blocks: &Superblocks) -> Usage {
+        let valid_bytes = blocks.remapped_total() * self.entry_bytes;
         Usage {
-            capacity_bytes: self.capacity * ENTRY_BYTES,
-            entry_room_bytes: self.capacity * ENTRY_BYTES,
+            capacity_bytes: self.capacity * self.entry_bytes,
+            entry_room_bytes: self.capacity * self.entry_bytes,
             used_bytes: valid_bytes,
             valid_bytes,
             ..Usage::default()
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        self.index.check(core)
+    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+        self.index.check(tables)
     }
 }
 

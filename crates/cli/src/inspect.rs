@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{self, counted, pairs};
 use crate::presets::values;
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{RecoveryReport, State, Superblock, Usage};
+use remap_ssd_ftl::{RecoveryReport, Superblock, SuperblockState, Usage};
 use remap_ssd_media::{SbId, image_file};
 use remap_ssd_sim::report::format::{bytes, exact, number, percent};
 use serde::Serialize;
@@ -137,16 +137,16 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
     let geometry = media.geometry();
     let group = device.ftl().group(id).unwrap_or_default();
 
-    let in_use = matches!(sb.state, State::Open | State::Closed);
+    let in_use = matches!(sb.state, SuperblockState::Open | SuperblockState::Closed);
     let owners = device.ftl().owners(id);
 
     Row {
         id: id.0,
         state: match sb.state {
-            State::Free => "free",
-            State::Open => "open",
-            State::Closed => "closed",
-            State::Retired => "retired",
+            SuperblockState::Free => "free",
+            SuperblockState::Open => "open",
+            SuperblockState::Closed => "closed",
+            SuperblockState::Retired => "retired",
         },
         stream: match sb.stream {
             _ if !in_use => "-",

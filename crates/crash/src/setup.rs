@@ -9,6 +9,7 @@
 use crate::script::Mix;
 use remap_ssd_ftl::{
     Config, EntrySize, FingerprintKind, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind,
+    SchemeValues,
 };
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
@@ -508,9 +509,15 @@ impl Setup {
             scheme,
             log_bytes: log_bytes(scheme, &profile),
             segment_bytes: profile.segment_bytes,
-            cache_pages: profile.cache_pages,
-            // The negative control: energy for one page.
-            energy_pages: u32::from(mutant == Some(Guard::CapacitorEnergy)),
+            scheme_values: SchemeValues::everywhere(&[
+                ("cache_pages", profile.cache_pages.into()),
+                // The negative control: energy for one page.
+                (
+                    "energy_pages",
+                    (mutant == Some(Guard::CapacitorEnergy)).into(),
+                ),
+                ("degree", u64::from(profile.count_max).clamp(2, 4) - 1),
+            ]),
             entry: profile.entry,
             mapping,
             // Two blocks in the smallest superblock.
@@ -518,7 +525,6 @@ impl Setup {
                 .min((profile.shape.0 * profile.shape.2 - 3) / 2)
                 .max(2),
             extension: [0.1, 0.0, 0.25, 0.5][index as usize % 4],
-            degree: u32::from(profile.count_max).clamp(2, 4) - 1,
             dedup: profile.dedup,
             count_max: profile.count_max,
             watermark: profile.watermark,

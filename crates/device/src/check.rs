@@ -7,7 +7,7 @@ use crate::config::DeviceConfig;
 use crate::device::Device;
 use crate::folder::{CONFIG, ConfigFile, write_config};
 use crate::saved::OpenError;
-use remap_ssd_ftl::{Ftl, State};
+use remap_ssd_ftl::{Ftl, SuperblockState};
 use remap_ssd_media::folder::{Damage, FoundFolder};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
@@ -141,8 +141,12 @@ fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
             .map(|(_, entry)| entry.state);
         media.is_programmed(**ppn)
             && !media.is_readable(**ppn)
-            && !matches!(state, Some(State::Free | State::Retired) | None)
+            && !matches!(
+                state,
+                Some(SuperblockState::Free | SuperblockState::Retired) | None
+            )
     };
+
     suspects
         .iter()
         .filter(needed)

@@ -28,7 +28,7 @@ use toml::de::{DeTable, DeValue};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
-    /// Name in reports.
+    /// Name of the device in reports and files.
     pub name: String,
     /// Share of the logical pages that workloads address.
     pub addressable: f64,
@@ -48,7 +48,7 @@ pub struct DeviceConfig {
     pub link: Link,
     /// When the firmware works for itself.
     pub background: Background,
-    /// Parameters of the firmware.
+    /// Parameters of the firmware: the table `[firmware]` of files.
     pub firmware: Config,
 }
 
@@ -176,6 +176,7 @@ impl DeviceConfig {
                 keys::nested(setting.key.path, setting.value.clone()),
             );
         }
+        keys::move_renamed(&mut said);
         keys::expand_mode(&mut said);
         let mut merged = self.to_value();
         merge(&mut merged, said);
@@ -205,6 +206,7 @@ impl DeviceConfig {
             Some(name) => Self::preset(name)?.to_value(),
             None => Value::Object(Map::new()),
         };
+        keys::move_renamed(&mut said);
         keys::expand_mode(&mut said);
         merge(&mut merged, said);
         read(merged)?.scale(scale)
@@ -330,7 +332,7 @@ impl FromStr for Setting {
 /// What must be said without a preset and is not, as one sentence. A key that was misspelt is not named twice.
 fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
     let mut names: Vec<&str> = Vec::new();
-    for key in KEYS {
+    for key in KEYS.iter() {
         let (table, is_optional) = (
             key.table(),
             ["preset", "scale", "geometry.superblock_dies"].contains(&key.path),
@@ -342,8 +344,11 @@ fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
         let name = match (table, whole) {
             ("", _) if said.get(key.path).is_none() => key.path,
             ("", _) => continue,
+            (table, _) if table.starts_with("firmware.") => continue,
             (table, None) => table,
+            // What the firmware leaves out has its default, in the schemes' tables too.
             ("firmware", Some(_)) => continue,
+
             (_, Some(whole)) if whole.get(key.name()).is_none() => key.path,
             _ => continue,
         };

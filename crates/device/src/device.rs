@@ -8,7 +8,7 @@
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprints::Fingerprints;
-use crate::halves::{Data, FirmwareHalf, Settling, TimingHalf, look_ahead, perform};
+use crate::halves::{Charging, DataPath, FirmwareHalf, TimingHalf, look_ahead, perform};
 use crate::saved::OpenError;
 use crate::timing::Timing;
 use remap_ssd_ftl::{
@@ -21,9 +21,9 @@ use std::path::PathBuf;
 /// What the host asks of one logical page, or of a range if it is a remap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
-    /// Reads one page, whole.
+    /// Reads one page of 4 KiB.
     Read,
-    /// Writes one page, whole.
+    /// Writes one page of 4 KiB.
     Write,
     /// Write one page that is meant to be remapped to `home` one day: a journal's.
     WriteFor {
@@ -39,7 +39,7 @@ pub enum PageKind {
     Remap {
         /// First LPN that is read.
         source: u32,
-        /// Number of pages.
+        /// How many pages, from the first on.
         len: u16,
         /// The sources lose their pages.
         relocate: bool,
@@ -97,16 +97,16 @@ impl PageCommand {
 /// How a command ended, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Completion time in nanoseconds.
+    /// When it is complete, in nanoseconds of virtual time.
     pub done_at: u64,
-    /// The firmware's answer.
+    /// What the firmware answered: a refusal changes nothing.
     pub result: Result<(), Refusal>,
 }
 
 /// How an `fs_write` ended, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCompletion {
-    /// Completion time in nanoseconds.
+    /// When it is complete, in nanoseconds of virtual time.
     pub done_at: u64,
     /// The data is written, and whether it is listed; or why not.
     pub result: Result<FileStatus, Refusal>,
@@ -115,7 +115,7 @@ pub struct FileCompletion {
 /// A simulated SSD: firmware, media and a timing model.
 pub struct Device {
     ftl: Ftl,
-    settling: Settling,
+    charging: Charging,
     config: DeviceConfig,
     /// The folder that it is in.
     pub(crate) dir: Option<PathBuf>,
@@ -174,7 +174,7 @@ impl Device {
         let hashes = ftl.deduplicates();
         Self {
             ftl,
-            settling: Settling::new(timing, hashes),
+            charging: Charging::new(timing, hashes),
             config,
             dir: None,
             fingerprints: Fingerprints::NotSaved,
@@ -183,7 +183,7 @@ impl Device {
 
     /// Whether to say when commands are done, which is the default; if not, no time is modelled, and times mean nothing.
     pub fn keep_time(&mut self, keep: bool) {
-        self.settling.timed = keep;
+        self.charging.timed = keep;
         self.ftl.media_mut().keep_time(keep);
     }
 
@@ -206,16 +206,16 @@ impl Device {
     }
     /// The timing model, to look at.
     pub fn timing(&self) -> &Timing {
-        &self.settling.timing
+        &self.charging.timing
     }
     /// Its halves, for whoever has commands done first and asks later when they were done: `halves`. `None` if no time is kept.
     pub fn halves(&mut self) -> Option<(FirmwareHalf<'_>, TimingHalf<'_>)> {
-        let timed = self.settling.timed;
+        let timed = self.charging.timed;
         let firmware = FirmwareHalf {
             ftl: &mut self.ftl,
             usable: UsablePages::default(),
         };
-        timed.then_some((firmware, TimingHalf(&mut self.settling)))
+        timed.then_some((firmware, TimingHalf(&mut self.charging)))
     }
     /// Pulls the media out, as after a clean or unclean power-off.
     pub fn into_media(self) -> Media {
@@ -232,7 +232,7 @@ impl Device {
         let Self {
             ftl,
             config,
-            settling,
+            charging,
             dir,
             ..
         } = self;
@@ -240,7 +240,7 @@ impl Device {
 
         let (mut device, report) = Self::recover(ftl.into_media(), config)?;
         device.dir = dir;
-        device.keep_time(settling.timed);
+        device.keep_time(charging.timed);
         apart.into_iter().for_each(|lpns| device.keep_apart(lpns));
         device.pause_dedup(paused);
         Ok((device, report))
@@ -249,7 +249,7 @@ impl Device {
     /// Lets writes be programmed without looking for their content on flash, or looks for it again.
     pub fn pause_dedup(&mut self, pause: bool) {
         self.ftl.pause_dedup(pause);
-        self.settling.hashes = self.ftl.deduplicates() && !pause;
+        self.charging.hashes = self.ftl.deduplicates() && !pause;
     }
 
     /// Uses the firmware without any time passing.
@@ -281,10 +281,10 @@ impl Device {
 
     #[inline(always)]
     fn submit_page(&mut self, now: u64, command: &PageCommand, goes_on: bool) -> Completion {
-        let (settling, mut done_at) = (&mut self.settling, now);
+        let (charging, mut done_at) = (&mut self.charging, now);
         let result = perform(&mut self.ftl, command, goes_on, |ftl, data| {
             let ops = &mut ftl.media_mut().ops;
-            done_at = settling.settle(now, data, ops);
+            done_at = charging.charge(now, data, ops);
             ops.clear();
         });
         Completion { done_at, result }
@@ -315,7 +315,7 @@ impl Device {
     #[inline]
     pub fn read(&mut self, now: u64, lpn: u32) -> (u64, Result<Page, Refusal>) {
         let result = self.ftl.read(lpn);
-        (self.settle(now, Data::ToHost), result)
+        (self.charge(now, DataPath::ToHost), result)
     }
 
     /// Reads a page and shows it where it is: when it is with the host, and what was made of it.
@@ -327,7 +327,7 @@ impl Device {
         show: impl FnOnce(PageView<'_>) -> R,
     ) -> (u64, Result<R, Refusal>) {
         let found = self.ftl.find(lpn);
-        let done = self.settle(now, Data::ToHost);
+        let done = self.charge(now, DataPath::ToHost);
         (done, found.map(|found| show(self.ftl.view(found))))
     }
 
@@ -335,20 +335,20 @@ impl Device {
     #[inline]
     pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let result = self.ftl.write(lpn, payload);
-        self.complete(now, Data::FromHost, result)
+        self.complete(now, DataPath::FromHost, result)
     }
 
     /// Writes a page of a request that goes on with the next call, and is not acknowledged before it ends.
     #[inline]
     pub fn write_more(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let result = self.ftl.write_more(lpn, payload);
-        self.complete(now, Data::FromHost, result)
+        self.complete(now, DataPath::FromHost, result)
     }
 
     /// Ends a request that was to go on, and cannot.
     pub fn end_write(&mut self, now: u64) -> u64 {
         self.ftl.end_write();
-        self.settle(now, Data::Own)
+        self.charge(now, DataPath::Own)
     }
 
     /// Writes a page that is meant to be remapped to `home` one day.
@@ -360,26 +360,26 @@ impl Device {
         home: u32,
     ) -> Completion {
         let result = self.ftl.write_for(lpn, payload, home);
-        self.complete(now, Data::FromHost, result)
+        self.complete(now, DataPath::FromHost, result)
     }
 
     /// Deallocates `len` pages from `lpn` on.
     #[inline]
     pub fn deallocate(&mut self, now: u64, lpn: u32, len: u32) -> Completion {
         let result = self.ftl.deallocate(lpn, len);
-        self.complete(now, Data::Absent, result)
+        self.complete(now, DataPath::Absent, result)
     }
 
     /// Remaps pages: targets read what sources hold.
     pub fn remap(&mut self, now: u64, remap: &Remap) -> Completion {
         let result = self.ftl.remap(remap);
-        self.complete(now, Data::Absent, result)
+        self.complete(now, DataPath::Absent, result)
     }
 
     /// Makes everything that was acknowledged durable.
     pub fn flush(&mut self, now: u64) -> Completion {
         let result = self.ftl.flush();
-        self.complete(now, Data::Absent, result)
+        self.complete(now, DataPath::Absent, result)
     }
 
     /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware works for
@@ -387,7 +387,7 @@ impl Device {
     pub fn idle(&mut self, now: u64, until: u64) {
         let mut at = now.max(self.timing().busy_until()) + self.config.background.idle_after_ns;
         while at < until && self.ftl.background() {
-            self.settle(at, Data::Own);
+            self.charge(at, DataPath::Own);
             let next = self.timing().busy_until();
             if next <= at {
                 return; // A step that took no time must not be repeated for ever.
@@ -406,7 +406,7 @@ impl Device {
     ) -> FileCompletion {
         let result = self.ftl.fs_write(lpn, payload, page);
         FileCompletion {
-            done_at: self.settle(now, Data::FromHost),
+            done_at: self.charge(now, DataPath::FromHost),
             result,
         }
     }
@@ -425,32 +425,32 @@ impl Device {
         (self.send(now, files * size_of::<u32>()), result)
     }
 
-    /// Empties the file map.
+    /// Empties the file map, as after a checkpoint of the host.
     pub fn fs_reset(&mut self, now: u64) -> Completion {
         let result = self.ftl.fs_reset();
-        self.complete(now, Data::Absent, result)
+        self.complete(now, DataPath::Absent, result)
     }
 
     /// Charges what the firmware just did, and the transfer of its answer in whole pages.
     fn send(&mut self, now: u64, bytes: usize) -> u64 {
-        let done = self.settle(now, Data::Absent);
-        let timing = &mut self.settling.timing;
+        let done = self.charge(now, DataPath::Absent);
+        let timing = &mut self.charging.timing;
         (0..bytes.div_ceil(PAGE_BYTES)).fold(done, |end, _| end.max(timing.send_page(now, done)))
     }
 
     #[inline]
-    fn complete(&mut self, now: u64, data: Data, result: Result<(), Refusal>) -> Completion {
+    fn complete(&mut self, now: u64, data: DataPath, result: Result<(), Refusal>) -> Completion {
         Completion {
-            done_at: self.settle(now, data),
+            done_at: self.charge(now, data),
             result,
         }
     }
 
     /// Charges what the firmware just did.
     #[inline]
-    fn settle(&mut self, now: u64, data: Data) -> u64 {
+    fn charge(&mut self, now: u64, data: DataPath) -> u64 {
         let ops = &mut self.ftl.media_mut().ops;
-        let done = self.settling.settle(now, data, ops);
+        let done = self.charging.charge(now, data, ops);
         ops.clear();
         done
     }

@@ -15,11 +15,11 @@ use std::io;
 /// A remap of whole pages: `target` gets what `source` holds, as if all of it had been read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRemap {
-    /// First page that changes.
+    /// First page that gets other contents.
     pub target: u64,
     /// First page that is named.
     pub source: u64,
-    /// Number of pages.
+    /// How many pages, from the first on.
     pub pages: u32,
     /// The sources lose their pages and read as zeroes, but for those that are targets too.
     pub relocate: bool,

@@ -17,20 +17,19 @@ const SUPERBLOCKS_KEPT: usize = 8;
 
 /// Programs ahead of which the table's lines are asked for, and slots of a line.
 const PAGES_AHEAD: u32 = 16;
-const SLOTS_PER_LINE: usize = 64 / size_of::<Slot>();
+const SLOTS_PER_LINE: usize = 64 / size_of::<EndSlot>();
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct EndSlot {
     end: u64,
     ppn: Ppn,
 }
 
-/// When recent programs end.
 pub(crate) struct ProgramEnds {
     geometry: Geometry,
     /// End of the last program of each superblock.
     last: Vec<u64>,
-    slots: Vec<Slot>,
+    slots: Vec<EndSlot>,
     mask: usize,
     /// Latest end that was displaced while still to come.
     displaced: u64,
@@ -44,7 +43,7 @@ impl ProgramEnds {
             geometry,
             last: vec![0; geometry.superblocks() as usize],
             slots: vec![
-                Slot {
+                EndSlot {
                     end: 0,
                     ppn: Ppn(u32::MAX)
                 };
@@ -80,7 +79,7 @@ impl ProgramEnds {
             if slot.end > now && slot.ppn != ppn {
                 self.displaced = self.displaced.max(slot.end);
             }
-            *slot = Slot { end, ppn };
+            *slot = EndSlot { end, ppn };
         }
 
         // Pages are programmed in order: what comes next is known.

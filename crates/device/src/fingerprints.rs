@@ -40,26 +40,25 @@ const PASSES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Header {
+struct FingerprintsHeader {
     magic: [u8; 8],
     version: le::U32,
-    /// 0 BLAKE3, 1 MurmurHash3.
     kind: le::U32,
     /// Of the state that the contents belong to.
     generation: le::U64,
     records: le::U64,
 }
 
-const _: () = assert!(size_of::<Header>() == 32);
+const _: () = assert!(size_of::<FingerprintsHeader>() == 32);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Record {
+struct FingerprintRecord {
     page: le::U32,
     digest: [u8; 32],
 }
 
-const _: () = assert!(size_of::<Record>() == 36);
+const _: () = assert!(size_of::<FingerprintRecord>() == 36);
 
 fn number(kind: FingerprintKind) -> u32 {
     match kind {
@@ -112,7 +111,7 @@ impl Device {
             file => file.map_err(|error| error.to_string())?,
         };
         let mut source = BufReader::with_capacity(BUFFER_BYTES, file);
-        let header: Header = read(&mut source).map_err(|error| error.to_string())?;
+        let header: FingerprintsHeader = read(&mut source).map_err(|error| error.to_string())?;
         if header.magic != MAGIC || header.version != VERSION {
             return Err("the file holds none of this version".into());
         }
@@ -130,10 +129,10 @@ impl Device {
         let mut source = source.into_inner();
         io::Seek::rewind(&mut source).map_err(|error| error.to_string())?;
         let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
-        let header: Header = read(&mut source).map_err(|error| error.to_string())?;
+        let header: FingerprintsHeader = read(&mut source).map_err(|error| error.to_string())?;
         let mut recalled = 0;
         for _ in 0..header.records.get() {
-            let record: Record = read(&mut source).map_err(|error| error.to_string())?;
+            let record: FingerprintRecord = read(&mut source).map_err(|error| error.to_string())?;
             recalled +=
                 u64::from(self.untimed(|ftl| ftl.recall(Ppn(record.page.get()), record.digest)));
         }
@@ -161,7 +160,7 @@ impl Device {
     fn write_fingerprints(&self, dir: &Path, aside: &Path, generation: u64) -> io::Result<u64> {
         let records = self.ftl().known_digests().count() as u64;
         let kind = number(self.config().firmware.fingerprint).into();
-        let header = Header {
+        let header = FingerprintsHeader {
             magic: MAGIC,
             version: VERSION.into(),
             kind,
@@ -180,7 +179,7 @@ impl Device {
         for (ppn, digest) in self.ftl().known_digests() {
             put(
                 &mut sink,
-                Record {
+                FingerprintRecord {
                     page: ppn.0.into(),
                     digest: *digest,
                 }
@@ -211,10 +210,14 @@ fn read<T: FromBytes + IntoBytes>(source: &mut impl Read) -> io::Result<T> {
 }
 
 /// Does the file end with the hash of everything before?
-fn is_whole(source: &mut impl Read, header: &Header) -> io::Result<bool> {
+fn is_whole(source: &mut impl Read, header: &FingerprintsHeader) -> io::Result<bool> {
     let mut hash = blake3::Hasher::new();
     hash.update(header.as_bytes());
-    let Some(bytes) = header.records.get().checked_mul(size_of::<Record>() as u64) else {
+    let Some(bytes) = header
+        .records
+        .get()
+        .checked_mul(size_of::<FingerprintRecord>() as u64)
+    else {
         return Ok(false);
     };
     io::copy(&mut source.take(bytes), &mut hash)?;

@@ -5,7 +5,7 @@
 //! two threads:  firmware does many commands -> Record -> timing says when each was done, meanwhile the firmware goes on
 //! ```
 //!
-//! The operations and the way that a command's data takes ([`Data`]) are all that passes from one to the other. So both ways
+//! The operations and the way that a command's data takes ([`DataPath`]) are all that passes from one to the other. So both ways
 //! give the same times, as long as the order of commands does not depend on when earlier ones were done.
 //!
 //! Invariants: a record's operations are those of its steps, in order; nothing is allocated per command once the lists of a
@@ -18,7 +18,7 @@ use remap_ssd_media::{Op, Payload};
 
 /// Which way the data of a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Data {
+pub(crate) enum DataPath {
     /// The firmware works for itself.
     Own,
     Absent,
@@ -32,30 +32,30 @@ pub(crate) enum Data {
     Merged,
 }
 
-/// Does a command of one page. `settle` is told each step: that its operations are in the media's list, and whose data it has.
+/// Does a command of one page. `step` is called at each step: that its operations are in the media's list, and whose data it has.
 #[inline(always)]
 pub(crate) fn perform(
     ftl: &mut Ftl,
     command: &PageCommand,
     goes_on: bool,
-    mut settle: impl FnMut(&mut Ftl, Data),
+    mut step: impl FnMut(&mut Ftl, DataPath),
 ) -> Result<(), Refusal> {
     let PageCommand { lpn, content, kind } = *command;
     let payload = Payload::Identity(content);
 
     let (data, result) = match kind {
-        PageKind::Write if goes_on => (Data::FromHost, ftl.write_more(lpn, &payload)),
-        PageKind::Write => (Data::FromHost, ftl.write(lpn, &payload)),
-        PageKind::WriteFor { home } => (Data::FromHost, ftl.write_for(lpn, &payload, home)),
-        PageKind::Read => (Data::ToHost, ftl.read(lpn).map(drop)),
+        PageKind::Write if goes_on => (DataPath::FromHost, ftl.write_more(lpn, &payload)),
+        PageKind::Write => (DataPath::FromHost, ftl.write(lpn, &payload)),
+        PageKind::WriteFor { home } => (DataPath::FromHost, ftl.write_for(lpn, &payload, home)),
+        PageKind::Read => (DataPath::ToHost, ftl.read(lpn).map(drop)),
         PageKind::ReadModifyWrite => {
             let read = ftl.read(lpn);
-            settle(ftl, Data::ToMerge);
+            step(ftl, DataPath::ToMerge);
             read?;
-            (Data::Merged, ftl.write(lpn, &payload))
+            (DataPath::Merged, ftl.write(lpn, &payload))
         }
-        PageKind::Trim => (Data::Absent, ftl.deallocate(lpn, 1)),
-        PageKind::Flush => (Data::Absent, ftl.flush()),
+        PageKind::Trim => (DataPath::Absent, ftl.deallocate(lpn, 1)),
+        PageKind::Flush => (DataPath::Absent, ftl.flush()),
         PageKind::Remap {
             source,
             len,
@@ -69,11 +69,11 @@ pub(crate) fn perform(
                 relocate,
                 atomic,
             };
-            (Data::Absent, ftl.remap(&remap))
+            (DataPath::Absent, ftl.remap(&remap))
         }
     };
 
-    settle(ftl, data);
+    step(ftl, data);
     result
 }
 
@@ -111,17 +111,17 @@ pub(crate) fn look_ahead<T>(
 }
 
 /// What charges the firmware's operations.
-pub(crate) struct Settling {
+pub(crate) struct Charging {
     pub timing: Timing,
     /// Does written data pass the hash unit?
     pub hashes: bool,
     /// Is any time modelled? If not, all is done at once.
     pub timed: bool,
-    /// When the page of the latest `Data::ToMerge` was read.
+    /// When the page of the latest `DataPath::ToMerge` was read.
     merged: u64,
 }
 
-impl Settling {
+impl Charging {
     pub fn new(timing: Timing, hashes: bool) -> Self {
         Self {
             timing,
@@ -133,18 +133,18 @@ impl Settling {
 
     /// Charges what was done for a command submitted at `now`; when it is done.
     #[inline(always)]
-    pub fn settle(&mut self, now: u64, data: Data, ops: &[Op]) -> u64 {
+    pub fn charge(&mut self, now: u64, data: DataPath, ops: &[Op]) -> u64 {
         let timing = &mut self.timing;
 
         let received = match data {
-            Data::Own => now,
-            Data::Absent | Data::ToHost => timing.arrive(now),
-            Data::FromHost | Data::ToMerge => timing.receive_page(now),
-            Data::Merged => self.merged,
+            DataPath::Own => now,
+            DataPath::Absent | DataPath::ToHost => timing.arrive(now),
+            DataPath::FromHost | DataPath::ToMerge => timing.receive_page(now),
+            DataPath::Merged => self.merged,
         };
 
         let ready = match data {
-            Data::FromHost | Data::Merged if self.hashes => timing.hash_page(now, received),
+            DataPath::FromHost | DataPath::Merged if self.hashes => timing.hash_page(now, received),
             _ => received,
         };
 
@@ -155,8 +155,8 @@ impl Settling {
         };
 
         match data {
-            Data::ToHost => timing.send_page(now, done),
-            Data::ToMerge => {
+            DataPath::ToHost => timing.send_page(now, done),
+            DataPath::ToMerge => {
                 self.merged = done;
                 done
             }
@@ -167,23 +167,23 @@ impl Settling {
 
 /// A part of a command whose end is known by itself.
 #[derive(Clone, Copy)]
-struct Step {
+struct ChargedStep {
     ops: u32,
-    data: Data,
+    data: DataPath,
 }
 
-const _: () = assert!(size_of::<Step>() == 8);
+const _: () = assert!(size_of::<ChargedStep>() == 8);
 
 /// What commands did that the timing has not been told yet.
 #[derive(Default)]
-pub struct Record {
+pub struct CommandRecord {
     ops: Vec<Op>,
-    steps: Vec<Step>,
+    steps: Vec<ChargedStep>,
     ops_charged: usize,
     steps_charged: usize,
 }
 
-impl Record {
+impl CommandRecord {
     /// Forgets everything, and keeps its room.
     pub fn clear(&mut self) {
         self.ops.clear();
@@ -197,10 +197,10 @@ impl Record {
     }
 
     #[inline(always)]
-    fn note(&mut self, ftl: &mut Ftl, data: Data) {
+    fn note(&mut self, ftl: &mut Ftl, data: DataPath) {
         let done = &mut ftl.media_mut().ops;
         self.ops.extend_from_slice(done);
-        self.steps.push(Step {
+        self.steps.push(ChargedStep {
             ops: done.len() as u32,
             data,
         });
@@ -230,7 +230,7 @@ impl FirmwareHalf<'_> {
         &mut self,
         command: &PageCommand,
         goes_on: bool,
-        record: &mut Record,
+        record: &mut CommandRecord,
     ) -> Result<(), Refusal> {
         perform(self.ftl, command, goes_on, |ftl, data| {
             record.note(ftl, data)
@@ -241,9 +241,14 @@ impl FirmwareHalf<'_> {
     ///
     /// # Errors
     /// Why the device refuses it.
-    pub fn deallocate(&mut self, lpn: u32, len: u32, record: &mut Record) -> Result<(), Refusal> {
+    pub fn deallocate(
+        &mut self,
+        lpn: u32,
+        len: u32,
+        record: &mut CommandRecord,
+    ) -> Result<(), Refusal> {
         let result = self.ftl.deallocate(lpn, len);
-        record.note(self.ftl, Data::Absent);
+        record.note(self.ftl, DataPath::Absent);
         result
     }
 
@@ -255,7 +260,7 @@ impl FirmwareHalf<'_> {
 }
 
 /// The half that says when they were done.
-pub struct TimingHalf<'a>(pub(crate) &'a mut Settling);
+pub struct TimingHalf<'a>(pub(crate) &'a mut Charging);
 
 impl TimingHalf<'_> {
     /// Charges the next step of a record, of a command submitted at `now`; when it is done.
@@ -263,12 +268,12 @@ impl TimingHalf<'_> {
     /// # Panics
     /// The record has no further step.
     #[inline(always)]
-    pub fn settle(&mut self, now: u64, record: &mut Record) -> u64 {
-        let Step { ops, data } = record.steps[record.steps_charged];
+    pub fn charge(&mut self, now: u64, record: &mut CommandRecord) -> u64 {
+        let ChargedStep { ops, data } = record.steps[record.steps_charged];
         let first = record.ops_charged;
         record.steps_charged += 1;
         record.ops_charged += ops as usize;
         self.0
-            .settle(now, data, &record.ops[first..record.ops_charged])
+            .charge(now, data, &record.ops[first..record.ops_charged])
     }
 }

@@ -3,12 +3,15 @@
 //! From this table come the reference page, files with comments, the JSON schema (`reference`), single values
 //! (`--set firmware.gc_free=0.1`) and the errors that name all that is wrong at once (`problems`).
 //!
+//! A scheme's own keys are declared in its folder (`SchemeFacts::keys`) and taken up from there.
+//!
 //! Invariant: each field of a `DeviceConfig` has a row here, and each row but those of the file itself (`preset`, `scale`,
 //! `firmware.gc_mode`) is such a field; a test compares them.
 //! Absent: what several keys must be together (`DeviceConfig::check`, the firmware's `Config::check`).
 
-use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind, SchemeValues};
 use serde_json::Value;
+use std::sync::LazyLock;
 
 /// A key of device files.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +35,7 @@ pub enum Kind {
     Integer(u64, u64),
     /// A number in a range.
     Number(Range),
-    /// `true` or `false`.
+    /// A switch: `true` or `false`.
     Flag,
     /// One of the names that the function lists.
     Choice(fn() -> Vec<&'static str>),
@@ -45,9 +48,9 @@ pub enum Kind {
 /// A range of numbers, with or without its ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// Lower end.
+    /// Lower end; a value of it is inside unless `above`.
     pub least: f64,
-    /// Upper end.
+    /// Upper end; a value of it is inside unless `below`.
     pub most: f64,
     /// Is the least itself outside?
     pub above: bool,
@@ -104,8 +107,8 @@ const fn below(most: f64) -> Kind {
     })
 }
 
-/// All keys, in the order of a file.
-pub static KEYS: &[Key] = &[
+/// The keys that every device has, in the order of a file.
+static COMMON: &[Key] = &[
     key("preset", "", Kind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
         outside `[firmware]` must be there.").flag("--preset"),
     key("scale", "", Kind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
@@ -146,12 +149,8 @@ pub static KEYS: &[Key] = &[
     key("firmware.scheme", "", Kind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),
     key("firmware.log_bytes", "bytes", Kind::Integer(0, 1 << 44), "Remapping metadata: NVRAM of most schemes, the log's cap on flash of `flog`, DRAM \
         under a capacitor of `shadow-oob`, both mapping tables of `pebble`.").flag("--log-size"),
-    key("firmware.cache_pages", "pages", ANY_U32, "`local-flash`: pages' worth of entries cached under its capacitor."),
-    key("firmware.energy_pages", "pages", ANY_U32, "`shadow-oob`: flash pages that the capacitor programs when power fails; 0 is as many as its DRAM \
-        fills."),
     key("firmware.segment_bytes", "bytes", ANY_U32, "Size of an NVRAM segment (FAST'21 section 4.3)."),
     key("firmware.entry", "bytes", Kind::Choice(|| vec!["16", "24"]), "Size of a remapping entry; with 24 bytes whole commands can be atomic."),
-    key("firmware.degree", "", ANY_U32, "LPNs that may be remapped to a flash page at a time, where a scheme has a fixed number of slots."),
     key("firmware.mapping", "", Kind::Choice(|| Granularity::ALL.map(Granularity::name).to_vec()), "What an entry of the mapping table stands for: a \
         page, or a block of pages in order with an extension for the others.").flag("--mapping"),
     key("firmware.block_pages", "pages", Kind::Integer(2, 4096), "Hybrid mapping: logical pages of a block.").flag("--block-pages"),
@@ -175,6 +174,29 @@ pub static KEYS: &[Key] = &[
         each hit verified by a read."),
 ];
 
+/// All keys, in the order of a file: those of single schemes are last, in tables of their own.
+pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let of_schemes = SchemeKind::ALL.into_iter().flat_map(|scheme| {
+        let keys = scheme.facts().keys.iter();
+        keys.map(move |own| Key {
+            // Made once and kept for as long as the program runs.
+            path: format!("firmware.{scheme}.{}", own.name).leak(),
+            unit: own.unit,
+            kind: Kind::Integer(own.least, own.most),
+            flag: "",
+            about: own.about,
+        })
+    });
+    COMMON.iter().copied().chain(of_schemes).collect()
+});
+
+/// What older files say in `[firmware]` and is a key of one scheme's own: its path now.
+fn renamed(path: &str) -> Option<String> {
+    let name = path.strip_prefix("firmware.")?;
+    let owner = SchemeValues::owner_of(name)?;
+    Some(format!("firmware.{owner}.{name}"))
+}
+
 fn preset_names() -> Vec<&'static str> {
     crate::PRESETS.iter().map(|preset| preset.name).collect()
 }
@@ -182,15 +204,15 @@ fn preset_names() -> Vec<&'static str> {
 /// One way in which garbage collection works: the choice behind `firmware.gc_mode`.
 #[derive(Clone, Copy, Debug)]
 pub struct GcMode {
-    /// Name as typed.
+    /// Name as it is typed in files and options.
     pub name: &'static str,
     /// What the mode does, for help texts.
     pub about: &'static str,
-    /// Value of `firmware.gc_at_once`.
+    /// Value that the mode gives `firmware.gc_at_once`.
     pub at_once: bool,
-    /// Value of `firmware.gc_joins_host`.
+    /// Value that the mode gives `firmware.gc_joins_host`.
     pub joins_host: bool,
-    /// Value of `firmware.gc_garbage`.
+    /// Value that the mode gives `firmware.gc_garbage`.
     pub garbage: f64,
 }
 
@@ -226,8 +248,10 @@ pub static GC_MODES: &[GcMode] = &[
     },
 ];
 
-/// The key of this path.
+/// The key of this path, or of what the path was in older files.
 pub fn find(path: &str) -> Option<&'static Key> {
+    let renamed = renamed(path);
+    let path = renamed.as_deref().unwrap_or(path);
     KEYS.iter().find(|key| key.path == path)
 }
 
@@ -476,6 +500,27 @@ pub(crate) fn nested(path: &str, value: Value) -> Value {
     path.rsplit('.').fold(value, |inner, name| {
         Value::Object(serde_json::Map::from_iter([(name.to_owned(), inner)]))
     })
+}
+
+/// Puts keys of single schemes that stand in `[firmware]` into the schemes' tables, as far as these do not say them.
+pub(crate) fn move_renamed(said: &mut Value) {
+    let Some(firmware) = said.get_mut("firmware").and_then(Value::as_object_mut) else {
+        return;
+    };
+
+    let names: Vec<String> = firmware.keys().cloned().collect();
+    for name in names {
+        let Some(owner) = SchemeValues::owner_of(&name) else {
+            continue;
+        };
+        let value = firmware.remove(&name).expect("it is there");
+        let table = firmware
+            .entry(owner.name())
+            .or_insert_with(|| Value::Object(serde_json::Map::new()));
+        if let Some(table) = table.as_object_mut() {
+            table.entry(name).or_insert(value);
+        }
+    }
 }
 
 /// Replaces `gc_mode` by the keys that it stands for, as far as they are not said themselves.

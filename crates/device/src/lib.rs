@@ -50,7 +50,7 @@ pub use disk::{
     RemapAllError,
 };
 pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
-pub use halves::{FirmwareHalf, Record, TimingHalf};
+pub use halves::{CommandRecord, FirmwareHalf, TimingHalf};
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;
 // What a program needs besides, so that this crate is enough.

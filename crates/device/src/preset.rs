@@ -11,7 +11,7 @@ use remap_ssd_media::{ContentMode, Geometry};
 /// A device of a publication.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// Name as typed.
+    /// Name as it is typed in files and options.
     pub name: &'static str,
     /// Which published device it is.
     pub about: &'static str,

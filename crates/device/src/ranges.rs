@@ -22,7 +22,7 @@ impl PageRanges {
                 .is_some_and(|(_, known_end)| *known_end > first)
     }
 
-    /// Adds the pages `first..end`.
+    /// Adds the pages `first..end`, joining ranges that touch.
     pub fn add(&mut self, mut first: u64, mut end: u64) {
         if first >= end {
             return;

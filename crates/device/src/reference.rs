@@ -6,6 +6,7 @@
 use crate::config::DeviceConfig;
 use crate::keys::{GC_MODES, KEYS, Key, Kind, Range};
 use crate::preset::PRESETS;
+use remap_ssd_ftl::SchemeKind;
 use serde_json::{Map, Value, json};
 
 /// The widest line of a comment.
@@ -15,18 +16,17 @@ const WIDTH: usize = 100;
 pub fn schema() -> Value {
     let mut top = Map::new();
 
-    for key in KEYS {
-        let place = match key.table() {
-            "" => &mut top,
-            table => {
-                let table = top.entry(table).or_insert_with(
-                    || json!({ "type": "object", "additionalProperties": false, "properties": {} }),
-                );
-                table["properties"]
-                    .as_object_mut()
-                    .expect("it was just made")
-            }
-        };
+    for key in KEYS.iter() {
+        // A table may be inside another one.
+        let mut place = &mut top;
+        for name in key.table().split('.').filter(|name| !name.is_empty()) {
+            let table = place.entry(name).or_insert_with(
+                || json!({ "type": "object", "additionalProperties": false, "properties": {} }),
+            );
+            place = table["properties"]
+                .as_object_mut()
+                .expect("it was just made");
+        }
 
         place.insert(key.name().into(), key.schema());
     }
@@ -116,6 +116,14 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
         "firmware.block_pages" => Some(firmware.block_pages.into()),
         "firmware.extension" => Some(firmware.extension.into()),
         path => {
+            if let Some((table, name)) = path.rsplit_once('.')
+                && let Some(scheme) = table.strip_prefix("firmware.")
+            {
+                let scheme: SchemeKind = scheme.parse().ok()?;
+                let key = scheme.key(name)?;
+                return Some(firmware.scheme_values.get(scheme, key).into());
+            }
+
             let whole = serde_json::to_value(config).expect("every device has a JSON form");
             whole
                 .pointer(&format!("/{}", path.replace('.', "/")))
@@ -134,7 +142,7 @@ pub fn commented(config: &DeviceConfig) -> String {
     let has_mode = value_of(config, "firmware.gc_mode").is_some();
     let mut table = "";
 
-    for key in KEYS {
+    for key in KEYS.iter() {
         let is_part = ["gc_garbage", "gc_at_once", "gc_joins_host"].contains(&key.name());
         let Some(value) = value_of(config, key.path).filter(|_| !(is_part && has_mode)) else {
             continue;
@@ -187,7 +195,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 pub fn page() -> String {
     let mut text = String::from(PAGE);
     let mut table = None;
-    for key in KEYS {
+    for key in KEYS.iter() {
         if table != Some(key.table()) {
             table = Some(key.table());
             let (title, about) = match key.table() {
@@ -234,7 +242,10 @@ fn about_table(table: &str) -> &'static str {
         "link" => "The connection to the host.",
         "background" => "When the firmware works for itself.",
         "firmware" => "Every key has a default, without a preset too.",
-        _ => "",
+        // The table of a scheme.
+        _ => {
+            "Of this scheme alone. Older files have these keys in `[firmware]`, which still works."
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use remap_ssd_device::keys::{GC_MODES, KEYS, Kind, find};
 use remap_ssd_device::{DeviceConfig, PRESETS, Setting, reference};
+use remap_ssd_ftl::{SchemeKind, SchemeValues};
 use serde_json::Value;
 use std::path::Path;
 
@@ -33,6 +34,10 @@ fn every_field_of_a_device_has_a_row_and_every_row_a_field() {
     let mut fields = Vec::new();
     leaves("", &whole, &mut fields);
     fields.extend(SILENT.map(str::to_owned));
+    for scheme in SchemeKind::ALL {
+        let own = scheme.facts().keys.iter();
+        fields.extend(own.map(|key| format!("firmware.{scheme}.{}", key.name)));
+    }
 
     let mut rows: Vec<&str> = KEYS.iter().map(|key| key.path).collect();
     rows.retain(|path| !OF_THE_FILE.contains(path));
@@ -47,7 +52,7 @@ fn every_field_of_a_device_has_a_row_and_every_row_a_field() {
         sorted(rows),
         sorted(fields.iter().map(String::as_str).collect())
     );
-    for key in KEYS {
+    for key in KEYS.iter() {
         assert!(key.about.ends_with('.'), "{}: {}", key.path, key.about);
         assert!(
             key.default()
@@ -75,7 +80,7 @@ fn a_file_with_comments_reads_back_as_the_same_device() {
 #[test]
 fn just_outside_a_range_is_refused_and_just_inside_is_not() {
     let refused = |path: &str, value: Value| find(path).unwrap().problem(&value).is_some();
-    for key in KEYS {
+    for key in KEYS.iter() {
         match key.kind {
             Kind::Integer(least, most) => {
                 assert!(!refused(key.path, least.into()), "{}", key.path);
@@ -176,11 +181,9 @@ fn single_values_are_set_by_their_names() {
 #[test]
 fn the_schema_knows_every_key() {
     let schema = reference::schema();
-    for key in KEYS {
-        let place = match key.table() {
-            "" => format!("/properties/{}", key.name()),
-            table => format!("/properties/{table}/properties/{}", key.name()),
-        };
+    for key in KEYS.iter() {
+        let names = key.path.split('.');
+        let place: String = names.map(|name| format!("/properties/{name}")).collect();
         let one = schema.pointer(&place).unwrap_or_else(|| panic!("{place}"));
         assert!(
             one["description"].is_string() && one.get("default").is_some(),
@@ -200,4 +203,74 @@ fn the_reference_page_is_current() {
         page == reference::page(),
         "docs/configuration.md is stale: UPDATE_DOCS=1 cargo test -p remap-ssd-device --test reference"
     );
+}
+
+// A scheme declares its keys in its own folder; files, single values and the schema take them from there.
+#[test]
+fn a_schemes_own_key_is_in_its_table_and_read_where_older_files_have_it() {
+    let mut seen = 0;
+    for scheme in SchemeKind::ALL {
+        for own in scheme.facts().keys {
+            seen += 1;
+            let (name, value) = (own.name, own.default + 1);
+            let expected = SchemeValues::of(scheme, name, value);
+            let file = |text: String| {
+                let text = format!("preset = \"fast21-32g\"\n{text}");
+                DeviceConfig::from_toml(&text).map(|device| device.firmware.scheme_values)
+            };
+
+            let table = format!("[firmware.{scheme}]\n{name} = {value}");
+            assert_eq!(file(table).unwrap(), expected);
+            assert_eq!(
+                file(format!("[firmware]\n{name} = {value}")).unwrap(),
+                expected
+            );
+
+            let device = PRESETS[0].config();
+            for path in [
+                format!("firmware.{scheme}.{name}"),
+                format!("firmware.{name}"),
+            ] {
+                let setting: Setting = format!("{path}={value}").parse().unwrap();
+                let set = device.with(&[setting]).unwrap();
+                assert_eq!(set.firmware.scheme_values, expected, "{path}");
+                assert_eq!(DeviceConfig::from_toml(&set.to_toml()).unwrap(), set);
+            }
+
+            let wrong = file(format!("[firmware.{scheme}]\n{name} = -1")).unwrap_err();
+            assert!(
+                wrong.to_string().starts_with("line 3: firmware."),
+                "{wrong}"
+            );
+            let elsewhere = file(format!("[firmware.none]\n{name} = {value}")).unwrap_err();
+            assert!(
+                elsewhere.to_string().contains("unknown field"),
+                "{elsewhere}"
+            );
+
+            let pointer =
+                format!("/properties/firmware/properties/{scheme}/properties/{name}/default");
+            assert_eq!(
+                reference::schema().pointer(&pointer),
+                Some(&own.default.into())
+            );
+        }
+    }
+    assert!(seen >= 3, "{seen} keys of schemes");
+}
+
+#[test]
+fn a_value_that_a_scheme_cannot_work_with_is_refused_by_its_key() {
+    for scheme in SchemeKind::ALL {
+        for own in scheme.facts().keys.iter().filter(|key| key.least > 0) {
+            let mut device = PRESETS[0].config();
+            device.firmware.scheme = scheme;
+            device.firmware.scheme_values = SchemeValues::of(scheme, own.name, own.least - 1);
+            let error = device.check().unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("{} = {} must be", own.name, own.least - 1)),
+                "{error}"
+            );
+        }
+    }
 }

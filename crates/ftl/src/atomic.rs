@@ -7,7 +7,7 @@
 //!
 //! Invariants: recovery ignores every witness whose number is in the slot or in the aborted list; a
 //! number stays in the list while a witness with it exists anywhere, and whoever reclaims drops
-//! entries with it (`Core::is_in_force`).
+//! entries with it (`Tables::is_in_force`).
 //!
 //! The list has 64 places, and repeated cuts leave no time for garbage collection to drop the
 //! witnesses. So recovery itself removes them. Words of NVRAM (entries, slots, deallocation
@@ -16,12 +16,11 @@
 //! list is full and the slot is not released, and atomic commands are refused until a power-on
 //! finds space. Absent: which pages the command touches.
 
-use crate::config::EntrySize;
-use crate::core::Core;
-use crate::guard::Guard;
-use crate::layout::ABORTED_SLOTS;
+use crate::config::{Config, EntrySize};
+use crate::guard::{Guard, Guards};
+use crate::layout::{ABORTED_SLOTS, Layout};
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, Purpose};
+use remap_ssd_media::{After, Media, Purpose};
 use std::ops::Range;
 
 #[bitfield(u64)]
@@ -36,40 +35,174 @@ struct SlotWord {
     is_idle: bool,
 }
 
-/// Starts the command with this number.
-pub fn begin(core: &mut Core, wsn: u64) {
-    if !core.config.guards.has(Guard::Commit) {
-        return;
-    }
-    core.media.fence();
-    core.media
-        .store(core.layout.atomic, wsn, Purpose::Host, After::FENCE);
-    core.media.fence();
+/// Where the number of the command under way stands, and the list of the aborted ones.
+pub struct AtomicSlot {
+    guards: Guards,
+    /// Can commands be atomic on this device?
+    has_commands: bool,
+    slot: usize,
+    list: Range<usize>,
 }
 
-/// Commits an atomic command: stores the word after which recovery finds all of its remaps.
-pub fn commit(core: &mut Core) {
-    if !core.config.guards.has(Guard::Commit) {
-        return;
+impl AtomicSlot {
+    /// The slot of a device; nothing is read or stored.
+    pub fn new(config: &Config, layout: &Layout) -> Self {
+        Self {
+            guards: config.guards,
+            has_commands: config.entry == EntrySize::Bytes24,
+            slot: layout.atomic,
+            list: layout.aborted..layout.aborted + ABORTED_SLOTS,
+        }
     }
-    core.media.store(
-        core.layout.atomic,
-        idle_word(&core.aborted),
-        Purpose::Host,
-        After::ALL,
-    );
-    core.media.fence();
-}
 
-/// A new device: no command is under way, and none has been aborted.
-pub fn format(core: &mut Core) {
-    if core.config.entry == EntrySize::Bytes24 {
-        core.media.store(
-            core.layout.atomic,
-            idle_word(&[]),
-            Purpose::Meta,
-            After::NOTHING,
-        );
+    /// Starts the command with this number.
+    pub fn begin(&self, media: &mut Media, wsn: u64) {
+        if !self.guards.has(Guard::Commit) {
+            return;
+        }
+        media.fence();
+        media.store(self.slot, wsn, Purpose::Host, After::FENCE);
+        media.fence();
+    }
+
+    /// Commits an atomic command: stores the word after which recovery finds all of its remaps.
+    pub fn commit(&self, media: &mut Media, aborted: &[u64]) {
+        if !self.guards.has(Guard::Commit) {
+            return;
+        }
+        media.store(self.slot, idle_word(aborted), Purpose::Host, After::ALL);
+        media.fence();
+    }
+
+    /// A new device: no command is under way, and none has been aborted.
+    pub fn format(&self, media: &mut Media) {
+        if self.has_commands {
+            media.store(self.slot, idle_word(&[]), Purpose::Meta, After::NOTHING);
+        }
+    }
+
+    /// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt. That
+    /// is the slot, since a command may have been under way and nothing else identifies its witnesses;
+    /// or a word of the list, if it is the second one or the slot does not hold the sum. Nothing is
+    /// stored here where commands cannot be atomic.
+    pub fn read_back(&self, media: &mut Media) -> Result<Vec<u64>, usize> {
+        if !self.has_commands {
+            return Ok(Vec::new());
+        }
+        let slot = media
+            .load(self.slot)
+            .map(SlotWord::from_bits)
+            .map_err(|_| self.slot)?;
+        let mut numbers = Vec::new();
+        if !slot.is_idle() && slot.number() != 0 {
+            numbers.push(slot.number());
+        }
+
+        let mut lost = None;
+        for word in self.list.clone() {
+            match media.load(word) {
+                Ok(0) => {}
+                Ok(number) => numbers.push(number),
+                Err(_) if lost.is_some() => return Err(word),
+                Err(_) => lost = Some(word),
+            }
+        }
+        if let Some(word) = lost {
+            if !slot.is_idle() {
+                return Err(word);
+            }
+            let number = numbers
+                .iter()
+                .fold(slot.number(), |sum, number| sum ^ number);
+            numbers.extend((number != 0).then_some(number));
+        }
+        Ok(numbers)
+    }
+
+    /// After recovery: `seen` are the numbers that still have witnesses, `words` the places in NVRAM of
+    /// some of these.
+    pub fn resume(
+        &self,
+        media: &mut Media,
+        aborted: &mut Vec<u64>,
+        mut seen: Vec<u64>,
+        words: &[Range<usize>],
+    ) {
+        seen.sort_unstable();
+        seen.dedup();
+        *aborted = seen;
+        self.remember(media, aborted);
+        // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as little
+        // as before.
+        for word in words.iter().cloned().flatten() {
+            media.store(word, 0, Purpose::Meta, After::NOTHING);
+        }
+    }
+
+    /// Aborts a failed command: it counts as little as if power had failed.
+    #[cold]
+    pub fn abort(&self, media: &mut Media, aborted: &mut Vec<u64>, wsn: u64) {
+        aborted.push(wsn);
+        self.remember(media, aborted);
+    }
+
+    /// Writes the list of aborted numbers, and empties the slot.
+    fn remember(&self, media: &mut Media, aborted: &[u64]) {
+        // 1. the list, in which numbers keep their places  2. the slot. Cut between: both hold the
+        // number. The sum in the slot is cleared before the list changes, since it would be wrong in
+        // between. There are more numbers than places only if none could be removed for long. Then the
+        // slot keeps its number and no other command may use it (`is_free`), so there is never one too
+        // many.
+        if !Self::is_free(aborted) {
+            return;
+        }
+        let at = self.slot;
+        let idle = if self.has_commands {
+            idle_word(aborted)
+        } else {
+            0
+        };
+        let slot = media.load(at);
+        if slot != Ok(idle) && slot.is_ok_and(|slot| SlotWord::from_bits(slot).is_idle()) {
+            media.store(at, 0, Purpose::Meta, After::NOTHING);
+            media.fence();
+        }
+
+        if self.guards.has(Guard::AbortedStay) {
+            self.store_list(media, aborted);
+        }
+        media.fence();
+        if media.load(at) != Ok(idle) {
+            media.store(at, idle, Purpose::Meta, After::NOTHING);
+            media.fence();
+        }
+    }
+
+    /// Could another atomic command be recorded as aborted if power failed during it?
+    pub fn is_free(aborted: &[u64]) -> bool {
+        aborted.len() <= ABORTED_SLOTS
+    }
+
+    fn store_list(&self, media: &mut Media, aborted: &[u64]) {
+        let (mut missing, mut places) = (aborted.to_vec(), Vec::new());
+        for word in self.list.clone() {
+            let number = media.load(word);
+            match missing.iter().position(|wanted| Ok(*wanted) == number) {
+                Some(at) => {
+                    missing.swap_remove(at);
+                }
+                None => places.push((word, number)),
+            }
+        }
+
+        // The number that a damaged word had stays in that word, or a cut could leave it nowhere.
+        places.sort_by_key(|(_, number)| number.is_ok());
+        for (word, number) in places {
+            let value = missing.pop().unwrap_or(0);
+            if Ok(value) != number {
+                media.store(word, value, Purpose::Meta, After::NOTHING);
+            }
+        }
     }
 }
 
@@ -80,125 +213,4 @@ fn idle_word(aborted: &[u64]) -> u64 {
         .with_is_idle(true)
         .with_number(aborted.iter().fold(0, |sum, number| sum ^ number))
         .into_bits()
-}
-
-/// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt. That
-/// is the slot, since a command may have been under way and nothing else identifies its witnesses;
-/// or a word of the list, if it is the second one or the slot does not hold the sum. Nothing is
-/// stored here where commands cannot be atomic.
-pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
-    let layout = core.layout;
-    if core.config.entry != EntrySize::Bytes24 {
-        return Ok(Vec::new());
-    }
-    let slot = core
-        .media
-        .load(layout.atomic)
-        .map(SlotWord::from_bits)
-        .map_err(|_| layout.atomic)?;
-    let mut numbers = Vec::new();
-    if !slot.is_idle() && slot.number() != 0 {
-        numbers.push(slot.number());
-    }
-
-    let mut lost = None;
-    for word in layout.aborted..layout.aborted + ABORTED_SLOTS {
-        match core.media.load(word) {
-            Ok(0) => {}
-            Ok(number) => numbers.push(number),
-            Err(_) if lost.is_some() => return Err(word),
-            Err(_) => lost = Some(word),
-        }
-    }
-    if let Some(word) = lost {
-        if !slot.is_idle() {
-            return Err(word);
-        }
-        let number = numbers
-            .iter()
-            .fold(slot.number(), |sum, number| sum ^ number);
-        numbers.extend((number != 0).then_some(number));
-    }
-    Ok(numbers)
-}
-
-/// After recovery: `seen` are the numbers that still have witnesses, `words` the places in NVRAM of
-/// some of these.
-pub fn resume(core: &mut Core, mut seen: Vec<u64>, words: &[Range<usize>]) {
-    seen.sort_unstable();
-    seen.dedup();
-    core.aborted = seen;
-    remember(core);
-    // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as little
-    // as before.
-    for word in words.iter().cloned().flatten() {
-        core.media.store(word, 0, Purpose::Meta, After::NOTHING);
-    }
-}
-
-/// Aborts a failed command: it counts as little as if power had failed.
-#[cold]
-pub fn abort(core: &mut Core, wsn: u64) {
-    core.aborted.push(wsn);
-    remember(core);
-}
-
-/// Writes the list of aborted numbers, and empties the slot.
-fn remember(core: &mut Core) {
-    // 1. the list, in which numbers keep their places  2. the slot. Cut between: both hold the
-    // number. The sum in the slot is cleared before the list changes, since it would be wrong in
-    // between. There are more numbers than places only if none could be removed for long. Then the
-    // slot keeps its number and no other command may use it (`is_free`), so there is never one too
-    // many.
-    if !is_free(core) {
-        return;
-    }
-    let at = core.layout.atomic;
-    let idle = if core.config.entry == EntrySize::Bytes24 {
-        idle_word(&core.aborted)
-    } else {
-        0
-    };
-    let slot = core.media.load(at);
-    if slot != Ok(idle) && slot.is_ok_and(|slot| SlotWord::from_bits(slot).is_idle()) {
-        core.media.store(at, 0, Purpose::Meta, After::NOTHING);
-        core.media.fence();
-    }
-
-    if core.config.guards.has(Guard::AbortedStay) {
-        store_list(core);
-    }
-    core.media.fence();
-    if core.media.load(at) != Ok(idle) {
-        core.media.store(at, idle, Purpose::Meta, After::NOTHING);
-        core.media.fence();
-    }
-}
-
-/// Could another atomic command be recorded as aborted if power failed during it?
-pub fn is_free(core: &Core) -> bool {
-    core.aborted.len() <= ABORTED_SLOTS
-}
-
-fn store_list(core: &mut Core) {
-    let layout = core.layout;
-    let (mut missing, mut places) = (core.aborted.clone(), Vec::new());
-    for word in layout.aborted..layout.aborted + ABORTED_SLOTS {
-        let number = core.media.load(word);
-        match missing.iter().position(|wanted| Ok(*wanted) == number) {
-            Some(at) => {
-                missing.swap_remove(at);
-            }
-            None => places.push((word, number)),
-        }
-    }
-
-    // The number that a damaged word had stays in that word, or a cut could leave it nowhere.
-    places.sort_by_key(|(_, number)| number.is_ok());
-    for (word, number) in places {
-        let value = missing.pop().unwrap_or(0);
-        if Ok(value) != number {
-            core.media.store(word, value, Purpose::Meta, After::NOTHING);
-        }
-    }
 }

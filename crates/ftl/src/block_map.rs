@@ -73,7 +73,7 @@ impl Order {
 
 /// A page of a block that is not in place.
 #[derive(Clone, Copy)]
-struct Entry {
+struct ExtensionEntry {
     index: u16,
     ppn: u32,
 }
@@ -81,7 +81,7 @@ struct Entry {
 struct Block {
     base: u32,
     in_place: u16,
-    extension: Vec<Entry>,
+    extension: Vec<ExtensionEntry>,
 }
 
 /// What a superblock means to the table of blocks.
@@ -122,6 +122,7 @@ impl BlockMap {
     pub fn new(geometry: &Geometry, block_pages: u32, lpns: u32, internal: u32) -> Self {
         let blocks = lpns.div_ceil(block_pages);
         let words = (lpns + internal).div_ceil(64) as usize;
+
         Self {
             geometry: *geometry,
             block_pages,
@@ -310,7 +311,7 @@ impl BlockMap {
         ) {
             (Ok(at), Some(ppn)) => extension[at].ppn = ppn.0,
             (Ok(at), None) => drop(extension.remove(at)),
-            (Err(at), Some(ppn)) => extension.insert(at, Entry { index, ppn: ppn.0 }),
+            (Err(at), Some(ppn)) => extension.insert(at, ExtensionEntry { index, ppn: ppn.0 }),
             (Err(_), None) => {}
         }
 
@@ -394,7 +395,9 @@ impl BlockMap {
                 return Err(format!("the extension of block {at} is not in order"));
             }
 
-            let both = |entry: &Entry| bit(&self.here, self.first_lpn(at) + u32::from(entry.index));
+            let both = |entry: &ExtensionEntry| {
+                bit(&self.here, self.first_lpn(at) + u32::from(entry.index))
+            };
             if block.extension.iter().any(both) {
                 return Err(format!(
                     "a page of block {at} is in place and in the extension"

@@ -4,7 +4,7 @@
 
 use crate::config::CHUNK_LPNS;
 use crate::ftl::Ftl;
-use crate::superblock::{State, Stream};
+use crate::superblock::{Stream, SuperblockState};
 use remap_ssd_media::Ppn;
 
 impl Ftl {
@@ -17,8 +17,8 @@ impl Ftl {
         let geometry = core.geometry;
         let mut counts = vec![0u32; geometry.pages() as usize];
         let mut remapped = vec![0u32; geometry.superblocks() as usize];
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn) else {
+        for lpn in 0..core.tables.map.len() {
+            let Some(mapping) = core.tables.map.get(lpn) else {
                 continue;
             };
 
@@ -40,7 +40,10 @@ impl Ftl {
                 ));
             }
 
-            if !matches!(core.blocks.get(sb).state, State::Open | State::Closed) {
+            if !matches!(
+                core.blocks.get(sb).state,
+                SuperblockState::Open | SuperblockState::Closed
+            ) {
                 return Err(format!(
                     "LPN {lpn} is mapped into {sb:?}, which is {:?}",
                     core.blocks.get(sb).state
@@ -65,7 +68,7 @@ impl Ftl {
         }
 
         for (page, count) in counts.iter().enumerate() {
-            let kept = core.counts.get(Ppn(page as u32));
+            let kept = core.tables.counts.get(Ppn(page as u32));
             if kept != *count {
                 return Err(format!(
                     "page {page} has {count} owners and a reference count of {kept}"
@@ -96,7 +99,7 @@ impl Ftl {
             }
 
             total += u64::from(kept.remapped);
-            free += u32::from(sb.state == State::Free);
+            free += u32::from(sb.state == SuperblockState::Free);
         }
 
         if total != core.blocks.remapped_total() || free != core.blocks.free() {
@@ -107,14 +110,14 @@ impl Ftl {
             ));
         }
 
-        if core.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
+        if core.tables.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
             return Err("the map has the wrong length".into());
         }
         if self.hybrid {
-            core.map.blocks().check()?;
+            core.tables.map.blocks().check()?;
         }
 
-        self.files.check(core)?;
-        self.scheme.check(core)
+        self.files.check(&core.media)?;
+        self.scheme.check(&core.tables, &core.blocks, &core.media)
     }
 }

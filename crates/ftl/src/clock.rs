@@ -12,13 +12,37 @@ pub const WSN_END: u64 = 1 << 42;
 /// possible device.
 pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
 
-/// Advances the counter and returns the next write/remap sequence number.
-#[inline]
-pub fn next_number(wsn: &mut u64) -> u64 {
-    *wsn += 1;
-    assert!(
-        *wsn < WSN_END,
-        "nothing takes numbers once they are used up"
-    );
-    *wsn
+/// The counter: the last number handed out.
+#[derive(Default)]
+pub struct WsnClock(u64);
+
+impl WsnClock {
+    /// Last number handed out: the present in virtual time.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.0
+    }
+
+    /// Hands out the next number.
+    #[inline]
+    pub fn tick(&mut self) -> u64 {
+        self.0 += 1;
+        assert!(
+            self.0 < WSN_END,
+            "nothing takes numbers once they are used up"
+        );
+        self.0
+    }
+
+    /// After power-on: no number up to this one is handed out again.
+    pub fn resume_after(&mut self, wsn: u64) {
+        self.0 = self.0.max(wsn);
+    }
+
+    /// Are the numbers used up, so that the device is read-only? Internal work that takes numbers
+    /// must check this first.
+    #[inline(always)]
+    pub fn is_used_up(&self) -> bool {
+        self.0 >= WSN_READ_ONLY
+    }
 }

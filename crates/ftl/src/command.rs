@@ -7,7 +7,7 @@
 //! its witness issued: at the start of a command, or of a piece of a long one. Absent: time, and
 //! which scheme makes remaps durable.
 
-use crate::atomic;
+use crate::atomic::AtomicSlot;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
 use crate::contract::Remapping;
 use crate::core::Core;
@@ -24,11 +24,11 @@ use std::ops::Range;
 /// `remap(target, source, length, flag)` (FAST'21 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remap {
-    /// First LPN that changes.
+    /// First LPN that is mapped anew.
     pub target: u32,
     /// First LPN that is read.
     pub source: u32,
-    /// Number of pages.
+    /// How many pages, from the first on.
     pub len: u32,
     /// Flag 1: the sources lose their pages. Flag 0: they keep them.
     pub relocate: bool,
@@ -58,7 +58,7 @@ impl Ftl {
     /// Refuses changes when the device is read-only or its disk has failed.
     #[inline]
     fn may_change(&self) -> Result<(), Refusal> {
-        match (self.read_only, self.core.is_used_up()) {
+        match (self.read_only, self.core.clock.is_used_up()) {
             (true, _) => Err(Refusal::ReadOnly),
             (_, true) => Err(Refusal::NumbersUsedUp),
             _ if self.core.media.broken().is_some() => Err(Refusal::DiskFailed),
@@ -96,7 +96,7 @@ impl Ftl {
             return Err(Refusal::MediaError);
         }
 
-        let Some(mapping) = self.core.map.get(lpn) else {
+        let Some(mapping) = self.core.tables.map.get(lpn) else {
             return Ok(None);
         };
 
@@ -171,6 +171,7 @@ impl Ftl {
         {
             if self
                 .core
+                .tables
                 .map
                 .get(lpn)
                 .is_some_and(|mapping| mapping.ppn == ppn)
@@ -203,7 +204,7 @@ impl Ftl {
     fn find_content(&mut self, fingerprint: &Fingerprint) -> Option<Ppn> {
         let pages = Pages {
             media: &self.core.media,
-            counts: &self.core.counts,
+            counts: &self.core.tables.counts,
         };
         let found = self.dedup.as_mut()?.find(fingerprint, pages)?;
         // A store that was filled from what flash holds knows pages of LPNs that are kept apart,
@@ -277,11 +278,20 @@ impl Ftl {
         self.end_write();
         let range = self.writable(lpn, len)?;
         self.core.stats.host_deallocations += u64::from(len);
+
+        // Room first: making it may collect garbage, which changes tables.
         self.make_dealloc_room(1)?;
-        let wsn = self.core.tick();
+        let wsn = self.core.clock.tick();
         // 1. the record  2. the tables. Whatever is reclaimed because of 2 waits for 1.
-        self.dealloc
-            .append(&mut self.core, lpn, len, wsn, Purpose::Host, After::NOTHING);
+        self.dealloc.append(
+            &mut self.core.media,
+            lpn,
+            len,
+            wsn,
+            Purpose::Host,
+            After::NOTHING,
+        );
+
         for lpn in range {
             self.core.unlink(lpn);
         }
@@ -319,7 +329,7 @@ impl Ftl {
         if command.atomic && len > self.atomic_pages_max() {
             return Err(Refusal::AtomicTooLarge);
         }
-        if command.atomic && !atomic::is_free(&self.core) {
+        if command.atomic && !AtomicSlot::is_free(&self.core.tables.aborted) {
             return Err(Refusal::AtomicUnavailable);
         }
 
@@ -381,8 +391,8 @@ impl Ftl {
         let (target, source) = (command.target + index, command.source + index);
         let leaves =
             command.relocate && !(command.target..command.target + command.len).contains(&source);
-        let Some(mapping) = self.core.map.get(source) else {
-            if self.core.map.get(target).is_some() {
+        let Some(mapping) = self.core.tables.map.get(source) else {
+            if self.core.tables.map.get(target).is_some() {
                 losses.lpns.push(target);
             } else {
                 // Unmapped already, perhaps by a command that is not durable yet.
@@ -398,6 +408,7 @@ impl Ftl {
             !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
         if self
             .core
+            .tables
             .map
             .get(target)
             .is_some_and(|old| old.ppn == mapping.ppn)
@@ -466,9 +477,9 @@ impl Ftl {
         };
 
         for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
-            let wsn = atomic.unwrap_or_else(|| self.core.tick());
+            let wsn = atomic.unwrap_or_else(|| self.core.clock.tick());
             self.dealloc.append(
-                &mut self.core,
+                &mut self.core.media,
                 run[0],
                 run.len() as u32,
                 wsn,
@@ -506,13 +517,13 @@ impl Ftl {
         self.make_page_room()?;
         self.scheme.prepare(&mut self.core, command.len);
 
-        let wsn = self.core.tick();
+        let wsn = self.core.clock.tick();
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is
         // emptied: the commit. Cut before 3: recovery ignores every witness with that WSN. Nothing
         // is reclaimed between 1 and 3. A failure comes before 3 too: the old page of each target
         // is still there, and is mapped again.
         self.paused = true;
-        atomic::begin(&mut self.core, wsn);
+        self.atomic_slot.begin(&mut self.core.media, wsn);
 
         let mut losses = Losses::default();
         let mut before = Vec::with_capacity(command.len as usize);
@@ -525,19 +536,21 @@ impl Ftl {
             };
             before.push((
                 command.target + index,
-                self.core.map.get(command.target + index),
+                self.core.tables.map.get(command.target + index),
             ));
             self.remap_one(command, index, Some(wsn), &mut losses)
         });
 
         if result.is_ok() {
             self.issue_and_lose(losses, Some(wsn));
-            atomic::commit(&mut self.core);
+            self.atomic_slot
+                .commit(&mut self.core.media, &self.core.tables.aborted);
             self.core.stats.atomic_commands += 1;
         } else {
             self.scheme.issue(&mut self.core);
             self.restore(before);
-            atomic::abort(&mut self.core, wsn);
+            self.atomic_slot
+                .abort(&mut self.core.media, &mut self.core.tables.aborted, wsn);
         }
         self.paused = false;
         result
@@ -548,7 +561,7 @@ impl Ftl {
     fn restore(&mut self, before: Vec<(u32, Option<Mapping>)>) {
         for (lpn, old) in before.into_iter().rev() {
             match old {
-                _ if self.core.map.get(lpn) == old => {}
+                _ if self.core.tables.map.get(lpn) == old => {}
                 Some(Mapping { ppn, remapped }) => self.core.relink(lpn, ppn, remapped),
                 None => drop(self.core.unlink(lpn)),
             }
@@ -567,6 +580,7 @@ impl Ftl {
     ) -> Result<(), Demotion> {
         if !self
             .core
+            .tables
             .counts
             .has_room(ppn, self.core.config.count_max.into())
         {
@@ -574,7 +588,7 @@ impl Ftl {
         }
 
         let command = atomic.map(|(_, start, len)| (start, len));
-        let number = |core: &Core| atomic.map_or(core.wsn + 1, |(wsn, ..)| wsn);
+        let number = |core: &Core| atomic.map_or(core.clock.now() + 1, |(wsn, ..)| wsn);
         let next = Remapping {
             lpn,
             ppn,
@@ -591,7 +605,7 @@ impl Ftl {
         };
 
         if atomic.is_none() {
-            self.core.tick();
+            self.core.clock.tick();
         }
 
         // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece.

@@ -6,10 +6,11 @@
 use crate::dedup::FingerprintKind;
 use crate::granularity::Granularity;
 use crate::guard::Guards;
-use crate::kind::SchemeKind;
+use crate::kind::{SchemeKey, SchemeKind};
 use crate::policy::GcPolicy;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
 
 /// Size of a persisted remapping entry (FAST'21 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +35,7 @@ impl EntrySize {
 
 /// Parameters of the firmware; the device's shape is in `Geometry`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct Config {
     /// Logical pages the host sees.
     pub lpns: u32,
@@ -43,19 +44,10 @@ pub struct Config {
     /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog,
     /// DRAM under a capacitor for Copyless Copy, NVRAM for both mapping tables for PebbleSSD.
     pub log_bytes: u64,
-    /// Pages' worth of entries that a scheme without NVRAM may cache under its capacitor, if it
-    /// caches by superblock.
-    pub cache_pages: u32,
-    /// Flash pages that a capacitor's energy programs when power fails, for a scheme that relies on
-    /// one; 0 is as many as its DRAM fills.
-    pub energy_pages: u32,
     /// Bytes of an NVRAM segment.
     pub segment_bytes: u32,
     /// Size of a remapping entry.
     pub entry: EntrySize,
-    /// Slots of a flash page: the LPNs that may be remapped to it at a time, where a scheme has a
-    /// fixed number.
-    pub degree: u32,
     /// What an entry of the mapping table stands for.
     #[serde(skip_serializing_if = "is_default")]
     pub mapping: Granularity,
@@ -94,6 +86,9 @@ pub struct Config {
     pub fs_blocks: u32,
     /// Content of pages is recognised by this.
     pub fingerprint: FingerprintKind,
+    /// Parameters of single schemes: in files the table `[firmware.SCHEME]`.
+    #[serde(flatten)]
+    pub scheme_values: SchemeValues,
     /// Erases after which a block is retired: the endurance of the flash chips. 0 means the limit
     /// of a superblock's erase counter, 2^21 - 1.
     #[serde(skip)]
@@ -103,17 +98,63 @@ pub struct Config {
     pub guards: Guards,
 }
 
+impl Config {
+    /// A parameter of the scheme's own.
+    pub fn own(&self, key: &SchemeKey) -> u64 {
+        self.scheme_values.get(self.scheme, key)
+    }
+}
+
+/// Values of the schemes' own keys; what is not said has its default.
+///
+/// Reading one is in `scheme/catalogue.rs`, since it takes the list of schemes to know the keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemeValues(BTreeMap<(&'static str, &'static str), u64>);
+
+impl SchemeValues {
+    /// One value; the others have their defaults.
+    pub fn of(scheme: SchemeKind, name: &str, value: u64) -> Self {
+        let mut values = Self::default();
+        values.set(scheme, name, value);
+        values
+    }
+
+    /// The value of a scheme's key.
+    pub fn get(&self, scheme: SchemeKind, key: &SchemeKey) -> u64 {
+        let said = self.0.get(&(scheme.name(), key.name));
+        said.copied().unwrap_or(key.default)
+    }
+
+    /// Sets the value of a scheme's key, which there must be.
+    pub fn set(&mut self, scheme: SchemeKind, name: &str, value: u64) {
+        let key = scheme.key(name).expect("the scheme has a key of this name");
+        if value == key.default {
+            self.0.remove(&(scheme.name(), key.name));
+        } else {
+            self.0.insert((scheme.name(), key.name), value);
+        }
+    }
+}
+
+// What has its default is not written.
+impl Serialize for SchemeValues {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tables: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+        for ((scheme, key), value) in &self.0 {
+            tables.entry(scheme).or_default().insert(key, *value);
+        }
+        tables.serialize(serializer)
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             lpns: 0,
             scheme: SchemeKind::default(),
             log_bytes: 80 << 20,
-            cache_pages: 64,
-            energy_pages: 0,
             segment_bytes: 1024,
             entry: EntrySize::Bytes16,
-            degree: 2,
             mapping: Granularity::Page,
             block_pages: BLOCK_PAGES,
             extension: EXTENSION,
@@ -130,6 +171,7 @@ impl Default for Config {
             fs_files: 0,
             fs_blocks: 0,
             fingerprint: FingerprintKind::Blake3,
+            scheme_values: SchemeValues::default(),
             pe_limit: 0,
             guards: Guards::ALL,
         }

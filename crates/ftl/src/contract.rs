@@ -10,13 +10,17 @@
 //! Absent: the schemes and their names (`scheme/`); what is known of a scheme without its code
 //! (`kind.rs`).
 
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::kind::SchemeFacts;
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{Geometry, Ppn, Purpose, SbId};
+use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 use serde::Serialize;
 
 /// One remapping to make durable.
@@ -163,7 +167,7 @@ pub trait Persist {
 
     /// References to pages of a superblock that the core may have to copy, should it collect it
     /// now.
-    fn references_without_room(&self, _core: &Core, _sb: SbId) -> u32 {
+    fn references_without_room(&self, _tables: &Tables, _blocks: &Superblocks, _sb: SbId) -> u32 {
         0
     }
 
@@ -178,10 +182,23 @@ pub trait Ownership {
     /// Appends the remapped owners that pages of a superblock may have, charging the lookup. Stale
     /// ones are allowed; none may be missing. Of several with the same LPN and offset the last is
     /// the newest.
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>);
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    );
 
     /// A superblock has been erased: nothing points into it any more.
-    fn forget(&mut self, core: &mut Core, sb: SbId);
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        ended: &mut Ended,
+        counters: &mut SchemeCounters,
+        sb: SbId,
+    );
 }
 
 /// Power failed, and the device is switched on again.
@@ -191,7 +208,7 @@ pub trait Recover {
     ///
     /// # Errors
     /// What must be saved cannot be read.
-    fn power_lost(&mut self, _core: &mut Core) -> Result<u64, RecoveryError> {
+    fn power_lost(&mut self, _media: &mut Media) -> Result<u64, RecoveryError> {
         Ok(0)
     }
 
@@ -207,28 +224,28 @@ pub trait Recover {
     fn drop_aborted(&mut self, _core: &mut Core) {}
 
     /// Called when the tables are rebuilt and pages mark the LPNs in doubt. Zeroes the unreadable
-    /// records, after everything else (`Core::after_doubts`), and restores the room that GC relies
+    /// records, after everything else (`Guards::after_doubts`), and restores the room that GC relies
     /// on. `false` if there is not enough flash space for what must be made durable. Takes no
-    /// sequence number if they are used up (`Core::is_used_up`).
+    /// sequence number if they are used up (`WsnClock::is_used_up`).
     fn resume(&mut self, core: &mut Core) -> bool;
 }
 
 /// What is shown of a scheme, and what tests check.
 pub trait Inspect {
     /// How much of the metadata's room is used and valid.
-    fn usage(&self, core: &Core) -> Usage;
+    fn usage(&self, blocks: &Superblocks) -> Usage;
 
     /// Of that, what a time series shows. It is asked at each request, so that schemes whose `usage`
     /// counts say it themselves.
-    fn occupancy(&self, core: &Core) -> Occupancy {
-        self.usage(core).into()
+    fn occupancy(&self, blocks: &Superblocks) -> Occupancy {
+        self.usage(blocks).into()
     }
 
     /// Compares its tables with the core's.
     ///
     /// # Errors
     /// What does not fit.
-    fn check(&self, core: &Core) -> Result<(), String>;
+    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String>;
 
     /// Lists what an inspection shows of one superblock: segments or entries.
     fn describe(&self, _sb: SbId) -> Option<GroupInfo> {
@@ -240,7 +257,7 @@ pub trait Inspect {
 pub trait LookAhead {
     /// A remap to this page is coming soon.
     #[inline]
-    fn look_ahead(&self, _core: &Core, _ppn: Ppn) {}
+    fn look_ahead(&self, _media: &Media, _ppn: Ppn) {}
 }
 
 /// A scheme as the catalogue lists it: its facts, its limits and its constructor.

@@ -1,48 +1,38 @@
 //! The tables every part of the firmware works on.
 //!
-//! Invariants: those of the parts; `wsn` is larger than every number handed out.
+//! Invariants: those of the parts. A function that needs one or two parts takes these, so that its
+//! signature says what it may change.
 //! Absent: policy. The verbs are in `command`, moving in `gc`, persistence of remaps in `scheme`.
 
 use crate::block_map::BlockMap;
-use crate::clock::{WSN_READ_ONLY, next_number};
+use crate::clock::WsnClock;
 use crate::config::Config;
-use crate::counts::Counts;
-use crate::ended::Ended;
-use crate::guard::Guard;
 use crate::layout::Layout;
 use crate::map::Map;
 use crate::mapping::Mapping;
 use crate::stats::Stats;
 use crate::superblock::Superblocks;
 use crate::survival::Survival;
+use crate::tables::Tables;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Media, DRAM tables and superblocks: what all verbs and schemes work on.
 pub struct Core {
-    /// Parameters of the firmware.
+    /// Parameters of the firmware: the table `[firmware]` of files.
     pub config: Config,
     /// Shape of the flash array.
     pub geometry: Geometry,
-    /// Regions of NVRAM.
+    /// Where the regions of NVRAM begin.
     pub layout: Layout,
     /// Flash and NVRAM: what outlives power.
     pub media: Media,
-    /// L2P, with the bit of remapped LPNs (LR).
-    pub map: Map,
-    /// Reference counts of flash pages (RC).
-    pub counts: Counts,
+    /// Which LPN has which page, and how many LPNs have it.
+    pub tables: Tables,
     /// Superblocks by state, stream and owners.
     pub blocks: Superblocks,
-    /// Which remaps may have ended.
-    pub ended: Ended,
-    /// Numbers of atomic commands that a cut interrupted, while entries with them exist.
-    pub aborted: Vec<u64>,
-    /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were
-    /// deallocated.
-    pub doubtful: Vec<u32>,
-    /// Last write/remap sequence number handed out: the device's virtual time (FAST'21 §4.3).
-    pub wsn: u64,
-    /// Counters since power-on.
+    /// Sequence numbers: the device's virtual time.
+    pub clock: WsnClock,
+    /// What was counted since power-on.
     pub stats: Stats,
     /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in
     /// DRAM.
@@ -55,25 +45,23 @@ impl Core {
     /// A core with empty tables. `reserve`: superblocks that a cut must leave free.
     pub fn new(config: Config, media: Media, reserve: u32) -> Self {
         let geometry = media.geometry();
+        let map = if config.is_hybrid() {
+            Map::hybrid(BlockMap::new(
+                &geometry,
+                config.block_pages,
+                config.lpns,
+                config.chunks(),
+            ))
+        } else {
+            Map::new(config.lpns + config.chunks())
+        };
+
         Self {
             geometry,
             layout: Layout::new(&config, &geometry),
-            map: if config.is_hybrid() {
-                Map::hybrid(BlockMap::new(
-                    &geometry,
-                    config.block_pages,
-                    config.lpns,
-                    config.chunks(),
-                ))
-            } else {
-                Map::new(config.lpns + config.chunks())
-            },
-            counts: Counts::new(geometry.pages()),
+            tables: Tables::new(geometry, map),
             blocks: Superblocks::new(geometry, &config, reserve),
-            ended: Ended::new(&geometry),
-            aborted: Vec::new(),
-            doubtful: Vec::new(),
-            wsn: 0,
+            clock: WsnClock::default(),
             stats: Stats::default(),
             table_bytes: config.scheme.facts().table_store_bytes,
             survival: None,
@@ -82,77 +70,28 @@ impl Core {
         }
     }
 
-    /// The next write/remap sequence number.
-    #[inline]
-    pub fn tick(&mut self) -> u64 {
-        next_number(&mut self.wsn)
-    }
-
-    /// Are the sequence numbers used up, so that the device is read-only? Internal work that takes
-    /// numbers must check this first.
-    #[inline(always)]
-    pub fn is_used_up(&self) -> bool {
-        self.wsn >= WSN_READ_ONLY
-    }
-
-    /// Does a number belong to an atomic command that a cut interrupted?
-    #[inline(always)]
-    pub fn is_aborted(&self, wsn: u64) -> bool {
-        !self.aborted.is_empty() && self.aborted.contains(&wsn)
-    }
-
-    /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes.
-    /// Cut between: recovery finds the same doubt again, or the pages, which are newer.
-    pub fn after_doubts(&self) -> After {
-        if self.config.guards.has(Guard::MendingWaits) {
-            After::ALL
-        } else {
-            After::NOTHING
-        }
-    }
-
-    /// Is an entry with this number for this remap to be kept? One of an aborted command may say
-    /// the same as an older one, which it must not take the place of: recovery believes the older
-    /// one alone.
-    #[inline(always)]
-    pub fn is_in_force(&self, lpn: u32, ppn: Ppn, wsn: u64) -> bool {
-        self.map.is_remapped_at(lpn, ppn) & !self.is_aborted(wsn)
-    }
-
-    /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what
-    /// its entries must say, for when one of them cannot be read. Looks through all of L2P.
-    #[cold]
-    pub fn remapped_in(&self, sb: SbId) -> Vec<(u32, u32)> {
-        let remapped = (0..self.map.len())
-            .filter_map(|lpn| Some((lpn, self.map.get(lpn).filter(|at| at.remapped)?.ppn)));
-        let inside = remapped.filter(|(_, ppn)| self.geometry.superblock(*ppn) == sb);
-        inside
-            .map(|(lpn, ppn)| (lpn, self.geometry.offset(ppn)))
-            .collect()
-    }
-
     /// Gives a logical page one more reference to a flash page, or its first.
     #[inline]
     pub fn link(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
-        debug_assert!(self.map.get(lpn).is_none());
-        let count = self.counts.add(ppn);
+        debug_assert!(self.tables.map.get(lpn).is_none());
+        let count = self.tables.counts.add(ppn);
         if let Some(survival) = &mut self.survival {
-            survival.gained(ppn, count, self.wsn);
+            survival.gained(ppn, count, self.clock.now());
         }
         self.blocks
             .gain(self.geometry.superblock(ppn), count == 1, remapped);
-        self.map.set(lpn, Some(Mapping { ppn, remapped }));
+        self.tables.map.set(lpn, Some(Mapping { ppn, remapped }));
     }
 
     /// Takes a logical page's reference away; what it was.
     #[inline]
     pub fn unlink(&mut self, lpn: u32) -> Option<Mapping> {
-        let old = self.map.get(lpn)?;
-        let count = self.counts.sub(old.ppn);
+        let old = self.tables.map.get(lpn)?;
+        let count = self.tables.counts.sub(old.ppn);
         if count == 0
             && let Some(survival) = &mut self.survival
         {
-            survival.died(old.ppn, self.wsn);
+            survival.died(old.ppn, self.clock.now());
         }
         self.lose(
             self.geometry.superblock(old.ppn),
@@ -160,15 +99,15 @@ impl Core {
             old.remapped,
             lpn,
         );
-        self.map.set(lpn, None);
+        self.tables.map.set(lpn, None);
         Some(old)
     }
 
     /// Gives a logical page another flash page than it had, or its first.
     #[inline]
     pub fn relink(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
-        if let Some(old) = self.map.replace(lpn, Mapping { ppn, remapped }) {
-            let count = self.counts.sub(old.ppn);
+        if let Some(old) = self.tables.map.replace(lpn, Mapping { ppn, remapped }) {
+            let count = self.tables.counts.sub(old.ppn);
             self.lose(
                 self.geometry.superblock(old.ppn),
                 count == 0,
@@ -178,13 +117,13 @@ impl Core {
             if let Some(survival) = &mut self.survival
                 && count == 0
             {
-                survival.died(old.ppn, self.wsn);
+                survival.died(old.ppn, self.clock.now());
             }
         }
 
-        let count = self.counts.add(ppn);
+        let count = self.tables.counts.add(ppn);
         if let Some(survival) = &mut self.survival {
-            survival.gained(ppn, count, self.wsn);
+            survival.gained(ppn, count, self.clock.now());
         }
 
         self.blocks
@@ -196,7 +135,7 @@ impl Core {
     fn lose(&mut self, sb: SbId, last: bool, remapped: bool, lpn: u32) {
         self.blocks.lose(sb, last, remapped);
         if remapped {
-            self.ended.note(sb, lpn);
+            self.tables.ended.note(sb, lpn);
         }
     }
 
@@ -210,13 +149,13 @@ impl Core {
         lpn: u32,
         was_remapped: bool,
     ) {
-        self.counts.hand_over(from, to);
+        self.tables.counts.hand_over(from, to);
         if let Some(survival) = &mut self.survival {
             survival.moved(from, to);
         }
         self.lose(from_sb, true, was_remapped, lpn);
         self.blocks.gain(to_sb, true, false);
-        self.map.set_written(lpn, to);
+        self.tables.map.set_written(lpn, to);
     }
 
     /// Another reference of a moved page now points to its new place, by an entry.
@@ -224,7 +163,7 @@ impl Core {
     pub fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: u32) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
         self.blocks.gain(self.geometry.superblock(to), false, true);
-        self.map.set(
+        self.tables.map.set(
             lpn,
             Some(Mapping {
                 ppn: to,
@@ -236,8 +175,8 @@ impl Core {
     /// Another reference of a moved page got a copy of its own.
     pub fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: u32) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
-        self.counts.sub(to);
-        self.map.set(lpn, None);
+        self.tables.counts.sub(to);
+        self.tables.map.set(lpn, None);
         self.link(lpn, copy, false);
     }
 

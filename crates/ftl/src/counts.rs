@@ -149,12 +149,15 @@ impl Counts {
                     continue;
                 }
             };
+
+            // The lowest bit of each nibble says whether the nibble is above 0.
             let mut owned = (word | word >> 1 | word >> 2 | word >> 3) & LOWEST;
             while owned != 0 {
                 let bit = owned.trailing_zeros();
                 found(index + bit / 4, (word >> bit & 15) as u8);
                 owned &= owned - 1;
             }
+
             index += 16;
         }
     }
@@ -199,6 +202,7 @@ mod tests {
         ] {
             let mut counts = Counts::new(67);
             (0..67).for_each(|page| counts.set(Ppn(page), page * 7 % 5));
+
             let mut found = Vec::new();
             counts.each_owned(Ppn(first), len, |index, count| {
                 found.push((first + index, u32::from(count)))
@@ -208,6 +212,7 @@ mod tests {
                 found,
                 each.filter(|(_, count)| *count > 0).collect::<Vec<_>>()
             );
+
             for owned in [true, false] {
                 counts.set_all(Ppn(first), len, owned);
                 for page in 0..67 {

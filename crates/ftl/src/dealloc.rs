@@ -10,13 +10,13 @@
 //! says which they are (`record_doubts`). Absent: which pages become garbage (the core's tables
 //! say).
 
-use crate::config::CHUNK_LPNS;
-use crate::core::Core;
-use crate::guard::Guard;
-use crate::layout::DEALLOC_WORDS;
-use crate::layout::Layout;
+use crate::clock::WsnClock;
+use crate::config::{CHUNK_LPNS, Config};
+use crate::guard::{Guard, Guards};
+use crate::layout::{DEALLOC_WORDS, Layout};
+use crate::tables::Tables;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Purpose};
+use remap_ssd_media::{After, ClearId, Media, Purpose};
 use std::collections::BTreeSet;
 
 /// First word of a record.
@@ -37,10 +37,10 @@ pub struct DeallocWhen {
 #[derive(PartialEq, Eq)]
 pub struct DeallocWhat {
     pub torn: bool,
-    /// First LPN.
+    /// First LPN of the extent.
     #[bits(31)]
     pub lpn: u32,
-    /// Number of pages.
+    /// How many pages, from the first on.
     #[bits(31)]
     pub len: u32,
     /// As in the first word: half a record of one kind and half of the other are none.
@@ -48,8 +48,12 @@ pub struct DeallocWhat {
 }
 
 /// The log of deallocations in NVRAM.
-#[derive(Default)]
 pub struct DeallocLog {
+    guards: Guards,
+    lpns: u32,
+    /// First word, and slots of each half.
+    base: usize,
+    slots: usize,
     half: usize,
     used: usize,
     clears: [ClearId; 2],
@@ -64,10 +68,10 @@ pub struct DeallocLog {
 
 /// A record that is intact.
 #[derive(Clone, Copy)]
-pub struct Record {
-    /// First LPN.
+pub struct DeallocRecord {
+    /// First LPN of the extent.
     pub lpn: u32,
-    /// Number of pages.
+    /// How many pages, from the first on.
     pub len: u32,
     pub wsn: u64,
     /// Its first word in NVRAM.
@@ -76,9 +80,9 @@ pub struct Record {
 
 /// Records and bitmaps that recovery reads.
 #[derive(Default)]
-pub struct Records {
+pub struct DeallocRecords {
     /// Records that can be read.
-    pub intact: Vec<Record>,
+    pub intact: Vec<DeallocRecord>,
     /// Records whose number cannot be read: first LPN, pages, and the numbers of the records before
     /// and after.
     pub between: Vec<(u32, u32, u64, u64)>,
@@ -90,34 +94,50 @@ pub struct Records {
 }
 
 impl DeallocLog {
-    fn word(layout: &Layout, half: usize, slot: usize) -> usize {
-        layout.dealloc + (half * layout.dealloc_slots + slot) * DEALLOC_WORDS
+    /// A log without records; `read_back` finds those on the media.
+    pub fn new(config: &Config, layout: &Layout) -> Self {
+        Self {
+            guards: config.guards,
+            lpns: config.lpns,
+            base: layout.dealloc,
+            slots: layout.dealloc_slots,
+            half: 0,
+            used: 0,
+            clears: [ClearId::default(); 2],
+            touched: BTreeSet::new(),
+            interrupted: false,
+            spare: 0,
+            damaged: Vec::new(),
+        }
+    }
+
+    fn word(&self, half: usize, slot: usize) -> usize {
+        self.base + (half * self.slots + slot) * DEALLOC_WORDS
     }
 
     /// Appends an extent. `after` is what must be durable before.
     pub fn append(
         &mut self,
-        core: &mut Core,
+        media: &mut Media,
         lpn: u32,
         len: u32,
         wsn: u64,
         purpose: Purpose,
         after: After,
     ) {
-        if !core.config.guards.has(Guard::Deallocations) || len == 0 {
+        if !self.guards.has(Guard::Deallocations) || len == 0 {
             return;
         }
 
-        assert!(self.room(&core.layout) > 0, "a slot was secured");
-        let at = Self::word(&core.layout, self.half, self.used);
+        assert!(self.room() > 0, "a slot was secured");
+        let at = self.word(self.half, self.used);
         let after = after.and(After::clear(self.clears[self.half]));
         let when = DeallocWhen::new().with_torn(true).with_wsn(wsn);
         let what = DeallocWhat::new()
             .with_torn(true)
             .with_lpn(lpn)
             .with_len(len);
-        core.media
-            .store_record(at, &[when.into(), what.into()], purpose, after);
+        media.store_record(at, &[when.into(), what.into()], purpose, after);
         self.used += 1;
 
         self.touched
@@ -134,23 +154,20 @@ impl DeallocLog {
     }
 
     /// Resets a half whose bitmaps have been written.
-    pub fn reset(&mut self, core: &mut Core, half: usize) {
+    pub fn reset(&mut self, media: &mut Media, half: usize) {
         // 1. everything before, the bitmaps among it  2. zeroes. Cut between: both say the same.
-        let waits = core.config.guards.has(Guard::DeallocFlush);
-        let after = if waits { After::ALL } else { After::NOTHING };
-        let at = Self::word(&core.layout, half, 0);
-        self.clears[half] = core
-            .media
-            .clear(at, core.layout.dealloc_slots * DEALLOC_WORDS, after);
+        let after = self.guards.waits(Guard::DeallocFlush, After::ALL);
+        let at = self.word(half, 0);
+        self.clears[half] = media.clear(at, self.slots * DEALLOC_WORDS, after);
     }
 
     /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt.
-    pub fn bitmap(core: &Core, chunk: u32) -> Vec<u8> {
+    pub fn bitmap(config: &Config, tables: &Tables, chunk: u32) -> Vec<u8> {
         let first = chunk * CHUNK_LPNS;
-        let last = (first + CHUNK_LPNS).min(core.config.lpns);
+        let last = (first + CHUNK_LPNS).min(config.lpns);
         let mut bits = vec![0u8; (last - first).div_ceil(8) as usize];
         for lpn in first..last {
-            if core.map.get(lpn).is_none() && core.doubtful.binary_search(&lpn).is_err() {
+            if tables.map.get(lpn).is_none() && tables.doubtful.binary_search(&lpn).is_err() {
                 bits[((lpn - first) / 8) as usize] |= 1 << (lpn % 8);
             }
         }
@@ -158,17 +175,17 @@ impl DeallocLog {
     }
 
     /// Reads the log at recovery, and finds where to append.
-    pub fn read_back(&mut self, core: &mut Core) -> Records {
-        let mut found = Records::default();
+    pub fn read_back(&mut self, media: &mut Media) -> DeallocRecords {
+        let mut found = DeallocRecords::default();
         let (mut used, mut taken) = ([0; 2], [0; 2]);
 
         for half in 0..2 {
             // Numbers ascend within a half.
             let mut newest = 0;
             let first_of_half = found.between.len();
-            for slot in 0..core.layout.dealloc_slots {
-                let at = Self::word(&core.layout, half, slot);
-                let words = [core.media.load(at), core.media.load(at + 1)];
+            for slot in 0..self.slots {
+                let at = self.word(half, slot);
+                let words = [media.load(at), media.load(at + 1)];
                 if words == [Ok(0), Ok(0)] {
                     continue;
                 }
@@ -184,11 +201,11 @@ impl DeallocLog {
                     self.damaged.push(at);
                 }
 
-                let torn_bits = core.config.guards.has(Guard::TornBits);
+                let torn_bits = self.guards.has(Guard::TornBits);
                 let is_torn =
                     when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
                 let fits = |what: &DeallocWhat| {
-                    u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(core.config.lpns)
+                    u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(self.lpns)
                 };
                 let is_mixed = is_doubt && kinds.contains(&Ok(false));
                 if (is_torn || is_mixed) && torn_bits || what.is_ok_and(|what| !fits(&what)) {
@@ -206,7 +223,7 @@ impl DeallocLog {
                     }
                     (Ok(when), Ok(what)) => {
                         newest = when.wsn();
-                        found.intact.push(Record {
+                        found.intact.push(DeallocRecord {
                             lpn: what.lpn(),
                             len: what.len(),
                             wsn: newest,
@@ -238,7 +255,7 @@ impl DeallocLog {
         self.used = taken[self.half];
         self.spare = taken[self.half ^ 1];
         self.interrupted = used[self.half ^ 1] > 0;
-        for &Record { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
+        for &DeallocRecord { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
             self.touched
                 .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
         }
@@ -247,26 +264,31 @@ impl DeallocLog {
 
     /// Recovery has no flash yet to mark these LPNs as lost: records say so until it has, in the
     /// half that takes no deallocations meanwhile. Of how many LPNs, the first ones, there is one.
-    pub fn record_doubts(&mut self, core: &mut Core, lpns: &[u32]) -> usize {
+    pub fn record_doubts(
+        &mut self,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        lpns: &[u32],
+    ) -> usize {
         if lpns.is_empty() {
             return 0;
         }
 
-        let wsn = core.tick();
+        let wsn = clock.tick();
         let when = DeallocWhen::new()
             .with_torn(true)
             .with_doubt(true)
             .with_wsn(wsn);
-        let free = core.layout.dealloc_slots - self.spare;
+        let free = self.slots - self.spare;
         let mut recorded = 0;
         for run in lpns.chunk_by(|a, b| a + 1 == *b).take(free) {
-            let at = Self::word(&core.layout, self.half ^ 1, self.spare);
+            let at = self.word(self.half ^ 1, self.spare);
             let what = DeallocWhat::new()
                 .with_torn(true)
                 .with_doubt(true)
                 .with_lpn(run[0])
                 .with_len(run.len() as u32);
-            core.media.store_record(
+            media.store_record(
                 at,
                 &[when.into(), what.into()],
                 Purpose::Meta,
@@ -279,15 +301,19 @@ impl DeallocLog {
         }
 
         // 1. these records  2. whatever takes the place of what left the LPNs in doubt.
-        core.media.fence();
+        media.fence();
         recorded
     }
 
     /// Zeroes the records that recovery could not read, and those of doubts.
-    pub fn heal(&mut self, core: &mut Core) {
+    pub fn heal(&mut self, media: &mut Media) {
         for at in std::mem::take(&mut self.damaged) {
-            core.media
-                .store_record(at, &[0; DEALLOC_WORDS], Purpose::Meta, core.after_doubts());
+            media.store_record(
+                at,
+                &[0; DEALLOC_WORDS],
+                Purpose::Meta,
+                self.guards.after_doubts(),
+            );
         }
     }
 
@@ -302,7 +328,7 @@ impl DeallocLog {
     }
 
     /// Free slots of the active half.
-    pub fn room(&self, layout: &Layout) -> usize {
-        layout.dealloc_slots - self.used
+    pub fn room(&self) -> usize {
+        self.slots - self.used
     }
 }

@@ -23,7 +23,7 @@ impl Ftl {
         self.write(lpn, payload)?;
         let status = self
             .files
-            .append(&mut self.core, lpn, page)
+            .append(&mut self.core.media, &self.core.tables, lpn, page)
             .unwrap_or_else(|_| {
                 self.files.damaged = true;
                 FileStatus::MapDamaged
@@ -45,7 +45,7 @@ impl Ftl {
     pub fn fs_map(&mut self, inode: u32) -> Result<Vec<FileBlock>, Refusal> {
         self.has_file_map()?;
         self.files
-            .list(&mut self.core, inode)
+            .list(&mut self.core.media, inode)
             .map_err(|_| Refusal::MediaError)
     }
 
@@ -56,7 +56,7 @@ impl Ftl {
     pub fn fs_files(&mut self) -> Result<Vec<u32>, Refusal> {
         self.has_file_map()?;
         self.files
-            .inodes(&mut self.core)
+            .inodes(&mut self.core.media)
             .map_err(|_| Refusal::MediaError)
     }
 
@@ -66,7 +66,7 @@ impl Ftl {
     /// `NoFileMap`.
     pub fn fs_reset(&mut self) -> Result<(), Refusal> {
         self.has_file_map()?;
-        self.files.reset(&mut self.core);
+        self.files.reset(&mut self.core.media);
         self.core.stats.fs_resets += 1;
         Ok(())
     }

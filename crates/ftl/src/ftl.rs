@@ -3,6 +3,7 @@
 //! Commands come in through `command`; everything that outlives power is in `core.media`;
 //! `recovery` rebuilds the rest from it. Absent: time, threads, files, randomness.
 
+use crate::atomic::AtomicSlot;
 use crate::block_map::BlockInOrder;
 use crate::clock::WSN_READ_ONLY;
 use crate::config::Config;
@@ -11,12 +12,13 @@ use crate::core::Core;
 use crate::dealloc::DeallocLog;
 use crate::dedup::Dedup;
 use crate::error::ConfigError;
-use crate::files::Files;
+use crate::files::FileMap;
 use crate::gc::job::Gc;
+use crate::layout::Layout;
 use crate::life::{Life, LifeRecord};
 use crate::scheme::catalogue::spec;
 use crate::stats::Stats;
-use crate::superblock::{Owners, State, Stream, Superblock};
+use crate::superblock::{Owners, Stream, Superblock, SuperblockState};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
 use remap_ssd_media::{After, ClearId, Media, Ppn, SbId};
 use std::collections::BTreeSet;
@@ -28,7 +30,8 @@ pub struct Ftl {
     pub(crate) scheme: Box<dyn RemapScheme>,
     pub(crate) dedup: Option<Dedup>,
     pub(crate) dealloc: DeallocLog,
-    pub(crate) files: Files,
+    pub(crate) atomic_slot: AtomicSlot,
+    pub(crate) files: FileMap,
     pub(crate) gc: Gc,
     /// Is the mapping table one of blocks?
     pub(crate) hybrid: bool,
@@ -80,17 +83,19 @@ impl Ftl {
             })
             .flatten();
 
+        let layout = Layout::new(&config, &geometry);
         let reserve = config.reserve(&geometry);
         Ok(Self {
             gc_start: config.gc_start(&geometry),
             reserve,
             hybrid: config.is_hybrid(),
             run: None,
+            dealloc: DeallocLog::new(&config, &layout),
+            atomic_slot: AtomicSlot::new(&config, &layout),
+            files: FileMap::new(&config, &layout),
             core: Core::new(config, media, reserve),
             scheme,
             dedup,
-            dealloc: DeallocLog::default(),
-            files: Files::default(),
             gc: Gc::default(),
             paused: false,
             write_goes_on: false,
@@ -108,8 +113,8 @@ impl Ftl {
     /// A configuration that cannot work on this geometry.
     pub fn format(media: Media, config: Config) -> Result<Self, ConfigError> {
         let mut ftl = Self::assemble(media, config)?;
-        ftl.files.format(&mut ftl.core);
-        crate::atomic::format(&mut ftl.core);
+        ftl.files.format(&mut ftl.core.media);
+        ftl.atomic_slot.format(&mut ftl.core.media);
 
         let core = &mut ftl.core;
         for index in 0..core.geometry.superblocks() {
@@ -117,7 +122,7 @@ impl Ftl {
             let life = Life::new().with_clean(true);
             LifeRecord::store_life(&mut core.media, sb, life, After::NOTHING);
             let found = Superblock {
-                state: State::Free,
+                state: SuperblockState::Free,
                 stream: Stream::Host,
                 capacity: core.blocks.capacity(0),
                 opened: 0,
@@ -134,11 +139,11 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// Flash and NVRAM.
+    /// The medium: flash and NVRAM.
     pub fn media(&self) -> &Media {
         &self.core.media
     }
-    /// Flash and NVRAM.
+    /// The medium: flash and NVRAM.
     #[inline]
     pub fn media_mut(&mut self) -> &mut Media {
         &mut self.core.media
@@ -151,7 +156,7 @@ impl Ftl {
     pub fn config(&self) -> &Config {
         &self.core.config
     }
-    /// Counters since power-on.
+    /// What was counted since power-on.
     pub fn stats(&self) -> Stats {
         let blocks = &self.core.blocks;
         Stats {
@@ -177,11 +182,11 @@ impl Ftl {
     /// Are the blocks so worn or bad that nothing can be written any more, or the sequence numbers
     /// used up? Everything can still be read.
     pub fn is_read_only(&self) -> bool {
-        self.read_only || self.core.is_used_up()
+        self.read_only || self.core.clock.is_used_up()
     }
     /// The share of the sequence numbers that has been handed out: at 1 the device is read-only.
     pub fn numbers_used(&self) -> f64 {
-        (self.core.wsn as f64 / WSN_READ_ONLY as f64).min(1.0)
+        (self.core.clock.now() as f64 / WSN_READ_ONLY as f64).min(1.0)
     }
     /// Pages the host had written since power-on when the first block was worn out.
     pub fn first_retired(&self) -> Option<u64> {
@@ -200,7 +205,7 @@ impl Ftl {
         self.core
             .survival
             .as_ref()
-            .map(|survival| survival.classes(self.core.wsn))
+            .map(|survival| survival.classes(self.core.clock.now()))
     }
     /// Superblocks that are erased and can be opened.
     pub fn free_superblocks(&self) -> u32 {
@@ -212,12 +217,12 @@ impl Ftl {
     }
     /// How full the scheme's room is.
     pub fn usage(&self) -> Usage {
-        self.scheme.usage(&self.core)
+        self.scheme.usage(&self.core.blocks)
     }
     /// Entries that the extension of a table of blocks has; 0 where the mapping is by page.
     pub fn extension_entries(&self) -> u32 {
         if self.hybrid {
-            self.core.map.blocks().entries()
+            self.core.tables.map.blocks().entries()
         } else {
             0
         }
@@ -264,7 +269,7 @@ impl Ftl {
     pub fn superblocks(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.core.blocks.iter()
     }
-    /// State of one superblock.
+    /// What is known of one superblock in DRAM.
     pub fn superblock(&self, sb: SbId) -> &Superblock {
         self.core.blocks.get(sb)
     }
@@ -280,20 +285,20 @@ impl Ftl {
     pub fn place(&self, lpn: u32) -> Option<Ppn> {
         let known = lpn < self.core.config.lpns;
         known
-            .then(|| self.core.map.get(lpn))
+            .then(|| self.core.tables.map.get(lpn))
             .flatten()
             .map(|mapping| mapping.ppn)
     }
     /// Whether the LPN has a flash page.
     pub fn is_mapped(&self, lpn: u32) -> bool {
-        lpn < self.core.config.lpns && self.core.map.get(lpn).is_some()
+        lpn < self.core.config.lpns && self.core.tables.map.get(lpn).is_some()
     }
     /// Last sequence number handed out.
     pub fn wsn(&self) -> u64 {
-        self.core.wsn
+        self.core.clock.now()
     }
     /// Sequence numbers of aborted atomic commands that still have witnesses.
     pub fn aborted(&self) -> &[u64] {
-        &self.core.aborted
+        &self.core.tables.aborted
     }
 }

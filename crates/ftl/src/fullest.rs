@@ -6,7 +6,7 @@
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-struct Link {
+struct FullestLink {
     entries: u32,
     before: u32,
     after: u32,
@@ -14,7 +14,7 @@ struct Link {
 
 /// Blocks in lists by their number of entries.
 pub struct Fullest {
-    links: Vec<Link>,
+    links: Vec<FullestLink>,
     /// First and last block of each list.
     ends: Vec<(u32, u32)>,
     /// No list above this one has a block.
@@ -24,7 +24,7 @@ pub struct Fullest {
 impl Fullest {
     /// So many blocks without entries, each with at most so many.
     pub fn new(blocks: u32, entries_max: u32) -> Self {
-        let link = Link {
+        let link = FullestLink {
             entries: 0,
             before: NONE,
             after: NONE,
@@ -43,7 +43,7 @@ impl Fullest {
 
     /// A block has so many entries now.
     pub fn set(&mut self, block: u32, entries: u32) {
-        let Link {
+        let FullestLink {
             entries: old,
             before,
             after,
@@ -64,7 +64,7 @@ impl Fullest {
         } else {
             NONE
         };
-        self.links[block as usize] = Link {
+        self.links[block as usize] = FullestLink {
             entries,
             before: last,
             after: NONE,

@@ -11,21 +11,21 @@ use crate::ftl::Ftl;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Glimpse {
-    /// `Stats::host_writes`.
+    /// As `Stats::host_writes`: pages the host wrote.
     pub host_writes: u64,
-    /// `Stats::gc_programs`.
+    /// As `Stats::gc_programs`: pages that garbage collection moved.
     pub gc_programs: u64,
-    /// `Stats::gc_runs`.
+    /// As `Stats::gc_runs`: superblocks that were collected.
     pub gc_runs: u64,
-    /// `Stats::demoted`.
+    /// As `Stats::demoted`: remaps that became copies.
     pub demoted: u64,
     /// Flash pages programmed since the medium was powered on.
     pub programs: u64,
     /// How full the scheme's room is.
     pub room: Occupancy,
-    /// `Ftl::usable_pages`.
+    /// As `Ftl::usable_pages`: room for data.
     pub usable_pages: u32,
-    /// `Ftl::free_superblocks`.
+    /// As `Ftl::free_superblocks`: those that can be opened.
     pub free_superblocks: u32,
 }
 
@@ -55,7 +55,7 @@ impl Ftl {
             gc_runs: stats.gc_runs,
             demoted: stats.demoted(),
             programs: self.core.media.counts.programs,
-            room: self.scheme.occupancy(&self.core),
+            room: self.scheme.occupancy(&self.core.blocks),
             usable_pages: usable.pages,
             free_superblocks: blocks.free(),
         }

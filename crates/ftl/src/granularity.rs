@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// What an entry of the mapping table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Granularity {
-    /// One entry a page.
+    /// Each logical page has an entry of its own.
     #[default]
     #[serde(rename = "page")]
     Page,

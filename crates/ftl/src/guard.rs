@@ -4,6 +4,7 @@
 //! that can go without a test noticing protects nothing, or is not tested. All of them are
 //! consulted on cold paths only.
 
+use remap_ssd_media::After;
 use std::fmt;
 use std::str::FromStr;
 
@@ -123,6 +124,22 @@ impl Guards {
     #[inline]
     pub fn has(self, guard: Guard) -> bool {
         self.0 >> (guard as u64) & 1 == 1
+    }
+
+    /// What an operation waits for because of a guard; nothing if that is off.
+    #[inline]
+    pub fn waits(self, guard: Guard, after: After) -> After {
+        if self.has(guard) {
+            after
+        } else {
+            After::NOTHING
+        }
+    }
+
+    /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes.
+    /// Cut between: recovery finds the same doubt again, or the pages, which are newer.
+    pub fn after_doubts(self) -> After {
+        self.waits(Guard::MendingWaits, After::ALL)
     }
 }
 

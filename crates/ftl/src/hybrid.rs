@@ -43,7 +43,7 @@ use std::collections::BTreeMap;
 const PAD: &[u8] = b"pad";
 
 /// The remapped owners of a victim's pages, by page.
-struct Shared {
+struct SharedOwners {
     sb: SbId,
     owners: BTreeMap<u32, Vec<OwnerRef>>,
 }
@@ -54,7 +54,7 @@ impl Ftl {
     pub(crate) fn make_extension_room(&mut self, entries: u32) -> Result<(), Refusal> {
         let limit = self.core.config.extension_entries();
         // A block that is put in order leaves the extension, unless blocks fail.
-        let mut rounds = 2 * self.core.map.blocks().blocks();
+        let mut rounds = 2 * self.core.tables.map.blocks().blocks();
         while self.entries_taken() + entries > limit && rounds > 0 {
             rounds -= 1;
             self.end_write();
@@ -62,6 +62,7 @@ impl Ftl {
             let written = self.run.map(|run| run.block);
             let Some(block) = self
                 .core
+                .tables
                 .map
                 .blocks()
                 .fullest(written)
@@ -79,7 +80,7 @@ impl Ftl {
 
     /// Entries of the extension, but for the pages of the block that is being written in order.
     fn entries_taken(&self) -> u32 {
-        let blocks = self.core.map.blocks();
+        let blocks = self.core.tables.map.blocks();
         let written = self
             .run
             .map_or(0, |run| run.next.min(blocks.entries_of(run.block)));
@@ -92,7 +93,7 @@ impl Ftl {
         if self.paused {
             return self.take_host_page();
         }
-        let (block, index) = self.core.map.blocks().split(lpn);
+        let (block, index) = self.core.tables.map.blocks().split(lpn);
         if index > 0
             && self
                 .run
@@ -111,7 +112,7 @@ impl Ftl {
                 return self.take_host_page();
             }
             self.end_run()?;
-            let pages = self.core.map.blocks().pages_of(block);
+            let pages = self.core.tables.map.blocks().pages_of(block);
             let start = self.room_in_order(pages, true)?;
             self.run = Some(BlockInOrder {
                 block,
@@ -132,7 +133,7 @@ impl Ftl {
     /// The host has written a page; is it the next one of the block?
     pub(crate) fn written_in_order(&mut self, lpn: u32, ppn: Ppn) {
         let Some(run) = &mut self.run else { return };
-        let blocks = self.core.map.blocks();
+        let blocks = self.core.tables.map.blocks();
         if blocks.split(lpn) != (run.block, run.next) {
             return;
         }
@@ -156,7 +157,7 @@ impl Ftl {
     /// its pages stay elsewhere.
     fn end_run(&mut self) -> Result<(), Refusal> {
         let Some(run) = self.run else { return Ok(()) };
-        if 2 * run.next < self.core.map.blocks().pages_of(run.block) {
+        if 2 * run.next < self.core.tables.map.blocks().pages_of(run.block) {
             self.run = None;
             return Ok(());
         }
@@ -165,11 +166,11 @@ impl Ftl {
 
     /// Copies the rest of the block that is being written in order; `false` if a program failed
     /// meanwhile.
-    fn complete_run(&mut self, shared: Option<&Shared>) -> Result<bool, Refusal> {
+    fn complete_run(&mut self, shared: Option<&SharedOwners>) -> Result<bool, Refusal> {
         let Some(BlockInOrder { block, start, next }) = self.run.take() else {
             return Ok(false);
         };
-        let pages = self.core.map.blocks().mapped_len(block);
+        let pages = self.core.tables.map.blocks().mapped_len(block);
         let whole = self.fill(block, start, next, pages, shared)?;
         self.core.stats.merges_partial += 1;
         self.put_in_order(block, start);
@@ -180,7 +181,7 @@ impl Ftl {
     fn merge(
         &mut self,
         block: u32,
-        shared: Option<&Shared>,
+        shared: Option<&SharedOwners>,
         may_collect: bool,
     ) -> Result<(), Refusal> {
         if self.run.is_some_and(|run| run.block == block) && self.complete_run(shared)? {
@@ -188,7 +189,7 @@ impl Ftl {
         }
 
         self.end_run()?;
-        let pages = self.core.map.blocks().mapped_len(block);
+        let pages = self.core.tables.map.blocks().mapped_len(block);
         for _ in 0..self.core.geometry.dies() {
             let start = self.room_in_order(pages, may_collect)?;
             let whole = self.fill(block, start, 0, pages, shared)?;
@@ -203,7 +204,7 @@ impl Ftl {
     }
 
     fn put_in_order(&mut self, block: u32, start: Ppn) {
-        self.core.map.blocks_mut().set_in_order(block, start);
+        self.core.tables.map.blocks_mut().set_in_order(block, start);
     }
 
     /// Moves pages of a block to where they are in order; `false` if a program failed meanwhile.
@@ -213,10 +214,10 @@ impl Ftl {
         start: Ppn,
         from: u32,
         to: u32,
-        shared: Option<&Shared>,
+        shared: Option<&SharedOwners>,
     ) -> Result<bool, Refusal> {
         for index in from..to {
-            let blocks = self.core.map.blocks();
+            let blocks = self.core.tables.map.blocks();
             let (place, lpn) = (blocks.place(start, index), blocks.first_lpn(block) + index);
             if self.core.blocks.next_page(Stream::Gc).is_none() {
                 return Ok(true); // A superblock with bad blocks: the rest stays where it is.
@@ -226,11 +227,11 @@ impl Ftl {
             }
 
             self.core.stats.merge_programs += 1;
-            let programmed = match self.core.map.get(lpn) {
+            let programmed = match self.core.tables.map.get(lpn) {
                 // What recovery has not marked yet keeps its number.
-                Some(mapping) if self.core.doubtful.binary_search(&lpn).is_err() => {
+                Some(mapping) if self.core.tables.doubtful.binary_search(&lpn).is_err() => {
                     self.move_in_order(lpn, mapping, shared)?;
-                    self.core.map.get(lpn).map(|mapping| mapping.ppn)
+                    self.core.tables.map.get(lpn).map(|mapping| mapping.ppn)
                 }
                 _ => self.pad(),
             };
@@ -247,14 +248,14 @@ impl Ftl {
         &mut self,
         lpn: u32,
         mapping: Mapping,
-        shared: Option<&Shared>,
+        shared: Option<&SharedOwners>,
     ) -> Result<(), Refusal> {
         let from = mapping.ppn;
         let (sb, offset) = (
             self.core.geometry.superblock(from),
             self.core.geometry.offset(from),
         );
-        let alone = self.core.counts.get(from) == 1;
+        let alone = self.core.tables.counts.get(from) == 1;
         let oob = self.core.media.oob(from);
         // All references go with it if somebody knows them, and it keeps its number, so that their
         // entries stay newer.
@@ -267,7 +268,8 @@ impl Ftl {
                 alone,
             };
             let known = shared.owners.get(&offset).into_iter().flatten();
-            let in_force = known.filter(|owner| self.core.is_in_force(owner.lpn, from, owner.wsn));
+            let in_force =
+                known.filter(|owner| self.core.tables.is_in_force(owner.lpn, from, owner.wsn));
             let chain = in_force
                 .zip(0..)
                 .map(|(owner, at): (_, u32)| (*owner, at.checked_sub(1).unwrap_or(NONE)));
@@ -281,7 +283,7 @@ impl Ftl {
         let wsn = if mapping.remapped && !self.core.config.guards.has(Guard::UnsharedRenewed) {
             oob.wsn()
         } else {
-            self.core.tick()
+            self.core.clock.tick()
         };
         self.core.stats.merge_unshared += u64::from(!alone);
         let to = self
@@ -297,7 +299,7 @@ impl Ftl {
                     to,
                     Pages {
                         media: &self.core.media,
-                        counts: &self.core.counts,
+                        counts: &self.core.tables.counts,
                     },
                 )
             }
@@ -310,7 +312,7 @@ impl Ftl {
         let taken = self.core.blocks.take(Stream::Gc)?;
         self.core.stats.gc_programs += 1;
         self.core.stats.merge_pads += 1;
-        let oob = taken.oob(Oob::PAD, self.core.tick());
+        let oob = taken.oob(Oob::PAD, self.core.clock.tick());
         let stored = Stored::Meta(PAD.into());
         match self
             .core
@@ -355,7 +357,7 @@ impl Ftl {
                     self.close(Stream::Gc);
                     continue;
                 };
-                self.core.map.blocks_mut().set_order(sb, order);
+                self.core.tables.map.blocks_mut().set_order(sb, order);
                 return Ok(start);
             } else if left > 0 {
                 self.core.stats.merge_programs += 1;
@@ -378,9 +380,10 @@ impl Ftl {
         }
 
         let shared = self.shared_in(job);
-        for block in self.core.map.blocks().based_in(job.sb) {
+        for block in self.core.tables.map.blocks().based_in(job.sb) {
             let is_there = self
                 .core
+                .tables
                 .map
                 .blocks()
                 .base(block)
@@ -396,17 +399,17 @@ impl Ftl {
     }
 
     /// The remapped owners of the victim's pages that are still owners, each once.
-    fn shared_in(&mut self, job: &Job) -> Shared {
+    fn shared_in(&mut self, job: &Job) -> SharedOwners {
         let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
         // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does
         // not count twice.
         for owner in job.refs.iter().flatten().chain(&job.late).rev() {
-            if core.is_in_force(
+            if core.tables.is_in_force(
                 owner.lpn,
                 core.geometry.page(job.sb, owner.offset),
                 owner.wsn,
             ) {
-                core.map.hide_remapped(owner.lpn);
+                core.tables.map.hide_remapped(owner.lpn);
                 owners.entry(owner.offset).or_default().push(*owner);
             }
         }
@@ -414,8 +417,8 @@ impl Ftl {
         owners
             .values()
             .flatten()
-            .for_each(|owner| core.map.mark_remapped(owner.lpn));
-        Shared { sb: job.sb, owners }
+            .for_each(|owner| core.tables.map.mark_remapped(owner.lpn));
+        SharedOwners { sb: job.sb, owners }
     }
 
     /// Recovery: the base of each block is where most of its pages are in order. Where a block is
@@ -424,15 +427,23 @@ impl Ftl {
         let core = &mut self.core;
         let ordered = core.blocks.iter().filter(|(_, sb)| sb.stream == Stream::Gc);
         for sb in ordered.map(|(id, _)| id).collect::<Vec<SbId>>() {
-            core.map.blocks_mut().set_order(sb, core.blocks.order(sb));
+            core.tables
+                .map
+                .blocks_mut()
+                .set_order(sb, core.blocks.order(sb));
         }
 
-        for block in 0..core.map.blocks().blocks() {
-            let blocks = core.map.blocks();
+        for block in 0..core.tables.map.blocks().blocks() {
+            let blocks = core.tables.map.blocks();
             let first = blocks.first_lpn(block);
             let mut votes = BTreeMap::<u32, u32>::new();
             for index in 0..blocks.pages_of(block) {
-                let Some(ppn) = core.map.get(first + index).map(|mapping| mapping.ppn) else {
+                let Some(ppn) = core
+                    .tables
+                    .map
+                    .get(first + index)
+                    .map(|mapping| mapping.ppn)
+                else {
                     continue;
                 };
                 let is_ordered =
@@ -455,7 +466,7 @@ impl Ftl {
                 .filter(|(base, _)| begins(base))
                 .max_by_key(|(_, votes)| *votes);
             if let Some((base, _)) = found {
-                core.map.blocks_mut().set_in_order(block, Ppn(base));
+                core.tables.map.blocks_mut().set_in_order(block, Ppn(base));
             }
         }
     }

@@ -43,6 +43,23 @@ pub struct HostBytes {
     pub plain: u64,
 }
 
+/// A parameter of one scheme: a key of its table in device files, `[firmware.SCHEME]`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SchemeKey {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// Its unit; empty where there is none.
+    pub unit: &'static str,
+    /// What it is where nobody says it.
+    pub default: u64,
+    /// Smallest value that is accepted.
+    pub least: u64,
+    /// Largest value that is accepted.
+    pub most: u64,
+    /// What it says, in a sentence or two.
+    pub about: &'static str,
+}
+
 /// What is known of a scheme without its code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SchemeFacts {
@@ -78,6 +95,8 @@ pub struct SchemeFacts {
     pub hue: Option<Hue>,
     /// Memory of the machine that simulates it.
     pub host_bytes_per_page: HostBytes,
+    /// Parameters of this scheme alone.
+    pub keys: &'static [&'static SchemeKey],
     /// Names of its own counters, in the order of [`crate::stats::SchemeCounters`].
     pub counters: &'static [&'static str],
 }
@@ -103,6 +122,7 @@ impl SchemeFacts {
             dedup: 41,
             plain: 19,
         },
+        keys: &[],
         counters: &[],
     };
 }
@@ -116,6 +136,11 @@ impl SchemeKind {
     #[inline]
     pub fn facts(self) -> &'static SchemeFacts {
         self.0
+    }
+
+    /// Its own parameter of this name, if it has one.
+    pub fn key(self, name: &str) -> Option<&'static SchemeKey> {
+        self.0.keys.iter().copied().find(|key| key.name == name)
     }
 
     /// Its name on the command line and in files.

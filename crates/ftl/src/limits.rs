@@ -49,6 +49,14 @@ impl Config {
             return fail(format!("lpns = {} must be 1 to 2147483647", self.lpns));
         }
 
+        for key in self.scheme.facts().keys {
+            let value = self.own(key);
+            if !(key.least..=key.most).contains(&value) {
+                let (name, least, most) = (key.name, key.least, key.most);
+                return fail(format!("{name} = {value} must be {least} to {most}"));
+            }
+        }
+
         let tail = self.tail_pages(geometry);
         if geometry.pages_per_superblock() < tail + 4 {
             return fail(format!(

@@ -18,7 +18,7 @@ impl Ftl {
     #[inline]
     pub fn look_ahead_far(&self, lpn: u32, identity: Option<u64>) {
         if lpn < self.core.config.lpns {
-            self.core.map.prefetch(lpn);
+            self.core.tables.map.prefetch(lpn);
         }
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity) {
             dedup.prefetch_line(&Fingerprint::Identity(identity));
@@ -30,23 +30,25 @@ impl Ftl {
     pub fn look_ahead_near(&self, lpn: u32, identity: Option<u64>) {
         let core = &self.core;
         if lpn < core.config.lpns
-            && let Some(old) = core.map.get(lpn)
+            && let Some(old) = core.tables.map.get(lpn)
         {
-            core.counts.prefetch(old.ppn);
+            core.tables.counts.prefetch(old.ppn);
             if old.remapped {
-                core.ended.prefetch(core.geometry.superblock(old.ppn), lpn);
+                core.tables
+                    .ended
+                    .prefetch(core.geometry.superblock(old.ppn), lpn);
             }
         }
 
         let pages = Pages {
             media: &core.media,
-            counts: &core.counts,
+            counts: &core.tables.counts,
         };
 
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
             && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), pages)
         {
-            self.scheme.look_ahead(core, ppn);
+            self.scheme.look_ahead(&core.media, ppn);
         }
     }
 
@@ -66,8 +68,9 @@ impl Ftl {
             core.geometry.page(job.sb, job.seen),
             SEEN_AT_ONCE.min(end - job.seen),
         );
-        core.counts.each_owned(first, len, |index, _| {
-            core.map
+        core.tables.counts.each_owned(first, len, |index, _| {
+            core.tables
+                .map
                 .prefetch(core.media.oob(Ppn(first.0 + index)).lpn())
         });
 

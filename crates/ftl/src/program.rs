@@ -40,7 +40,7 @@ impl Ftl {
             // Pages of an atomic command must not land before the slot says that it is under way.
             let (wsn, after) = match atomic {
                 Some(wsn) => (wsn, taken.after.and(After::FENCE)),
-                None => (self.core.tick(), taken.after),
+                None => (self.core.clock.tick(), taken.after),
             };
 
             let oob = taken.oob(lpn, wsn);
@@ -58,6 +58,7 @@ impl Ftl {
                 Origin::Copy(source) => {
                     let from = self
                         .core
+                        .tables
                         .map
                         .get(*source)
                         .expect("the source of a copy is mapped")
@@ -81,7 +82,7 @@ impl Ftl {
             if let Some(dedup) = &mut self.dedup {
                 let pages = Pages {
                     media: &self.core.media,
-                    counts: &self.core.counts,
+                    counts: &self.core.tables.counts,
                 };
                 match (fingerprint, copied) {
                     (Some(fingerprint), _) => dedup.insert(fingerprint, ppn, pages),
@@ -113,7 +114,7 @@ impl Ftl {
             // Collecting may have opened the next one, where it moves pages to the host's.
             let blocks = &mut self.core.blocks;
             if blocks.open(Stream::Host).is_none()
-                && !blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn)
+                && !blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.clock)
             {
                 return Err(self.end_of_life());
             }
@@ -131,7 +132,7 @@ impl Ftl {
 
     /// Makes sure that so many deallocations can be recorded.
     pub(crate) fn make_dealloc_room(&mut self, records: usize) -> Result<(), Refusal> {
-        if self.dealloc.room(&self.core.layout) < records {
+        if self.dealloc.room() < records {
             self.flush_deallocations()
         } else {
             Ok(())
@@ -141,7 +142,7 @@ impl Ftl {
     /// Writes the bitmaps that the full half of the log concerns, then resets it.
     pub(crate) fn flush_deallocations(&mut self) -> Result<(), Refusal> {
         let half = self.program_bitmaps()?;
-        self.dealloc.reset(&mut self.core, half);
+        self.dealloc.reset(&mut self.core.media, half);
         Ok(())
     }
 
@@ -160,8 +161,9 @@ impl Ftl {
         loop {
             let taken = self.take_host_page()?;
             let ppn = taken.ppn();
-            let bitmap = crate::dealloc::DeallocLog::bitmap(&self.core, chunk);
-            let wsn = self.core.tick();
+            let bitmap =
+                crate::dealloc::DeallocLog::bitmap(&self.core.config, &self.core.tables, chunk);
+            let wsn = self.core.clock.tick();
             let oob = taken.oob(lpn, wsn);
             self.core.stats.meta_programs += 1;
 

@@ -53,7 +53,7 @@ const fn is_equal(a: &[u8], b: &[u8]) -> bool {
 pub struct SchemeCounters([u64; SCHEME_COUNTERS]);
 
 impl SchemeCounters {
-    /// Adds to a counter.
+    /// Adds to one of the counters, which the scheme has named.
     #[inline]
     pub fn add(&mut self, counter: Counter, times: u64) {
         self.0[counter.0] += times;
@@ -95,13 +95,13 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Read by the host.
+    /// Pages that the host read.
     host_reads,
     /// Written or remapped by the host, dedup hits included.
     host_writes,
     /// Deallocated by the host (trim, write zeroes).
     host_deallocations,
-    /// Remaps done.
+    /// Pages that were remapped instead of copied.
     remaps,
     /// Writes whose content was on flash already.
     dedup_hits,
@@ -138,7 +138,7 @@ counters! {
     meta_programs,
     /// Of those, pages of a log of remaps on flash.
     log_programs,
-    /// Superblocks reclaimed.
+    /// Superblocks that garbage collection emptied and erased.
     gc_runs,
     /// Of those, for wear levelling.
     wear_runs,
@@ -156,13 +156,13 @@ counters! {
     blocks_retired,
     /// Blocks filled for the last time: they keep what they hold and are worn out.
     blocks_worn,
-    /// Writes of deallocation bitmaps.
+    /// Times that bitmaps of deallocations were written.
     dealloc_flushes,
-    /// Program failures survived.
+    /// Programs that failed and were done elsewhere.
     program_failures,
     /// References that a scheme could not find when their page moved: those LPNs lost their data.
     lost_references,
-    /// Atomic remap commands done.
+    /// Remap commands that took effect as a whole.
     atomic_commands,
     /// Hybrid mapping: blocks that the host wrote in order as a whole.
     merges_switch,

@@ -3,16 +3,14 @@
 //! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted
 //! commands do not count. Absent: where witnesses come from.
 
-use crate::config::CHUNK_LPNS;
-use crate::config::Config;
+use crate::config::{CHUNK_LPNS, Config};
 use crate::core::Core;
 use crate::life::LoadedLife;
 use crate::map::Map;
 use crate::mapping::Mapping;
-use crate::superblock::State;
-use crate::superblock::Superblocks;
+use crate::superblock::{SuperblockState, Superblocks};
 use remap_ssd_media::slab::{Slab, prefetch};
-use remap_ssd_media::{Geometry, Oob, Ppn, SbId};
+use remap_ssd_media::{Geometry, Media, Oob, Ppn, SbId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -34,7 +32,7 @@ pub struct RecoveryReport {
     pub nvram_bytes: u64,
     /// Records considered: pages, entries, deallocations.
     pub records: u64,
-    /// Superblocks that hold data.
+    /// Superblocks that are open or closed and hold data.
     pub superblocks: u64,
     /// LPNs that have a page.
     pub mapped: u64,
@@ -50,6 +48,7 @@ pub struct RecoveryReport {
 pub struct Witnesses {
     /// What was read, for the report.
     pub report: RecoveryReport,
+    geometry: Geometry,
     when: Slab<u64>,
     live: Vec<bool>,
     newest: u64,
@@ -96,6 +95,7 @@ impl Witnesses {
     pub(crate) fn new(geometry: Geometry, map: &Map) -> Self {
         Self {
             report: RecoveryReport::default(),
+            geometry,
             when: Slab::zeroed(map.len() as usize),
             live: vec![false; geometry.superblocks() as usize],
             newest: 0,
@@ -164,28 +164,42 @@ impl Witnesses {
     }
 
     #[inline]
-    fn consider(&mut self, core: &mut Core, lpn: u32, wsn: u64, mapping: Option<Mapping>) {
+    fn consider(
+        &mut self,
+        blocks: &Superblocks,
+        map: &mut Map,
+        lpn: u32,
+        wsn: u64,
+        mapping: Option<Mapping>,
+    ) {
         let when = &mut self.when[lpn as usize];
         let wins = wsn > *when
-            || (wsn == *when
-                && is_younger(&core.blocks, core.geometry, mapping, core.map.get(lpn)));
+            || (wsn == *when && is_younger(blocks, self.geometry, mapping, map.get(lpn)));
         if wins {
             *when = wsn;
-            core.map.set(lpn, mapping);
+            map.set(lpn, mapping);
         }
     }
 
     /// A page's OOB names this LPN.
     #[inline]
-    pub(crate) fn write(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64) {
+    pub(crate) fn write(
+        &mut self,
+        blocks: &Superblocks,
+        map: &mut Map,
+        lpn: u32,
+        ppn: Ppn,
+        wsn: u64,
+    ) {
         self.saw(wsn);
         self.report.records += 1;
         if self.is_aborted(wsn) {
-            self.aborted_pages.insert(core.geometry.superblock(ppn));
+            self.aborted_pages.insert(self.geometry.superblock(ppn));
             return;
         }
         self.consider(
-            core,
+            blocks,
+            map,
             lpn,
             wsn,
             Some(Mapping {
@@ -237,7 +251,8 @@ impl Witnesses {
         }
 
         self.consider(
-            core,
+            &core.blocks,
+            &mut core.tables.map,
             lpn,
             wsn,
             Some(Mapping {
@@ -247,8 +262,8 @@ impl Witnesses {
         );
 
         if let Some(source) = source.filter(|source| *source < core.config.lpns) {
-            self.deallocation(core, source, wsn);
-            if self.when[source as usize] == wsn && core.map.get(source).is_none() {
+            self.deallocation(&core.blocks, &mut core.tables.map, source, wsn);
+            if self.when[source as usize] == wsn && core.tables.map.get(source).is_none() {
                 self.relocated.push((source, wsn));
             }
         }
@@ -258,16 +273,18 @@ impl Witnesses {
 
     /// Notes that an LPN was deallocated.
     #[inline]
-    pub(crate) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
+    pub(crate) fn deallocation(&mut self, blocks: &Superblocks, map: &mut Map, lpn: u32, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
-        self.consider(core, lpn, wsn, None);
+        self.consider(blocks, map, lpn, wsn, None);
     }
 
     /// Would an entry for this page with this number be valid?
-    pub fn counts(&self, core: &Core, ppn: Ppn, wsn: u64) -> bool {
-        let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
-        self.is_live(core.geometry.superblock(ppn)) && page_is_older && !self.aborted.contains(&wsn)
+    pub fn counts(&self, media: &Media, ppn: Ppn, wsn: u64) -> bool {
+        let page_is_older = media.is_programmed(ppn) && media.oob(ppn).wsn() <= wsn;
+        self.is_live(media.geometry().superblock(ppn))
+            && page_is_older
+            && !self.aborted.contains(&wsn)
     }
 
     /// Is this the number of an interrupted command?
@@ -329,6 +346,7 @@ impl Witnesses {
                 .aborted
                 .iter()
                 .any(|number| (doubt.from..=doubt.to).contains(number));
+
             for lpn in (doubt.first..doubt.first.saturating_add(doubt.len))
                 .take_while(|lpn| *lpn < config.lpns)
             {
@@ -370,6 +388,6 @@ fn is_younger(
 }
 
 /// Whether superblocks in the state hold data.
-pub(crate) fn holds_data(state: State) -> bool {
-    matches!(state, State::Open | State::Closed)
+pub(crate) fn holds_data(state: SuperblockState) -> bool {
+    matches!(state, SuperblockState::Open | SuperblockState::Closed)
 }

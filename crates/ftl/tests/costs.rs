@@ -340,11 +340,11 @@ fn recovery_of_setup_a_reads_heads_tails_open_oobs_and_nvram() {
     }
     let closed = ftl
         .superblocks()
-        .filter(|(_, sb)| sb.state == remap_ssd_ftl::State::Closed)
+        .filter(|(_, sb)| sb.state == remap_ssd_ftl::SuperblockState::Closed)
         .count() as u64;
     let open: Vec<_> = ftl
         .superblocks()
-        .filter(|(_, sb)| sb.state == remap_ssd_ftl::State::Open)
+        .filter(|(_, sb)| sb.state == remap_ssd_ftl::SuperblockState::Open)
         .map(|(id, _)| id)
         .collect();
     let media = ftl.media();

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, GroupInfo, Remap, SchemeKind, Stream};
+use remap_ssd_ftl::{Config, Ftl, GroupInfo, Remap, SchemeKind, SchemeValues, Stream};
 use remap_ssd_media::{Op, OpKind, Purpose, SbId};
 
 /// Entries of a page on these devices: an eighth of an 8 KiB log.
@@ -49,7 +49,7 @@ fn remap_onto(ftl: &mut Ftl, target: u32) -> Vec<Op> {
 #[test]
 fn under_a_capacitor_a_remap_is_nothing_and_a_page_of_them_one_program() {
     let config = Config {
-        cache_pages: 4,
+        scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", 4),
         ..small_config(SchemeKind::LocalFlash)
     };
     let mut ftl = filled(&config);
@@ -74,7 +74,7 @@ fn under_a_capacitor_a_remap_is_nothing_and_a_page_of_them_one_program() {
 #[test]
 fn a_small_cache_programs_pages_that_are_mostly_empty() {
     let config = Config {
-        cache_pages: 1,
+        scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", 1),
         dedup: false,
         ..small_config(SchemeKind::LocalFlash)
     };
@@ -163,7 +163,7 @@ fn a_group_leaves_nvram_in_as_many_programs_as_its_valid_entries_fill_pages() {
 fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
     for (scheme, cache_pages) in [(SchemeKind::LocalFlash, 1), (SchemeKind::RemapSsdLh, 64)] {
         let config = Config {
-            cache_pages,
+            scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", cache_pages),
             log_bytes: 4 << 10,
             ..small_config(scheme)
         };
@@ -223,7 +223,7 @@ fn recovery_reads_every_page_of_entries_once() {
         let mut ftl = device(
             geometry,
             &Config {
-                cache_pages: 1,
+                scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", 1),
                 log_bytes: 4 << 10,
                 ..small_config(scheme)
             },
@@ -239,7 +239,8 @@ fn recovery_reads_every_page_of_entries_once() {
                 sb.stream == Stream::Log
                     && matches!(
                         sb.state,
-                        remap_ssd_ftl::State::Open | remap_ssd_ftl::State::Closed
+                        remap_ssd_ftl::SuperblockState::Open
+                            | remap_ssd_ftl::SuperblockState::Closed
                     )
             })
             .map(|(id, _)| id)

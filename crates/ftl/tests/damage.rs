@@ -3,7 +3,10 @@
 mod kit;
 
 use kit::{Random, content, device, put, recovered, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, RecoveryError, Refusal, Remap, SchemeKind, State};
+use remap_ssd_ftl::{
+    Config, EntrySize, Ftl, RecoveryError, Refusal, Remap, SchemeKind, SchemeValues,
+    SuperblockState,
+};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, Media, Oob, OpKind, Page, Ppn, Purpose, SbId};
 
@@ -404,7 +407,7 @@ fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad(
         let (mut contents, mut random) = (vec![0; 600], Random(7));
         let is_as_wanted = |ftl: &Ftl| {
             let sb = ftl.superblocks().next().expect("there are some").1;
-            sb.bad & 1 == 1 && sb.state == State::Closed && ftl.owners(SbId(0)).live > 20
+            sb.bad & 1 == 1 && sb.state == SuperblockState::Closed && ftl.owners(SbId(0)).live > 20
         };
         let mut step = 0;
         while step < 3000 || !is_as_wanted(&ftl) {
@@ -459,7 +462,7 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
         let config = Config {
             lpns: 100,
             dedup: false,
-            cache_pages: 1,
+            scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", 1),
             log_bytes,
             ..small_config(scheme)
         };
@@ -476,7 +479,7 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
             }
             let closed: Vec<SbId> = ftl
                 .superblocks()
-                .filter(|(_, sb)| sb.state == State::Closed)
+                .filter(|(_, sb)| sb.state == SuperblockState::Closed)
                 .map(|(id, _)| id)
                 .collect();
             let is_of_log = |page: &Ppn| {

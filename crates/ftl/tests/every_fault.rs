@@ -10,7 +10,9 @@ use kit::script::{
     Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log,
 };
 use kit::{Random, content, device};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, SchemeKind, State, Stream};
+use remap_ssd_ftl::{
+    Config, EntrySize, Ftl, Guard, Guards, SchemeKind, SchemeValues, Stream, SuperblockState,
+};
 use remap_ssd_media::{Geometry, Image, Media, Oob, Outcome, Page, Ppn, SbId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +40,7 @@ fn tight(
         segment_bytes: [96, 144][variant % 2],
         dealloc_slots: [16, 64, 6][variant % 3],
         count_max: [4, 10][variant / 2 % 2],
-        cache_pages: 1,
+        scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", 1),
         dedup: false,
         gc_free: 0.0,
         ..Config::default()
@@ -275,7 +277,7 @@ fn is_unvouched(ftl: &Ftl, page: Ppn) -> bool {
     };
     let oob = ftl.media().oob(page);
     let is_metadata = [Oob::HEAD, Oob::TAIL, Oob::PARITY].contains(&oob.lpn());
-    if is_metadata || !matches!(sb.state, State::Open | State::Closed) {
+    if is_metadata || !matches!(sb.state, SuperblockState::Open | SuperblockState::Closed) {
         return false;
     }
     let kind = if sb.stream == Stream::Log {

@@ -27,6 +27,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "policy",
             "stats",
             "survival",
+            "tables",
         ],
     ),
     (

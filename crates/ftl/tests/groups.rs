@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Ftl, Remap, SchemeKind, State};
+use remap_ssd_ftl::{Ftl, Remap, SchemeKind, SuperblockState};
 use remap_ssd_media::{OpKind, Purpose};
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
         );
         let open = ftl
             .superblocks()
-            .filter(|(_, sb)| sb.state == State::Open)
+            .filter(|(_, sb)| sb.state == SuperblockState::Open)
             .count();
         assert_eq!(open as u32, 4 / dies, "one in each group of dies");
     }

@@ -4,7 +4,9 @@ mod kit;
 
 use kit::{Random, content, device, durable, put, recovered, small_config, small_geometry};
 use remap_ssd_ftl::policy::{Candidate, least_worn};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Refusal, Remap, SchemeKind, State};
+use remap_ssd_ftl::{
+    Config, EntrySize, Ftl, GcPolicy, Refusal, Remap, SchemeKind, SuperblockState,
+};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Outcome, Page, Purpose, SbId};
 
@@ -345,7 +347,7 @@ fn a_block_is_erased_as_often_as_it_endures() {
         assert_eq!(most, pe_limit - 1, "limit {pe_limit}");
         let used_up = ftl
             .superblocks()
-            .filter(|(_, sb)| sb.state == State::Closed)
+            .filter(|(_, sb)| sb.state == SuperblockState::Closed)
             .count();
         assert!(
             used_up > 12,
@@ -536,7 +538,7 @@ fn a_superblock_may_have_two_million_pages() {
     put(&mut ftl, last, 1);
     let closed = |ftl: &Ftl| {
         ftl.superblocks()
-            .filter(|(_, sb)| sb.state == State::Closed)
+            .filter(|(_, sb)| sb.state == SuperblockState::Closed)
             .count()
     };
     assert_eq!((closed(&ftl), ftl.stats().remaps), (1, 1));

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, device, put, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, SchemeKind, State, Stream, Superblock};
+use remap_ssd_ftl::{Config, Ftl, SchemeKind, Stream, Superblock, SuperblockState};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page, Ppn, SbId};
 
@@ -25,7 +25,7 @@ fn head_of(sb: SbId) -> Ppn {
 /// The superblock that the host's pages go to.
 fn filled(ftl: &Ftl) -> Option<SbId> {
     ftl.superblocks()
-        .find(|(_, sb)| sb.state == State::Open && sb.stream == Stream::Host)
+        .find(|(_, sb)| sb.state == SuperblockState::Open && sb.stream == Stream::Host)
         .map(|(id, _)| id)
 }
 

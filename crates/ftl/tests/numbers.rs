@@ -4,7 +4,7 @@ mod kit;
 
 use kit::script::Contents;
 use kit::{Random, content, device, durable, read_all, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind, SchemeValues};
 use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, Stored};
 
 /// From here on nothing is changed any more.
@@ -455,7 +455,7 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
     for scheme in [SchemeKind::LocalFlash, SchemeKind::RemapSsdLh] {
         let config = Config {
             dedup: false,
-            cache_pages: 1,
+            scheme_values: SchemeValues::of(SchemeKind::LocalFlash, "cache_pages", 1),
             log_bytes: 4 << 10,
             ..small_config(scheme)
         };

@@ -4,7 +4,7 @@ mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
 use remap_ssd_ftl::policy::{Candidate, Wear};
-use remap_ssd_ftl::{Config, Ftl, GcPolicy, SchemeKind, State, Stream};
+use remap_ssd_ftl::{Config, Ftl, GcPolicy, SchemeKind, Stream, SuperblockState};
 use remap_ssd_media::SbId;
 use std::collections::BTreeMap;
 
@@ -110,10 +110,9 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
         assert_eq!(stats.gc_zoned > 0, policy.zones() > 1, "{policy}");
         let streams = |ftl: &Ftl| {
             let mut streams: BTreeMap<u8, u32> = BTreeMap::new();
-            for (_, sb) in ftl
-                .superblocks()
-                .filter(|(_, sb)| matches!(sb.state, State::Open | State::Closed))
-            {
+            for (_, sb) in ftl.superblocks().filter(|(_, sb)| {
+                matches!(sb.state, SuperblockState::Open | SuperblockState::Closed)
+            }) {
                 *streams.entry(sb.stream as u8).or_default() += 1;
             }
             streams
@@ -141,7 +140,9 @@ fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
     let mut opened = 0;
     for _ in 0..20_000 {
         let free = |ftl: &Ftl| {
-            let free = ftl.superblocks().filter(|(_, sb)| sb.state == State::Free);
+            let free = ftl
+                .superblocks()
+                .filter(|(_, sb)| sb.state == SuperblockState::Free);
             free.map(|(id, sb)| (sb.life.incarnation(), id))
                 .collect::<Vec<_>>()
         };
@@ -167,7 +168,7 @@ fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
 
 fn open_of(ftl: &Ftl, stream: Stream) -> Option<SbId> {
     ftl.superblocks()
-        .find(|(_, sb)| sb.state == State::Open && sb.stream == stream)
+        .find(|(_, sb)| sb.state == SuperblockState::Open && sb.stream == stream)
         .map(|(id, _)| id)
 }
 

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, RecoveryError, Remap, SchemeKind, Stream};
+use remap_ssd_ftl::{Config, Ftl, RecoveryError, Remap, SchemeKind, SchemeValues, Stream};
 use remap_ssd_media::{OpKind, Page, Ppn};
 
 /// Entries of a saved page on these devices: an eighth of 512 slots.
@@ -130,7 +130,7 @@ fn finding_owners_costs_nothing() {
 fn a_capacitor_that_cannot_save_all_of_dram_is_refused() {
     let geometry = small_geometry();
     let refused = Config {
-        energy_pages: 10,
+        scheme_values: SchemeValues::of(SchemeKind::ShadowOob, "energy_pages", 10),
         ..config()
     }
     .check(&geometry)
@@ -138,7 +138,7 @@ fn a_capacitor_that_cannot_save_all_of_dram_is_refused() {
     .to_string();
     assert!(refused.contains("use at least 11"), "{refused}");
     Config {
-        energy_pages: 11,
+        scheme_values: SchemeValues::of(SchemeKind::ShadowOob, "energy_pages", 11),
         ..config()
     }
     .check(&geometry)
@@ -150,7 +150,7 @@ fn a_capacitor_that_cannot_save_all_of_dram_is_refused() {
 fn blocks_that_fail_when_power_fails_are_left_out() {
     let mut ftl = with_remaps(
         &Config {
-            energy_pages: 11,
+            scheme_values: SchemeValues::of(SchemeKind::ShadowOob, "energy_pages", 11),
             ..config()
         },
         250,
@@ -180,7 +180,7 @@ fn blocks_that_fail_when_power_fails_are_left_out() {
 fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
     let mut ftl = with_remaps(
         &Config {
-            energy_pages: 11,
+            scheme_values: SchemeValues::of(SchemeKind::ShadowOob, "energy_pages", 11),
             ..config()
         },
         250,

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, durable, put, small_config};
-use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind, State};
+use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind, SuperblockState};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, Geometry, Media, Outcome, Page};
 
@@ -35,7 +35,7 @@ fn config(scheme: SchemeKind) -> Config {
 
 fn closed(ftl: &Ftl) -> usize {
     ftl.superblocks()
-        .filter(|(_, sb)| sb.state == State::Closed)
+        .filter(|(_, sb)| sb.state == SuperblockState::Closed)
         .count()
 }
 

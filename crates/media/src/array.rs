@@ -7,7 +7,7 @@
 
 use crate::content::{ContentMode, Page, PageBytes, PageView};
 use crate::folder::MappedPages;
-use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn, SbId, Slot};
+use crate::geometry::{BlockId, Geometry, PAGE_BYTES, PageSlot, Ppn, SbId};
 use crate::identities::Identities;
 use crate::oob::{OOB_BYTES, Oob, SecondOwner};
 use crate::slab::{Slab, prefetch};
@@ -138,7 +138,7 @@ impl NandArray {
 
     /// Programs a data page by identity, if identities are what is stored: the hot path of `put`.
     #[inline(always)]
-    pub(crate) fn put_identity(&mut self, slot: Slot, oob: Oob, identity: u64) {
+    pub(crate) fn put_identity(&mut self, slot: PageSlot, oob: Oob, identity: u64) {
         let (ppn, row) = (slot.ppn, slot.row);
         let next = &mut self.next_row[slot.block.0 as usize];
         assert!(
@@ -160,7 +160,7 @@ impl NandArray {
 
     /// Data pages on consecutive dies of a row are being programmed.
     #[inline(always)]
-    pub(crate) fn advance_row(&mut self, Slot { block, row, .. }: Slot, len: usize) {
+    pub(crate) fn advance_row(&mut self, PageSlot { block, row, .. }: PageSlot, len: usize) {
         let first = block.0 as usize;
         for next in &mut self.next_row[first..first + len] {
             assert!(
@@ -172,7 +172,7 @@ impl NandArray {
     }
 
     /// Programs a data page with bytes, which are copied once.
-    pub(crate) fn put_bytes(&mut self, slot: Slot, oob: Oob, bytes: &[u8; PAGE_BYTES]) {
+    pub(crate) fn put_bytes(&mut self, slot: PageSlot, oob: Oob, bytes: &[u8; PAGE_BYTES]) {
         self.put_identity(slot, oob, 0);
         match &mut self.contents {
             Contents::Bytes(cells) => cells[slot.ppn.0 as usize] = Some(Arc::new(*bytes)),
@@ -182,14 +182,13 @@ impl NandArray {
     }
 
     /// Programs a data page with the contents of another one, within the mapped file.
-    pub(crate) fn put_copy(&mut self, from: Ppn, to: Slot, oob: Oob) {
+    pub(crate) fn put_copy(&mut self, from: Ppn, to: PageSlot, oob: Oob) {
         self.put_identity(to, oob, 0);
         if let Contents::Mapped(pages) = &mut self.contents {
             pages.copy(from.0 as usize, to.ppn.0 as usize);
         }
     }
 
-    /// Programs a page completely.
     pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
         let (block, row) = self.block_of(ppn);
 

@@ -27,7 +27,7 @@ pub type PageBytes = Arc<[u8; PAGE_BYTES]>;
 pub enum Payload<'a> {
     /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// The 4096 bytes.
+    /// The 4096 bytes of the page.
     Bytes(&'a [u8; PAGE_BYTES]),
 }
 
@@ -40,7 +40,7 @@ pub enum PageView<'a> {
     Unknown,
     /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// The 4096 bytes.
+    /// The 4096 bytes of the page.
     Bytes(&'a [u8; PAGE_BYTES]),
 }
 
@@ -53,6 +53,6 @@ pub enum Page {
     Unknown,
     /// A 64-bit number that stands for the content.
     Identity(u64),
-    /// The 4096 bytes.
+    /// The 4096 bytes of the page.
     Bytes(PageBytes),
 }

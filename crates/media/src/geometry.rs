@@ -21,10 +21,10 @@ pub struct BlockId(pub u32);
 
 /// A page to program. The caller hands pages out in order and has computed its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// Number of the page.
+pub struct PageSlot {
+    /// The page, by its number on the device.
     pub ppn: Ppn,
-    /// Block that holds it.
+    /// The erase block that holds it.
     pub block: BlockId,
     /// Its row in the block.
     pub row: u32,
@@ -230,7 +230,7 @@ impl Geometry {
     pub fn shape(&self) -> Shape {
         self.shape
     }
-    /// Number of channels.
+    /// Channels that connect the dies.
     pub fn channels(&self) -> u32 {
         self.shape.channels
     }
@@ -239,7 +239,7 @@ impl Geometry {
     pub fn dies(&self) -> u32 {
         self.shape.dies
     }
-    /// Number of superblocks.
+    /// Superblocks of the whole array.
     #[inline]
     pub fn superblocks(&self) -> u32 {
         self.shape.superblocks
@@ -311,10 +311,10 @@ impl Geometry {
     }
     /// The place of a page.
     #[inline(always)]
-    pub fn slot(&self, ppn: Ppn) -> Slot {
+    pub fn slot(&self, ppn: Ppn) -> PageSlot {
         let offset = self.offset(ppn);
         let die = self.die_of_offset(offset);
-        Slot {
+        PageSlot {
             ppn,
             block: self.block(self.superblock(ppn), die),
             row: self.row_of_offset(offset),

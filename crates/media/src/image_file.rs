@@ -1,7 +1,7 @@
 //! Images in files: a header, then everything that outlives power as one compressed stream with its hash.
 //!
 //! ```text
-//! header   40 bytes, `Header`
+//! header   40 bytes, `ImageHeader`
 //! body     zstd: configuration, superblocks, NVRAM words; then the BLAKE3 hash of all that
 //! ```
 //! Invariants: a file is replaced whole or not at all (written aside, synced, renamed); whatever bytes a file holds,
@@ -30,7 +30,7 @@ const LEVEL: i32 = 3;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Header {
+struct ImageHeader {
     magic: [u8; 8],
     version: u32,
     mode: u32,
@@ -41,7 +41,7 @@ struct Header {
     nvram_words: u64,
 }
 
-const _: () = assert!(size_of::<Header>() == 40);
+const _: () = assert!(size_of::<ImageHeader>() == 40);
 
 /// Why an image cannot be loaded or saved.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub enum ImageError {
     NoRoom {
         /// Name of the file.
         file: String,
-        /// The system's error.
+        /// What the operating system said.
         error: io::Error,
     },
     /// Another process has it open.
@@ -141,7 +141,7 @@ fn write_whole(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageErr
 /// The sink's.
 pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), ImageError> {
     let shape = image.geometry().shape();
-    let header = Header {
+    let header = ImageHeader {
         magic: MAGIC,
         version: VERSION,
         mode: image.mode() as u32,
@@ -229,11 +229,11 @@ pub fn load(path: &Path) -> Result<(Image, Vec<u8>), ImageError> {
 /// # Errors
 /// Why these bytes are not one.
 pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), ImageError> {
-    let mut bytes = [0; size_of::<Header>()];
+    let mut bytes = [0; size_of::<ImageHeader>()];
     source
         .read_exact(&mut bytes)
         .map_err(|_| ImageError::NotAnImage)?;
-    let header = Header::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
+    let header = ImageHeader::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
     if header.magic != MAGIC {
         return Err(ImageError::NotAnImage);
     }
@@ -249,7 +249,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
         other => return Err(damaged(format!("content mode {other}"))),
     };
 
-    let Header {
+    let ImageHeader {
         channels,
         dies,
         superblocks,

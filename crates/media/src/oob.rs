@@ -23,7 +23,7 @@ pub struct SecondOwner {
 }
 
 impl SecondOwner {
-    /// No second owner.
+    /// The field of a page that has one owner only.
     pub const NONE: Self = Self::new();
 
     /// This LPN, which may get the page (`owns` false) or has it.
@@ -126,7 +126,7 @@ impl Oob {
         self.low.lpn()
     }
 
-    /// Write/remap sequence number.
+    /// Write/remap sequence number (WSN) of the program.
     #[inline(always)]
     pub fn wsn(self) -> u64 {
         u64::from(self.low.wsn_low()) | u64::from(self.high.wsn_high()) << 32

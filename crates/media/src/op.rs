@@ -21,6 +21,12 @@ pub struct After {
     fence: bool,
 }
 
+impl Default for After {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
 impl After {
     /// Waits for nothing in particular.
     pub const NOTHING: Self = Self {
@@ -157,7 +163,7 @@ pub enum OpKind {
 /// One operation on the media, as charged by the timing model.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// Kind of operation.
+    /// Which operation it is.
     pub kind: OpKind,
     /// For whom it is done.
     pub purpose: Purpose,
@@ -182,7 +188,7 @@ pub struct Op {
     pub clear_id: ClearId,
 }
 
-/// Stands for no page.
+/// Stands where an operation names no page.
 pub const NO_PAGE: Ppn = Ppn(u32::MAX);
 
 impl Op {

@@ -13,7 +13,7 @@ use crate::array::Stored;
 use crate::geometry::{BlockId, Ppn};
 use crate::image::Image;
 use crate::oob::Oob;
-use crate::op::{After, OpKind};
+use crate::op::{After, ClearId, OpKind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -67,8 +67,24 @@ impl MediaEffect {
     }
 }
 
+/// What an operation comes after, and who waits for it.
+#[derive(Clone, Default)]
+pub(crate) struct Order {
+    pub after: After,
+    /// Programs and erases of one block are in the order in which they were issued.
+    pub block: Option<BlockId>,
+    /// The page that a program copies: it comes after that page's own program.
+    pub copied: Option<Ppn>,
+    /// The record that a store changes: it comes after all stores to these words so far.
+    pub record: Option<Range<usize>>,
+    /// Does the command's acknowledgement wait for it?
+    pub critical: bool,
+    /// Name of a clearing, or of the erases of a superblock.
+    pub clear_id: ClearId,
+}
+
 #[derive(Clone)]
-struct Pending {
+struct PendingOp {
     token: u64,
     effect: MediaEffect,
     block: Option<BlockId>,
@@ -79,7 +95,7 @@ struct Pending {
     named: Vec<u64>,
 }
 
-impl Pending {
+impl PendingOp {
     fn is_store(&self) -> bool {
         matches!(self.effect, MediaEffect::Store { .. })
     }
@@ -87,7 +103,7 @@ impl Pending {
 
 pub(crate) struct Rail {
     pub(crate) image: Image,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingOp>,
     next_token: u64,
     /// Stores issued from now on come after all stores with a smaller token.
     fence: u64,
@@ -138,66 +154,26 @@ impl Rail {
         self.ack.extend(named(&self.programs, &self.clears, after));
     }
 
-    /// Records an operation; `block` is set for flash operations, `clear_id` names a clearing. A copy also comes after
-    /// the program of the page it was read from: it says no more than that page.
-    pub(crate) fn push(
-        &mut self,
-        effect: MediaEffect,
-        block: Option<BlockId>,
-        after: After,
-        critical: bool,
-        clear_id: u64,
-    ) {
-        self.push_after(effect, block, Vec::new(), after, critical, clear_id);
-    }
-
-    /// `push`, for a page copied from another one.
-    pub(crate) fn push_copy(
-        &mut self,
-        effect: MediaEffect,
-        block: BlockId,
-        copied: Option<Ppn>,
-        after: After,
-        critical: bool,
-    ) {
-        let source = copied.and_then(|page| self.programs.get(&page.0).copied());
-        self.push_after(
-            effect,
-            Some(block),
-            source.into_iter().collect(),
+    /// Records an operation as pending.
+    pub(crate) fn push(&mut self, effect: MediaEffect, order: Order) {
+        let Order {
             after,
+            block,
+            copied,
+            record,
             critical,
-            0,
-        );
-    }
+            clear_id,
+        } = order;
 
-    /// `push`, for a store that changes a record: after all stores to it so far.
-    pub(crate) fn push_change(
-        &mut self,
-        effect: MediaEffect,
-        record: Range<usize>,
-        after: After,
-        critical: bool,
-    ) {
-        let to_record = |op: &&Pending| matches!(&op.effect, MediaEffect::Store { word, .. } if record.contains(word));
-        let stores = self
-            .pending
-            .iter()
-            .filter(to_record)
-            .map(|op| op.token)
-            .collect();
-        self.push_after(effect, None, stores, after, critical, 0);
-    }
+        // A copy says no more than the page it was read from.
+        let source = copied.and_then(|page| self.programs.get(&page.0).copied());
+        let mut tokens: Vec<u64> = source.into_iter().collect();
+        if let Some(record) = record {
+            let to_record = |op: &&PendingOp| matches!(&op.effect, MediaEffect::Store { word, .. } if record.contains(word));
+            let stores = self.pending.iter().filter(to_record);
+            tokens.extend(stores.map(|op| op.token));
+        }
 
-    fn push_after(
-        &mut self,
-        effect: MediaEffect,
-        block: Option<BlockId>,
-        mut tokens: Vec<u64>,
-        after: After,
-        critical: bool,
-        clear_id: u64,
-    ) {
         tokens.extend(named(&self.programs, &self.clears, after));
         let token = self.next_token;
         self.next_token += 1;
@@ -206,7 +182,7 @@ impl Rail {
             stores_below = stores_below.max(self.fence);
         }
 
-        let pending = Pending {
+        let pending = PendingOp {
             token,
             block,
             all: after.is_all(),
@@ -219,8 +195,10 @@ impl Rail {
             MediaEffect::Program { ppn, .. } => {
                 self.programs.insert(ppn.0, token);
             }
-            MediaEffect::Clear { .. } | MediaEffect::Erase { .. } if clear_id != 0 => {
-                self.clears.entry(clear_id).or_default().push(token);
+            MediaEffect::Clear { .. } | MediaEffect::Erase { .. }
+                if clear_id != ClearId::default() =>
+            {
+                self.clears.entry(clear_id.0).or_default().push(token);
             }
             _ => {}
         }

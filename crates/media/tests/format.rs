@@ -10,7 +10,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &[
             "const VERSION",
             "const MAGIC",
-            "struct Header",
+            "struct ImageHeader",
             "fn write",
             "fn write_superblock",
         ],
@@ -32,8 +32,8 @@ const RECORDS: &[(&str, &[&str])] = &[
         &[
             "const MAGIC",
             "const VERSION",
-            "struct Header",
-            "struct Record",
+            "struct FingerprintsHeader",
+            "struct FingerprintRecord",
             "fn number",
             "fn write_fingerprints",
         ],
@@ -139,7 +139,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         "crates/ftl/src/scheme/pebble.rs",
         &[
             "struct RoomHead",
-            "struct Slot",
+            "struct OwnerSlot",
             "fn nvram_words",
             "fn slot_word",
         ],

@@ -75,13 +75,13 @@ impl Arrivals {
         self.check(workload)?;
 
         let clock = match (self.times, workload.bursts()) {
-            (Times::Own { speed }, Some(bursts)) => Clock::Bursts {
+            (Times::Own { speed }, Some(bursts)) => ArrivalClock::Bursts {
                 bursts,
                 left: 0,
                 speed,
             },
-            (Times::Own { speed }, None) => Clock::Own { speed },
-            (Times::Rate { per_second }, _) => Clock::Rate {
+            (Times::Own { speed }, None) => ArrivalClock::Own { speed },
+            (Times::Rate { per_second }, _) => ArrivalClock::Rate {
                 mean_ns: 1e9 / per_second,
             },
         };
@@ -92,8 +92,8 @@ impl Arrivals {
     /// These times over a trace's requests.
     pub fn over_trace<'a>(&self, inner: &'a mut dyn Source, seed: u64) -> Timed<'a> {
         let clock = match self.times {
-            Times::Own { speed } => Clock::Own { speed },
-            Times::Rate { per_second } => Clock::Rate {
+            Times::Own { speed } => ArrivalClock::Own { speed },
+            Times::Rate { per_second } => ArrivalClock::Rate {
                 mean_ns: 1e9 / per_second,
             },
         };
@@ -168,7 +168,7 @@ impl fmt::Display for Arrivals {
     }
 }
 
-enum Clock {
+enum ArrivalClock {
     Own {
         speed: f64,
     },
@@ -185,7 +185,7 @@ enum Clock {
 /// A source whose requests arrive at given times.
 pub struct Timed<'a> {
     inner: &'a mut dyn Source,
-    clock: Clock,
+    clock: ArrivalClock,
     rng: Xoshiro256PlusPlus,
     /// When the latest request arrived; a fraction, so that rounding does not add up.
     at_ns: f64,
@@ -194,7 +194,7 @@ pub struct Timed<'a> {
 }
 
 impl<'a> Timed<'a> {
-    fn new(inner: &'a mut dyn Source, clock: Clock, seed: u64) -> Self {
+    fn new(inner: &'a mut dyn Source, clock: ArrivalClock, seed: u64) -> Self {
         // 2^192 steps further on than any draw of a workload.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         rng.long_jump();
@@ -213,9 +213,9 @@ impl<'a> Timed<'a> {
             |rng: &mut Xoshiro256PlusPlus, mean_ns: f64| -mean_ns * libm::log(unit(rng));
 
         match &mut self.clock {
-            Clock::Own { speed } => own_ns as f64 / *speed,
-            Clock::Rate { mean_ns } => self.at_ns + exponential(&mut self.rng, *mean_ns),
-            Clock::Bursts {
+            ArrivalClock::Own { speed } => own_ns as f64 / *speed,
+            ArrivalClock::Rate { mean_ns } => self.at_ns + exponential(&mut self.rng, *mean_ns),
+            ArrivalClock::Bursts {
                 bursts,
                 left,
                 speed,
@@ -223,7 +223,7 @@ impl<'a> Timed<'a> {
                 *left = bursts.len(&mut self.rng) - 1;
                 self.at_ns + bursts.gap_ns(&mut self.rng) / *speed
             }
-            Clock::Bursts {
+            ArrivalClock::Bursts {
                 bursts,
                 left,
                 speed,

@@ -23,8 +23,8 @@
 use crate::metrics::PageOps;
 use crate::run::{Feed, Front, Progress, RunError, RunOptions, Sink, Tally, command};
 use crate::source::{HostPage, PageKind, Source, SourceError};
-use crate::times::{Outcome, Times};
-use remap_ssd_device::{Device, FirmwareHalf, LOOK_AHEAD_FAR, Record, TimingHalf};
+use crate::times::{PageOutcome, RequestTimes};
+use remap_ssd_device::{CommandRecord, Device, FirmwareHalf, LOOK_AHEAD_FAR, TimingHalf};
 use remap_ssd_ftl::{Glimpse, Refusal};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -36,8 +36,8 @@ const LOTS: usize = 4;
 
 /// A request as it was done.
 #[derive(Clone, Copy)]
-struct Done {
-    outcome: Outcome,
+struct DoneRequest {
+    outcome: PageOutcome,
     /// It is a flush, which waits for all that came before.
     is_flush: bool,
     steps: u32,
@@ -52,9 +52,9 @@ struct Lot {
     pages: Vec<HostPage>,
     /// Of them, those to submit.
     len: usize,
-    requests: Vec<Done>,
+    requests: Vec<DoneRequest>,
     glimpses: Vec<Glimpse>,
-    record: Record,
+    record: CommandRecord,
     /// What had passed at its end.
     page_ops: PageOps,
 }
@@ -70,11 +70,11 @@ pub(crate) fn run(
     device: &mut Device,
     source: &mut dyn Source,
     options: &RunOptions,
-    times: &mut Times,
+    times: &mut RequestTimes,
     tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Option<Result<Accounts, RunError>> {
     let (firmware, mut timing) = device.halves()?;
-    let front = Front::new(Recorder::new(firmware), options);
+    let front = Front::new(RequestRecorder::new(firmware), options);
     let (to_firmware, ordered) = sync_channel(LOTS);
     let (done, from_firmware) = sync_channel(LOTS);
 
@@ -104,7 +104,7 @@ pub(crate) fn run(
 
 /// The firmware's thread: does what comes, until nothing comes any more.
 fn do_lots(
-    mut front: Front<Recorder<'_>>,
+    mut front: Front<RequestRecorder<'_>>,
     ordered: &Receiver<Lot>,
     done: &SyncSender<Lot>,
 ) -> Accounts {
@@ -139,7 +139,7 @@ fn keep_time(
     feeder: &mut Feeder,
     source: &mut dyn Source,
     timing: &mut TimingHalf<'_>,
-    times: &mut Times,
+    times: &mut RequestTimes,
     to_firmware: SyncSender<Lot>,
     from_firmware: &Receiver<Lot>,
     tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -179,21 +179,21 @@ fn keep_time(
 }
 
 /// Says when the requests of a lot entered and ended.
-fn charge(lot: &mut Lot, timing: &mut TimingHalf<'_>, times: &mut Times) {
+fn charge(lot: &mut Lot, timing: &mut TimingHalf<'_>, times: &mut RequestTimes) {
     for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
         times.enter(0, done.is_flush);
         if times.is_due() {
             times.read(*glimpse, done.page_ops, None);
         }
         for _ in 0..done.steps {
-            times.done(timing.settle(times.entered, &mut lot.record));
+            times.done(timing.charge(times.entered, &mut lot.record));
         }
         times.leave(done.outcome);
     }
 }
 
 /// Has requests done, and notes what that was.
-struct Recorder<'a> {
+struct RequestRecorder<'a> {
     firmware: FirmwareHalf<'a>,
     lot: Lot,
     /// Of the request under way.
@@ -202,7 +202,7 @@ struct Recorder<'a> {
     page_ops_before: PageOps,
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> RequestRecorder<'a> {
     fn new(firmware: FirmwareHalf<'a>) -> Self {
         Self {
             firmware,
@@ -214,7 +214,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-impl Sink for Recorder<'_> {
+impl Sink for RequestRecorder<'_> {
     #[inline(always)]
     fn enter(&mut self, page: &HostPage, page_ops: PageOps) {
         self.lot.glimpses.push(self.firmware.glimpse());
@@ -234,8 +234,8 @@ impl Sink for Recorder<'_> {
     }
 
     #[inline(always)]
-    fn leave(&mut self, outcome: Outcome) {
-        self.lot.requests.push(Done {
+    fn leave(&mut self, outcome: PageOutcome) {
+        self.lot.requests.push(DoneRequest {
             outcome,
             is_flush: self.is_flush,
             steps: (self.lot.record.steps() - self.steps_before) as u32,

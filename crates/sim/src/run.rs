@@ -14,7 +14,7 @@ use crate::open::OpenLoop;
 use crate::pipeline;
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::summary::{Accounting, RunSummary};
-use crate::times::{Clock, Outcome, Times};
+use crate::times::{PageOutcome, RequestTimes, RunClock};
 use remap_ssd_device::{Device, LOOK_AHEAD_FAR, PageCommand};
 use remap_ssd_ftl::{Refusal, UsablePages};
 use std::ops::ControlFlow;
@@ -113,12 +113,12 @@ pub fn run(
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
     let clock = if options.open_loop {
-        Clock::Open(Box::new(OpenLoop::new(start, options.bound)))
+        RunClock::Open(Box::new(OpenLoop::new(start, options.bound)))
     } else {
-        Clock::Closed(InFlight::new(options.queue_depth, start))
+        RunClock::Closed(InFlight::new(options.queue_depth, start))
     };
     let meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
-    let mut times = Times::new(clock, meters, start);
+    let mut times = RequestTimes::new(clock, meters, start);
     let mut tell = |told: Progress| {
         progress(&Progress {
             pages_total,
@@ -146,14 +146,14 @@ pub fn run(
     }
     tally.check(&(device.ftl().stats() - stats))?;
 
-    let Times {
+    let RequestTimes {
         clock,
         meters,
         ended,
         ..
     } = times;
     let mut summary = meters.finish(device, ended, tally.page_ops);
-    if let Clock::Open(open) = &clock {
+    if let RunClock::Open(open) = &clock {
         summary.arrivals = Some(open.finish(ended));
     }
     summary.requests = tally.requests;
@@ -170,9 +170,9 @@ fn run_directly(
     device: &mut Device,
     source: &mut dyn Source,
     options: &RunOptions,
-    times: Times,
+    times: RequestTimes,
     tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<((Tally, bool), Times), RunError> {
+) -> Result<((Tally, bool), RequestTimes), RunError> {
     let start = times.entered;
     let mut front = Front::new(Direct { device, times }, options);
     let mut feed = Feed::default();
@@ -287,12 +287,12 @@ pub(crate) trait Sink {
     /// A range that it deallocates.
     fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal>;
     /// The request ends after its last page.
-    fn leave(&mut self, outcome: Outcome);
+    fn leave(&mut self, outcome: PageOutcome);
 }
 
 /// A request some of whose pages have been submitted.
 #[derive(Clone, Copy)]
-struct Request {
+struct OpenRequest {
     kind: PageKind,
     result: Result<(), Refusal>,
 }
@@ -301,7 +301,7 @@ struct Request {
 pub(crate) struct Front<S> {
     pub sink: S,
     pub tally: Tally,
-    request: Option<Request>,
+    request: Option<OpenRequest>,
     /// Pages of the request under way that are to be deallocated: the first one, and how many.
     trim: Option<(u32, u32)>,
     limit: u64,
@@ -338,7 +338,7 @@ impl<S: Sink> Front<S> {
             None => {
                 self.sink.enter(page, self.tally.page_ops);
                 self.tally.requests.submitted += 1;
-                Request {
+                OpenRequest {
                     kind: page.kind,
                     result: Ok(()),
                 }
@@ -383,8 +383,8 @@ impl<S: Sink> Front<S> {
     }
 
     #[inline(always)]
-    fn leave(&mut self, request: &Request) {
-        let outcome = Outcome {
+    fn leave(&mut self, request: &OpenRequest) {
+        let outcome = PageOutcome {
             kind: request.kind,
             served: request.result.is_ok(),
         };
@@ -404,7 +404,7 @@ impl<S: Sink> Front<S> {
 /// Each page is submitted to the device, which says at once when it is done.
 struct Direct<'a> {
     device: &'a mut Device,
-    times: Times,
+    times: RequestTimes,
 }
 
 impl Sink for Direct<'_> {
@@ -440,7 +440,7 @@ impl Sink for Direct<'_> {
     }
 
     #[inline(always)]
-    fn leave(&mut self, outcome: Outcome) {
+    fn leave(&mut self, outcome: PageOutcome) {
         self.times.leave(outcome);
     }
 }

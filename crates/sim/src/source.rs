@@ -52,7 +52,7 @@ pub enum SourceError {
     Io {
         /// Path of the trace file.
         file: String,
-        /// The system's error.
+        /// What the operating system said.
         source: std::io::Error,
     },
     /// A record of the trace is malformed.
@@ -68,7 +68,7 @@ pub enum SourceError {
     /// The file as a whole cannot be used (unknown format, empty, impossible option).
     #[error("{file}: {reason}")]
     Unusable {
-        /// The trace file.
+        /// The trace file, as it was named.
         file: String,
         /// What is wrong and what would work.
         reason: String,

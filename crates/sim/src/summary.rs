@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Latency percentiles in microseconds. What was not measured, or by too few requests, is not a number: null in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Number of requests measured.
+    /// How many requests were measured.
     #[serde(default)]
     pub count: u64,
-    /// Mean in microseconds.
+    /// Mean latency, in microseconds.
     #[serde(deserialize_with = "number_or_null")]
     pub mean: f64,
-    /// Median in microseconds.
+    /// Median latency, in microseconds of virtual time.
     #[serde(deserialize_with = "number_or_null")]
     pub p50: f64,
     /// 90th percentile, of at least 10 requests.
@@ -30,7 +30,7 @@ pub struct Percentiles {
     /// 99.99th percentile, of at least 10,000.
     #[serde(deserialize_with = "number_or_null")]
     pub p9999: f64,
-    /// Largest in microseconds.
+    /// Largest latency, in microseconds of virtual time.
     #[serde(deserialize_with = "number_or_null")]
     pub max: f64,
 }
@@ -126,7 +126,7 @@ pub struct WearOut {
     pub read_only: bool,
     /// Blocks that take no more data: failed, or worn out.
     pub blocks_retired: u64,
-    /// Blocks erased since power-on.
+    /// Erase blocks that were erased since power-on.
     pub block_erases: u64,
     /// Pages of data that the device has room for.
     pub usable_pages: u64,
@@ -162,17 +162,17 @@ pub struct MappingCost {
 pub struct Accounting {
     /// Requests handed to the device.
     pub submitted: u64,
-    /// Reads that were completed.
+    /// Read requests that were completed.
     pub reads: u64,
     /// Writes of whole pages that were completed.
     pub writes: u64,
     /// Writes of parts of pages that were completed.
     pub read_modify_writes: u64,
-    /// Deallocations that were completed.
+    /// Deallocation requests that were completed.
     pub trims: u64,
     /// Remap commands that were completed.
     pub remaps: u64,
-    /// Flushes that were completed.
+    /// Flush requests that were completed.
     #[serde(default)]
     pub flushes: u64,
     /// Requests refused by the device, with the reason's name.

@@ -9,19 +9,19 @@ use crate::open::OpenLoop;
 use remap_ssd_device::PageKind;
 use remap_ssd_ftl::Glimpse;
 
-pub(crate) enum Clock {
+pub(crate) enum RunClock {
     Closed(InFlight),
     Open(Box<OpenLoop>),
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Outcome {
+pub(crate) struct PageOutcome {
     pub kind: PageKind,
     pub served: bool,
 }
 
-pub(crate) struct Times {
-    pub clock: Clock,
+pub(crate) struct RequestTimes {
+    pub clock: RunClock,
     pub meters: Meters,
     /// When the latest request entered, and the latest end of any.
     pub entered: u64,
@@ -32,8 +32,8 @@ pub(crate) struct Times {
     done_at: u64,
 }
 
-impl Times {
-    pub(crate) fn new(clock: Clock, meters: Meters, start: u64) -> Self {
+impl RequestTimes {
+    pub(crate) fn new(clock: RunClock, meters: Meters, start: u64) -> Self {
         Self {
             clock,
             meters,
@@ -49,8 +49,8 @@ impl Times {
     pub(crate) fn enter(&mut self, at_ns: u64, is_flush: bool) -> Option<u64> {
         let after = if is_flush { self.ended } else { self.flushed };
         let (now, backlog) = match &mut self.clock {
-            Clock::Closed(queue) => (queue.earliest().max(after), None),
-            Clock::Open(open) => {
+            RunClock::Closed(queue) => (queue.earliest().max(after), None),
+            RunClock::Open(open) => {
                 let now = open.arrive(at_ns).max(self.entered).max(after);
                 (now, Some(open.backlog()))
             }
@@ -79,11 +79,11 @@ impl Times {
 
     /// The request ends when all its parts are done.
     #[inline(always)]
-    pub(crate) fn leave(&mut self, Outcome { kind, served }: Outcome) {
+    pub(crate) fn leave(&mut self, PageOutcome { kind, served }: PageOutcome) {
         let done_at = self.done_at;
         match &mut self.clock {
-            Clock::Closed(queue) => queue.replace_earliest(done_at),
-            Clock::Open(open) => open.end(done_at),
+            RunClock::Closed(queue) => queue.replace_earliest(done_at),
+            RunClock::Open(open) => open.end(done_at),
         }
 
         self.ended = self.ended.max(done_at);
@@ -95,7 +95,7 @@ impl Times {
             return;
         }
 
-        if let Clock::Open(open) = &mut self.clock {
+        if let RunClock::Open(open) = &mut self.clock {
             let is_read = match kind {
                 PageKind::Read => Some(true),
                 kind if kind.writes() => Some(false),

@@ -1,7 +1,7 @@
 //! Microbenchmarks: MOVE by remap or by the host, fs_write against write, and the arithmetic of the NVRAM.
 
 use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::{Config, SchemeKind};
+use remap_ssd_ftl::{Config, SchemeKind, SchemeValues};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_sim::micro::bam::bam_use;
@@ -105,7 +105,7 @@ fn our_tables_for_512_gb_of_flash() {
         let config = Config {
             scheme: SchemeKind::Pebble,
             lpns: 0,
-            degree,
+            scheme_values: SchemeValues::of(SchemeKind::Pebble, "degree", degree),
             ..Config::default()
         };
         config.tables_bytes(&geometry)

@@ -6,7 +6,7 @@
 use crate::failure::Failure;
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_nvme::controller::{Fingerprint, RecordedOp, Recorder};
-use remap_ssd_sim::trace::session::{Entry, write_device};
+use remap_ssd_sim::trace::session::{SessionEntry, write_device};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ fn line(now: u64, ops: &[RecordedOp], to: &mut impl Write) -> io::Result<()> {
     let count = ops.len() as u64;
 
     let entry = match ops[0] {
-        RecordedOp::Read(page) => Entry::Read {
+        RecordedOp::Read(page) => SessionEntry::Read {
             page: page.into(),
             count,
         },
@@ -111,24 +111,24 @@ fn line(now: u64, ops: &[RecordedOp], to: &mut impl Write) -> io::Result<()> {
 
             let digests: Vec<Fingerprint> = ops.iter().filter_map(digest).collect();
 
-            return Entry::Write {
+            return SessionEntry::Write {
                 page: page.into(),
                 digests: &digests,
             }
             .write(now, to);
         }
-        RecordedOp::Deallocate(page, count) => Entry::Deallocate {
+        RecordedOp::Deallocate(page, count) => SessionEntry::Deallocate {
             page: page.into(),
             count: count.into(),
         },
-        RecordedOp::Remap(remap) => Entry::Remap {
+        RecordedOp::Remap(remap) => SessionEntry::Remap {
             target: remap.target.into(),
             source: remap.source.into(),
             count: remap.len.into(),
             relocate: remap.relocate,
             atomic: remap.atomic,
         },
-        RecordedOp::Flush => Entry::Flush,
+        RecordedOp::Flush => SessionEntry::Flush,
     };
 
     entry.write(now, to)

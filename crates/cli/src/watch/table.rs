@@ -4,7 +4,7 @@
 //! size. Absent: who holds the device meanwhile.
 
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{Ftl, State, Stream};
+use remap_ssd_ftl::{Ftl, Stream, SuperblockState};
 use remap_ssd_http::Cells;
 use remap_ssd_http::status::{Nvram, Status, Superblocks, Wear};
 use remap_ssd_media::SbId;
@@ -16,7 +16,7 @@ pub const STRETCH: u32 = 256;
 /// A superblock, as it was when it was looked at.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    state: State,
+    state: SuperblockState,
     stream: Stream,
     valid: u32,
     remapped: u32,
@@ -98,12 +98,13 @@ impl Table {
         status.scheme.clone_from(&self.scheme);
 
         let entries = || self.entries.iter().flatten();
-        let count = |state: State| entries().filter(|entry| entry.state == state).count() as u64;
+        let count =
+            |state: SuperblockState| entries().filter(|entry| entry.state == state).count() as u64;
         status.superblocks = Superblocks {
-            free: count(State::Free),
-            open: count(State::Open),
-            closed: count(State::Closed),
-            retired: count(State::Retired),
+            free: count(SuperblockState::Free),
+            open: count(SuperblockState::Open),
+            closed: count(SuperblockState::Closed),
+            retired: count(SuperblockState::Retired),
             gc_start: self.gc_start.into(),
         };
 
@@ -175,8 +176,8 @@ fn entry(ftl: &Ftl, sb: SbId) -> Entry {
     // The head is no garbage, and the tail's place does not hold data.
     let held = written.saturating_sub(1).min(superblock.capacity);
     entry.garbage = match superblock.state {
-        State::Open | State::Closed => held.saturating_sub(owners.live),
-        State::Free | State::Retired => 0,
+        SuperblockState::Open | SuperblockState::Closed => held.saturating_sub(owners.live),
+        SuperblockState::Free | SuperblockState::Retired => 0,
     };
     entry
 }
@@ -186,11 +187,11 @@ fn letter<'a>(entries: impl Iterator<Item = &'a Entry>) -> char {
     let mut counts = [0u32; 3];
     for entry in entries {
         match (entry.state, entry.stream) {
-            (State::Open, Stream::Host) => return 'h',
-            (State::Open, _) => return 'g',
-            (State::Free, _) => counts[0] += 1,
-            (State::Closed, _) => counts[1] += 1,
-            (State::Retired, _) => counts[2] += 1,
+            (SuperblockState::Open, Stream::Host) => return 'h',
+            (SuperblockState::Open, _) => return 'g',
+            (SuperblockState::Free, _) => counts[0] += 1,
+            (SuperblockState::Closed, _) => counts[1] += 1,
+            (SuperblockState::Retired, _) => counts[2] += 1,
         }
     }
     let most = (0..3).rev().max_by_key(|at| counts[*at]).unwrap_or(0);

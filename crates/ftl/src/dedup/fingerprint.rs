@@ -43,7 +43,7 @@ impl FingerprintKind {
     }
 }
 
-/// What identifies a content.
+/// What a content is recognised by: a digest, or an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fingerprint {
     /// The identity of the content.

@@ -452,6 +452,8 @@ impl Dedup {
                 fingerprint
             }
         };
+
+        // The page is in its fingerprint's line, or was pushed out of it.
         let (at, tag) = self.place(&fingerprint);
         let line = &mut self.lines[at];
         for slot in line.nominated(tag) {

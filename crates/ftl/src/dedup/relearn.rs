@@ -43,7 +43,7 @@ impl Ftl {
         };
         let pages = Pages {
             media: &core.media,
-            counts: &core.counts,
+            counts: &core.tables.counts,
         };
         let mut live = Vec::new();
         for (sb, _) in core
@@ -53,8 +53,10 @@ impl Ftl {
         {
             live.clear();
             let first = core.geometry.page(sb, 0);
-            core.counts
-                .each_owned(first, core.geometry.pages_per_superblock(), |index, _| {
+            core.tables.counts.each_owned(
+                first,
+                core.geometry.pages_per_superblock(),
+                |index, _| {
                     let ppn = Ppn(first.0 + index);
                     let is_data = !core.media.is_meta(ppn) && core.media.is_readable(ppn);
                     live.extend(
@@ -63,7 +65,8 @@ impl Ftl {
                             .filter(|_| is_data)
                             .map(|identity| (ppn, identity)),
                     );
-                });
+                },
+            );
             for (index, (ppn, identity)) in live.iter().enumerate() {
                 if let Some((_, ahead)) = live.get(index + LINE_AHEAD) {
                     dedup.prefetch_line(&Fingerprint::Identity(*ahead));
@@ -88,9 +91,10 @@ impl Ftl {
         else {
             return (Vec::new(), None);
         };
+
         let end = core.geometry.pages().min(from.0.saturating_add(LOOKED_AT));
         let is_unknown = |ppn: &Ppn| {
-            !core.counts.is_zero(*ppn)
+            !core.tables.counts.is_zero(*ppn)
                 && dedup.digests[ppn.0 as usize] == UNKNOWN
                 && !core.media.is_meta(*ppn)
         };
@@ -100,6 +104,7 @@ impl Ftl {
                 .life
                 .incarnation()
         };
+
         let listed = (from.0..end).map(Ppn).filter(is_unknown).take(max);
         let listed: Vec<UnknownPage> = listed
             .map(|ppn| UnknownPage {
@@ -107,6 +112,8 @@ impl Ftl {
                 incarnation: incarnation(ppn),
             })
             .collect();
+
+        // A full list goes on behind its last page, another one behind what was looked at.
         let next = match listed.last() {
             Some(last) if listed.len() == max => last.ppn.0 + 1,
             _ => end,
@@ -140,7 +147,7 @@ impl Ftl {
     pub fn known_digests(&self) -> impl Iterator<Item = (Ppn, &[u8; 32])> {
         let digests = self.dedup.iter().flat_map(|dedup| &dedup.digests);
         let pages = (0..).map(Ppn).zip(digests);
-        pages.filter(|(ppn, digest)| **digest != UNKNOWN && !self.core.counts.is_zero(*ppn))
+        pages.filter(|(ppn, digest)| **digest != UNKNOWN && !self.core.tables.counts.is_zero(*ppn))
     }
 
     /// Restores a saved digest. `false` if the page holds no data, or its digest is known already.
@@ -157,18 +164,22 @@ impl Ftl {
         else {
             return false;
         };
-        let is_data =
-            !core.counts.is_zero(ppn) && !core.media.is_meta(ppn) && core.media.is_readable(ppn);
+
+        // Only live data that can be read, and whose digest nobody has noted meanwhile.
+        let is_data = !core.tables.counts.is_zero(ppn)
+            && !core.media.is_meta(ppn)
+            && core.media.is_readable(ppn);
         if !is_data || dedup.digests[ppn.0 as usize] != UNKNOWN {
             return false;
         }
+
         let fingerprint = Fingerprint::Digest(digest);
         dedup.learn(
             &fingerprint,
             ppn,
             Pages {
                 media: &core.media,
-                counts: &core.counts,
+                counts: &core.tables.counts,
             },
         );
         dedup.note_digest(&fingerprint, ppn, is_recalled);

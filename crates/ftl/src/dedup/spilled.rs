@@ -29,20 +29,20 @@ pub(super) struct SpilledPage {
     Clone, Copy, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
 )]
 #[repr(C)]
-struct Cell {
+struct SpilledCell {
     /// The tag, and above it the line's number in the bucket.
     key: u32,
     /// Page number plus one; 0 is an empty cell.
     page: u32,
 }
 
-const EMPTY: Cell = Cell { key: 0, page: 0 };
+const EMPTY: SpilledCell = SpilledCell { key: 0, page: 0 };
 
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
-struct Bucket([Cell; SHARED]);
+struct Bucket([SpilledCell; SHARED]);
 
-impl Cell {
+impl SpilledCell {
     fn new(line: usize, page: SpilledPage) -> Self {
         Self {
             key: page.tag | ((line % SHARED) as u32) << TAG_BITS,
@@ -72,7 +72,7 @@ impl Bucket {
 pub(super) struct Spilled {
     buckets: Slab<Bucket>,
     /// What full buckets have no room for, by bucket.
-    rest: BTreeMap<usize, Vec<Cell>>,
+    rest: BTreeMap<usize, Vec<SpilledCell>>,
 }
 
 impl Spilled {
@@ -92,7 +92,7 @@ impl Spilled {
             None
         };
         let cells = bucket.0.iter().chain(rest.into_iter().flatten());
-        let is_of_line = move |cell: &&Cell| **cell != EMPTY && cell.line() == line % SHARED;
+        let is_of_line = move |cell: &&SpilledCell| **cell != EMPTY && cell.line() == line % SHARED;
         cells.filter(is_of_line).map(|cell| cell.spilled())
     }
 
@@ -101,7 +101,7 @@ impl Spilled {
         if self.pages(line).any(|other| other == page) {
             return;
         }
-        let cell = Cell::new(line, page);
+        let cell = SpilledCell::new(line, page);
         match self.buckets[line / SHARED]
             .0
             .iter_mut()
@@ -126,8 +126,9 @@ impl Spilled {
     /// Drops the pages that are not to be kept of all lines that share this line's bucket.
     pub fn retain_all(&mut self, line: usize, mut keep: impl FnMut(usize, SpilledPage) -> bool) {
         let bucket = line / SHARED;
-        let mut stays =
-            |cell: &Cell| *cell == EMPTY || keep(bucket * SHARED + cell.line(), cell.spilled());
+        let mut stays = |cell: &SpilledCell| {
+            *cell == EMPTY || keep(bucket * SHARED + cell.line(), cell.spilled())
+        };
         let was_full = self.buckets[bucket].is_full();
         let cells = &mut self.buckets[bucket].0;
         cells
@@ -152,7 +153,7 @@ impl Spilled {
 
     /// A page of a line has moved. The tag tells it from a stale one that was entered with the same page number.
     pub fn moved(&mut self, line: usize, tag: u32, from: Ppn, to: Ppn) {
-        let [from, to] = [from, to].map(|ppn| Cell::new(line, SpilledPage { tag, ppn }));
+        let [from, to] = [from, to].map(|ppn| SpilledCell::new(line, SpilledPage { tag, ppn }));
         let bucket = &mut self.buckets[line / SHARED];
         let rest = if bucket.is_full() {
             self.rest.get_mut(&(line / SHARED))

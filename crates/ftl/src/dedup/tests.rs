@@ -73,7 +73,6 @@ impl Store {
         )
     }
 
-    /// Programs a garbage page.
     fn program(&mut self, content: Content, ppn: Ppn) {
         assert!(self.counts.is_zero(ppn));
         self.dedup.erased(ppn.0 as usize..ppn.0 as usize + 1);

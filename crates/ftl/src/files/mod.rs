@@ -15,17 +15,18 @@ mod record;
 mod recover;
 
 use crate::config::Config;
-use crate::core::Core;
 use crate::error::ConfigError;
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
+use crate::layout::Layout;
+use crate::tables::Tables;
 use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
 pub use recover::FileMapScan;
-use remap_ssd_media::{After, ClearId, MediaError, OpKind, Purpose};
+use remap_ssd_media::{After, ClearId, Media, MediaError, OpKind, Purpose};
 
 /// A page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePage {
-    /// Inode number.
+    /// The file, by the host's inode number.
     pub inode: u32,
     /// Page offset within the file.
     pub offset: u32,
@@ -54,8 +55,9 @@ pub enum FileStatus {
 }
 
 /// DRAM state of the file map.
-#[derive(Default)]
-pub struct Files {
+pub struct FileMap {
+    guards: Guards,
+    region: Region,
     generation: u32,
     /// Places for entries used since the last reset, torn ones included.
     used: u32,
@@ -79,33 +81,41 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-impl Files {
+impl FileMap {
+    pub(crate) fn new(config: &Config, layout: &Layout) -> Self {
+        Self {
+            guards: config.guards,
+            region: Region::of(config, layout),
+            generation: 0,
+            used: 0,
+            files: 0,
+            damaged: false,
+            clear: ClearId::default(),
+        }
+    }
+
     /// Formats the file map's region of NVRAM.
-    pub(crate) fn format(&mut self, core: &mut Core) {
-        if core.config.fs_files > 0 {
+    pub(crate) fn format(&mut self, media: &mut Media) {
+        if self.region.files() > 0 {
             self.generation = 1;
-            core.media.store(
-                Region::of(&core.config, &core.layout).base,
-                1,
-                Purpose::Meta,
-                After::NOTHING,
-            );
+            media.store(self.region.base, 1, Purpose::Meta, After::NOTHING);
         }
     }
 
     /// Notes a page that has just been written to `lpn`.
     pub(crate) fn append(
         &mut self,
-        core: &mut Core,
+        media: &mut Media,
+        tables: &Tables,
         lpn: u32,
         page: FilePage,
     ) -> Result<FileStatus, MediaError> {
-        let region = Region::of(&core.config, &core.layout);
+        let region = self.region;
         if self.damaged {
             return Ok(FileStatus::MapDamaged);
         }
 
-        let slot = self.find(core, page.inode, Purpose::Host)?;
+        let slot = self.find(media, page.inode, Purpose::Host)?;
         if self.used == region.blocks {
             return Ok(FileStatus::BlocksFull);
         }
@@ -113,30 +123,26 @@ impl Files {
         let Some((slot, ends)) = slot else {
             return Ok(FileStatus::FilesFull);
         };
-        if ends.is_none() && self.files == core.config.fs_files {
+        if ends.is_none() && self.files == region.files() {
             return Ok(FileStatus::FilesFull);
         }
 
         // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's
         // words, in any order. Cut before 2, or inside: some word is of another generation and the
         // page is not listed.
-        let mapping = core.map.get(lpn).expect("it has just been written");
+        let mapping = tables.map.get(lpn).expect("it has just been written");
         let data = After::page(mapping.ppn).and(if mapping.remapped {
             After::FENCE
         } else {
             After::NOTHING
         });
 
-        let after = if core.config.guards.has(Guard::FsAfterData) {
-            data
-        } else {
-            After::NOTHING
-        };
+        let after = self.guards.waits(Guard::FsAfterData, data);
 
         let index = self.used;
         let words =
             [lpn, page.offset, page.inode, NONE].map(|value| Tagged::of(self.generation, value));
-        core.media.store_record(
+        media.store_record(
             region.entry(index),
             &words,
             Purpose::Host,
@@ -148,15 +154,13 @@ impl Files {
         let ends = match ends {
             Some(Ends { head, tail }) => {
                 let link = Tagged::of(self.generation, index);
-                core.media
-                    .store(region.entry(tail) + 3, link, Purpose::Meta, After::NOTHING);
+                media.store(region.entry(tail) + 3, link, Purpose::Meta, After::NOTHING);
                 Ends { head, tail: index }
             }
             None => {
                 self.files += 1;
                 let name = Tagged::of(self.generation, page.inode);
-                core.media
-                    .store(region.slot(slot), name, Purpose::Meta, After::NOTHING);
+                media.store(region.slot(slot), name, Purpose::Meta, After::NOTHING);
                 Ends {
                     head: index,
                     tail: index,
@@ -164,7 +168,7 @@ impl Files {
             }
         };
 
-        core.media.store(
+        media.store(
             region.slot(slot) + 1,
             ends.into(),
             Purpose::Meta,
@@ -177,29 +181,26 @@ impl Files {
     /// is full.
     fn find(
         &self,
-        core: &mut Core,
+        media: &mut Media,
         inode: u32,
         purpose: Purpose,
     ) -> Result<Option<(u32, Option<Ends>)>, MediaError> {
-        let region = Region::of(&core.config, &core.layout);
+        let region = self.region;
         let (mut found, mut probes) = (None, 0);
         for slot in region.probe(inode) {
             probes += 1;
-            let name = Tagged::from_bits(core.media.load(region.slot(slot))?);
+            let name = Tagged::from_bits(media.load(region.slot(slot))?);
             if name.generation() != self.generation {
                 found = Some((slot, None));
                 break;
             }
             if name.value() == inode {
-                found = Some((
-                    slot,
-                    Some(Ends::from(core.media.load(region.slot(slot) + 1)?)),
-                ));
+                found = Some((slot, Some(Ends::from(media.load(region.slot(slot) + 1)?))));
                 break;
             }
         }
 
-        core.media.charge(
+        media.charge(
             OpKind::NvRead,
             probes * SLOT_WORDS as u32 * 8,
             purpose,
@@ -208,20 +209,20 @@ impl Files {
         Ok(found)
     }
 
-    pub(crate) fn list(&self, core: &mut Core, inode: u32) -> Result<Vec<FileBlock>, MediaError> {
+    pub(crate) fn list(&self, media: &mut Media, inode: u32) -> Result<Vec<FileBlock>, MediaError> {
         if self.damaged {
             return Err(MediaError::Uncorrectable);
         }
 
-        let region = Region::of(&core.config, &core.layout);
-        let Some((_, Some(ends))) = self.find(core, inode, Purpose::Host)? else {
+        let region = self.region;
+        let Some((_, Some(ends))) = self.find(media, inode, Purpose::Host)? else {
             return Ok(Vec::new());
         };
         let (mut blocks, mut next) = (Vec::new(), ends.head);
         while next != NONE && blocks.len() < self.used as usize {
             let at = region.entry(next);
             let mut value = |word| {
-                core.media
+                media
                     .load(at + word)
                     .map(|bits| Tagged::from_bits(bits).value())
             };
@@ -232,7 +233,7 @@ impl Files {
             next = if next == ends.tail { NONE } else { value(3)? };
         }
 
-        core.media.charge(
+        media.charge(
             OpKind::NvRead,
             (blocks.len() * ENTRY_WORDS * 8) as u32,
             Purpose::Host,
@@ -241,13 +242,13 @@ impl Files {
         Ok(blocks)
     }
 
-    pub(crate) fn inodes(&self, core: &mut Core) -> Result<Vec<u32>, MediaError> {
+    pub(crate) fn inodes(&self, media: &mut Media) -> Result<Vec<u32>, MediaError> {
         if self.damaged {
             return Err(MediaError::Uncorrectable);
         }
 
-        let region = Region::of(&core.config, &core.layout);
-        core.media.charge(
+        let region = self.region;
+        media.charge(
             OpKind::NvRead,
             region.slots * SLOT_WORDS as u32 * 8,
             Purpose::Host,
@@ -256,7 +257,7 @@ impl Files {
 
         let mut inodes = Vec::new();
         for slot in 0..region.slots {
-            let name = Tagged::from_bits(core.media.load(region.slot(slot))?);
+            let name = Tagged::from_bits(media.load(region.slot(slot))?);
             if name.generation() == self.generation {
                 inodes.push(name.value());
             }
@@ -266,18 +267,18 @@ impl Files {
         Ok(inodes)
     }
 
-    pub(crate) fn reset(&mut self, core: &mut Core) {
-        let region = Region::of(&core.config, &core.layout);
+    pub(crate) fn reset(&mut self, media: &mut Media) {
+        let region = self.region;
         let damaged = std::mem::take(&mut self.damaged);
         (self.used, self.files) = (0, 0);
         if self.generation == u32::MAX {
-            return self.start_over(core);
+            return self.start_over(media);
         }
 
         // One store. Entries of the generations before never count again; one of the new generation
         // that lands before this store proves by itself that the reset happened.
         self.generation += 1;
-        core.media.store(
+        media.store(
             region.base,
             self.generation.into(),
             Purpose::Host,
@@ -285,36 +286,30 @@ impl Files {
         );
 
         if damaged {
-            self.clear = core
-                .media
-                .clear(region.base + 1, region.words() - 1, After::FENCE);
+            self.clear = media.clear(region.base + 1, region.words() - 1, After::FENCE);
         }
     }
 
     /// All generations have been used.
-    fn start_over(&mut self, core: &mut Core) {
+    fn start_over(&mut self, media: &mut Media) {
         // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut
         // before 1: as if not reset. After 1: reset, and recovery goes on with 2.
-        let region = Region::of(&core.config, &core.layout);
-        core.media
-            .store(region.base, 0, Purpose::Host, After::NOTHING);
-        self.clear = core
-            .media
-            .clear(region.base + 1, region.words() - 1, After::FENCE);
-        core.media
-            .store(region.base, 1, Purpose::Meta, After::clear(self.clear));
-        core.media.fence();
+        let region = self.region;
+        media.store(region.base, 0, Purpose::Host, After::NOTHING);
+        self.clear = media.clear(region.base + 1, region.words() - 1, After::FENCE);
+        media.store(region.base, 1, Purpose::Meta, After::clear(self.clear));
+        media.fence();
         self.generation = 1;
     }
 
     /// Compares table, links and entries.
-    pub(crate) fn check(&self, core: &Core) -> Result<(), String> {
-        if core.config.fs_files == 0 || self.damaged {
+    pub(crate) fn check(&self, media: &Media) -> Result<(), String> {
+        if self.region.files() == 0 || self.damaged {
             return Ok(());
         }
 
-        let region = Region::of(&core.config, &core.layout);
-        let word = |at: usize| Tagged::from_bits(core.media.peek(at));
+        let region = self.region;
+        let word = |at: usize| Tagged::from_bits(media.peek(at));
         let (mut listed, mut files) = (0, 0);
         for slot in 0..region.slots {
             let name = word(region.slot(slot));
@@ -323,7 +318,7 @@ impl Files {
             }
 
             files += 1;
-            let Ends { head, tail } = Ends::from(core.media.peek(region.slot(slot) + 1));
+            let Ends { head, tail } = Ends::from(media.peek(region.slot(slot) + 1));
             let (mut at, mut last) = (head, None);
             while at != NONE {
                 let entry = |index| word(region.entry(at) + index);

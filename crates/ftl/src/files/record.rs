@@ -8,9 +8,8 @@
 //! Invariant: an entry counts only if all of its words are of the generation in force.
 
 use crate::config::Config;
-use crate::layout::Layout;
-use crate::layout::file_map_words;
 pub(super) use crate::layout::{FILE_ENTRY_WORDS as ENTRY_WORDS, FILE_SLOT_WORDS as SLOT_WORDS};
+use crate::layout::{Layout, file_map_words};
 use bitfield_struct::bitfield;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -75,6 +74,11 @@ impl Region {
 
     pub fn of(config: &Config, layout: &Layout) -> Self {
         Self::new(layout.files, config)
+    }
+
+    /// Files that can have a list.
+    pub fn files(&self) -> u32 {
+        self.slots / 2
     }
 
     pub fn words(&self) -> usize {

@@ -6,11 +6,10 @@
 //! entry landed is not used again before the next reset: its words could make up an entry together
 //! with those of another one.
 
-use super::Files;
-use super::record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
-use crate::core::Core;
+use super::FileMap;
+use super::record::{ENTRY_WORDS, Ends, NONE, SLOT_WORDS, Tagged};
 use crate::guard::Guard;
-use remap_ssd_media::{After, OpKind, Purpose};
+use remap_ssd_media::{After, Media, OpKind, Purpose};
 
 /// What recovery found of the file map.
 #[derive(Debug, Default)]
@@ -21,32 +20,29 @@ pub struct FileMapScan {
     starts_over: bool,
 }
 
-impl Files {
+impl FileMap {
     /// Reads the file map back from NVRAM.
-    pub(crate) fn read_back(&mut self, core: &mut Core) -> FileMapScan {
-        let (region, mut found) = (
-            Region::of(&core.config, &core.layout),
-            FileMapScan::default(),
-        );
+    pub(crate) fn read_back(&mut self, media: &mut Media) -> FileMapScan {
+        let (region, mut found) = (self.region, FileMapScan::default());
         if region.slots == 0 {
             return found;
         }
 
-        core.media.charge(
+        media.charge(
             OpKind::NvRead,
             (region.words() * 8) as u32,
             Purpose::Meta,
             After::NOTHING,
         );
 
-        let word = core.media.load(region.base);
+        let word = media.load(region.base);
         if word == Ok(0) {
             found.starts_over = true;
             return found;
         }
 
         let words: Vec<[Tagged; ENTRY_WORDS]> = (0..region.blocks)
-            .map(|index| self.read_entry(core, index))
+            .map(|index| self.read_entry(media, index))
             .collect();
         // The largest generation found anywhere: an entry of it proves the reset that began it.
         let generations = words.iter().flatten().map(|word| word.generation());
@@ -54,7 +50,7 @@ impl Files {
         self.damaged |= word.is_err();
         self.generation = newest.max(word.unwrap_or(0) as u32).max(1);
 
-        let guards = core.config.guards;
+        let guards = self.guards;
         for (index, entry) in (0..).zip(&words) {
             let mut mine = entry
                 .iter()
@@ -78,10 +74,10 @@ impl Files {
         found
     }
 
-    fn read_entry(&mut self, core: &mut Core, index: u32) -> [Tagged; ENTRY_WORDS] {
-        let at = Region::of(&core.config, &core.layout).entry(index);
+    fn read_entry(&mut self, media: &mut Media, index: u32) -> [Tagged; ENTRY_WORDS] {
+        let at = self.region.entry(index);
         [0, 1, 2, 3].map(|word| {
-            let bits = core.media.load(at + word).unwrap_or_else(|_| {
+            let bits = media.load(at + word).unwrap_or_else(|_| {
                 self.damaged = true;
                 0
             });
@@ -90,13 +86,13 @@ impl Files {
     }
 
     /// Makes generation, table and links say what the entries say.
-    pub(crate) fn repair(&mut self, core: &mut Core, found: &FileMapScan) {
-        let region = Region::of(&core.config, &core.layout);
+    pub(crate) fn repair(&mut self, media: &mut Media, found: &FileMapScan) {
+        let region = self.region;
         if region.slots == 0 {
             return;
         }
         if found.starts_over {
-            return self.start_over(core);
+            return self.start_over(media);
         }
 
         let mut table = vec![[0u64; SLOT_WORDS]; region.slots as usize];
@@ -127,31 +123,30 @@ impl Files {
             }
         }
 
-        let correct = |core: &mut Core, at: usize, value: u64| {
-            if core.media.load(at) != Ok(value) {
-                core.media.store(at, value, Purpose::Meta, After::NOTHING);
+        let correct = |media: &mut Media, at: usize, value: u64| {
+            if media.load(at) != Ok(value) {
+                media.store(at, value, Purpose::Meta, After::NOTHING);
             }
         };
 
-        correct(core, region.base, self.generation.into());
+        correct(media, region.base, self.generation.into());
         for (slot, wanted) in (0..).zip(&table) {
             let at = region.slot(slot);
             // A slot of an earlier generation is as good as an empty one. One of a later generation
             // is all that a cut left of a reset and a file after it: it must not come alive with
             // the next reset.
-            let stale = core
-                .media
+            let stale = media
                 .load(at)
                 .map(|word| Tagged::from_bits(word).generation() < self.generation);
             if wanted[0] != 0 || stale != Ok(true) {
-                correct(core, at, wanted[0]);
-                correct(core, at + 1, wanted[1]);
+                correct(media, at, wanted[0]);
+                correct(media, at + 1, wanted[1]);
             }
         }
 
         for (&(index, _), link) in found.entries.iter().zip(links) {
             correct(
-                core,
+                media,
                 region.entry(index) + 3,
                 Tagged::of(self.generation, link),
             );

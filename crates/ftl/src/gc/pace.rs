@@ -9,7 +9,7 @@ use crate::contract::OwnerRef;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::policy::{Candidate, GcPolicy, least_worn};
-use crate::superblock::{State, Stream};
+use crate::superblock::{Stream, SuperblockState};
 use remap_ssd_media::{After, OpKind, Purpose, SbId};
 
 /// Collections between two looks at wear, on devices that are not tiny.
@@ -25,17 +25,26 @@ impl Ftl {
         let closed = core
             .blocks
             .iter()
-            .filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
+            .filter(|(_, sb)| sb.state == SuperblockState::Closed && sb.stream != Stream::Log);
+
         closed
             .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
             .filter_map(|(id, sb)| {
                 // A reference that must be copied takes a page, like one more page with an owner.
-                let copies = self.scheme.references_without_room(core, id);
+                let copies = self
+                    .scheme
+                    .references_without_room(&core.tables, &core.blocks, id);
                 let live = if self.hybrid {
-                    core.map.blocks().cost(id, core.blocks.owners(id).live) + copies
+                    core.tables
+                        .map
+                        .blocks()
+                        .cost(id, core.blocks.owners(id).live)
+                        + copies
                 } else {
                     core.blocks.owners(id).live + copies
                 };
+
+                // Where references must be copied, or blocks merged, collecting must still gain a page.
                 (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid))
                     .then_some(Candidate {
                         sb: id,
@@ -78,7 +87,7 @@ impl Ftl {
             self.core
                 .config
                 .gc_policy
-                .victim(self.candidates_ahead(), self.core.wsn)
+                .victim(self.candidates_ahead(), self.core.clock.now())
         }
     }
 
@@ -100,7 +109,13 @@ impl Ftl {
         self.core
             .media
             .charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
-        self.scheme.owners(&mut self.core, sb, &mut scanned);
+        self.scheme.owners(
+            &self.core.tables,
+            &mut self.core.media,
+            &mut self.core.clock,
+            sb,
+            &mut scanned,
+        );
         self.core
             .media
             .charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
@@ -134,7 +149,9 @@ impl Ftl {
         }
 
         let Some(job) = &self.gc.job else {
-            if self.core.blocks.free() <= self.gc_start && self.core.wsn >= self.gc.look_again {
+            if self.core.blocks.free() <= self.gc_start
+                && self.core.clock.now() >= self.gc.look_again
+            {
                 return self.begin_pace();
             }
             return Ok(());
@@ -157,8 +174,8 @@ impl Ftl {
         if !self.begin_job(false) {
             // Only overwriting makes a superblock worth it; looking at all of them for every page
             // would be the slowest part of a write.
-            self.gc.look_again =
-                self.core.wsn + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
+            self.gc.look_again = self.core.clock.now()
+                + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
             return Ok(());
         }
         if self.core.config.gc_at_once {
@@ -229,8 +246,13 @@ impl Ftl {
 
         self.core
             .blocks
-            .erase(&mut self.core.media, job.sb, &mut self.core.wsn);
-        self.scheme.forget(&mut self.core, job.sb);
+            .erase(&mut self.core.media, job.sb, &mut self.core.clock);
+        self.scheme.forget(
+            &mut self.core.media,
+            &mut self.core.tables.ended,
+            &mut self.core.stats.scheme,
+            job.sb,
+        );
         if let Some(dedup) = &mut self.dedup {
             let first = self.core.geometry.page(job.sb, 0).0 as usize;
             dedup.erased(first..first + self.core.geometry.pages_per_superblock() as usize);

@@ -65,11 +65,12 @@ impl Ftl {
         live.clear();
         let core = &self.core;
         let first = core.geometry.page(job.sb, job.next);
-        core.counts
+        core.tables
+            .counts
             .each_owned(first, end - job.next, |index, count| {
                 let ppn = Ppn(first.0 + index);
                 let oob = core.media.oob(ppn);
-                core.map.prefetch(oob.lpn());
+                core.tables.map.prefetch(oob.lpn());
                 live.push(Live {
                     offset: job.next + index,
                     oob,
@@ -81,12 +82,13 @@ impl Ftl {
                 }
             });
         for owner in &job.refs[(job.next / STRETCH) as usize] {
-            core.map.prefetch(owner.lpn);
+            core.tables.map.prefetch(owner.lpn);
         }
 
         let base = core.geometry.page(job.sb, 0).0;
         for page in live {
             page.owns = core
+                .tables
                 .map
                 .is_written_at(page.oob.lpn(), Ppn(base + page.offset));
         }
@@ -115,8 +117,8 @@ impl Ftl {
         // not count twice.
         for owner in known.chain(late).rev() {
             let ppn = core.geometry.page(job.sb, owner.offset);
-            if core.is_in_force(owner.lpn, ppn, owner.wsn) {
-                core.map.hide_remapped(owner.lpn);
+            if core.tables.is_in_force(owner.lpn, ppn, owner.wsn) {
+                core.tables.map.hide_remapped(owner.lpn);
                 let head = &mut heads[(owner.offset - job.next) as usize];
                 owners.push((*owner, *head));
                 *head = (owners.len() - 1) as u32;
@@ -125,11 +127,11 @@ impl Ftl {
 
         owners
             .iter()
-            .for_each(|(owner, _)| core.map.mark_remapped(owner.lpn));
+            .for_each(|(owner, _)| core.tables.map.mark_remapped(owner.lpn));
     }
 
     /// Passes 4 and 5 for the first pages of a list that have nobody but their OOB's owner, while
-    /// nothing can go wrong: as many as go to one row; how many that were.
+    /// the media are sound: as many as go to one row; how many that were.
     #[inline]
     fn move_row(&mut self, sb: SbId, pages: &[Live]) -> usize {
         let core = &mut self.core;
@@ -146,7 +148,7 @@ impl Ftl {
             .count();
         let unwatched =
             core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
-        let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_plain();
+        let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_sound();
         if len == 0 || !alike {
             return 0;
         }
@@ -162,11 +164,14 @@ impl Ftl {
         core.media.copy_row(taken.slot, copies, taken.after);
 
         let (begin, end) = (page_at(&pages[0]), page_at(&pages[pages.len() - 1]));
-        core.counts.set_all(begin, end.0 - begin.0 + 1, false);
-        core.counts.set_all(to, len, true);
+        core.tables
+            .counts
+            .set_all(begin, end.0 - begin.0 + 1, false);
+        core.tables.counts.set_all(to, len, true);
         core.blocks.move_owned(sb, taken.sb, len);
         for (index, page) in pages.iter().enumerate() {
-            core.map
+            core.tables
+                .map
                 .set_written(page.oob.lpn(), Ppn(to.0 + index as u32));
         }
 
@@ -195,7 +200,7 @@ impl Ftl {
         }
 
         assert!(
-            page.owns && self.core.counts.get(from) == 1,
+            page.owns && self.core.tables.counts.get(from) == 1,
             "owners found and counted of {from:?}"
         );
         if page.oob.lpn() >= self.core.config.lpns && !self.core.media.is_readable(from) {
@@ -233,8 +238,12 @@ impl Ftl {
             };
 
             self.core.stats.meta_programs += 1;
-            let bitmap = DeallocLog::bitmap(&self.core, lpn - self.core.config.lpns);
-            let oob = taken.oob(lpn, self.core.tick());
+            let bitmap = DeallocLog::bitmap(
+                &self.core.config,
+                &self.core.tables,
+                lpn - self.core.config.lpns,
+            );
+            let oob = taken.oob(lpn, self.core.clock.tick());
 
             // As in a flush: 1. everything issued before  2. the bitmap. It must not be newer than
             // a write it knows of.
@@ -295,7 +304,7 @@ impl Ftl {
         let found = 1 + others.clone().count() as u32;
         assert_eq!(
             found,
-            self.core.counts.get(from),
+            self.core.tables.counts.get(from),
             "owners found and counted of {from:?}"
         );
 
@@ -354,7 +363,7 @@ impl Ftl {
         let owner = home.next().expect("the chain has a first");
         assert!(home.next().is_none(), "a page has one home: {from:?}");
         let wsn = if self.core.config.guards.has(Guard::HomesRenewed) {
-            self.core.tick()
+            self.core.clock.tick()
         } else {
             page.oob.wsn()
         };
@@ -448,7 +457,7 @@ impl Ftl {
         if self
             .core
             .blocks
-            .open_worn(&mut self.core.media, stream, wear, &mut self.core.wsn)
+            .open_worn(&mut self.core.media, stream, wear, &mut self.core.clock)
         {
             Ok(())
         } else {

@@ -28,7 +28,7 @@ pub use victim::{Candidate, least_worn};
 /// Zones of the policy that has most.
 pub const ZONES_MAX: usize = 3;
 
-/// Policies of garbage collection.
+/// How garbage collection chooses victims and places for their pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GcPolicy {
     /// The superblock with the most garbage; all pages go to one place (FAST'21 §4.4).

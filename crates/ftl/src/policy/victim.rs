@@ -6,7 +6,7 @@ use remap_ssd_media::SbId;
 /// What a policy may know of a closed superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Number of the superblock.
+    /// Which superblock it is, by number.
     pub sb: SbId,
     /// Pages that it can hold.
     pub capacity: u32,

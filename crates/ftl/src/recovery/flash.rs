@@ -4,20 +4,18 @@
 //! tail, nothing else.
 
 use super::AHEAD;
-use crate::core::Core;
 use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord, LoadedLife};
-use crate::superblock::{Head, Open, State, Stream, Superblock};
+use crate::superblock::{Head, Open, Stream, Superblock, SuperblockState, Superblocks};
 use crate::witnesses::{Witnesses, holds_data};
-use remap_ssd_media::{After, ClearId, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;
 
 /// How far beyond all others' a superblock goes on that does not know its incarnation.
 const INCARNATIONS_AHEAD: u32 = 128;
-/// Incarnations have 21 bits.
 const INCARNATION_MAX: u32 = (1 << 21) - 2;
 
 fn is_alive(head: &Head, life: Life) -> bool {
@@ -26,18 +24,20 @@ fn is_alive(head: &Head, life: Life) -> bool {
 
 /// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut
 /// may have torn them before the superblock was filled further.
-fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Option<Oob> {
-    let geometry = core.geometry;
-    let mut passed = core.blocks.get(sb).bad;
+fn find_oob(
+    blocks: &Superblocks,
+    media: &mut Media,
+    sb: SbId,
+    is_wanted: impl Fn(&Oob) -> bool,
+) -> Option<Oob> {
+    let geometry = media.geometry();
+    let mut passed = blocks.get(sb).bad;
     for offset in 0..geometry.pages_per_superblock() {
         let die = geometry.die_of_offset(offset);
         if passed >> die & 1 == 1 {
             continue;
         }
-        match core
-            .media
-            .read_oob(geometry.page(sb, offset), Purpose::Meta)
-        {
+        match media.read_oob(geometry.page(sb, offset), Purpose::Meta) {
             Ok(Some(oob)) if is_wanted(&oob) => return Some(oob),
             Ok(None) => passed |= 1 << die, // Erased: so is the rest of the block.
             Ok(Some(_)) | Err(_) => {}
@@ -49,17 +49,21 @@ fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Opti
 
 /// Has an erase taken away blocks of a superblock that had a tail? Before a tail, all pages in good
 /// blocks are programmed.
-fn is_half_erased(core: &mut Core, sb: SbId, skipped: u64, incarnation: u32) -> bool {
-    let geometry = core.geometry;
-    let tail = core.blocks.tail_offsets(skipped);
+fn is_half_erased(
+    blocks: &Superblocks,
+    media: &mut Media,
+    sb: SbId,
+    skipped: u64,
+    incarnation: u32,
+) -> bool {
+    let geometry = media.geometry();
+    let tail = blocks.tail_offsets(skipped);
     let is_good = |offset: &u32| skipped >> geometry.die_of_offset(*offset) & 1 == 0;
     let mut filled = (0..tail.first().copied().unwrap_or(0)).filter(is_good);
     let is_tail = |oob: Oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation & 63;
-    filled.any(|offset| !core.media.is_programmed(geometry.page(sb, offset)))
+    filled.any(|offset| !media.is_programmed(geometry.page(sb, offset)))
         && tail.into_iter().any(|offset| {
-            let found = core
-                .media
-                .read_oob(geometry.page(sb, offset), Purpose::Meta);
+            let found = media.read_oob(geometry.page(sb, offset), Purpose::Meta);
             found.ok().flatten().is_some_and(is_tail)
         })
 }
@@ -93,9 +97,9 @@ impl Ftl {
             let capacity = core.blocks.capacity(record.bad | record.failing);
             let found = Superblock {
                 state: if capacity == 0 {
-                    State::Retired
+                    SuperblockState::Retired
                 } else {
-                    State::Free
+                    SuperblockState::Free
                 },
                 stream: Stream::Host,
                 capacity,
@@ -144,8 +148,15 @@ impl Ftl {
             if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
                 // The head cannot say that the superblock was dead; what is missing can.
                 let skipped = found.bad | found.failing;
-                head = head
-                    .filter(|head| !is_half_erased(&mut self.core, sb, skipped, head.incarnation));
+                head = head.filter(|head| {
+                    !is_half_erased(
+                        &self.core.blocks,
+                        &mut self.core.media,
+                        sb,
+                        skipped,
+                        head.incarnation,
+                    )
+                });
             }
 
             if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
@@ -166,7 +177,7 @@ impl Ftl {
                     found.life.set_dead_before(head.wsn - 1);
                 }
 
-                found.state = State::Closed;
+                found.state = SuperblockState::Closed;
                 found.capacity = self.core.blocks.capacity(found.bad | found.failing);
             }
 
@@ -230,7 +241,7 @@ impl Ftl {
     fn head_from_pages(&mut self, sb: SbId) -> Option<Head> {
         let life = self.core.blocks.get(sb).life;
         let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
-        let proof = find_oob(&mut self.core, sb, is_present)?;
+        let proof = find_oob(&self.core.blocks, &mut self.core.media, sb, is_present)?;
         let is_of_log = matches!(proof.lpn(), Oob::LOG | Oob::PARITY);
         Some(Head {
             magic: Head::MAGIC,
@@ -309,7 +320,7 @@ impl Ftl {
         for (offset, oob) in records.iter().enumerate() {
             // LPNs come in any order: without this, each waits for memory.
             if let Some(ahead) = records.get(offset + AHEAD) {
-                witnesses.prefetch(&self.core.map, ahead.lpn());
+                witnesses.prefetch(&self.core.tables.map, ahead.lpn());
             }
             self.add_written_page(witnesses, sb, offset as u32, *oob);
         }
@@ -324,6 +335,7 @@ impl Ftl {
         let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
         let wanted = core.config.tail_pages(&geometry);
         let (mut left_out, mut found) = (0, 0);
+
         for offset in (0..geometry.pages_per_superblock()).rev() {
             let oob = core
                 .media
@@ -335,6 +347,8 @@ impl Ftl {
             } else {
                 left_out |= 1 << geometry.die_of_offset(offset)
             }
+
+            // In front of the tail every page of a good block is programmed.
             if found == wanted {
                 let erased = (0..offset)
                     .filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
@@ -360,7 +374,8 @@ impl Ftl {
             if loaded.life.is_err() && !holds_data(found.state) {
                 // Nothing in it counts. Its next incarnation must be told from what an erase that
                 // was cut has left there, and from those that logs may still name.
-                let left = find_oob(core, sb, |_| true).map_or(0, |oob| oob.incarnation());
+                let left = find_oob(&core.blocks, &mut core.media, sb, |_| true)
+                    .map_or(0, |oob| oob.incarnation());
                 let next = ((most + INCARNATIONS_AHEAD) & !63 | left) + 1;
                 let limit = core
                     .config
@@ -369,7 +384,7 @@ impl Ftl {
                     .unwrap_or(u32::MAX)
                     .min(INCARNATION_MAX);
                 found.life = Life::new()
-                    .with_dead_before(core.wsn)
+                    .with_dead_before(core.clock.now())
                     .with_incarnation(next.min(limit));
             }
 
@@ -412,11 +427,18 @@ impl Ftl {
         // not.
         let is_present =
             oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
-        if oob.wsn() == 0 || oob.lpn() >= core.map.len() || !is_present {
+        if oob.wsn() == 0 || oob.lpn() >= core.tables.map.len() || !is_present {
             return;
         }
+
         let ppn = core.geometry.page(sb, offset);
-        witnesses.write(core, oob.lpn(), ppn, oob.wsn());
+        witnesses.write(
+            &core.blocks,
+            &mut core.tables.map,
+            oob.lpn(),
+            ppn,
+            oob.wsn(),
+        );
         witnesses.second(core, ppn, oob);
     }
 
@@ -505,14 +527,14 @@ impl Ftl {
                 if !self.core.blocks.open_next(
                     &mut self.core.media,
                     Stream::Host,
-                    &mut self.core.wsn,
+                    &mut self.core.clock,
                 ) {
                     return Err(self.end_of_life());
                 }
                 continue;
             };
 
-            let wsn = self.core.tick();
+            let wsn = self.core.clock.tick();
             let (ppn, oob) = (taken.ppn(), taken.oob(lpn, wsn));
             if self
                 .core

@@ -18,16 +18,15 @@
 
 mod flash;
 
-use crate::atomic;
 use crate::clock::WSN_END;
 use crate::config::Config;
-use crate::dealloc::Record;
+use crate::dealloc::DeallocRecord;
 use crate::error::{LOST, RecoveryError};
 use crate::files::FileMapScan;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
-use crate::superblock::State;
+use crate::superblock::SuperblockState;
 use crate::witnesses::{RecoveryReport, Witnesses};
 use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeSet;
@@ -49,11 +48,13 @@ impl Ftl {
     /// Why the device cannot be opened. The media is dropped; take a snapshot before if it matters.
     pub fn recover(media: Media, config: Config) -> Result<(Self, RecoveryReport), RecoveryError> {
         let mut ftl = Self::assemble(media, config)?;
-        let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.map);
-        witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
+        let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.tables.map);
+        witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core.media)?;
 
         ftl.read_lives(&mut witnesses)?;
-        let aborted = atomic::read_back(&mut ftl.core)
+        let aborted = ftl
+            .atomic_slot
+            .read_back(&mut ftl.core.media)
             .map_err(|word| RecoveryError::NvramDamaged { word })?;
         witnesses.aborted(aborted);
 
@@ -65,21 +66,19 @@ impl Ftl {
 
         // All witnesses are known now, so the LPNs that damaged records may concern can be
         // determined.
-        witnesses.resolve_doubts(&ftl.core.config, &mut ftl.core.map);
-        if let Some(lost) = bitmaps_lost
-            .iter()
-            .find(|lost| witnesses.may_be_in(&ftl.core.config, &ftl.core.map, lost.chunk, lost.wsn))
-        {
+        witnesses.resolve_doubts(&ftl.core.config, &mut ftl.core.tables.map);
+        if let Some(lost) = bitmaps_lost.iter().find(|lost| {
+            witnesses.may_be_in(&ftl.core.config, &ftl.core.tables.map, lost.chunk, lost.wsn)
+        }) {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
         }
-        if let Some((word, _)) = unknown
-            .iter()
-            .find(|(_, wsn)| witnesses.may_have_been_mapped(&ftl.core.config, &ftl.core.map, *wsn))
-        {
+        if let Some((word, _)) = unknown.iter().find(|(_, wsn)| {
+            witnesses.may_have_been_mapped(&ftl.core.config, &ftl.core.tables.map, *wsn)
+        }) {
             return Err(RecoveryError::NvramDamaged { word: *word });
         }
 
-        let found = ftl.files.read_back(&mut ftl.core);
+        let found = ftl.files.read_back(&mut ftl.core.media);
         if witnesses.newest() >= WSN_END {
             return Err(RecoveryError::Foreign(
                 "a sequence number has more than 42 bits".into(),
@@ -95,7 +94,7 @@ impl Ftl {
         let core = &mut self.core;
         let mut lost = Vec::new();
         for chunk in 0..core.config.chunks() {
-            let Some(mapping) = core.map.get(core.config.lpns + chunk) else {
+            let Some(mapping) = core.tables.map.get(core.config.lpns + chunk) else {
                 continue;
             };
             witnesses.report.bitmap_pages += 1;
@@ -121,7 +120,7 @@ impl Ftl {
                     let lpn = first + byte as u32 * 8 + bits.trailing_zeros();
                     bits &= bits - 1;
                     if lpn < core.config.lpns {
-                        witnesses.deallocation(core, lpn, oob.wsn());
+                        witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, oob.wsn());
                     }
                 }
             }
@@ -134,8 +133,8 @@ impl Ftl {
     fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Vec<(usize, u64)> {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
-        let records = self.dealloc.read_back(core);
-        for Record {
+        let records = self.dealloc.read_back(&mut core.media);
+        for DeallocRecord {
             lpn: first,
             len,
             wsn,
@@ -147,7 +146,7 @@ impl Ftl {
                 continue;
             }
             for lpn in first..first + len {
-                witnesses.deallocation(core, lpn, wsn);
+                witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, wsn);
             }
         }
 
@@ -167,18 +166,18 @@ impl Ftl {
     /// Step 4: everything that follows from L2P.
     fn count(&mut self, witnesses: &mut Witnesses) {
         let core = &mut self.core;
-        witnesses.resolve_relocated(&core.map);
-        for lpn in 0..core.map.len() {
-            let ahead = (lpn + AHEAD as u32).min(core.map.len() - 1);
-            if let Some(ahead) = core.map.get(ahead) {
-                core.counts.prefetch(ahead.ppn);
+        witnesses.resolve_relocated(&core.tables.map);
+        for lpn in 0..core.tables.map.len() {
+            let ahead = (lpn + AHEAD as u32).min(core.tables.map.len() - 1);
+            if let Some(ahead) = core.tables.map.get(ahead) {
+                core.tables.counts.prefetch(ahead.ppn);
             }
 
-            let Some(mapping) = core.map.get(lpn) else {
+            let Some(mapping) = core.tables.map.get(lpn) else {
                 continue;
             };
             witnesses.report.mapped += 1;
-            let count = core.counts.add(mapping.ppn);
+            let count = core.tables.counts.add(mapping.ppn);
             core.blocks.gain(
                 core.geometry.superblock(mapping.ppn),
                 count == 1,
@@ -186,7 +185,7 @@ impl Ftl {
             );
         }
         if core.config.guards.has(Guard::TimeResumes) {
-            core.wsn = core.wsn.max(witnesses.newest());
+            core.clock.resume_after(witnesses.newest());
         }
     }
 
@@ -196,7 +195,7 @@ impl Ftl {
         open: Vec<SbId>,
         files: &FileMapScan,
     ) -> Result<(Self, RecoveryReport), RecoveryError> {
-        if self.core.is_used_up() {
+        if self.core.clock.is_used_up() {
             return self.open_as_it_is(witnesses, files);
         }
         let Witnesses {
@@ -233,9 +232,14 @@ impl Ftl {
             .map_err(|_| RecoveryError::NoSpace)?;
         self.set_aside(&lost[rest..]);
 
-        self.files.repair(&mut self.core, files);
-        atomic::resume(&mut self.core, aborted_seen, &aborted_words);
-        report.aborted = self.core.aborted.len() as u64;
+        self.files.repair(&mut self.core.media, files);
+        self.atomic_slot.resume(
+            &mut self.core.media,
+            &mut self.core.tables.aborted,
+            aborted_seen,
+            &aborted_words,
+        );
+        report.aborted = self.core.tables.aborted.len() as u64;
 
         self.paused = true;
         let flushed = self
@@ -248,12 +252,12 @@ impl Ftl {
         }
         self.mark_lost(&lost[rest..], false)
             .map_err(|_| RecoveryError::NoSpace)?;
-        self.core.doubtful.clear();
+        self.core.tables.doubtful.clear();
         flushed
             .into_iter()
-            .for_each(|half| self.dealloc.reset(&mut self.core, half));
-        self.dealloc.heal(&mut self.core);
-        if self.core.aborted.len() > ABORTED_SLOTS / 2 {
+            .for_each(|half| self.dealloc.reset(&mut self.core.media, half));
+        self.dealloc.heal(&mut self.core.media);
+        if self.core.tables.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
         }
         self.relearn_identities();
@@ -283,19 +287,24 @@ impl Ftl {
         self.unreadable
             .extend(lost.into_iter().filter(|lpn| *lpn < lpns));
         report.lost = self.unreadable.len() as u64;
-        self.files.repair(&mut self.core, files);
+        self.files.repair(&mut self.core.media, files);
 
         // Damaged words stay: no page can be programmed that would record the doubt.
         if self.unreadable.is_empty() {
-            atomic::resume(&mut self.core, aborted_seen, &aborted_words);
+            self.atomic_slot.resume(
+                &mut self.core.media,
+                &mut self.core.tables.aborted,
+                aborted_seen,
+                &aborted_words,
+            );
             if !self.scheme.resume(&mut self.core) {
                 return Err(RecoveryError::NoSpace);
             }
         } else {
-            self.core.aborted = aborted_seen;
+            self.core.tables.aborted = aborted_seen;
         }
 
-        report.aborted = self.core.aborted.len() as u64;
+        report.aborted = self.core.tables.aborted.len() as u64;
         Ok((self, report))
     }
 
@@ -319,7 +328,7 @@ impl Ftl {
             Vec::new()
         };
 
-        if self.dealloc.is_interrupted() || self.dealloc.room(&self.core.layout) < runs.len() {
+        if self.dealloc.is_interrupted() || self.dealloc.room() < runs.len() {
             // The bitmaps take them all.
             let interrupted = self.dealloc.is_interrupted();
             runs.iter()
@@ -330,9 +339,15 @@ impl Ftl {
         }
 
         for (lpn, len) in runs {
-            let wsn = self.core.tick();
-            self.dealloc
-                .append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
+            let wsn = self.core.clock.tick();
+            self.dealloc.append(
+                &mut self.core.media,
+                lpn,
+                len,
+                wsn,
+                Purpose::Meta,
+                After::NOTHING,
+            );
         }
 
         Ok(Vec::new())
@@ -341,11 +356,13 @@ impl Ftl {
     /// LPNs in doubt that get their pages only when something has been collected. What they had
     /// before must not be moved where a record says so: some schemes give what moves a new number.
     fn set_aside(&mut self, lost: &[u32]) {
-        let recorded = self.dealloc.record_doubts(&mut self.core, lost);
+        let recorded = self
+            .dealloc
+            .record_doubts(&mut self.core.media, &mut self.core.clock, lost);
         for &lpn in &lost[..recorded] {
             self.core.unlink(lpn);
         }
-        self.core.doubtful = lost.to_vec();
+        self.core.tables.doubtful = lost.to_vec();
     }
 
     /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many
@@ -388,16 +405,19 @@ impl Ftl {
         for sb in pages {
             let blocks = &mut self.core.blocks;
             let entry = blocks.get(sb);
-            let can_go = matches!(entry.state, State::Open | State::Closed)
+            let can_go = matches!(entry.state, SuperblockState::Open | SuperblockState::Closed)
                 && !blocks.is_in_last_cycle(entry);
             let live = blocks.owners(sb).live;
             let moved = if self.hybrid {
-                self.core.map.blocks().cost(sb, live)
+                self.core.tables.map.blocks().cost(sb, live)
             } else {
                 live
             };
 
-            let needed = moved + self.scheme.references_without_room(&self.core, sb);
+            let needed = moved
+                + self
+                    .scheme
+                    .references_without_room(&self.core.tables, &self.core.blocks, sb);
             let blocks = &mut self.core.blocks;
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
                 continue;

@@ -2,11 +2,13 @@
 //!
 //! Absent: what a scheme is (`contract`), and what is known of it elsewhere (`kind`).
 
+use crate::config::SchemeValues;
 use crate::contract::SchemeSpec;
 use crate::guard::Guard;
 use crate::kind::{Medium, SchemeKind};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -85,7 +87,58 @@ impl SchemeKind {
     }
 }
 
-/// A scheme's declaration.
+impl SchemeValues {
+    /// Sets the keys of these names for all schemes that have them.
+    pub fn everywhere(values: &[(&str, u64)]) -> Self {
+        let mut all = Self::default();
+        for kind in SchemeKind::ALL {
+            for (name, value) in values.iter().filter(|(name, _)| kind.key(name).is_some()) {
+                all.set(kind, name, *value);
+            }
+        }
+        all
+    }
+
+    /// The one scheme that has a key of this name. Older files have such keys in `[firmware]`.
+    pub fn owner_of(name: &str) -> Option<SchemeKind> {
+        let mut owners = SchemeKind::ALL
+            .into_iter()
+            .filter(|kind| kind.key(name).is_some());
+        owners.next().filter(|_| owners.next().is_none())
+    }
+}
+
+/// What is left of `[firmware]`: tables of schemes, and keys of schemes as older files have them.
+impl<'de> Deserialize<'de> for SchemeValues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Said {
+            Value(u64),
+            Table(BTreeMap<String, u64>),
+        }
+
+        let unknown = |name: &str| D::Error::custom(format!("unknown field `{name}`"));
+        let mut values = Self::default();
+        for (name, said) in BTreeMap::<String, Said>::deserialize(deserializer)? {
+            match said {
+                Said::Value(value) => {
+                    let owner = Self::owner_of(&name).ok_or_else(|| unknown(&name))?;
+                    values.set(owner, &name, value);
+                }
+                Said::Table(table) => {
+                    let kind: SchemeKind = name.parse().map_err(|_| unknown(&name))?;
+                    for (key, value) in table {
+                        kind.key(&key).ok_or_else(|| unknown(&key))?;
+                        values.set(kind, &key, value);
+                    }
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
 pub(crate) fn spec(kind: SchemeKind) -> &'static SchemeSpec {
     SPECS
         .iter()

@@ -12,19 +12,21 @@
 use super::index::OwnerIndex;
 use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use super::log_pages;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
     Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::stats::Demotion;
-use crate::superblock::Superblocks;
-use crate::superblock::{Open, State, Stream};
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::{Open, Stream, SuperblockState, Superblocks};
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{
     After, ClearId, Geometry, Media, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
@@ -62,9 +64,7 @@ pub(super) struct FLog {
     /// Entries of a log page.
     slots: usize,
     pages_max: usize,
-    /// Log pages, oldest first.
     pages: Vec<Ppn>,
-    /// Superblocks that hold them.
     superblocks: Vec<SbId>,
     /// Buffer being filled, and its entries.
     buffer: usize,
@@ -160,10 +160,11 @@ impl FLog {
     }
 
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        let mut after = After::clear(self.clears[self.buffer]);
-        if core.config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(remapping.ppn));
-        }
+        let after = After::clear(self.clears[self.buffer]).and(
+            core.config
+                .guards
+                .waits(Guard::EntryAfterPage, After::page(remapping.ppn)),
+        );
         let at = self.word(self.buffer, self.buffered);
         core.media.store_capacitor(
             at,
@@ -172,7 +173,7 @@ impl FLog {
             after,
         );
         self.buffered += 1;
-        self.index.push(core, remapping);
+        self.index.push(&mut core.tables, &core.blocks, remapping);
         if self.buffered == self.slots {
             self.flush(core);
         }
@@ -193,7 +194,13 @@ impl FLog {
             }
         }
         if !damaged.is_empty() {
-            self.make_up_for(core, &mut words, &damaged);
+            self.make_up_for(
+                &core.tables,
+                &core.blocks,
+                &mut core.media,
+                &mut words,
+                &damaged,
+            );
         }
 
         // 1. the entries, and so the pages they name  2. the log page  3. zeroes in the buffer.
@@ -211,11 +218,13 @@ impl FLog {
     #[cold]
     fn make_up_for(
         &self,
-        core: &mut Core,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &mut Media,
         words: &mut [u64],
         damaged: &[(usize, [Result<u64, MediaError>; 2])],
     ) {
-        self.charge_scan(&mut core.media);
+        self.charge_scan(media);
         let mut logged: BTreeSet<[u64; 2]> = words
             .chunks_exact(2)
             .map(|entry| [entry[0], entry[1]])
@@ -223,7 +232,7 @@ impl FLog {
         for bytes in self
             .pages
             .iter()
-            .filter_map(|page| core.media.meta_uncharged(*page).ok())
+            .filter_map(|page| media.meta_uncharged(*page).ok())
         {
             let (entries, _) = bytes.as_chunks::<16>();
             logged.extend(
@@ -241,16 +250,16 @@ impl FLog {
                     && second.map_or(true, |second| {
                         (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0)
                     })
-                    && core.is_in_force(known.lpn, known.ppn, known.wsn)
-                    && !logged.contains(&LogEntry::of(&core.blocks, core.geometry, known).words())
+                    && tables.is_in_force(known.lpn, known.ppn, known.wsn)
+                    && !logged.contains(&LogEntry::of(blocks, tables.geometry, known).words())
             };
             if let Some(meant) = self
                 .index
-                .iter(core.geometry)
+                .iter(tables.geometry)
                 .filter(fits)
                 .max_by_key(|known| known.wsn)
             {
-                let meant = LogEntry::of(&core.blocks, core.geometry, &meant).words();
+                let meant = LogEntry::of(blocks, tables.geometry, &meant).words();
                 words[slot..slot + 2].copy_from_slice(&meant);
                 logged.insert(meant);
             }
@@ -263,7 +272,7 @@ impl FLog {
                 log_pages::close(core);
                 let opened = core
                     .blocks
-                    .open_next(&mut core.media, Stream::Log, &mut core.wsn);
+                    .open_next(&mut core.media, Stream::Log, &mut core.clock);
                 assert!(opened, "a superblock for the log was secured");
                 self.superblocks
                     .push(core.blocks.open(Stream::Log).expect("just opened").sb);
@@ -316,7 +325,8 @@ impl FLog {
         }
 
         let pays = invalid * INVALID_SHARE > self.entries()
-            && core.blocks.free() > self.superblocks_of_valid(core);
+            && core.blocks.free()
+                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry);
         if may_reclaim && pays {
             self.reclaim(core, false);
         }
@@ -339,7 +349,7 @@ impl FLog {
     fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
-        self.index.drop_ended(core);
+        self.index.drop_ended(&mut core.tables);
         let is_continued = |open: &&Open| {
             continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
         };
@@ -377,7 +387,7 @@ impl FLog {
         self.buffer ^= 1;
         self.buffered = 0;
         for sb in old {
-            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+            core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
     }
 
@@ -429,9 +439,14 @@ impl FLog {
     }
 
     /// Superblocks that rewriting the log may open.
-    fn superblocks_of_valid(&self, core: &Core) -> u32 {
-        let pages = core.blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
-        pages.div_ceil(core.config.data_pages(&core.geometry)) + 1
+    fn superblocks_of_valid(
+        &self,
+        config: &Config,
+        blocks: &Superblocks,
+        geometry: Geometry,
+    ) -> u32 {
+        let pages = blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
+        pages.div_ceil(config.data_pages(&geometry)) + 1
     }
 }
 
@@ -485,14 +500,21 @@ impl Persist for FLog {
 }
 
 impl Ownership for FLog {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.charge_scan(&mut core.media);
+    fn owners(
+        &mut self,
+        _: &Tables,
+        media: &mut Media,
+        _: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        self.charge_scan(media);
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, _: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         self.index.forget(sb);
-        core.ended.start_over(sb);
+        ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
@@ -503,7 +525,8 @@ impl Recover for FLog {
             .blocks
             .iter()
             .filter(|(_, sb)| {
-                sb.stream == Stream::Log && matches!(sb.state, State::Open | State::Closed)
+                sb.stream == Stream::Log
+                    && matches!(sb.state, SuperblockState::Open | SuperblockState::Closed)
             })
             .map(|(id, sb)| (sb.opened, id))
             .collect();
@@ -511,7 +534,13 @@ impl Recover for FLog {
 
         for (_, sb) in logs {
             self.superblocks.push(sb);
-            let found = log_pages::read(core, sb, &mut witnesses.report.log_pages);
+            let found = log_pages::read(
+                &core.blocks,
+                &mut core.media,
+                core.config.guards,
+                sb,
+                &mut witnesses.report.log_pages,
+            );
             if let Some(page) = found.lost {
                 return Err(RecoveryError::LogDamaged { page: page.0 });
             }
@@ -552,7 +581,7 @@ impl Recover for FLog {
         // What the capacitor saved goes to flash; its page may have been programmed before: twice
         // says the same.
         let saved = std::mem::take(&mut self.saved);
-        if core.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
+        if core.clock.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
             self.stuck = !saved.is_empty();
             return true;
         }
@@ -577,18 +606,21 @@ impl Recover for FLog {
 
     fn drop_aborted(&mut self, core: &mut Core) {
         self.aborted.retain(|sb| self.superblocks.contains(sb));
-        if !self.aborted.is_empty() && core.blocks.free() > self.superblocks_of_valid(core) {
+        if !self.aborted.is_empty()
+            && core.blocks.free()
+                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry)
+        {
             self.reclaim(core, true);
         }
     }
 }
 
 impl Inspect for FLog {
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         Usage {
             capacity_bytes: self.capacity() * 16,
             used_bytes: self.entries() * 16,
-            valid_bytes: core.blocks.remapped_total() * 16,
+            valid_bytes: blocks.remapped_total() * 16,
             entry_room_bytes: self.capacity() * 16,
             // What `admit` leaves: the fullest superblock's entries, and a page that is being
             // gathered.
@@ -597,9 +629,9 @@ impl Inspect for FLog {
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        self.index.check(core)?;
-        self.index.check_ended_noticed(core)
+    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+        self.index.check(tables)?;
+        self.index.check_ended_noticed(tables)
     }
 }
 

@@ -3,9 +3,9 @@
 //!
 //! Invariant: order is kept. Absent: where the entries are.
 
-use crate::core::Core;
 use crate::ended::EndedIn;
 use crate::map::Map;
+use crate::tables::Tables;
 use remap_ssd_media::Ppn;
 
 /// Entries gone through at a time.
@@ -53,10 +53,10 @@ fn doubtful_of<T>(
 /// newest of their mapping. `mapping_at` says what the entry at a place maps; `None` is never in
 /// force. `hidden` is scratch.
 pub(super) fn keep_gone(
-    core: &mut Core,
+    tables: &mut Tables,
     doubtful: &mut Vec<u32>,
     hidden: &mut Vec<u32>,
-    mapping_at: impl Fn(&Core, u32) -> Option<(u32, Ppn)>,
+    mapping_at: impl Fn(&Tables, u32) -> Option<(u32, Ppn)>,
 ) {
     const AHEAD: usize = 24;
     hidden.clear();
@@ -66,13 +66,13 @@ pub(super) fn keep_gone(
     let mut first_gone = doubtful.len();
     for index in (0..doubtful.len()).rev() {
         if let Some(next) = index.checked_sub(AHEAD)
-            && let Some((lpn, _)) = mapping_at(core, doubtful[next])
+            && let Some((lpn, _)) = mapping_at(tables, doubtful[next])
         {
-            core.map.prefetch(lpn);
+            tables.map.prefetch(lpn);
         }
-        match mapping_at(core, doubtful[index]) {
-            Some((lpn, ppn)) if core.map.is_remapped_at(lpn, ppn) => {
-                core.map.hide_remapped(lpn);
+        match mapping_at(tables, doubtful[index]) {
+            Some((lpn, ppn)) if tables.map.is_remapped_at(lpn, ppn) => {
+                tables.map.hide_remapped(lpn);
                 hidden.push(lpn);
             }
             _ => {
@@ -82,7 +82,7 @@ pub(super) fn keep_gone(
         }
     }
 
-    hidden.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
+    hidden.iter().for_each(|lpn| tables.map.mark_remapped(*lpn));
     doubtful.drain(..first_gone);
 }
 

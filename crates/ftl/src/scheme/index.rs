@@ -7,7 +7,8 @@
 
 use super::in_force::{find_doubtful, keep_gone, take_out};
 use crate::contract::{OwnerRef, Remapping};
-use crate::core::Core;
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Ppn, SbId};
 
 #[derive(Default)]
@@ -30,14 +31,14 @@ impl OwnerIndex {
         }
     }
 
-    pub fn push(&mut self, core: &mut Core, remapping: &Remapping) {
-        let sb = core.geometry.superblock(remapping.ppn);
-        let valid = core.blocks.owners(sb).remapped as usize;
+    pub fn push(&mut self, tables: &mut Tables, blocks: &Superblocks, remapping: &Remapping) {
+        let sb = tables.geometry.superblock(remapping.ppn);
+        let valid = blocks.owners(sb).remapped as usize;
         let list = &mut self.lists[sb.0 as usize];
         if list.len() > 2 * valid + 64 {
-            self.scratch.compact(core, sb, list, false);
+            self.scratch.compact(tables, sb, list, false);
         }
-        self.push_unchecked(core.geometry, remapping);
+        self.push_unchecked(tables.geometry, remapping);
     }
 
     /// During recovery, when the core's counts are not there yet.
@@ -69,18 +70,18 @@ impl OwnerIndex {
     }
 
     /// Leaves the entries in force, one for each mapping.
-    pub fn sort_out(&mut self, core: &mut Core) {
+    pub fn sort_out(&mut self, tables: &mut Tables) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
-            self.scratch.compact(core, sb, list, false);
+            self.scratch.compact(tables, sb, list, false);
         }
     }
 
     /// The same for a scheme that has no entries but these and starts over with a superblock that
     /// it forgets: those are looked up whose remap may have ended.
-    pub fn drop_ended(&mut self, core: &mut Core) {
+    pub fn drop_ended(&mut self, tables: &mut Tables) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
-            self.scratch.compact(core, sb, list, true);
-            core.ended.start_over(sb);
+            self.scratch.compact(tables, sb, list, true);
+            tables.ended.start_over(sb);
         }
     }
 
@@ -107,13 +108,13 @@ impl OwnerIndex {
     }
 
     /// Is every entry in force that `drop_ended` would not look up?
-    pub fn check_ended_noticed(&self, core: &Core) -> Result<(), String> {
+    pub fn check_ended_noticed(&self, tables: &Tables) -> Result<(), String> {
         for (sb, list) in self.lists() {
-            let ended = core.ended.of(sb);
+            let ended = tables.ended.of(sb);
             for entry in list {
-                let in_force = core
+                let in_force = tables
                     .map
-                    .is_remapped_at(entry.lpn, core.geometry.page(sb, entry.offset));
+                    .is_remapped_at(entry.lpn, tables.geometry.page(sb, entry.offset));
                 if !in_force && !ended.may_have_ended(entry.lpn) {
                     return Err(format!(
                         "{sb:?} has an entry for LPN {} that ended unnoticed",
@@ -125,14 +126,14 @@ impl OwnerIndex {
         Ok(())
     }
 
-    pub fn check(&self, core: &Core) -> Result<(), String> {
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+    pub fn check(&self, tables: &Tables) -> Result<(), String> {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             let (sb, offset) = (
-                core.geometry.superblock(mapping.ppn),
-                core.geometry.offset(mapping.ppn),
+                tables.geometry.superblock(mapping.ppn),
+                tables.geometry.offset(mapping.ppn),
             );
 
             if !self.lists[sb.0 as usize]
@@ -152,13 +153,19 @@ impl OwnerIndex {
 impl Scratch {
     /// Drops the entries that are not in force, and all but the newest of one mapping; looks up all
     /// of them, or those whose remap may have ended.
-    fn compact(&mut self, core: &mut Core, sb: SbId, list: &mut Vec<OwnerRef>, only_ended: bool) {
+    fn compact(
+        &mut self,
+        tables: &mut Tables,
+        sb: SbId,
+        list: &mut Vec<OwnerRef>,
+        only_ended: bool,
+    ) {
         let Self { doubtful, hidden } = self;
         doubtful.clear();
         if only_ended {
             find_doubtful(
-                &core.map,
-                core.ended.of(sb),
+                &tables.map,
+                tables.ended.of(sb),
                 list,
                 |entry| entry.lpn,
                 |index| index as u32,
@@ -168,9 +175,10 @@ impl Scratch {
             doubtful.extend(0..list.len() as u32);
         }
 
-        keep_gone(core, doubtful, hidden, |core, at| {
+        keep_gone(tables, doubtful, hidden, |tables, at| {
             let entry = &list[at as usize];
-            (!core.is_aborted(entry.wsn)).then(|| (entry.lpn, core.geometry.page(sb, entry.offset)))
+            (!tables.is_aborted(entry.wsn))
+                .then(|| (entry.lpn, tables.geometry.page(sb, entry.offset)))
         });
 
         take_out(list, doubtful);

@@ -11,15 +11,19 @@
 //! Absent: anything durable, and any limit.
 
 use super::index::OwnerIndex;
+use crate::clock::WsnClock;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::RecoveryError;
 use crate::kind::{Medium, SchemeFacts};
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{Geometry, Ppn, Purpose, SbId};
+use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
@@ -52,7 +56,7 @@ impl Persist for L2pOnly {
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, _: Purpose) {
-        self.index.push(core, remapping);
+        self.index.push(&mut core.tables, &core.blocks, remapping);
     }
 
     fn persist_moved(&mut self, _: &mut Core, _: &Remapping) -> bool {
@@ -61,11 +65,18 @@ impl Persist for L2pOnly {
 }
 
 impl Ownership for L2pOnly {
-    fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        _: &Tables,
+        _: &mut Media,
+        _: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, _: &mut Core, sb: SbId) {
+    fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         self.index.forget(sb);
     }
 }
@@ -81,12 +92,12 @@ impl Recover for L2pOnly {
 }
 
 impl Inspect for L2pOnly {
-    fn usage(&self, _: &Core) -> Usage {
+    fn usage(&self, _: &Superblocks) -> Usage {
         Usage::default()
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        self.index.check(core)
+    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+        self.index.check(tables)
     }
 }
 

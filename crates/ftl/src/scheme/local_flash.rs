@@ -13,25 +13,39 @@
 //! a slot of the cache is used again only after it has been zeroed. Absent: pages on flash
 //! (`group_log`).
 
-use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
+use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::log_entry::LogEntry;
 use super::remap_ssd::append_in_force;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
     SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
-use crate::kind::{HostBytes, Medium, SchemeFacts};
+use crate::guard::{Guard, Guards};
+use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
 use crate::layout::Layout;
 use crate::scheme::entry::RmmEntry;
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
+
+/// Capacitors save up to so many pages.
+const CACHE_PAGES: SchemeKey = SchemeKey {
+    name: "cache_pages",
+    unit: "pages",
+    default: 64,
+    least: 1,
+    most: 1 << 16,
+    about: "Pages' worth of entries cached under its capacitor.",
+};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -48,6 +62,7 @@ pub const SPEC: SchemeSpec = SchemeSpec {
                 Guard::RewriteWaits,
                 Guard::StaleGroupPages,
             ],
+            keys: &[&CACHE_PAGES],
             counters: group_log::COUNTERS,
             host_bytes_per_page: HostBytes {
                 dedup: 30,
@@ -76,6 +91,7 @@ struct Cached {
 }
 
 pub(super) struct LocalFlash {
+    guards: Guards,
     base: usize,
     /// Pages of the log that the host's remaps may fill.
     host_pages: usize,
@@ -97,17 +113,17 @@ pub(super) struct LocalFlash {
 }
 
 fn slots(config: &Config) -> usize {
-    config.cache_pages as usize * Shape::slots(config)
+    config.own(&CACHE_PAGES) as usize * LogShape::slots(config)
 }
 
 fn host_pages(config: &Config) -> usize {
-    (config.log_bytes as usize / ((Shape::slots(config) + 1) * 16)).max(1)
+    (config.log_bytes as usize / ((LogShape::slots(config) + 1) * 16)).max(1)
 }
 
-fn shape(config: &Config, geometry: &Geometry) -> Shape {
+fn shape(config: &Config, geometry: &Geometry) -> LogShape {
     // What is cached when the host's pages are full may take a page for each superblock.
     let flushed = slots(config).min(geometry.superblocks() as usize);
-    Shape::new(config, geometry, host_pages(config) + flushed)
+    LogShape::new(config, geometry, host_pages(config) + flushed)
 }
 
 /// Superblocks that the log needs on flash.
@@ -128,12 +144,6 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             "log_bytes = {bytes} is too small for a log: use at least {LEAST}"
         )));
     }
-    if !(1..=1 << 16).contains(&config.cache_pages) {
-        return Err(ConfigError(format!(
-            "cache_pages = {} must be 1 to 65536: what the capacitor can save",
-            config.cache_pages
-        )));
-    }
     Ok(())
 }
 
@@ -142,6 +152,7 @@ impl LocalFlash {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let slots = slots(config) as u32;
         Self {
+            guards: config.guards,
             base: Layout::new(config, geometry).scheme,
             host_pages: host_pages(config),
             log: GroupLog::new(shape(config, geometry), config, geometry),
@@ -166,7 +177,13 @@ impl LocalFlash {
         (self.host_pages * self.log.slots()) as u64
     }
 
-    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+    fn append(
+        &mut self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        remapping: &Remapping,
+        purpose: Purpose,
+    ) {
         let (slot, clear) = self
             .free
             .pop_front()
@@ -175,31 +192,27 @@ impl LocalFlash {
         // entry that was being
 
         // written, one: its torn bit is missing then.
-        let mut after = After::clear(clear);
-        if core.config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(remapping.ppn));
-        }
+        let after = After::clear(clear).and(
+            self.guards
+                .waits(Guard::EntryAfterPage, After::page(remapping.ppn)),
+        );
 
-        core.media.store_capacitor(
+        media.store_capacitor(
             self.word(slot),
-            &LogEntry::of(&core.blocks, core.geometry, remapping).words(),
+            &LogEntry::of(blocks, media.geometry(), remapping).words(),
             purpose,
             after,
         );
 
-        let entry = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn));
-        let sb = core.geometry.superblock(remapping.ppn).0 as usize;
+        let entry = RmmEntry::of(remapping, media.geometry().offset(remapping.ppn));
+        let sb = media.geometry().superblock(remapping.ppn).0 as usize;
         self.cached[sb].push(Cached { slot, entry });
         self.counts[sb] += 1;
     }
 
     /// Zeroes slots and puts them at the end of the free list.
-    fn release(&mut self, config: &Config, media: &mut Media, cached: &[Cached]) {
-        let after = if config.guards.has(Guard::ClearWaits) {
-            After::ALL
-        } else {
-            After::NOTHING
-        };
+    fn release(&mut self, media: &mut Media, cached: &[Cached]) {
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         for Cached { slot, .. } in cached {
             let clear = media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
             self.free.push_back((*slot, clear));
@@ -249,7 +262,7 @@ impl LocalFlash {
         self.kept.clear();
         self.all
             .extend(cached[..count].iter().map(|cached| cached.entry));
-        keep_valid(core, sb, &self.all, &mut self.kept);
+        keep_valid(&mut core.tables, sb, &self.all, &mut self.kept);
 
         if !self.kept.is_empty() {
             if !self.log.secure(core, 1) {
@@ -265,7 +278,7 @@ impl LocalFlash {
         let mut released = std::mem::take(&mut self.released);
         released.extend(self.cached[sb.0 as usize].drain(..count));
         self.counts[sb.0 as usize] -= count as u32;
-        self.release(&core.config, &mut core.media, &released);
+        self.release(&mut core.media, &released);
         released.clear();
 
         self.released = released;
@@ -319,7 +332,7 @@ impl Persist for LocalFlash {
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
+        self.append(&core.blocks, &mut core.media, remapping, purpose);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
@@ -333,7 +346,7 @@ impl Persist for LocalFlash {
                 _ => return false,
             }
         }
-        self.append(core, remapping, Purpose::Gc);
+        self.append(&core.blocks, &mut core.media, remapping, Purpose::Gc);
         true
     }
 
@@ -347,24 +360,31 @@ impl Persist for LocalFlash {
 }
 
 impl Ownership for LocalFlash {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.log.charge_read(&mut core.media, sb);
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        self.log.charge_read(media, sb);
         self.all.clear();
-        let readable = self.log.read(core, sb, &mut self.all);
+        let readable = self.log.read(media, sb, &mut self.all);
         self.all
             .extend(self.cached[sb.0 as usize].iter().map(|cached| cached.entry));
         if !readable {
-            append_in_force(core, sb, &mut self.all);
+            append_in_force(tables, clock, sb, &mut self.all);
         }
         out.extend(self.all.iter().map(OwnerRef::of));
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
-        self.log.forget(core.geometry, sb);
+    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+        self.log.forget(media.geometry(), sb);
         let mut cached = std::mem::take(&mut self.cached[sb.0 as usize]);
         self.counts[sb.0 as usize] = 0;
-        core.ended.start_over(sb);
-        self.release(&core.config, &mut core.media, &cached);
+        ended.start_over(sb);
+        self.release(media, &cached);
         cached.clear();
         self.cached[sb.0 as usize] = cached;
         self.refusals_left = 0;
@@ -426,9 +446,11 @@ impl Recover for LocalFlash {
 
     fn resume(&mut self, core: &mut Core) -> bool {
         for slot in std::mem::take(&mut self.stale) {
-            let clear =
-                core.media
-                    .clear_capacitor(self.word(slot), SLOT_WORDS, core.after_doubts());
+            let clear = core.media.clear_capacitor(
+                self.word(slot),
+                SLOT_WORDS,
+                core.config.guards.after_doubts(),
+            );
             self.free.push_back((slot, clear));
         }
         true
@@ -436,18 +458,18 @@ impl Recover for LocalFlash {
 }
 
 impl Inspect for LocalFlash {
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         let cached = u64::from(self.slots) - self.free.len() as u64;
         Usage {
             capacity_bytes: self.capacity() * 16,
             entry_room_bytes: self.capacity() * 16,
             used_bytes: (self.log.pages() * self.log.slots()) as u64 * 16 + cached * 16,
-            valid_bytes: core.blocks.remapped_total() * 16,
+            valid_bytes: blocks.remapped_total() * 16,
             ..Usage::default()
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
         let cached: usize = self.cached.iter().map(Vec::len).sum();
         if !self.counts.iter().eq(self
             .cached
@@ -468,7 +490,7 @@ impl Inspect for LocalFlash {
         }
 
         let known = |cached: &Cached| (cached.entry.target(), cached.entry.offset());
-        self.log.check(core, |sb| {
+        self.log.check(tables, media, |sb| {
             self.cached[sb.0 as usize].iter().map(known).collect()
         })
     }
@@ -489,11 +511,11 @@ impl Inspect for LocalFlash {
 
 impl LookAhead for LocalFlash {
     #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let cached = &self.cached[core.geometry.superblock(ppn).0 as usize];
+    fn look_ahead(&self, media: &Media, ppn: Ppn) {
+        let cached = &self.cached[media.geometry().superblock(ppn).0 as usize];
         prefetch(cached, cached.len().wrapping_sub(1));
         if let Some((slot, _)) = self.free.get(AHEAD) {
-            core.media.prefetch_word(self.word(*slot));
+            media.prefetch_word(self.word(*slot));
         }
     }
 }

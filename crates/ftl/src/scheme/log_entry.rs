@@ -7,8 +7,7 @@
 use crate::config::Config;
 use crate::contract::Remapping;
 use crate::guard::Guard;
-use crate::superblock::Superblocks;
-use crate::superblock::{State, Superblock};
+use crate::superblock::{Superblock, SuperblockState, Superblocks};
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{Geometry, MediaError, Ppn, SbId};
@@ -82,6 +81,7 @@ impl LogEntry {
         words: [Result<u64, MediaError>; 2],
     ) -> Result<(), MediaError> {
         let is_torn = |word: &u64| word & 1 == 0 && config.guards.has(Guard::TornBits);
+
         match words {
             // The readable word has no torn bit, so the entry was never complete, whatever the
             // other word holds.
@@ -117,6 +117,6 @@ impl LogEntry {
     }
 }
 
-fn holds_entries(state: State) -> bool {
-    matches!(state, State::Open | State::Closed)
+fn holds_entries(state: SuperblockState) -> bool {
+    matches!(state, SuperblockState::Open | SuperblockState::Closed)
 }

@@ -9,10 +9,10 @@
 //! torn by an earlier cut are not expected. Absent: what log pages contain.
 
 use crate::core::Core;
-use crate::guard::Guard;
-use crate::superblock::Stream;
+use crate::guard::{Guard, Guards};
+use crate::superblock::{Stream, Superblocks};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, Oob, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Media, Oob, Ppn, Purpose, SbId, Stored};
 use std::sync::Arc;
 
 /// Bytes of the unit that log pages are made of: an entry, or a header. No unit that counts is
@@ -95,23 +95,28 @@ fn add(sum: &mut [u8], bytes: &[u8]) {
 }
 
 /// Reads the pages of a superblock of a log that are of its present incarnation.
-pub(super) fn read(core: &mut Core, sb: SbId, log_pages: &mut u64) -> LogPages {
-    let present = core.blocks.get(sb).life.incarnation() & 63;
-    let head = core.blocks.get(sb).head;
+pub(super) fn read(
+    blocks: &Superblocks,
+    media: &mut Media,
+    guards: Guards,
+    sb: SbId,
+    log_pages: &mut u64,
+) -> LogPages {
+    let present = blocks.get(sb).life.incarnation() & 63;
+    let head = blocks.get(sb).head;
     let (mut found, mut parity, mut unreadable) = (LogPages::default(), None, None);
 
-    for offset in 0..core.geometry.pages_per_superblock() {
-        let page = core.geometry.page(sb, offset);
-        if !core.media.is_programmed(page) {
+    for offset in 0..media.geometry().pages_per_superblock() {
+        let page = media.geometry().page(sb, offset);
+        if !media.is_programmed(page) {
             continue;
         }
 
         *log_pages += 1;
-        match core.media.read_meta(page, Purpose::Meta) {
+        match media.read_meta(page, Purpose::Meta) {
             Ok(Some((oob, bytes))) => {
                 // A page of the incarnation before is in a block whose erase was cut.
-                let is_present =
-                    oob.incarnation() == present || !core.config.guards.has(Guard::Incarnations);
+                let is_present = oob.incarnation() == present || !guards.has(Guard::Incarnations);
                 match oob.lpn() {
                     Oob::LOG if is_present => found.pages.push(LogPage { page, bytes }),
                     Oob::PARITY if is_present => parity = Some((oob.wsn(), bytes)),

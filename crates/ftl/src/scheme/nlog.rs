@@ -12,16 +12,20 @@
 use super::in_force::keep_gone;
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::kind::{Hue, SchemeFacts};
 use crate::layout::Layout;
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
@@ -64,6 +68,7 @@ struct UnitHead {
 }
 
 pub(super) struct NLog {
+    guards: Guards,
     base: usize,
     slots: usize,
     /// Units in use, oldest first.
@@ -108,7 +113,9 @@ impl NLog {
         let slots_in_all = config.log_bytes as usize / (SLOT_WORDS * 8);
         let slots = (slots_in_all / UNITS_MIN - 1).min(UNIT_ENTRIES_MAX);
         let total_units = slots_in_all / (slots + 1);
+
         Self {
+            guards: config.guards,
             base: Layout::new(config, geometry).scheme,
             slots,
             units: VecDeque::new(),
@@ -179,41 +186,22 @@ impl NLog {
         self.word(unit) + (self.used + 1) * SLOT_WORDS
     }
 
-    fn store(
-        &mut self,
-        config: &Config,
-        media: &mut Media,
-        words: [u64; 2],
-        page: Ppn,
-        purpose: Purpose,
-    ) {
+    fn store(&mut self, media: &mut Media, words: [u64; 2], page: Ppn, purpose: Purpose) {
         if !self.has_slot() {
             self.begin_unit(media, purpose);
         }
         let at = self.next_slot_word();
         self.used += 1;
-        let mut after = After::clear(self.clear);
-        if config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(page));
-        }
+        let after = After::clear(self.clear)
+            .and(self.guards.waits(Guard::EntryAfterPage, After::page(page)));
         media.store_record(at, &words, purpose, after);
     }
 
     /// Stores all entries that are at these words, as they stand.
-    fn store_run(&mut self, config: &Config, media: &mut Media, mut run: Range<usize>) {
-        if !media.is_plain() {
-            for at in run.step_by(SLOT_WORDS) {
-                let words = [media.peek(at), media.peek(at + 1)];
-                self.store(
-                    config,
-                    media,
-                    words,
-                    Ppn(LogEntry::from_words(words).ppn()),
-                    Purpose::Gc,
-                );
-            }
-            return;
-        }
+    fn store_run(&mut self, media: &mut Media, mut run: Range<usize>) {
+        let (guards, page_of) = (self.guards, |words: &[u64; SLOT_WORDS]| {
+            After::page(Ppn(LogEntry::from_words(*words).ppn()))
+        });
         while !run.is_empty() {
             if !self.has_slot() {
                 self.begin_unit(media, Purpose::Gc);
@@ -225,23 +213,29 @@ impl NLog {
             // Charged as one: what the entries wait for besides, their pages, the zeroing of the
             // old unit waits for too.
             let bytes = (len * SLOT_WORDS * 8) as u32;
-            media.charge(
-                OpKind::NvWrite,
-                bytes,
-                Purpose::Gc,
-                After::clear(self.clear),
-            );
+            let clear = After::clear(self.clear);
+            media.charge(OpKind::NvWrite, bytes, Purpose::Gc, clear);
 
-            media.move_words_plain(run.start..end, self.next_slot_word());
+            let to = self.next_slot_word();
+            media.move_records(run.start..end, to, Purpose::Gc, |words| {
+                clear.and(guards.waits(Guard::EntryAfterPage, page_of(words)))
+            });
             self.used += len;
             run.start = end;
         }
     }
 
-    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        let words = LogEntry::of(&core.blocks, core.geometry, remapping).words();
-        self.store(&core.config, &mut core.media, words, remapping.ppn, purpose);
-        self.index.push(core, remapping);
+    fn append(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        media: &mut Media,
+        remapping: &Remapping,
+        purpose: Purpose,
+    ) {
+        let words = LogEntry::of(blocks, tables.geometry, remapping).words();
+        self.store(media, words, remapping.ppn, purpose);
+        self.index.push(tables, blocks, remapping);
     }
 
     #[cold]
@@ -283,53 +277,59 @@ impl NLog {
         let old: Vec<Range<usize>> = self.ranges().collect();
         self.units.clear();
         self.used = 0;
-        if self.find_gone(core, &old) {
-            self.rewrite_all_but_gone(core, &old);
+        if self.find_gone(&mut core.tables, &core.blocks, &core.media, &old) {
+            self.rewrite_all_but_gone(&mut core.media, &old);
         } else {
-            self.rewrite_valid(core, &old);
+            self.rewrite_valid(&mut core.tables, &core.blocks, &mut core.media, &old);
         }
-        (0..core.geometry.superblocks()).for_each(|sb| core.ended.start_over(SbId(sb)));
+        (0..core.geometry.superblocks()).for_each(|sb| core.tables.ended.start_over(SbId(sb)));
     }
 
     /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if
     /// NVRAM must be read word by word, or if the rest is not one entry for each remapped page.
     /// Looks those up whose remap may have ended.
-    fn find_gone(&mut self, core: &mut Core, old: &[Range<usize>]) -> bool {
+    fn find_gone(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        media: &Media,
+        old: &[Range<usize>],
+    ) -> bool {
         let (mut gone, mut hidden) = (
             std::mem::take(&mut self.gone),
             std::mem::take(&mut self.hidden),
         );
         gone.clear();
-        let can_scan = find_doubtful(core, old, &mut gone);
+        let can_scan = find_doubtful(tables, blocks, media, old, &mut gone);
         if can_scan {
-            keep_gone(core, &mut gone, &mut hidden, |core, at| {
+            keep_gone(tables, &mut gone, &mut hidden, |tables, at| {
                 let at = at as usize;
-                let entry = LogEntry::from_words([core.media.peek(at), core.media.peek(at + 1)]);
+                let entry = LogEntry::from_words([media.peek(at), media.peek(at + 1)]);
                 (entry.is_intact()
-                    && entry.is_current(&core.blocks, core.geometry)
-                    && !core.is_aborted(entry.wsn()))
+                    && entry.is_current(blocks, tables.geometry)
+                    && !tables.is_aborted(entry.wsn()))
                 .then(|| (entry.lpn(), Ppn(entry.ppn())))
             });
         }
 
         let entries: usize = old.iter().map(|range| range.len() / SLOT_WORDS).sum();
-        let is_known = can_scan && (entries - gone.len()) as u64 == core.blocks.remapped_total();
+        let is_known = can_scan && (entries - gone.len()) as u64 == blocks.remapped_total();
         (self.gone, self.hidden) = (gone, hidden);
         is_known
     }
 
-    fn rewrite_all_but_gone(&mut self, core: &mut Core, old: &[Range<usize>]) {
+    fn rewrite_all_but_gone(&mut self, media: &mut Media, old: &[Range<usize>]) {
         let places = std::mem::take(&mut self.gone);
         let mut gone = places.iter().map(|at| *at as usize).peekable();
         // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
         for range in old {
             let mut rest = range.clone();
             while let Some(at) = gone.next_if(|at| rest.contains(at)) {
-                self.store_run(&core.config, &mut core.media, rest.start..at);
+                self.store_run(media, rest.start..at);
                 rest.start = at + SLOT_WORDS;
             }
-            self.store_run(&core.config, &mut core.media, rest);
-            self.release(&core.config, &mut core.media, range);
+            self.store_run(media, rest);
+            self.release(media, range);
         }
         self.gone = places;
     }
@@ -337,23 +337,29 @@ impl NLog {
     /// The same where words cannot be read, or some mapping has several entries: goes by what can
     /// be read.
     #[cold]
-    fn rewrite_valid(&mut self, core: &mut Core, old: &[Range<usize>]) {
+    fn rewrite_valid(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        media: &mut Media,
+        old: &[Range<usize>],
+    ) {
         // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do
         // not count.
         let mut kept: Vec<Vec<LogEntry>> = vec![Vec::new(); old.len()];
         let mut damaged = None;
         for (unit, (range, kept)) in old.iter().zip(&mut kept).enumerate().rev() {
             for at in range.clone().step_by(SLOT_WORDS).rev() {
-                if (at..at + SLOT_WORDS).any(|word| core.media.load(word).is_err()) {
+                if (at..at + SLOT_WORDS).any(|word| media.load(word).is_err()) {
                     damaged = Some(unit);
                 }
-                let Some(entry) = load(&mut core.media, at) else {
+                let Some(entry) = load(media, at) else {
                     continue;
                 };
-                if core.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn())
-                    && entry.is_current(&core.blocks, core.geometry)
+                if tables.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn())
+                    && entry.is_current(blocks, tables.geometry)
                 {
-                    core.map.hide_remapped(entry.lpn());
+                    tables.map.hide_remapped(entry.lpn());
                     kept.push(entry);
                 }
             }
@@ -361,47 +367,46 @@ impl NLog {
 
         kept.iter()
             .flatten()
-            .for_each(|entry| core.map.mark_remapped(entry.lpn()));
+            .for_each(|entry| tables.map.mark_remapped(entry.lpn()));
         if let Some(unit) = damaged {
             // In the place of the first that cannot be read: it goes with its unit, and no unit
             // more is needed.
-            let unread = self.take_unread(core, &mut kept);
+            let unread = self.take_unread(tables, blocks, &mut kept);
             kept[unit].extend(unread);
         }
 
         // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
         for (range, entries) in old.iter().zip(kept) {
             for entry in entries.into_iter().rev() {
-                self.store(
-                    &core.config,
-                    &mut core.media,
-                    entry.words(),
-                    Ppn(entry.ppn()),
-                    Purpose::Gc,
-                );
+                self.store(media, entry.words(), Ppn(entry.ppn()), Purpose::Gc);
             }
-            self.release(&core.config, &mut core.media, range);
+            self.release(media, range);
         }
     }
 
     /// The unreadable entries that are in force, taken from the index. What was read of their
     /// mappings is older, and goes.
-    fn take_unread(&mut self, core: &mut Core, read: &mut [Vec<LogEntry>]) -> Vec<LogEntry> {
+    fn take_unread(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        read: &mut [Vec<LogEntry>],
+    ) -> Vec<LogEntry> {
         let known: BTreeSet<(u32, u64)> = read
             .iter()
             .flatten()
             .map(|entry| (entry.lpn(), entry.wsn()))
             .collect();
-        self.index.sort_out(core);
+        self.index.sort_out(tables);
         let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
-        let unread: Vec<Remapping> = self.index.iter(core.geometry).filter(is_unread).collect();
+        let unread: Vec<Remapping> = self.index.iter(tables.geometry).filter(is_unread).collect();
 
         let lpns: BTreeSet<u32> = unread.iter().map(|remapping| remapping.lpn).collect();
         read.iter_mut()
             .for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
         unread
             .iter()
-            .map(|remapping| LogEntry::of(&core.blocks, core.geometry, remapping))
+            .map(|remapping| LogEntry::of(blocks, tables.geometry, remapping))
             .collect()
     }
 
@@ -433,21 +438,29 @@ impl NLog {
     }
 
     /// Repairs the records that were unreadable at recovery.
-    fn heal(&mut self, core: &mut Core) {
+    fn heal(&mut self, media: &mut Media) {
         for (unit, sequence) in std::mem::take(&mut self.heads) {
             let head = UnitHead::new().with_torn(true).with_sequence(sequence);
-            core.media
-                .store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
+            media.store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
         }
         for at in std::mem::take(&mut self.damaged) {
-            core.media
-                .store_record(at, &[0; SLOT_WORDS], Purpose::Meta, core.after_doubts());
+            media.store_record(
+                at,
+                &[0; SLOT_WORDS],
+                Purpose::Meta,
+                self.guards.after_doubts(),
+            );
         }
     }
 
     /// Is every entry in force that reclaiming would not look up?
-    fn check_ended(&self, core: &Core) -> Result<(), String> {
-        let Some(words) = core.media.words() else {
+    fn check_ended(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), String> {
+        let Some(words) = media.words() else {
             return Ok(());
         };
 
@@ -456,11 +469,11 @@ impl NLog {
                 let entry = LogEntry::from_words(*words);
                 let (lpn, ppn) = (entry.lpn(), Ppn(entry.ppn()));
                 if entry.is_intact()
-                    && entry.is_current(&core.blocks, core.geometry)
-                    && !core.map.is_remapped_at(lpn, ppn)
+                    && entry.is_current(blocks, tables.geometry)
+                    && !tables.map.is_remapped_at(lpn, ppn)
                 {
-                    let sb = core.geometry.superblock(ppn);
-                    if !core.ended.of(sb).may_have_ended(lpn) {
+                    let sb = tables.geometry.superblock(ppn);
+                    if !tables.ended.of(sb).may_have_ended(lpn) {
                         return Err(format!(
                             "the log has an entry for LPN {lpn} in {sb:?} that ended unnoticed"
                         ));
@@ -473,13 +486,9 @@ impl NLog {
     }
 
     /// Zeroes the unit that has these entries, after what superseded it, and frees it.
-    fn release(&mut self, config: &Config, media: &mut Media, entries: &Range<usize>) {
+    fn release(&mut self, media: &mut Media, entries: &Range<usize>) {
         let at = entries.start - SLOT_WORDS;
-        let after = if config.guards.has(Guard::ClearWaits) {
-            After::ALL
-        } else {
-            After::NOTHING
-        };
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         let clear = media.clear(at, (self.slots + 1) * SLOT_WORDS, after);
         self.free
             .push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
@@ -572,31 +581,36 @@ impl NLog {
 
 /// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word
 /// by word.
-fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> bool {
-    let Some(words) = core.media.words() else {
+fn find_doubtful(
+    tables: &Tables,
+    blocks: &Superblocks,
+    media: &Media,
+    old: &[Range<usize>],
+    found: &mut Vec<u32>,
+) -> bool {
+    let Some(words) = media.words() else {
         return false;
     };
 
     // No entry has the incarnation of a superblock about which nothing is known.
     let incarnation = |sb: SbId, known: u32| {
-        if core.ended.is_known(sb) {
+        if tables.ended.is_known(sb) {
             known
         } else {
             u32::MAX
         }
     };
 
-    let incarnations: Vec<u32> = core
-        .blocks
+    let incarnations: Vec<u32> = blocks
         .iter()
         .map(|(id, sb)| incarnation(id, sb.life.incarnation()))
         .collect();
     let is_doubtful = |words: &[u64; SLOT_WORDS]| {
         let entry = LogEntry::from_words(*words);
-        let sb = core.geometry.superblock(Ppn(entry.ppn()));
+        let sb = tables.geometry.superblock(Ppn(entry.ppn()));
         // What names no page of the device is no entry.
         let is_current = incarnations.get(sb.0 as usize) == Some(&entry.incarnation());
-        !is_current || !entry.is_intact() || core.ended.is_noted(sb, entry.lpn())
+        !is_current || !entry.is_intact() || tables.ended.is_noted(sb, entry.lpn())
     };
 
     for range in old {
@@ -643,29 +657,48 @@ impl Persist for NLog {
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
+        self.append(
+            &mut core.tables,
+            &core.blocks,
+            &mut core.media,
+            remapping,
+            purpose,
+        );
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         if !self.has_slot() && self.free.len() < 2 {
             return false;
         }
-        self.append(core, remapping, Purpose::Gc);
+        self.append(
+            &mut core.tables,
+            &core.blocks,
+            &mut core.media,
+            remapping,
+            Purpose::Gc,
+        );
         true
     }
 }
 
 impl Ownership for NLog {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.charge_scan(&mut core.media);
+    fn owners(
+        &mut self,
+        _: &Tables,
+        media: &mut Media,
+        _: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        self.charge_scan(media);
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, _: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         self.index.forget(sb);
         // Entries of the incarnation that is over stay in the log; none of the next one is there
         // yet.
-        core.ended.start_over(sb);
+        ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
@@ -695,7 +728,7 @@ impl Recover for NLog {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.heal(core);
+        self.heal(&mut core.media);
         self.fullest = core.blocks.remapped_max();
         if self.free.len() < self.reserve() && !self.free.is_empty() {
             self.reclaim(core);
@@ -705,24 +738,24 @@ impl Recover for NLog {
 }
 
 impl Inspect for NLog {
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         let entry = (SLOT_WORDS * 8) as u64;
         Usage {
             capacity_bytes: (self.total_units * self.slots) as u64 * entry,
             used_bytes: self.entries() * entry,
-            valid_bytes: core.blocks.remapped_total() * entry,
+            valid_bytes: blocks.remapped_total() * entry,
             entry_room_bytes: (self.total_units * self.slots) as u64 * entry,
             gc_reserve_bytes: (self.reserve() * self.slots) as u64 * entry,
             ..Usage::default()
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
+    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
         if self.units.len() + self.free.len() != self.total_units {
             return Err("a unit of the log is lost".into());
         }
-        self.check_ended(core)?;
-        self.index.check(core)
+        self.check_ended(tables, blocks, media)?;
+        self.index.check(tables)
     }
 }
 

@@ -1,14 +1,18 @@
 //! NoRemap: the baseline. Every duplicate is a flash write.
 
+use crate::clock::WsnClock;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::RecoveryError;
 use crate::kind::{HostBytes, Hue, Medium, SchemeFacts};
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{Ppn, Purpose, SbId};
+use remap_ssd_media::{Media, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
@@ -40,9 +44,17 @@ impl Persist for NoRemap {
 }
 
 impl Ownership for NoRemap {
-    fn owners(&mut self, _: &mut Core, _: SbId, _: &mut Vec<OwnerRef>) {}
+    fn owners(
+        &mut self,
+        _: &Tables,
+        _: &mut Media,
+        _: &mut WsnClock,
+        _: SbId,
+        _: &mut Vec<OwnerRef>,
+    ) {
+    }
 
-    fn forget(&mut self, _: &mut Core, _: SbId) {}
+    fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, _: SbId) {}
 }
 
 impl Recover for NoRemap {
@@ -56,11 +68,11 @@ impl Recover for NoRemap {
 }
 
 impl Inspect for NoRemap {
-    fn usage(&self, _: &Core) -> Usage {
+    fn usage(&self, _: &Superblocks) -> Usage {
         Usage::default()
     }
 
-    fn check(&self, _: &Core) -> Result<(), String> {
+    fn check(&self, _: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
         Ok(())
     }
 }

@@ -1,15 +1,19 @@
 //! Opt: the upper bound. Owners are found in O(1), without limit, and nothing is durable.
 
 use super::index::OwnerIndex;
+use crate::clock::WsnClock;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::RecoveryError;
 use crate::kind::{Hue, Medium, SchemeFacts};
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{Geometry, Ppn, Purpose, SbId};
+use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
@@ -42,21 +46,28 @@ impl Persist for Opt {
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, _: Purpose) {
-        self.index.push(core, remapping);
+        self.index.push(&mut core.tables, &core.blocks, remapping);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
-        self.index.push(core, remapping);
+        self.index.push(&mut core.tables, &core.blocks, remapping);
         true
     }
 }
 
 impl Ownership for Opt {
-    fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        _: &Tables,
+        _: &mut Media,
+        _: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, _: &mut Core, sb: SbId) {
+    fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         self.index.forget(sb);
     }
 }
@@ -72,8 +83,8 @@ impl Recover for Opt {
 }
 
 impl Inspect for Opt {
-    fn usage(&self, core: &Core) -> Usage {
-        let valid = core.blocks.remapped_total() * 16;
+    fn usage(&self, blocks: &Superblocks) -> Usage {
+        let valid = blocks.remapped_total() * 16;
         Usage {
             used_bytes: valid,
             valid_bytes: valid,
@@ -81,8 +92,8 @@ impl Inspect for Opt {
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        self.index.check(core)
+    fn check(&self, tables: &Tables, _: &Superblocks, _: &Media) -> Result<(), String> {
+        self.index.check(tables)
     }
 }
 

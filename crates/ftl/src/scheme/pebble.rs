@@ -19,17 +19,21 @@
 //! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs
 //! and slots.
 
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
     Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
-use crate::kind::{HostBytes, Medium, SchemeFacts};
+use crate::guard::{Guard, Guards};
+use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
 use crate::layout::Layout;
-use crate::stats::{Counter, Demotion};
+use crate::stats::{Counter, Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
@@ -39,6 +43,16 @@ const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
 const SLOTS_REUSED: Counter = Counter::named("slots_reused", COUNTERS);
 /// Rooms of slots cleared when their superblock was erased.
 const SLOT_CLEARS: Counter = Counter::named("slot_clears", COUNTERS);
+
+/// Slots a page. Reference counters have four bits, and the page's first owner has no slot.
+const DEGREE: SchemeKey = SchemeKey {
+    name: "degree",
+    unit: "",
+    default: 2,
+    least: 1,
+    most: 14,
+    about: "LPNs that may be remapped to a flash page at a time: its slots in NVRAM.",
+};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -54,6 +68,7 @@ pub const SPEC: SchemeSpec = SchemeSpec {
             // tables together".
             table_store_bytes: L2P_WORD_BYTES + 8,
             guards: &[Guard::SlotReuse],
+            keys: &[&DEGREE],
             counters: COUNTERS,
             host_bytes_per_page: HostBytes {
                 dedup: 10,
@@ -69,8 +84,6 @@ pub const SPEC: SchemeSpec = SchemeSpec {
 const AGES: u64 = 1 << 32;
 /// Bytes of an L2P entry (MEMSYS'17 §6.5).
 const L2P_BYTES: u64 = 4;
-/// Most slots a page: reference counters have four bits, and the page's first owner has none.
-const DEGREE_MAX: u32 = 14;
 /// Stored when the mapping of a page changes: a word of L2P.
 const L2P_WORD_BYTES: u32 = 8;
 
@@ -90,7 +103,7 @@ struct RoomHead {
 /// A slot; all zeroes is an empty one.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-struct Slot {
+struct OwnerSlot {
     valid: bool,
     /// LPN that was remapped to this page.
     #[bits(31)]
@@ -112,12 +125,13 @@ struct Room {
 
 /// DRAM state of the scheme.
 pub(super) struct Pebble {
+    guards: Guards,
     /// First word of the heads, and of the slots.
     heads: usize,
     slots: usize,
     degree: usize,
     rooms: Vec<Room>,
-    tables: Tables,
+    table_bytes: TableBytes,
     /// Unreadable at recovery: slots that hold nothing, and heads of rooms.
     damaged: Vec<usize>,
     headless: Vec<SbId>,
@@ -125,12 +139,12 @@ pub(super) struct Pebble {
 
 /// Bytes of the two tables.
 #[derive(Clone, Copy)]
-struct Tables {
+struct TableBytes {
     l2p: u64,
     p2l: u64,
 }
 
-impl Tables {
+impl TableBytes {
     fn of(config: &Config, geometry: &Geometry) -> Self {
         let lpns = u64::from(config.lpns) + u64::from(config.chunks());
         Self {
@@ -142,30 +156,23 @@ impl Tables {
 
 /// Words of the scheme's region: heads and slots.
 pub(super) fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
-    geometry.superblocks() as usize + geometry.pages() as usize * config.degree as usize
+    geometry.superblocks() as usize + geometry.pages() as usize * config.own(&DEGREE) as usize
 }
 
 /// NVRAM that both tables take.
 pub(super) fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
-    let Tables { l2p, p2l } = Tables::of(config, geometry);
+    let TableBytes { l2p, p2l } = TableBytes::of(config, geometry);
     l2p + p2l
 }
 
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
-    if !(1..=DEGREE_MAX).contains(&config.degree) {
-        return Err(ConfigError(format!(
-            "degree = {} must be 1 to {DEGREE_MAX}",
-            config.degree
-        )));
-    }
-
-    let Tables { l2p, p2l } = Tables::of(config, geometry);
+    let TableBytes { l2p, p2l } = TableBytes::of(config, geometry);
     if config.log_bytes < l2p + p2l {
         return Err(ConfigError(format!(
             "log_bytes = {} is too small for both mapping tables in NVRAM, {l2p} bytes for L2P and {p2l} for P2L at \
              degree {}: use at least {} bytes",
             config.log_bytes,
-            config.degree,
+            config.own(&DEGREE),
             l2p + p2l
         )));
     }
@@ -177,11 +184,12 @@ impl Pebble {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let heads = Layout::new(config, geometry).scheme;
         Self {
+            guards: config.guards,
             heads,
             slots: heads + geometry.superblocks() as usize,
-            degree: config.degree as usize,
+            degree: config.own(&DEGREE) as usize,
             rooms: vec![Room::default(); geometry.superblocks() as usize],
-            tables: Tables::of(config, geometry),
+            table_bytes: TableBytes::of(config, geometry),
             damaged: Vec::new(),
             headless: Vec::new(),
         }
@@ -201,7 +209,8 @@ impl Pebble {
     /// superseded?
     fn choose(
         &self,
-        core: &mut Core,
+        tables: &Tables,
+        media: &mut Media,
         ppn: Ppn,
         lpn: Option<u32>,
         reuse: bool,
@@ -210,7 +219,7 @@ impl Pebble {
         let first = self.slot_word(ppn);
         for at in first..first + self.degree {
             // What a damaged slot says nobody knows: it stays as it is.
-            let Ok(word) = core.media.load(at) else {
+            let Ok(word) = media.load(at) else {
                 continue;
             };
             if word == 0 {
@@ -218,54 +227,49 @@ impl Pebble {
                 continue;
             }
 
-            let slot = Slot::from_bits(word);
+            let slot = OwnerSlot::from_bits(word);
             // In force; or an older entry of the same mapping, while the newer one may be of an
             // aborted command.
-            if !reuse || core.map.is_remapped_at(slot.lpn(), ppn) {
+            if !reuse || tables.map.is_remapped_at(slot.lpn(), ppn) {
                 continue;
             }
             if lpn == Some(slot.lpn()) {
                 // The store is atomic and says something newer of the same LPN: no cut can lose
                 // either.
-                return Some((at, self.entry_after(&core.config, core.geometry, ppn)));
+                return Some((at, self.entry_after(tables.geometry, ppn)));
             }
 
             stale = stale.or(Some((at, slot.lpn())));
         }
 
-        let empty = empty.map(|at| (at, self.entry_after(&core.config, core.geometry, ppn)));
-        empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(core, ppn, old))))
+        let empty = empty.map(|at| (at, self.entry_after(tables.geometry, ppn)));
+        empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(tables, ppn, old))))
     }
 
     /// Nothing is stored to a room before its slots are zero.
-    fn zeroed(&self, config: &Config, sb: SbId) -> After {
-        if config.guards.has(Guard::SegmentZeroed) {
-            After::clear(self.rooms[sb.0 as usize].clear)
-        } else {
-            After::NOTHING
-        }
+    fn zeroed(&self, sb: SbId) -> After {
+        self.guards.waits(
+            Guard::SegmentZeroed,
+            After::clear(self.rooms[sb.0 as usize].clear),
+        )
     }
 
     /// What an entry in an empty slot waits for: its page, and the zeroing of the room.
-    fn entry_after(&self, config: &Config, geometry: Geometry, ppn: Ppn) -> After {
-        let after = self.zeroed(config, geometry.superblock(ppn));
-        if config.guards.has(Guard::EntryAfterPage) {
-            after.and(After::page(ppn))
-        } else {
-            after
-        }
+    fn entry_after(&self, geometry: Geometry, ppn: Ppn) -> After {
+        let after = self.zeroed(geometry.superblock(ppn));
+        after.and(self.guards.waits(Guard::EntryAfterPage, After::page(ppn)))
     }
 
     /// What overwriting the stale entry of `old` waits for.
-    fn superseded(&self, core: &Core, ppn: Ppn, old: u32) -> After {
-        if !core.config.guards.has(Guard::SlotReuse) {
-            return self.entry_after(&core.config, core.geometry, ppn);
+    fn superseded(&self, tables: &Tables, ppn: Ppn, old: u32) -> After {
+        if !self.guards.has(Guard::SlotReuse) {
+            return self.entry_after(tables.geometry, ppn);
         }
         // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a record of a
         //    deallocation; the commit, if it is of an atomic command)  2. the new entry. Cut before 2: the old entry is
         // still there, and it may be the newest durable one. The fence covers the old entry too, and so the page.
-        let written = (old < core.map.len())
-            .then(|| core.map.get(old))
+        let written = (old < tables.map.len())
+            .then(|| tables.map.get(old))
             .flatten()
             .filter(|mapping| !mapping.remapped);
         written.map_or(After::FENCE, |mapping| {
@@ -274,7 +278,14 @@ impl Pebble {
     }
 
     /// Age 0 of a superblock's room is `base`, if the room has no head yet.
-    fn open_room(&mut self, core: &mut Core, sb: SbId, base: u64, purpose: Purpose) -> u64 {
+    fn open_room(
+        &mut self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        sb: SbId,
+        base: u64,
+        purpose: Purpose,
+    ) -> u64 {
         if let Some(base) = self.rooms[sb.0 as usize].base {
             return base;
         }
@@ -282,15 +293,14 @@ impl Pebble {
         // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any,
         // is of an earlier incarnation and no slot counts. A head that came first would vouch for
         // the slots of that incarnation.
-        let after = self.zeroed(&core.config, sb);
-        let incarnation = core.blocks.get(sb).life.incarnation();
+        let after = self.zeroed(sb);
+        let incarnation = blocks.get(sb).life.incarnation();
         let head = RoomHead::new()
             .with_valid(true)
             .with_incarnation(incarnation)
             .with_base(base);
-        core.media
-            .store(self.head_word(sb), head.into(), purpose, after);
-        core.media.fence();
+        media.store(self.head_word(sb), head.into(), purpose, after);
+        media.fence();
 
         self.rooms[sb.0 as usize].base = Some(base);
         base
@@ -305,7 +315,7 @@ impl Pebble {
         purpose: Purpose,
     ) -> bool {
         let sb = core.geometry.superblock(remapping.ppn);
-        let base = self.open_room(core, sb, remapping.wsn, purpose);
+        let base = self.open_room(&core.blocks, &mut core.media, sb, remapping.wsn, purpose);
         let Ok(age) = u32::try_from(remapping.wsn - base) else {
             return false;
         };
@@ -316,7 +326,7 @@ impl Pebble {
 
         // 1. the page  2. the entry, whole or not at all. An entry before its page would name
         // whatever is programmed there next.
-        let slot = Slot::new()
+        let slot = OwnerSlot::new()
             .with_valid(true)
             .with_lpn(remapping.lpn)
             .with_age(age);
@@ -349,7 +359,7 @@ impl Pebble {
         let first = self.slot_word(geometry.page(sb, 0));
         for at in first..first + geometry.pages_per_superblock() as usize * self.degree {
             let ppn = geometry.page(sb, ((at - first) / self.degree) as u32);
-            let slot = media.load(at).map(Slot::from_bits).unwrap_or_default();
+            let slot = media.load(at).map(OwnerSlot::from_bits).unwrap_or_default();
             if slot.valid() && witnesses.is_live(sb) && media.is_programmed(ppn) {
                 witnesses.doubt(slot.lpn(), u64::MAX);
             }
@@ -366,7 +376,7 @@ impl Pebble {
     ) {
         let first = out.len();
         out.extend(slots.filter(|word| *word != 0).map(|word| {
-            let slot = Slot::from_bits(word);
+            let slot = OwnerSlot::from_bits(word);
             OwnerRef {
                 offset,
                 lpn: slot.lpn(),
@@ -383,11 +393,11 @@ impl Pebble {
 
 impl Persist for Pebble {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
-        if self.is_too_old(core.wsn, core.geometry.superblock(ppn)) {
+        if self.is_too_old(core.clock.now(), core.geometry.superblock(ppn)) {
             return Err(Demotion::NvramFull);
         }
         // An atomic command overwrites nothing: what it supersedes counts again if it is aborted.
-        self.choose(core, ppn, None, may_reclaim)
+        self.choose(&core.tables, &mut core.media, ppn, None, may_reclaim)
             .map(drop)
             .ok_or(Demotion::DegreeFull)
     }
@@ -395,7 +405,13 @@ impl Persist for Pebble {
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
         let reuse = remapping.atomic.is_none();
         let place = self
-            .choose(core, remapping.ppn, Some(remapping.lpn), reuse)
+            .choose(
+                &core.tables,
+                &mut core.media,
+                remapping.ppn,
+                Some(remapping.lpn),
+                reuse,
+            )
             .expect("a slot was secured");
         assert!(
             self.fill(core, place, remapping, purpose),
@@ -405,25 +421,33 @@ impl Persist for Pebble {
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         let sb = core.geometry.superblock(remapping.ppn);
-        if self.is_too_old(core.wsn, sb) {
+        if self.is_too_old(core.clock.now(), sb) {
             return false;
         }
-        let Some(place) = self.choose(core, remapping.ppn, None, false) else {
+        let Some(place) = self.choose(&core.tables, &mut core.media, remapping.ppn, None, false)
+        else {
             return false;
         };
-        let base = self.rooms[sb.0 as usize].base.unwrap_or(core.wsn);
+        let base = self.rooms[sb.0 as usize].base.unwrap_or(core.clock.now());
         let wsn = if remapping.wsn < base {
-            core.tick()
+            core.clock.tick()
         } else {
             remapping.wsn
         };
-        self.open_room(core, sb, base, Purpose::Gc);
+        self.open_room(&core.blocks, &mut core.media, sb, base, Purpose::Gc);
         self.fill(core, place, &Remapping { wsn, ..*remapping }, Purpose::Gc)
     }
 }
 
 impl Ownership for Pebble {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
         let Room {
             base: Some(base),
             taken,
@@ -437,19 +461,18 @@ impl Ownership for Pebble {
             return;
         }
 
-        let bytes = core.blocks.owners(sb).live * self.degree as u32 * 8;
-        core.media
-            .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        let geometry = tables.geometry;
+        let pages = || (0..geometry.pages_per_superblock()).map(|at| (at, geometry.page(sb, at)));
+        let live = pages()
+            .filter(|(_, ppn)| !tables.counts.is_zero(*ppn))
+            .count() as u32;
+        let bytes = live * self.degree as u32 * 8;
+        media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
 
         let mut lost = false;
-        for offset in 0..core.geometry.pages_per_superblock() {
-            let ppn = core.geometry.page(sb, offset);
-            if core.counts.is_zero(ppn) {
-                continue;
-            }
-
+        for (offset, ppn) in pages().filter(|(_, ppn)| !tables.counts.is_zero(*ppn)) {
             let at = self.slot_word(ppn);
-            match core.media.words() {
+            match media.words() {
                 Some(words) => Self::push_page(
                     offset,
                     base,
@@ -458,7 +481,7 @@ impl Ownership for Pebble {
                 ),
                 None => {
                     let slots = (at..at + self.degree).map(|at| {
-                        core.media.load(at).unwrap_or_else(|_| {
+                        media.load(at).unwrap_or_else(|_| {
                             lost = true;
                             0
                         })
@@ -469,11 +492,17 @@ impl Ownership for Pebble {
         }
 
         if lost {
-            append_in_force(core, sb, out);
+            append_in_force(tables, clock, sb, out);
         }
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        _: &mut Ended,
+        counters: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         let room = &mut self.rooms[sb.0 as usize];
         if room.base.is_none() {
             return; // Still zero, or being zeroed.
@@ -482,27 +511,21 @@ impl Ownership for Pebble {
         // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between:
         // the head is of an incarnation that does not count, and recovery zeroes the slots before
         // they are used again.
-        let after = if core.config.guards.has(Guard::ClearWaits) {
-            After::FENCE
-        } else {
-            After::NOTHING
-        };
+        let after = self.guards.waits(Guard::ClearWaits, After::FENCE);
 
-        let len = core.geometry.pages_per_superblock() as usize * self.degree;
+        let len = media.geometry().pages_per_superblock() as usize * self.degree;
         *room = Room {
-            clear: core
-                .media
-                .clear(self.slots + sb.0 as usize * len, len, after),
+            clear: media.clear(self.slots + sb.0 as usize * len, len, after),
             ..Room::default()
         };
 
-        core.stats.scheme.add(SLOT_CLEARS, 1);
+        counters.add(SLOT_CLEARS, 1);
     }
 }
 
 impl Recover for Pebble {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        witnesses.report.nvram_bytes += self.tables.p2l;
+        witnesses.report.nvram_bytes += self.table_bytes.p2l;
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);
@@ -546,7 +569,7 @@ impl Recover for Pebble {
                     }
                 };
 
-                let slot = Slot::from_bits(word);
+                let slot = OwnerSlot::from_bits(word);
                 let wsn = head.base() + u64::from(slot.age());
                 if slot.valid() && !witnesses.remap(core, slot.lpn(), ppn, wsn, None) {
                     witnesses.zero(at..at + 1);
@@ -566,13 +589,15 @@ impl Recover for Pebble {
     fn resume(&mut self, core: &mut Core) -> bool {
         for at in std::mem::take(&mut self.damaged) {
             core.media
-                .store_record(at, &[0], Purpose::Meta, core.after_doubts());
+                .store_record(at, &[0], Purpose::Meta, core.config.guards.after_doubts());
         }
 
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for sb in std::mem::take(&mut self.headless) {
             let first = self.slots + sb.0 as usize * len;
-            self.rooms[sb.0 as usize].clear = core.media.clear(first, len, core.after_doubts());
+            self.rooms[sb.0 as usize].clear =
+                core.media
+                    .clear(first, len, core.config.guards.after_doubts());
             core.media.store(
                 self.head_word(sb),
                 0,
@@ -587,34 +612,34 @@ impl Recover for Pebble {
 
 impl Inspect for Pebble {
     // There is no limit, so there is nothing to show.
-    fn occupancy(&self, _: &Core) -> Occupancy {
+    fn occupancy(&self, _: &Superblocks) -> Occupancy {
         Occupancy::default()
     }
 
-    fn usage(&self, core: &Core) -> Usage {
-        let Tables { l2p, p2l } = self.tables;
+    fn usage(&self, blocks: &Superblocks) -> Usage {
+        let TableBytes { l2p, p2l } = self.table_bytes;
         Usage {
             used_bytes: self
                 .rooms
                 .iter()
                 .map(|room| u64::from(room.taken) * 8)
                 .sum(),
-            valid_bytes: core.blocks.remapped_total() * 8,
+            valid_bytes: blocks.remapped_total() * 8,
             l2p_bytes: l2p,
             p2l_bytes: p2l,
             ..Usage::default()
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             let at = self.slot_word(mapping.ppn);
             let says =
-                |at| Slot::from_bits(core.media.peek(at)).lpn() == lpn && core.media.peek(at) != 0;
-            let room = self.rooms[core.geometry.superblock(mapping.ppn).0 as usize];
+                |at| OwnerSlot::from_bits(media.peek(at)).lpn() == lpn && media.peek(at) != 0;
+            let room = self.rooms[tables.geometry.superblock(mapping.ppn).0 as usize];
             if room.base.is_none() || !(at..at + self.degree).any(says) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?} and no slot says so",
@@ -624,10 +649,10 @@ impl Inspect for Pebble {
         }
 
         for (index, room) in self.rooms.iter().enumerate() {
-            let len = core.geometry.pages_per_superblock() as usize * self.degree;
+            let len = tables.geometry.pages_per_superblock() as usize * self.degree;
             let first = self.slots + index * len;
             let found = (first..first + len)
-                .filter(|at| core.media.peek(*at) != 0)
+                .filter(|at| media.peek(*at) != 0)
                 .count();
             if found != room.taken as usize {
                 return Err(format!(
@@ -643,20 +668,20 @@ impl Inspect for Pebble {
 
 impl LookAhead for Pebble {
     #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        core.media.prefetch_word(self.slot_word(ppn));
+    fn look_ahead(&self, media: &Media, ppn: Ppn) {
+        media.prefetch_word(self.slot_word(ppn));
     }
 }
 
 /// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get
 /// new numbers, those with a readable slot too: it may be older than the one that cannot be read.
 #[cold]
-fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-    for (lpn, offset) in core.remapped_in(sb) {
+fn append_in_force(tables: &Tables, clock: &mut WsnClock, sb: SbId, out: &mut Vec<OwnerRef>) {
+    for (lpn, offset) in tables.remapped_in(sb) {
         out.push(OwnerRef {
             offset,
             lpn,
-            wsn: core.tick(),
+            wsn: clock.tick(),
             source: None,
         });
     }

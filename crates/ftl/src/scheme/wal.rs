@@ -16,16 +16,20 @@
 //! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
 //! metadata in NVRAM.
 
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::kind::SchemeFacts;
 use crate::layout::Layout;
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters, Stats};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::{Hinted, Witnesses};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
@@ -105,14 +109,16 @@ struct OpenRecord {
 }
 
 #[derive(Clone, Copy)]
-struct Record {
+struct CommitRecord {
     commit: Commit,
     places: u32,
 }
 
 pub(super) struct Wal {
+    guards: Guards,
+    lpns: u32,
     base: usize,
-    records: Vec<Option<Record>>,
+    records: Vec<Option<CommitRecord>>,
     groups: Vec<Vec<u32>>,
     free: VecDeque<(u32, ClearId)>,
     run: Option<OpenRecord>,
@@ -139,6 +145,8 @@ impl Wal {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as u32;
         Self {
+            guards: config.guards,
+            lpns: config.lpns,
             base: Layout::new(config, geometry).scheme,
             records: vec![None; slots as usize],
             groups: vec![Vec::new(); geometry.superblocks() as usize],
@@ -156,20 +164,19 @@ impl Wal {
 
     /// Where are the pages that homes may have by this record? A page whose own number is newer
     /// speaks for itself.
-    fn needed_in(core: &Core, commit: Commit) -> impl Iterator<Item = SbId> {
+    fn needed_in(tables: &Tables, media: &Media, commit: Commit) -> impl Iterator<Item = SbId> {
         commit.pairs().filter_map(move |(home, lpn)| {
-            let ppn = core.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
-            let oob = core.media.oob(ppn);
-            (oob.lpn() == lpn && oob.wsn() < commit.wsn()).then(|| core.geometry.superblock(ppn))
+            let ppn = tables.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
+            let oob = media.oob(ppn);
+            (oob.lpn() == lpn && oob.wsn() < commit.wsn()).then(|| tables.geometry.superblock(ppn))
         })
     }
 
     /// Gives slots back, neighbours by one clearing.
-    fn release(&mut self, config: &Config, media: &mut Media, mut slots: Vec<u32>) {
+    fn release(&mut self, media: &mut Media, mut slots: Vec<u32>) {
         slots.sort_unstable();
         // 1. whatever took the place of what the records say  2. zeroes. Cut between: both say it.
-        let waits = config.guards.has(Guard::ClearWaits);
-        let after = if waits { After::ALL } else { After::NOTHING };
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
             let clear = media.clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
             for &slot in run {
@@ -181,12 +188,15 @@ impl Wal {
 
     /// Releases the records none of whose homes needs them.
     #[cold]
-    fn sweep(&mut self, core: &mut Core) {
-        core.stats.metadata_gc_runs += 1;
+    fn sweep(&mut self, tables: &Tables, media: &mut Media, stats: &mut Stats) {
+        stats.metadata_gc_runs += 1;
         let used = (self.records.len() - self.free.len()) * SLOT_WORDS * 8;
-        core.media
-            .charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
-        let is_needed = |record: &Record| Self::needed_in(core, record.commit).next().is_some();
+        media.charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
+        let is_needed = |record: &CommitRecord| {
+            Self::needed_in(tables, media, record.commit)
+                .next()
+                .is_some()
+        };
         let gone: Vec<u32> = (0..self.records.len() as u32)
             .filter(|slot| {
                 self.records[*slot as usize]
@@ -213,7 +223,7 @@ impl Wal {
         };
 
         self.patience = self.patience_next;
-        self.release(&core.config, &mut core.media, gone);
+        self.release(media, gone);
     }
 
     fn start(
@@ -292,7 +302,7 @@ impl Persist for Wal {
             if core.config.guards.has(Guard::RecordBeforeReclaim) {
                 self.issue(core);
             }
-            self.sweep(core);
+            self.sweep(&core.tables, &mut core.media, &mut core.stats);
         }
 
         self.patience = self.patience.saturating_sub(1);
@@ -312,7 +322,9 @@ impl Persist for Wal {
         may_reclaim: bool,
     ) -> Result<(), Demotion> {
         let oob = core.media.oob(next.ppn);
-        if oob.second().lpn() != Some(next.lpn) || !core.map.is_written_at(oob.lpn(), next.ppn) {
+        if oob.second().lpn() != Some(next.lpn)
+            || !core.tables.map.is_written_at(oob.lpn(), next.ppn)
+        {
             return Err(Demotion::Unhinted);
         }
 
@@ -354,7 +366,7 @@ impl Persist for Wal {
         }
         core.media
             .store_record(self.word(run.slot), &run.commit.words(), run.purpose, after);
-        self.records[run.slot as usize] = Some(Record {
+        self.records[run.slot as usize] = Some(CommitRecord {
             commit: run.commit,
             places: 1,
         });
@@ -364,10 +376,17 @@ impl Persist for Wal {
 
 impl Ownership for Wal {
     /// The homes are in the OOBs, which GC reads together with the pages.
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        for offset in 0..core.geometry.pages_per_superblock() {
-            let second = core.media.oob(core.geometry.page(sb, offset)).second();
-            if let Some(lpn) = second.lpn().filter(|lpn| *lpn < core.config.lpns) {
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        _: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        for offset in 0..tables.geometry.pages_per_superblock() {
+            let second = media.oob(tables.geometry.page(sb, offset)).second();
+            if let Some(lpn) = second.lpn().filter(|lpn| *lpn < self.lpns) {
                 out.push(OwnerRef {
                     offset,
                     lpn,
@@ -378,7 +397,7 @@ impl Ownership for Wal {
         }
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, media: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         let mut gone = Vec::new();
         for slot in std::mem::take(&mut self.groups[sb.0 as usize]) {
             let record = self.records[slot as usize]
@@ -389,7 +408,7 @@ impl Ownership for Wal {
                 gone.push(slot);
             }
         }
-        self.release(&core.config, &mut core.media, gone);
+        self.release(media, gone);
     }
 }
 
@@ -437,19 +456,20 @@ impl Recover for Wal {
             }
 
             for (home, lpn) in commit.pairs() {
-                if let Some(ppn) = page_meant(&core.config, &hinted, home, lpn, commit.wsn()) {
+                if let Some(ppn) = page_meant(self.guards, &hinted, home, lpn, commit.wsn()) {
                     witnesses.remap(core, home, ppn, commit.wsn(), None);
                 }
             }
             witnesses.saw(commit.wsn());
-            self.records[slot as usize] = Some(Record { commit, places: 0 });
+            self.records[slot as usize] = Some(CommitRecord { commit, places: 0 });
         }
 
-        self.release(&core.config, &mut core.media, torn);
+        self.release(&mut core.media, torn);
         for [first, second] in damaged {
             let first = first.map(|first| Commit::from_words([first, 0]));
             doubt(
-                core,
+                &core.tables,
+                core.config.guards,
                 witnesses,
                 &hinted,
                 first.ok(),
@@ -466,7 +486,8 @@ impl Recover for Wal {
             let Some(record) = &mut self.records[slot as usize] else {
                 continue;
             };
-            let mut places: Vec<SbId> = Self::needed_in(core, record.commit).collect();
+            let mut places: Vec<SbId> =
+                Self::needed_in(&core.tables, &core.media, record.commit).collect();
             places.sort_unstable();
             places.dedup();
             record.places = places.len() as u32;
@@ -478,13 +499,13 @@ impl Recover for Wal {
             }
         }
 
-        self.release(&core.config, &mut core.media, gone);
+        self.release(&mut core.media, gone);
         true
     }
 }
 
 impl Inspect for Wal {
-    fn usage(&self, _: &Core) -> Usage {
+    fn usage(&self, _: &Superblocks) -> Usage {
         let slot = 8 * SLOT_WORDS as u64;
         let used = (self.records.len() - self.free.len()) as u64 * slot;
         Usage {
@@ -496,7 +517,7 @@ impl Inspect for Wal {
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
         if self.run.is_some() {
             return Err("a command left its commit record unfinished".into());
         }
@@ -514,12 +535,12 @@ impl Inspect for Wal {
             return Err("a commit record is in other groups than it counts".into());
         }
 
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
-            let oob = core.media.oob(mapping.ppn);
-            if !core.media.is_readable(mapping.ppn) {
+            let oob = media.oob(mapping.ppn);
+            if !media.is_readable(mapping.ppn) {
                 continue;
             }
 
@@ -530,7 +551,7 @@ impl Inspect for Wal {
                 ));
             }
 
-            let group = &self.groups[core.geometry.superblock(mapping.ppn).0 as usize];
+            let group = &self.groups[tables.geometry.superblock(mapping.ppn).0 as usize];
             let says = |slot: &u32| {
                 let record = self.records[*slot as usize].as_ref();
                 record.is_some_and(|record| {
@@ -554,11 +575,11 @@ impl LookAhead for Wal {}
 
 /// The newest page that was written under `lpn` for `home` before the record; of copies the one in
 /// the younger superblock.
-fn page_meant(config: &Config, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
+fn page_meant(guards: Guards, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
     let from = hinted.partition_point(|page| page.lpn < lpn);
     let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
     let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
-    let newest = if config.guards.has(Guard::RecordNewest) {
+    let newest = if guards.has(Guard::RecordNewest) {
         meant.next_back()
     } else {
         meant.next()
@@ -570,7 +591,8 @@ fn page_meant(config: &Config, hinted: &[Hinted], home: u32, lpn: u32, before: u
 /// these are the homes from its first one on for which pages were written; without the second word,
 /// all homes that had a page waiting at that time.
 fn doubt(
-    core: &Core,
+    tables: &Tables,
+    guards: Guards,
     witnesses: &mut Witnesses,
     hinted: &[Hinted],
     first: Option<Commit>,
@@ -592,13 +614,13 @@ fn doubt(
             // It was the newest page of its home, and was remapped while still mapped by the LPN it
             // was written under.
             let is_possible = first.is_none_or(|_| {
-                page_meant(&core.config, hinted, page.home, page.lpn, newest) == Some(page.ppn)
+                page_meant(guards, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)
             });
 
             if is_meant
                 && is_possible
-                && core
+                && tables
                     .map
                     .get(page.home)
                     .is_none_or(|mapping| mapping.ppn != page.ppn)

@@ -3,8 +3,8 @@
 //! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one
 //! ends (`gc`).
 
-use super::{INCARNATION_MAX, State, Superblock, Superblocks, is_good_die};
-use crate::clock::next_number;
+use super::{INCARNATION_MAX, Superblock, SuperblockState, Superblocks, is_good_die};
+use crate::clock::WsnClock;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use remap_ssd_media::{After, Media, SbId};
@@ -36,20 +36,20 @@ impl Superblocks {
 
     pub(super) fn retire(&mut self, sb: SbId) {
         let entry = self.get_mut(sb);
-        if entry.state == State::Free {
+        if entry.state == SuperblockState::Free {
             self.free -= 1;
         }
-        self.get_mut(sb).state = State::Retired;
+        self.get_mut(sb).state = SuperblockState::Retired;
     }
 
     /// Erases a superblock none of whose pages is needed any more.
-    pub fn erase(&mut self, media: &mut Media, sb: SbId, wsn: &mut u64) {
+    pub fn erase(&mut self, media: &mut Media, sb: SbId, clock: &mut WsnClock) {
         assert_eq!(
             self.owners(sb).live,
             0,
             "a superblock with live pages must not be erased"
         );
-        next_number(wsn);
+        clock.tick();
 
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
@@ -58,7 +58,7 @@ impl Superblocks {
         // between.
         let incarnation = (entry.life.incarnation() + 1).min(INCARNATION_MAX);
         entry.life = Life::new()
-            .with_dead_before(*wsn)
+            .with_dead_before(clock.now())
             .with_clean(false)
             .with_incarnation(incarnation);
 
@@ -115,11 +115,11 @@ impl Superblocks {
         let life = life.with_clean(true);
         LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
 
-        let was_free = self.get(sb).state == State::Free;
+        let was_free = self.get(sb).state == SuperblockState::Free;
         let capacity = self.capacity(bad);
         let entry = self.get_mut(sb);
         (entry.life, entry.capacity, entry.erased) = (life, capacity, id);
-        entry.state = State::Free;
+        entry.state = SuperblockState::Free;
         if !was_free {
             self.free += 1;
         }
@@ -142,15 +142,15 @@ impl Superblocks {
     pub fn has_last_cycles(&self) -> bool {
         self.table
             .iter()
-            .any(|sb| sb.state == State::Closed && self.is_in_last_cycle(sb))
+            .any(|sb| sb.state == SuperblockState::Closed && self.is_in_last_cycle(sb))
     }
 
     /// Pages of data that the device has room for: all of a superblock that can be filled, now or
     /// again, and those with owners of one that is worn out.
     pub fn usable_pages(&self) -> u64 {
         let usable = |(id, sb): (SbId, &Superblock)| match sb.state {
-            State::Retired => 0,
-            State::Closed if self.is_in_last_cycle(sb) => self.owners(id).live,
+            SuperblockState::Retired => 0,
+            SuperblockState::Closed if self.is_in_last_cycle(sb) => self.owners(id).live,
             _ => sb.capacity,
         };
         self.iter().map(|entry| u64::from(usable(entry))).sum()

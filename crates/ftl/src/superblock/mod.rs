@@ -36,7 +36,7 @@ const INCARNATION_MAX: u32 = (1 << 21) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stream {
-    /// Writes of the host.
+    /// Pages that the host writes.
     Host = 0,
     /// Pages moved by garbage collection.
     Gc = 1,
@@ -49,7 +49,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// All streams, by number.
+    /// All streams in the order of their persisted numbers.
     pub const ALL: [Self; 5] = [
         Self::Host,
         Self::Gc,
@@ -68,7 +68,7 @@ impl Stream {
 
 /// What a superblock is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SuperblockState {
     /// Erased, or to be erased when it is opened.
     Free,
     /// Open: pages are being programmed.
@@ -83,7 +83,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug)]
 pub struct Superblock {
     /// Free, open, closed or retired.
-    pub state: State,
+    pub state: SuperblockState,
     /// Who fills or filled it.
     pub stream: Stream,
     /// Pages of data it can hold.
@@ -140,7 +140,7 @@ impl Superblocks {
     /// All retired, until `set` says otherwise. `reserve`: superblocks that a cut must leave free.
     pub fn new(geometry: Geometry, config: &Config, reserve: u32) -> Self {
         let blank = Superblock {
-            state: State::Retired,
+            state: SuperblockState::Retired,
             stream: Stream::Host,
             capacity: 0,
             opened: 0,
@@ -150,6 +150,7 @@ impl Superblocks {
             head: 0,
             erased: ClearId::default(),
         };
+
         Self {
             geometry,
             tail_pages: config.tail_pages(&geometry),
@@ -176,12 +177,12 @@ impl Superblocks {
         }
     }
 
-    /// State of one superblock.
+    /// What is known of one superblock in DRAM.
     #[inline]
     pub fn get(&self, sb: SbId) -> &Superblock {
         &self.table[sb.0 as usize]
     }
-    /// State of one superblock.
+    /// What is known of one superblock in DRAM.
     #[inline]
     pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
         self.changes += 1;
@@ -194,7 +195,7 @@ impl Superblocks {
             .enumerate()
             .map(|(index, sb)| (SbId(index as u32), sb))
     }
-    /// Number of free superblocks.
+    /// Superblocks that are erased, or will be when opened.
     #[inline]
     pub fn free(&self) -> u32 {
         self.free
@@ -202,10 +203,10 @@ impl Superblocks {
 
     /// Sets what recovery or formatting found.
     pub fn set(&mut self, sb: SbId, found: Superblock) {
-        if self.table[sb.0 as usize].state == State::Free {
+        if self.table[sb.0 as usize].state == SuperblockState::Free {
             self.free -= 1;
         }
-        if found.state == State::Free {
+        if found.state == SuperblockState::Free {
             self.free += 1;
         }
         *self.get_mut(sb) = found;

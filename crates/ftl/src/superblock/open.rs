@@ -3,8 +3,8 @@
 //! Invariants: what is readable in a superblock has a readable head; a tail vouches for every page
 //! before it. Absent: what recovery makes of them (`recovery`).
 
-use super::{Open, Owners, State, Stream, Superblocks, is_good_die};
-use crate::clock::next_number;
+use super::{Open, Owners, Stream, SuperblockState, Superblocks, is_good_die};
+use crate::clock::WsnClock;
 use crate::guard::Guard;
 use crate::policy::Wear;
 use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Head {
-    /// `Head::MAGIC`.
+    /// Must be `Head::MAGIC`, or the page is no head.
     pub magic: u32,
     /// Superblock number, against misplaced heads.
     pub superblock: u32,
@@ -27,14 +27,14 @@ pub struct Head {
     pub erase_count: u32,
     /// Stream that fills it ("type").
     pub stream: u8,
-    /// Zeroes.
+    /// Zeroes up to a multiple of 8 bytes.
     pub padding: [u8; 7],
 }
 
 const _: () = assert!(size_of::<Head>() == 32);
 
 impl Head {
-    /// "RSHD" in little endian.
+    /// The letters "RSHD", in little endian.
     pub const MAGIC: u32 = 0x4448_5352;
 }
 
@@ -49,7 +49,7 @@ impl Superblocks {
     fn pick_free_if(&self, wear: Wear, wanted: impl Fn(SbId) -> bool) -> Option<SbId> {
         let free = self
             .iter()
-            .filter(|(id, sb)| sb.state == State::Free && wanted(*id));
+            .filter(|(id, sb)| sb.state == SuperblockState::Free && wanted(*id));
         let picked = match wear {
             Wear::Least => free.min_by_key(|(id, sb)| (sb.life.incarnation(), id.0)),
             Wear::Most => {
@@ -59,10 +59,10 @@ impl Superblocks {
         picked.map(|(id, _)| id)
     }
 
-    /// Opens the least worn free superblock for a stream; `false` if none is free. `wsn` hands out
+    /// Opens the least worn free superblock for a stream; `false` if none is free. `clock` hands out
     /// numbers.
-    pub fn open_next(&mut self, media: &mut Media, stream: Stream, wsn: &mut u64) -> bool {
-        self.open_worn(media, stream, Wear::Least, wsn)
+    pub fn open_next(&mut self, media: &mut Media, stream: Stream, clock: &mut WsnClock) -> bool {
+        self.open_worn(media, stream, Wear::Least, clock)
     }
 
     /// Opens the least or the most worn free superblock for a stream.
@@ -71,7 +71,7 @@ impl Superblocks {
         media: &mut Media,
         stream: Stream,
         wear: Wear,
-        wsn: &mut u64,
+        clock: &mut WsnClock,
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
         while let Some(sb) = self.pick_free(wear, self.turn[stream as usize]) {
@@ -82,15 +82,15 @@ impl Superblocks {
             let clean =
                 (0..self.geometry.dies()).all(|die| !is_good_die(bad, die) || is_erased(die));
             if !self.get(sb).life.clean() || !clean {
-                self.erase(media, sb, wsn);
-                if self.get(sb).state == State::Retired {
+                self.erase(media, sb, clock);
+                if self.get(sb).state == SuperblockState::Retired {
                     continue;
                 }
             }
 
             self.free -= 1;
-            self.get_mut(sb).state = State::Open;
-            if let Some(head) = self.write_head(media, sb, stream, wsn) {
+            self.get_mut(sb).state = SuperblockState::Open;
+            if let Some(head) = self.write_head(media, sb, stream, clock) {
                 let skipped = self.skipped(sb);
                 let end = self.tail_offsets(skipped)[0];
                 let capacity = self.capacity(skipped);
@@ -123,7 +123,10 @@ impl Superblocks {
     /// any more. Names grow, and each erase waits for everything before it, so that one name speaks
     /// for the older ones.
     fn reserve_is_free(&self) -> After {
-        let free = self.table.iter().filter(|sb| sb.state == State::Free);
+        let free = self
+            .table
+            .iter()
+            .filter(|sb| sb.state == SuperblockState::Free);
         let mut erased: Vec<ClearId> = free.map(|sb| sb.erased).collect();
         if erased.is_empty() || !self.guards.has(Guard::ReserveStaysFree) {
             return After::NOTHING;
@@ -138,23 +141,23 @@ impl Superblocks {
         media: &mut Media,
         sb: SbId,
         stream: Stream,
-        wsn: &mut u64,
+        clock: &mut WsnClock,
     ) -> Option<u32> {
-        next_number(wsn);
+        clock.tick();
         let incarnation = self.get(sb).life.incarnation();
         let entry = self.get_mut(sb);
-        (entry.stream, entry.opened) = (stream, *wsn);
+        (entry.stream, entry.opened) = (stream, clock.now());
 
         let head = Head {
             magic: Head::MAGIC,
             superblock: sb.0,
-            wsn: *wsn,
+            wsn: clock.now(),
             incarnation,
             erase_count: incarnation,
             stream: stream as u8,
             padding: [0; 7],
         };
-        let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
+        let oob = Oob::new(Oob::HEAD, clock.now(), incarnation);
 
         // The head need not wait for the erases: in each block the erase comes before the programs,
         // and a page that an absent erase left behind carries the number of the incarnation before.
@@ -193,7 +196,7 @@ impl Superblocks {
         let Some(open) = self.open[stream as usize].take() else {
             return;
         };
-        self.get_mut(open.sb).state = State::Closed;
+        self.get_mut(open.sb).state = SuperblockState::Closed;
 
         if self.is_in_last_cycle(self.get(open.sb)) {
             let bad = self.get(open.sb).bad;
@@ -265,13 +268,13 @@ impl Superblocks {
                 *open = None;
             }
         }
-        self.get_mut(sb).state = State::Closed;
+        self.get_mut(sb).state = SuperblockState::Closed;
     }
 
     /// Closes the open superblock of a log: its pages describe themselves, so it has no tail.
     pub fn close_log(&mut self) {
         if let Some(open) = self.open[Stream::Log as usize].take() {
-            self.get_mut(open.sb).state = State::Closed;
+            self.get_mut(open.sb).state = SuperblockState::Closed;
         }
     }
 }

@@ -3,10 +3,10 @@
 //! Invariant: in order, past the head, holes of a power cut first. Absent: which superblock is next
 //! (`open`).
 
-use super::{State, Stream, Superblocks};
+use super::{Stream, SuperblockState, Superblocks};
 use crate::config::Config;
 use crate::guard::Guard;
-use remap_ssd_media::{After, Oob, Ppn, SbId, Slot};
+use remap_ssd_media::{After, Oob, PageSlot, Ppn, SbId};
 use std::collections::VecDeque;
 
 impl Config {
@@ -33,9 +33,9 @@ impl Config {
 #[derive(Clone, Copy, Debug)]
 pub struct AllocatedPage {
     /// Flash page, block and die.
-    pub slot: Slot,
+    pub slot: PageSlot,
     pub sb: SbId,
-    /// Incarnation of its superblock.
+    /// Which incarnation of its superblock it belongs to.
     pub incarnation: u32,
     /// What its program must wait for.
     pub after: After,
@@ -55,7 +55,7 @@ impl AllocatedPage {
 /// A superblock that a stream fills.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// Number of the superblock.
+    /// Which superblock it is, by number.
     pub sb: SbId,
     pub incarnation: u32,
     /// Next offset to hand out, and the row and die it is in.
@@ -108,7 +108,7 @@ impl Superblocks {
     /// Goes on filling a superblock that recovery found open.
     pub fn resume(&mut self, stream: Stream, open: Open) {
         assert!(!self.is_open_beside(stream, open.sb));
-        self.get_mut(open.sb).state = State::Open;
+        self.get_mut(open.sb).state = SuperblockState::Open;
         let (group, stream) = (self.geometry.group(open.sb), stream as usize);
         if group == self.turn[stream] {
             self.open[stream] = Some(open);
@@ -150,7 +150,7 @@ impl Superblocks {
 
             let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
             let (ppn, block) = (self.geometry.page(sb, offset), self.geometry.block(sb, die));
-            let slot = Slot {
+            let slot = PageSlot {
                 ppn,
                 block,
                 row,
@@ -205,7 +205,7 @@ impl Superblocks {
             (open.die, open.row) = (0, row + 1);
         }
 
-        let slot = Slot {
+        let slot = PageSlot {
             ppn,
             block,
             row,

@@ -26,7 +26,7 @@
 //!
 //! Absent: who waits, and when to commit (the service decides).
 
-use super::{Folder, Record, slot};
+use super::{Folder, JournalRecord, slot};
 use crate::array::{Contents, NandArray};
 use crate::media::Media;
 use std::fs::File;
@@ -45,12 +45,12 @@ pub struct Position {
 
 /// The files that a commit syncs, for a thread that does not hold the device.
 #[derive(Clone)]
-pub(super) struct Files {
+pub(super) struct SyncedFiles {
     contents: Arc<File>,
     journals: [Arc<File>; 2],
 }
 
-impl Files {
+impl SyncedFiles {
     pub(super) fn of(contents: &File, journals: [&File; 2]) -> io::Result<Self> {
         let [first, second] = journals;
         let journals = [Arc::new(first.try_clone()?), Arc::new(second.try_clone()?)];
@@ -70,8 +70,8 @@ pub(super) struct Unproved {
 
 impl Unproved {
     #[inline]
-    pub(super) fn note(&mut self, record: &Record<'_>) {
-        let program = u64::from(matches!(record, Record::Program { .. }));
+    pub(super) fn note(&mut self, record: &JournalRecord<'_>) {
+        let program = u64::from(matches!(record, JournalRecord::Program { .. }));
         self.programs += program;
         self.ever += program;
     }
@@ -82,7 +82,7 @@ impl Unproved {
 
 /// A commit whose files are being written.
 pub struct Commit {
-    files: Files,
+    files: SyncedFiles,
     begun: Position,
     programs: u64,
     /// Everything before this will be durable.
@@ -125,7 +125,7 @@ impl Folder {
             return Ok(());
         }
         if self.unproved.ever == commit.programs {
-            self.append(&Record::Vouched);
+            self.append(&JournalRecord::Vouched);
             self.unproved.none();
             commit.until = self.position();
         } else if self.unproved.programs > UNPROVED_MAX {
@@ -137,7 +137,7 @@ impl Folder {
 
     fn finish(&mut self, until: Position) {
         if self.header.generation == until.generation {
-            self.append(&Record::Durable { until: until.end });
+            self.append(&JournalRecord::Durable { until: until.end });
         }
     }
 }

@@ -89,7 +89,7 @@ impl PageKind {
 
 /// One operation on the media, as recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Record<'a> {
+pub(super) enum JournalRecord<'a> {
     /// A page was programmed; `crc` is that of the bytes stored in it.
     Program {
         ppn: u32,
@@ -128,7 +128,7 @@ pub(super) enum Record<'a> {
     },
 }
 
-impl Record<'_> {
+impl JournalRecord<'_> {
     /// Does the record change the device? The others only record what is durable.
     #[inline]
     pub(super) fn is_operation(&self) -> bool {
@@ -206,10 +206,10 @@ impl Journal {
     }
 
     /// Appends a record to the buffer.
-    pub(super) fn append(&mut self, record: &Record<'_>) {
+    pub(super) fn append(&mut self, record: &JournalRecord<'_>) {
         let mut words = [0u64; 3];
         let (kind, page_kind, payload): (u8, u16, &[u64]) = match *record {
-            Record::Program {
+            JournalRecord::Program {
                 ppn,
                 oob,
                 kind,
@@ -224,14 +224,14 @@ impl Journal {
                 words[2] = u64::from(u16::from_le_bytes([high[0], high[1]]));
                 (PROGRAM, kind.0, &words)
             }
-            Record::Tear { ppn } => {
+            JournalRecord::Tear { ppn } => {
                 words[0] = u64::from(ppn);
                 (TEAR, 0, &words[..1])
             }
-            Record::Erase { block } | Record::Spoil { block } => {
+            JournalRecord::Erase { block } | JournalRecord::Spoil { block } => {
                 words[0] = u64::from(block);
                 (
-                    if matches!(record, Record::Erase { .. }) {
+                    if matches!(record, JournalRecord::Erase { .. }) {
                         ERASE
                     } else {
                         SPOIL
@@ -240,7 +240,7 @@ impl Journal {
                     &words[..1],
                 )
             }
-            Record::Store { word, values } => {
+            JournalRecord::Store { word, values } => {
                 return self.put(
                     STORE,
                     0,
@@ -248,14 +248,14 @@ impl Journal {
                     values.len() + 1,
                 );
             }
-            Record::Clear { start, len } => {
+            JournalRecord::Clear { start, len } => {
                 (words[0], words[1]) = (start, len);
                 (CLEAR, 0, &words[..2])
             }
-            Record::Synced => (SYNCED, 0, &words[..0]),
-            Record::Ended => (ENDED, 0, &words[..0]),
-            Record::Vouched => (VOUCHED, 0, &words[..0]),
-            Record::Durable { until } => {
+            JournalRecord::Synced => (SYNCED, 0, &words[..0]),
+            JournalRecord::Ended => (ENDED, 0, &words[..0]),
+            JournalRecord::Vouched => (VOUCHED, 0, &words[..0]),
+            JournalRecord::Durable { until } => {
                 words[0] = until;
                 (DURABLE, 0, &words[..1])
             }
@@ -388,7 +388,11 @@ impl Journal {
     }
 
     /// The record at an offset that `read` found; `None` if it makes no sense. A store's values go into `values`.
-    pub(super) fn record<'a>(&self, at: usize, values: &'a mut Vec<u64>) -> Option<Record<'a>> {
+    pub(super) fn record<'a>(
+        &self,
+        at: usize,
+        values: &'a mut Vec<u64>,
+    ) -> Option<JournalRecord<'a>> {
         let head = self.head_at(at)?;
         let payload = self
             .map
@@ -410,32 +414,32 @@ impl Journal {
                 oob[..8].copy_from_slice(&low.to_le_bytes());
                 oob[8..].copy_from_slice(&high.to_le_bytes()[..2]);
                 let (ppn, crc, kind) = (place.ppn(), place.crc(), PageKind(head.page_kind()));
-                Record::Program {
+                JournalRecord::Program {
                     ppn,
                     oob: Oob::from_bytes(oob),
                     kind,
                     crc,
                 }
             }
-            (TEAR, [ppn]) => Record::Tear { ppn: small(*ppn)? },
-            (ERASE, [block]) => Record::Erase {
+            (TEAR, [ppn]) => JournalRecord::Tear { ppn: small(*ppn)? },
+            (ERASE, [block]) => JournalRecord::Erase {
                 block: small(*block)?,
             },
-            (SPOIL, [block]) => Record::Spoil {
+            (SPOIL, [block]) => JournalRecord::Spoil {
                 block: small(*block)?,
             },
-            (STORE, [word, values @ ..]) if !values.is_empty() => Record::Store {
+            (STORE, [word, values @ ..]) if !values.is_empty() => JournalRecord::Store {
                 word: *word,
                 values,
             },
-            (CLEAR, [start, len]) => Record::Clear {
+            (CLEAR, [start, len]) => JournalRecord::Clear {
                 start: *start,
                 len: *len,
             },
-            (SYNCED, []) => Record::Synced,
-            (ENDED, []) => Record::Ended,
-            (VOUCHED, []) => Record::Vouched,
-            (DURABLE, [until]) => Record::Durable { until: *until },
+            (SYNCED, []) => JournalRecord::Synced,
+            (ENDED, []) => JournalRecord::Ended,
+            (VOUCHED, []) => JournalRecord::Vouched,
+            (DURABLE, [until]) => JournalRecord::Durable { until: *until },
             _ => return None,
         })
     }

@@ -45,10 +45,10 @@ use crate::media::Media;
 use crate::oob::Oob;
 use crate::slab::Slab;
 pub use commit::{Commit, Position};
-use commit::{Files, Unproved};
+use commit::{SyncedFiles, Unproved};
 pub use damage::Damage;
 use files::{Access, CONTENTS, JOURNALS, Locks, STATES, about};
-use journal::{Journal, PageKind, Record, STORE_WORDS_MAX};
+use journal::{Journal, JournalRecord, PageKind, STORE_WORDS_MAX};
 use open::map_journal;
 pub use open::{FoundFolder, ReplayReport};
 pub(crate) use pages::MappedPages;
@@ -77,7 +77,7 @@ pub(crate) struct Folder {
     /// Where the last operation's record ends. Syncs and commits append records after it that change nothing.
     operations_end: u64,
     /// What a commit makes durable while others use the device.
-    files: Files,
+    files: SyncedFiles,
     /// Programs not followed by a `Synced`.
     unproved: Unproved,
 }
@@ -122,7 +122,7 @@ impl Folder {
 
         let map = |file: &File| map_journal(file, header.journal_bytes, Access::Own);
         let journals = [map(&journal_files[0])?, map(&journal_files[1])?];
-        let files = Files::of(&contents, journal_files.each_ref())?;
+        let files = SyncedFiles::of(&contents, journal_files.each_ref())?;
         let mut folder = Self::new(locks, states, journals, header, files);
 
         // Write both, so that from the start a file without a valid state is damaged.
@@ -140,7 +140,7 @@ impl Folder {
         states: [File; 2],
         journals: [Journal; 2],
         header: Header,
-        files: Files,
+        files: SyncedFiles,
     ) -> Self {
         Self {
             _locks: locks,
@@ -193,11 +193,11 @@ impl Folder {
         };
         let of = slot(self.header.generation);
         let result = pages.sync().and_then(|()| {
-            self.journal().append(&Record::Synced);
+            self.journal().append(&JournalRecord::Synced);
             self.journal()
                 .sync()
                 .map_err(|error| about(JOURNALS[of], error))?;
-            self.journal().append(&Record::Ended);
+            self.journal().append(&JournalRecord::Ended);
             Ok(())
         });
 
@@ -252,9 +252,12 @@ impl Folder {
     }
 
     #[inline]
-    fn append(&mut self, record: &Record<'_>) {
+    fn append(&mut self, record: &JournalRecord<'_>) {
         if self.broken.is_none() {
-            self.unsynced |= !matches!(record, Record::Erase { .. } | Record::Spoil { .. });
+            self.unsynced |= !matches!(
+                record,
+                JournalRecord::Erase { .. } | JournalRecord::Spoil { .. }
+            );
             self.unproved.note(record);
             self.journal().append(record);
             if record.is_operation() {
@@ -409,7 +412,7 @@ impl Media {
         {
             pages.set_sum(ppn.0 as usize, crc);
         }
-        self.folder_append(&Record::Program {
+        self.folder_append(&JournalRecord::Program {
             ppn: ppn.0,
             oob,
             kind,
@@ -418,7 +421,7 @@ impl Media {
     }
 
     pub(crate) fn folder_tear(&mut self, ppn: Ppn) {
-        self.folder_append(&Record::Tear { ppn: ppn.0 });
+        self.folder_append(&JournalRecord::Tear { ppn: ppn.0 });
     }
 
     /// Before a block's contents are given up.
@@ -435,16 +438,16 @@ impl Media {
     pub(crate) fn folder_erase(&mut self, block: BlockId, failed: bool) {
         let block = block.0;
         self.folder_append(&if failed {
-            Record::Spoil { block }
+            JournalRecord::Spoil { block }
         } else {
-            Record::Erase { block }
+            JournalRecord::Erase { block }
         });
     }
 
     pub(crate) fn folder_store(&mut self, word: usize, values: &[u64]) {
         for (index, values) in values.chunks(STORE_WORDS_MAX).enumerate() {
             self.folder_room();
-            self.folder_append(&Record::Store {
+            self.folder_append(&JournalRecord::Store {
                 word: (word + index * STORE_WORDS_MAX) as u64,
                 values,
             });
@@ -452,14 +455,14 @@ impl Media {
     }
 
     pub(crate) fn folder_clear(&mut self, start: usize, len: usize) {
-        self.folder_append(&Record::Clear {
+        self.folder_append(&JournalRecord::Clear {
             start: start as u64,
             len: len as u64,
         });
     }
 
     #[inline]
-    fn folder_append(&mut self, record: &Record<'_>) {
+    fn folder_append(&mut self, record: &JournalRecord<'_>) {
         if let Some(folder) = &mut self.folder {
             folder.heed(&self.nand);
             folder.append(record);

@@ -19,10 +19,10 @@
 //!
 //! Absent: contents of data pages; reads verify their checksums.
 
-use super::commit::Files;
+use super::commit::SyncedFiles;
 use super::damage::{Damage, Findings};
 use super::files::{self, Access, JOURNALS, Locks, STATES, about};
-use super::journal::{HeaderFound, Journal, PageKind, Record};
+use super::journal::{HeaderFound, Journal, JournalRecord, PageKind};
 use super::pages::MappedPages;
 use super::state::{self, Header};
 use super::{Folder, JOURNAL_BYTES_MIN, slot};
@@ -37,7 +37,7 @@ use std::path::Path;
 /// What opening a folder replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
-    /// Records that were applied.
+    /// Records of the journal that were applied.
     pub records: u64,
     /// Records dropped: those from the first one on whose contents were not durable.
     pub dropped: u64,
@@ -58,7 +58,7 @@ pub struct FoundFolder {
 }
 
 impl FoundFolder {
-    /// What opening replayed.
+    /// What opening the folder replayed from its journal.
     pub fn report(&self) -> ReplayReport {
         self.report
     }
@@ -222,7 +222,7 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     };
     if begun {
         let journal = &mut journals[slot(header.generation)];
-        report = Replay {
+        report = JournalReplay {
             journal,
             header: &header,
             nand: &mut nand,
@@ -241,7 +241,7 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     } else {
         newest + 1
     };
-    let files = Files::of(locks.contents(), journal_files.each_ref())
+    let files = SyncedFiles::of(locks.contents(), journal_files.each_ref())
         .map_err(|error| about(files::CONTENTS, error))?;
     let folder = Folder::new(locks, states, journals, header, files);
     Ok(FoundFolder {
@@ -390,7 +390,7 @@ fn weigh_headers(
 }
 
 /// The journal of the newest state, applied to it.
-struct Replay<'a> {
+struct JournalReplay<'a> {
     journal: &'a mut Journal,
     header: &'a Header,
     nand: &'a mut NandArray,
@@ -398,7 +398,7 @@ struct Replay<'a> {
     suspects: &'a mut Vec<Ppn>,
 }
 
-impl Replay<'_> {
+impl JournalReplay<'_> {
     fn run(&mut self, findings: &mut Findings) -> Result<ReplayReport, ImageError> {
         let name = JOURNALS[slot(self.header.generation)];
         let mut offsets = self.journal.read(self.header.generation);
@@ -426,7 +426,7 @@ impl Replay<'_> {
         let mut synced = None;
         for (index, at) in offsets.iter().enumerate() {
             match self.journal.record(*at, &mut values) {
-                Some(Record::Synced | Record::Vouched) => synced = Some(index),
+                Some(JournalRecord::Synced | JournalRecord::Vouched) => synced = Some(index),
                 Some(_) => {}
                 None => {
                     let (what, lost) = senseless();
@@ -467,8 +467,8 @@ impl Replay<'_> {
 
     /// Do the contents match a program's record? Also true if the page number is impossible, which applying the record
     /// finds out.
-    fn has_contents(&self, record: &Record<'_>) -> bool {
-        let Record::Program { ppn, kind, crc, .. } = *record else {
+    fn has_contents(&self, record: &JournalRecord<'_>) -> bool {
+        let JournalRecord::Program { ppn, kind, crc, .. } = *record else {
             return true;
         };
         let Contents::Mapped(pages) = &self.nand.contents else {
@@ -486,7 +486,7 @@ impl Replay<'_> {
 
 /// Applies a record; `None` if that is impossible.
 fn apply(
-    record: &Record<'_>,
+    record: &JournalRecord<'_>,
     nand: &mut NandArray,
     nvram: &mut [u64],
     suspects: &mut Vec<Ppn>,
@@ -498,7 +498,7 @@ fn apply(
     };
 
     match *record {
-        Record::Program {
+        JournalRecord::Program {
             ppn,
             oob,
             kind,
@@ -528,26 +528,29 @@ fn apply(
                 suspects.push(Ppn(ppn));
             }
         }
-        Record::Tear { ppn } => {
+        JournalRecord::Tear { ppn } => {
             next(nand, ppn)?;
             nand.tear(Ppn(ppn));
         }
-        Record::Erase { block } if block < geometry.blocks() => nand.erase(BlockId(block)),
-        Record::Spoil { block } if block < geometry.blocks() => nand.spoil(BlockId(block)),
-        Record::Store { word, values } => {
+        JournalRecord::Erase { block } if block < geometry.blocks() => nand.erase(BlockId(block)),
+        JournalRecord::Spoil { block } if block < geometry.blocks() => nand.spoil(BlockId(block)),
+        JournalRecord::Store { word, values } => {
             let word = usize::try_from(word).ok()?;
             nvram
                 .get_mut(word..word.checked_add(values.len())?)?
                 .copy_from_slice(values);
         }
-        Record::Clear { start, len } => {
+        JournalRecord::Clear { start, len } => {
             let start = usize::try_from(start).ok()?;
             nvram
                 .get_mut(start..start.checked_add(usize::try_from(len).ok()?)?)?
                 .fill(0);
         }
-        Record::Synced | Record::Ended | Record::Vouched | Record::Durable { .. } => {}
-        Record::Erase { .. } | Record::Spoil { .. } => return None,
+        JournalRecord::Synced
+        | JournalRecord::Ended
+        | JournalRecord::Vouched
+        | JournalRecord::Durable { .. } => {}
+        JournalRecord::Erase { .. } | JournalRecord::Spoil { .. } => return None,
     }
     Some(())
 }

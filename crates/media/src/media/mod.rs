@@ -28,7 +28,7 @@ pub struct MediaCounts {
     pub reads: u64,
     /// Number of flash pages programmed.
     pub programs: u64,
-    /// Number of blocks erased.
+    /// Erase blocks that were erased.
     pub erases: u64,
     /// Bytes stored to NVRAM, clearings included.
     pub nv_bytes_written: u64,
@@ -47,7 +47,7 @@ pub struct Media {
     faulty: bool,
     /// What was done since the list was last cleared, in order.
     pub ops: Vec<Op>,
-    /// Counters since power-on.
+    /// What was counted since power-on.
     pub counts: MediaCounts,
     /// Nobody keeps time: `ops` stays empty.
     untimed: bool,
@@ -150,9 +150,15 @@ impl Media {
         &self.faults
     }
 
-    /// No fault, no damage, no rail, no folder: nothing comes between an operation and its effect.
+    /// No fault and no damage: what can be read is what was programmed, and nothing fails.
     #[inline(always)]
-    pub fn is_plain(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
+        !self.faulty && self.nand.is_pristine()
+    }
+
+    /// Sound, without rail and folder: nothing comes between an operation and its effect.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
         !self.is_tracked() && self.nand.is_pristine()
     }
 

@@ -6,7 +6,7 @@
 use super::Media;
 use crate::fault::MediaError;
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::MediaEffect;
+use crate::rail::{MediaEffect, Order};
 use crate::slab::{LINE_BYTES, prefetch};
 use std::ops::Range;
 
@@ -39,20 +39,49 @@ impl Media {
         self.nvram[word]
     }
 
-    /// Stores many words as part of a bulk rewrite that is charged as a whole; only while the media is plain, so that
-    /// the order of the stores cannot matter.
-    pub fn copy_words_plain(&mut self, to: usize, values: &[u64]) {
-        assert!(self.is_plain());
-        self.nvram[to..to + values.len()].copy_from_slice(values);
-        self.counts.nv_bytes_written += 8 * values.len() as u64;
+    /// Stores records one behind the other. The caller charges them as a whole (`charge`); `after` says what each waits
+    /// for.
+    #[inline]
+    pub fn store_records<const W: usize>(
+        &mut self,
+        to: usize,
+        records: &[[u64; W]],
+        purpose: Purpose,
+        after: impl Fn(&[u64; W]) -> After,
+    ) {
+        // Where nothing is pending, the order of the stores cannot matter.
+        if !self.is_tracked() {
+            let words = records.as_flattened();
+            self.nvram[to..to + words.len()].copy_from_slice(words);
+            self.counts.nv_bytes_written += 8 * words.len() as u64;
+            return;
+        }
+
+        for (index, record) in records.iter().enumerate() {
+            self.store_uncharged(to + index * W, record, purpose, after(record));
+        }
     }
 
-    /// The same with what stands elsewhere in NVRAM.
-    #[inline]
-    pub fn move_words_plain(&mut self, from: Range<usize>, to: usize) {
-        debug_assert!(self.is_plain());
-        self.counts.nv_bytes_written += 8 * from.len() as u64;
-        self.nvram.copy_within(from, to);
+    /// The same with records that stand elsewhere in NVRAM.
+    #[inline(always)]
+    pub fn move_records<const W: usize>(
+        &mut self,
+        from: Range<usize>,
+        to: usize,
+        purpose: Purpose,
+        after: impl Fn(&[u64; W]) -> After,
+    ) {
+        debug_assert!(from.len().is_multiple_of(W));
+        if !self.is_tracked() {
+            self.counts.nv_bytes_written += 8 * from.len() as u64;
+            self.nvram.copy_within(from, to);
+            return;
+        }
+
+        for at in from.clone().step_by(W) {
+            let record: [u64; W] = std::array::from_fn(|word| self.nvram[at + word]);
+            self.store_uncharged(to + at - from.start, &record, purpose, after(&record));
+        }
     }
 
     /// Stores one word, atomically; adjacent stores of one command count as one access of their bytes.
@@ -78,8 +107,7 @@ impl Media {
         }
 
         if self.is_tracked() {
-            self.track_store(word, value, purpose, after);
-            self.folder_store(word, &[value]);
+            self.track_stores(word, &[value], None, purpose, after);
         }
     }
 
@@ -114,19 +142,7 @@ impl Media {
         self.counts.nv_bytes_written += 8;
 
         if self.is_tracked() {
-            self.folder_store(word, &[value]);
-        }
-        if self.faulty {
-            self.heal(word..word + 1);
-        }
-
-        if let Some(rail) = &mut self.rail {
-            rail.push_change(
-                MediaEffect::Store { word, value },
-                record,
-                after,
-                purpose == Purpose::Host,
-            );
+            self.track_stores(word, &[value], Some(record), purpose, after);
         }
     }
 
@@ -136,26 +152,54 @@ impl Media {
         self.nvram[word..word + values.len()].copy_from_slice(values);
         self.counts.nv_bytes_written += 8 * values.len() as u64;
         if self.is_tracked() {
-            self.folder_store(word, values);
-            for (index, value) in values.iter().enumerate() {
-                self.track_store(word + index, *value, purpose, after);
-            }
+            self.track_stores(word, values, None, purpose, after);
         }
     }
 
+    /// What every store does on media that are not plain: it is written down in the folder, it cures flipped words, and
+    /// each word is pending on the rail. `record`: the stored record that the words change.
     #[cold]
-    fn track_store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
+    fn track_stores(
+        &mut self,
+        word: usize,
+        values: &[u64],
+        record: Option<Range<usize>>,
+        purpose: Purpose,
+        after: After,
+    ) {
+        self.folder_store(word, values);
         if self.faulty {
-            self.heal(word..word + 1);
+            self.heal(word..word + values.len());
+        }
+
+        let Some(rail) = &mut self.rail else { return };
+        let order = Order {
+            after,
+            record,
+            critical: purpose == Purpose::Host,
+            ..Order::default()
+        };
+        for (word, value) in (word..).zip(values) {
+            let value = *value;
+            rail.push(MediaEffect::Store { word, value }, order.clone());
+        }
+    }
+
+    /// The same for every clearing.
+    #[cold]
+    fn track_clear(&mut self, words: Range<usize>, after: After, clear_id: ClearId) {
+        let (start, len) = (words.start, words.len());
+        self.folder_clear(start, len);
+        if self.faulty {
+            self.heal(words);
         }
         if let Some(rail) = &mut self.rail {
-            rail.push(
-                MediaEffect::Store { word, value },
-                None,
+            let order = Order {
                 after,
-                purpose == Purpose::Host,
-                0,
-            );
+                clear_id,
+                ..Order::default()
+            };
+            rail.push(MediaEffect::Clear { start, len }, order);
         }
     }
 
@@ -173,23 +217,7 @@ impl Media {
             self.record(Op::new(OpKind::Wait, purpose, after));
         }
         if self.is_tracked() {
-            self.track_capacitor(word, values, purpose, after);
-        }
-    }
-
-    #[cold]
-    fn track_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
-        self.folder_store(word, values);
-        if self.faulty {
-            self.heal(word..word + values.len());
-        }
-        let Some(rail) = &mut self.rail else { return };
-        for (index, value) in values.iter().enumerate() {
-            let effect = MediaEffect::Store {
-                word: word + index,
-                value: *value,
-            };
-            rail.push(effect, None, after, purpose == Purpose::Host, 0);
+            self.track_stores(word, values, None, purpose, after);
         }
     }
 
@@ -203,38 +231,29 @@ impl Media {
 
     /// Zeroes a range in the background. A cut may leave any subset of its words zeroed.
     pub fn clear(&mut self, start: usize, len: usize, after: After) -> ClearId {
-        self.folder_room();
-        self.nvram[start..start + len].fill(0);
-        self.folder_clear(start, len);
         self.counts.nv_bytes_written += 8 * len as u64;
-        let id = self.name_next();
+        let id = self.zero(start..start + len, after);
+
         let mut op = Op::new(OpKind::NvClear, Purpose::Gc, after);
         op.amount = (len * 8) as u32;
         op.clear_id = id;
         self.record(op);
-        if self.faulty {
-            self.heal(start..start + len);
-        }
-        if let Some(rail) = &mut self.rail {
-            rail.push(MediaEffect::Clear { start, len }, None, after, false, id.0);
-        }
         id
     }
 
     /// Zeroes a range of DRAM that a capacitor saves, at no cost.
     #[inline]
     pub fn clear_capacitor(&mut self, start: usize, len: usize, after: After) -> ClearId {
-        if self.is_tracked() {
-            self.folder_room();
-            self.folder_clear(start, len);
-        }
-        if self.faulty {
-            self.heal(start..start + len);
-        }
-        self.nvram[start..start + len].fill(0);
+        self.zero(start..start + len, after)
+    }
+
+    #[inline]
+    fn zero(&mut self, words: Range<usize>, after: After) -> ClearId {
+        self.folder_room();
+        self.nvram[words.clone()].fill(0);
         let id = self.name_next();
-        if let Some(rail) = &mut self.rail {
-            rail.push(MediaEffect::Clear { start, len }, None, after, false, id.0);
+        if self.is_tracked() {
+            self.track_clear(words, after, id);
         }
         id
     }

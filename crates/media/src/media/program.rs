@@ -6,10 +6,10 @@ use super::Media;
 use crate::array::{Contents, PAGES_AHEAD, Stored};
 use crate::content::{ContentMode, Payload};
 use crate::fault::MediaError;
-use crate::geometry::{BlockId, Ppn, Slot};
+use crate::geometry::{BlockId, PageSlot, Ppn};
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::MediaEffect;
+use crate::rail::{MediaEffect, Order};
 use std::sync::Arc;
 
 impl Media {
@@ -37,7 +37,7 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        let Slot {
+        let PageSlot {
             block, row, die, ..
         } = self.nand.geometry.slot(ppn);
 
@@ -57,13 +57,14 @@ impl Media {
                 stored: stored.clone(),
                 failed,
             };
-            rail.push_copy(
-                effect,
-                block,
-                from,
+            let order = Order {
                 after,
-                purpose == Purpose::Host && !failed,
-            );
+                block: Some(block),
+                copied: from,
+                critical: purpose == Purpose::Host && !failed,
+                ..Order::default()
+            };
+            rail.push(effect, order);
         }
 
         self.folder_room();
@@ -90,7 +91,7 @@ impl Media {
     pub fn copy(
         &mut self,
         from: Ppn,
-        to: Slot,
+        to: PageSlot,
         oob: Oob,
         lost: &[u8],
         purpose: Purpose,
@@ -132,16 +133,19 @@ impl Media {
     }
 
     /// Copies data pages of one superblock to consecutive pages of one row, from `to` on, each with its new OOB; what
-    /// `copy` does one by one for GC, without a rail, faults and metadata pages. Pages are in ascending order, and fewer than
-    /// 64 from the first to the last.
+    /// `copy` does one by one for GC, on sound media and without metadata pages. Pages are in ascending order, and fewer
+    /// than 64 from the first to the last.
     #[inline(always)]
     pub fn copy_row(
         &mut self,
-        to: Slot,
+        to: PageSlot,
         pages: impl ExactSizeIterator<Item = (Ppn, Oob)>,
         after: After,
     ) {
-        assert!(self.is_plain());
+        assert!(self.is_sound());
+        if self.is_tracked() {
+            return self.copy_tracked_row(to, pages, after);
+        }
 
         let len = pages.len();
         self.counts.reads += len as u64;
@@ -175,6 +179,20 @@ impl Media {
         (op.page, op.amount, op.sources) = (to.ppn, first, sources);
 
         self.record(op);
+    }
+
+    /// The same where each page is pending by itself, or written down.
+    fn copy_tracked_row(
+        &mut self,
+        to: PageSlot,
+        pages: impl Iterator<Item = (Ppn, Oob)>,
+        after: After,
+    ) {
+        for (place, (from, oob)) in (to.ppn.0..).zip(pages) {
+            let slot = self.nand.geometry.slot(Ppn(place));
+            self.copy(from, slot, oob, &[], Purpose::Gc, after)
+                .expect("sound media do not fail");
+        }
     }
 
     /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on, extended ones if asked. Without
@@ -213,7 +231,7 @@ impl Media {
     #[inline(always)]
     fn program_plain(
         &mut self,
-        slot: Slot,
+        slot: PageSlot,
         oob: Oob,
         identity: u64,
         purpose: Purpose,
@@ -242,7 +260,7 @@ impl Media {
     #[inline]
     pub fn program_payload(
         &mut self,
-        slot: Slot,
+        slot: PageSlot,
         oob: Oob,
         payload: &Payload<'_>,
         purpose: Purpose,
@@ -293,13 +311,13 @@ impl Media {
         self.record(op);
 
         if let Some(rail) = &mut self.rail {
-            rail.push(
-                MediaEffect::Erase { block, failed },
-                Some(block),
+            let order = Order {
                 after,
-                false,
-                id.0,
-            );
+                block: Some(block),
+                clear_id: id,
+                ..Order::default()
+            };
+            rail.push(MediaEffect::Erase { block, failed }, order);
         }
 
         self.folder_before_erase();

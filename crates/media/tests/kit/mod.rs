@@ -5,7 +5,7 @@
 pub mod folder;
 pub mod numbers;
 
-use remap_ssd_media::geometry::{Shape, Slot};
+use remap_ssd_media::geometry::{PageSlot, Shape};
 use remap_ssd_media::{
     After, BlockId, ContentMode, Geometry, Image, Media, MediaError, Oob, Outcome, Page, Ppn,
     Purpose, SbId, Stored,
@@ -40,7 +40,7 @@ pub fn page(block: u32, row: u32) -> Ppn {
 }
 
 /// The place of a page of a block, by row.
-pub fn slot(block: u32, row: u32) -> Slot {
+pub fn slot(block: u32, row: u32) -> PageSlot {
     tiny().slot(page(block, row))
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// The same writes, noted in the file map or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FileWrites {
-    /// Throughput and latency.
+    /// Throughput and latency of the calls.
     pub measured: Measured,
     /// Pages noted in the file map.
     pub recorded: u64,

@@ -20,7 +20,7 @@ use serde::Serialize;
 pub struct Measured {
     /// Threads, each with one operation under way.
     pub threads: u32,
-    /// Operations completed.
+    /// Operations that were completed in all.
     pub operations: u64,
     /// Virtual seconds from the first submission to the last completion.
     pub seconds: f64,
@@ -28,7 +28,7 @@ pub struct Measured {
     pub per_second: f64,
     /// Latency of an operation, microseconds.
     pub latency_mean_us: f64,
-    /// Largest latency in microseconds.
+    /// Latency of the slowest operation, in microseconds.
     pub latency_max_us: f64,
 }
 

@@ -10,7 +10,7 @@ use crate::summary::RunSummary;
 
 /// A number that stands out, with what it is and how it came about.
 pub struct Card {
-    /// What the figure is.
+    /// What the figure shows, as its heading.
     pub title: String,
     /// The number, or a name.
     pub value: String,

@@ -37,7 +37,7 @@ pub struct LineChart<'a> {
 pub struct ChartLine<'a> {
     /// Name of the run that it is of.
     pub label: &'a str,
-    /// Colour and dash pattern.
+    /// Colour and dash pattern of the line.
     pub paint: Paint,
     /// Points (x, y), by x.
     pub points: Vec<Point>,

@@ -44,7 +44,7 @@ pub use address::{Cut, DevicePage, Fold, Folder, PAGE_BYTES, cut};
 pub use blkparse::Action;
 pub use decoded::{Decoded, Replay};
 pub use format::{Format, UnknownName};
-pub use profile::{Duplicates, Pages, Profile, Profiler, Requests, Skew, profile};
+pub use profile::{Duplicates, PageClasses, Profile, Profiler, Requests, Skew, profile};
 pub use stat::{TraceStat, stat};
 pub use write::TraceWriter;
 
@@ -114,7 +114,7 @@ struct Decoder {
     flushes: bool,
     digests: Digests,
     identities: Identities,
-    clock: Clock,
+    clock: TraceClock,
     /// The device that a session names.
     device: Option<Box<DeviceConfig>>,
     /// The line of half a record at the end of a session.
@@ -276,7 +276,7 @@ impl Decoder {
             flushes: options.flushes,
             digests: Digests::default(),
             identities: Identities::above(options.content_base),
-            clock: Clock::default(),
+            clock: TraceClock::default(),
             device,
             torn: None,
         })
@@ -286,9 +286,9 @@ impl Decoder {
     fn next(&mut self, item: &mut Item) -> Result<NextRecord, SourceError> {
         loop {
             let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
-                Record::Parsed(parsed) => parsed,
-                Record::Blank => continue,
-                Record::End => return Ok(NextRecord::End),
+                ParsedRecord::Parsed(parsed) => parsed,
+                ParsedRecord::Blank => continue,
+                ParsedRecord::End => return Ok(NextRecord::End),
             };
 
             // Every record of a session ends its line. One that does not is what a server that was killed, or whose machine lost
@@ -390,7 +390,7 @@ impl Source for TraceReader {
 }
 
 /// What a parser found next.
-enum Record {
+enum ParsedRecord {
     Parsed(Result<Parsed, Reason>),
     Blank,
     End,
@@ -442,20 +442,24 @@ impl Parser {
         }
     }
 
-    fn next(&mut self, input: &mut Input, digests: &mut Digests) -> Result<Record, SourceError> {
+    fn next(
+        &mut self,
+        input: &mut Input,
+        digests: &mut Digests,
+    ) -> Result<ParsedRecord, SourceError> {
         digests.clear();
 
         match self {
             Parser::Vscsi(version) => {
                 return Ok(match input.record(version.record_bytes())? {
-                    [] => Record::End,
-                    bytes => Record::Parsed(version.parse(bytes)),
+                    [] => ParsedRecord::End,
+                    bytes => ParsedRecord::Parsed(version.parse(bytes)),
                 });
             }
             Parser::OracleGeneral => {
                 return Ok(match input.record(oracle_general::RECORD_BYTES)? {
-                    [] => Record::End,
-                    bytes => Record::Parsed(oracle_general::parse(bytes)),
+                    [] => ParsedRecord::End,
+                    bytes => ParsedRecord::Parsed(oracle_general::parse(bytes)),
                 });
             }
             Parser::Blktrace(action) => return Self::next_event(*action, input),
@@ -463,10 +467,14 @@ impl Parser {
         }
 
         let line = match input.line()? {
-            TraceLine::Text(line) if line.trim_ascii().is_empty() => return Ok(Record::Blank),
+            TraceLine::Text(line) if line.trim_ascii().is_empty() => {
+                return Ok(ParsedRecord::Blank);
+            }
             TraceLine::Text(line) => line,
-            TraceLine::Unreadable(reason) => return Ok(Record::Parsed(Err(reason.to_owned()))),
-            TraceLine::End => return Ok(Record::End),
+            TraceLine::Unreadable(reason) => {
+                return Ok(ParsedRecord::Parsed(Err(reason.to_owned())));
+            }
+            TraceLine::End => return Ok(ParsedRecord::End),
         };
 
         let parsed = match self {
@@ -484,7 +492,7 @@ impl Parser {
             }
         };
 
-        Ok(Record::Parsed(parsed.map_err(
+        Ok(ParsedRecord::Parsed(parsed.map_err(
             |reason| match std::str::from_utf8(line) {
                 Ok(_) => reason,
                 Err(_) => "the line is not UTF-8 text".into(),
@@ -493,12 +501,12 @@ impl Parser {
     }
 
     /// An event and what follows it.
-    fn next_event(action: Action, input: &mut Input) -> Result<Record, SourceError> {
+    fn next_event(action: Action, input: &mut Input) -> Result<ParsedRecord, SourceError> {
         let parsed = match input.record(blktrace::EVENT_BYTES)? {
-            [] => return Ok(Record::End),
+            [] => return Ok(ParsedRecord::End),
             bytes => blktrace::parse(bytes, action),
         };
-        Ok(Record::Parsed(match parsed {
+        Ok(ParsedRecord::Parsed(match parsed {
             Ok((_, payload)) if !input.skip(payload)? => {
                 Err(format!("cut within {payload} bytes of payload"))
             }
@@ -510,12 +518,12 @@ impl Parser {
 
 /// Turns recorded times into times since the first request.
 #[derive(Default)]
-struct Clock {
+struct TraceClock {
     first: Option<u64>,
     now: u64,
 }
 
-impl Clock {
+impl TraceClock {
     fn since_start(&mut self, recorded_ns: u64) -> u64 {
         let first = *self.first.get_or_insert(recorded_ns);
         self.now = self.now.max(recorded_ns.saturating_sub(first));

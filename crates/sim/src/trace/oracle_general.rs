@@ -17,14 +17,14 @@ use super::record::{ByteExtent, Parsed, Reason, Verb};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Record {
+struct OracleRecord {
     at_s: U32,
     object: U64,
     len_bytes: U32,
     next: I64,
 }
 
-const _: () = assert!(size_of::<Record>() == RECORD_BYTES);
+const _: () = assert!(size_of::<OracleRecord>() == RECORD_BYTES);
 
 pub(super) const RECORD_BYTES: usize = 24;
 
@@ -39,7 +39,7 @@ pub(super) fn is_trace(sample: &[u8]) -> bool {
     let mut before = 0;
 
     let is_record = |(index, bytes): (usize, &[u8; RECORD_BYTES])| {
-        let Ok(record) = Record::ref_from_bytes(bytes) else {
+        let Ok(record) = OracleRecord::ref_from_bytes(bytes) else {
             return false;
         };
 
@@ -64,7 +64,7 @@ pub(super) fn is_trace(sample: &[u8]) -> bool {
 }
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Reason> {
-    let record = Record::ref_from_bytes(bytes)
+    let record = OracleRecord::ref_from_bytes(bytes)
         .map_err(|_| format!("cut: {} of {RECORD_BYTES} bytes", bytes.len()))?;
     let next = record.next.get();
     if next < -1 {

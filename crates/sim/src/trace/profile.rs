@@ -26,15 +26,15 @@ use crate::source::{HostPage, PageKind, Source, SourceError};
 /// Requests by what they ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
-    /// All requests.
+    /// Requests of every kind.
     pub all: u64,
-    /// Requests that read.
+    /// Requests that read pages.
     pub reads: u64,
     /// That write, at least one page in part or whole.
     pub writes: u64,
-    /// Requests that deallocate.
+    /// Requests that deallocate pages.
     pub trims: u64,
-    /// Requests that remap.
+    /// Requests that remap pages.
     pub remaps: u64,
     /// Reads and writes that begin where the one before of the same kind ended.
     pub sequential: u64,
@@ -42,14 +42,14 @@ pub struct Requests {
 
 /// Pages by what happens to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Pages {
-    /// Pages read.
+pub struct PageClasses {
+    /// Pages that requests read.
     pub read: u64,
     /// Written, whole or in part.
     pub written: u64,
     /// Of those, written in part.
     pub written_in_part: u64,
-    /// Pages deallocated.
+    /// Pages that requests deallocated.
     pub trimmed: u64,
     /// Mapped to another page's content.
     pub remapped: u64,
@@ -98,15 +98,15 @@ pub struct Skew {
 pub struct Profile {
     /// Requests by kind and size.
     pub requests: Requests,
-    /// Pages by kind.
-    pub pages: Pages,
+    /// Pages by what requests do to them.
+    pub pages: PageClasses,
     /// Pages written as a share of pages read and written.
     pub write_share: f64,
     /// How many reads and writes have so many pages: 1, 2, up to 4, up to 8 and so on, by the upper bound.
     pub request_pages: BTreeMap<u32, u64>,
     /// Pages of a read or write in the mean.
     pub request_pages_mean: f64,
-    /// Duplicates by three definitions.
+    /// Duplicate writes, by three definitions of a duplicate.
     pub duplicates: Duplicates,
     /// Skew of the writes over the pages written.
     pub skew_writes: Skew,
@@ -118,7 +118,7 @@ pub struct Profile {
 
 /// What is remembered of a page.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct SeenPage {
     /// Its content; 0 if none is known.
     content: u64,
     reads: u32,
@@ -129,7 +129,7 @@ struct Seen {
 #[derive(Default)]
 pub struct Profiler {
     profile: Profile,
-    pages: FxHashMap<u32, Seen>,
+    pages: FxHashMap<u32, SeenPage>,
     /// How many pages hold each content that was ever written.
     holders: FxHashMap<u64, u32>,
     /// Pages of the request under way.
@@ -166,7 +166,11 @@ impl Profiler {
                 pages.remapped += u64::from(len);
                 let sources = source..source + u32::from(len);
 
-                let content = |lpn| self.pages.get(&lpn).map_or(0, |seen: &Seen| seen.content);
+                let content = |lpn| {
+                    self.pages
+                        .get(&lpn)
+                        .map_or(0, |seen: &SeenPage| seen.content)
+                };
                 let contents: Vec<u64> = sources.clone().map(content).collect();
 
                 if relocate {

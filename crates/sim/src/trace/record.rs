@@ -18,9 +18,9 @@ pub(super) type Reason = String;
 /// What a well-formed record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// Something to replay.
+    /// A request that reads, writes or deallocates.
     Request(Request),
-    /// A remap to replay.
+    /// A request that remaps pages.
     Moved(Moved),
     /// A flush at this time, to replay if that is wanted.
     Flush(u64),
@@ -118,7 +118,7 @@ pub(super) enum Grain {
     None,
     /// One per 4 KiB of the request, counted from its start.
     Page,
-    /// One per sector.
+    /// One identity for each sector of 512 bytes.
     Sector,
 }
 

@@ -11,7 +11,7 @@
 //! ns F                            flush; replayed if that is asked for
 //! #device JSON                    first line: the device that was asked
 //! ```
-//! Pages are of 4 KiB. Invariant: what `Entry` writes, `parse` reads. Absent: who asked.
+//! Pages are of 4 KiB. Invariant: what `SessionEntry` writes, `parse` reads. Absent: who asked.
 
 use std::io::{self, Write};
 
@@ -45,51 +45,51 @@ pub(super) fn device(sample: &[u8]) -> Option<DeviceConfig> {
 
 /// One request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry<'a> {
-    /// Reads pages.
+pub enum SessionEntry<'a> {
+    /// Reads so many pages in a row.
     Read {
-        /// First.
+        /// First page of the request.
         page: u64,
-        /// How many.
+        /// How many pages, from the first on.
         count: u64,
     },
     /// Writes a page for each digest.
     Write {
-        /// First.
+        /// First page of the request.
         page: u64,
         /// Equal for equal contents, and for no others.
         digests: &'a [[u8; DIGEST_BYTES]],
     },
     /// Writes a part of a page.
     WritePart {
-        /// The page.
+        /// The page that is written.
         page: u64,
     },
-    /// Deallocates pages.
+    /// Deallocates so many pages in a row.
     Deallocate {
-        /// First.
+        /// First page of the request.
         page: u64,
-        /// How many.
+        /// How many pages, from the first on.
         count: u64,
     },
-    /// Remaps pages.
+    /// Remaps so many pages in a row.
     Remap {
-        /// First target.
+        /// First page that is remapped.
         target: u64,
-        /// First source.
+        /// First page whose content it gets.
         source: u64,
-        /// How many.
+        /// How many pages, from the first on.
         count: u64,
         /// The sources lose their pages.
         relocate: bool,
         /// All pages or none survive a power cut.
         atomic: bool,
     },
-    /// Makes everything durable.
+    /// Makes everything before it durable.
     Flush,
 }
 
-impl Entry<'_> {
+impl SessionEntry<'_> {
     /// Writes it as a line.
     ///
     /// # Errors

@@ -12,20 +12,20 @@ use serde::Serialize;
 use super::{Format, TraceOptions, TraceReader};
 use crate::source::{PageKind, Source, SourceError};
 
-/// Totals of one trace.
+/// What replaying one trace came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceStat {
-    /// Requests replayed.
+    /// Requests that were replayed.
     pub requests: u64,
-    /// Pages read.
+    /// Pages that requests read.
     pub reads: u64,
-    /// Pages written whole.
+    /// Pages that were written whole.
     pub writes: u64,
-    /// Pages written in part.
+    /// Pages that were written in part, and so read first.
     pub read_modify_writes: u64,
-    /// Pages deallocated.
+    /// Pages that requests deallocated.
     pub trims: u64,
-    /// Pages remapped.
+    /// Pages that were remapped to others.
     pub remaps: u64,
     /// Distinct logical pages named; with [`super::Fold::Compact`] and `addressable` at its maximum
     /// this is the working set of the traced disk.
@@ -34,7 +34,7 @@ pub struct TraceStat {
     pub duplicate_writes: u64,
     /// Time from the first request to the last, nanoseconds.
     pub duration_ns: u64,
-    /// Malformed records skipped.
+    /// Malformed records that were skipped.
     pub skipped: u64,
     /// Well-formed records that are not requests.
     pub ignored: u64,

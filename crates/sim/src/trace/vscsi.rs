@@ -68,7 +68,7 @@ impl Version {
         })
     }
 
-    /// Bytes of one record.
+    /// Bytes of one record of this version.
     pub fn record_bytes(self) -> usize {
         match self {
             Version::V1 => size_of::<RecordV1>(),

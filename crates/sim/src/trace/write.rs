@@ -17,7 +17,7 @@
 use std::io::{self, Write};
 
 use super::Format;
-use super::session::Entry;
+use super::session::SessionEntry;
 use crate::source::{HostPage, PageKind};
 
 /// Writes requests as records of a format.
@@ -25,7 +25,6 @@ pub struct TraceWriter<W: Write> {
     format: Format,
     sink: W,
     record: Vec<u8>,
-    /// Requests written.
     written: u64,
     left_out: u64,
     sequence: u64,
@@ -121,7 +120,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(true)
     }
 
-    /// Requests written so far.
+    /// Requests that were written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -131,7 +130,7 @@ impl<W: Write> TraceWriter<W> {
         self.left_out
     }
 
-    /// The sink.
+    /// Where the trace is written to.
     pub fn sink(&mut self) -> &mut W {
         &mut self.sink
     }
@@ -186,16 +185,16 @@ impl Request {
         );
 
         let entry = match pages[0].kind {
-            PageKind::Read => Entry::Read { page, count },
-            PageKind::Trim => Entry::Deallocate { page, count },
-            PageKind::ReadModifyWrite => Entry::WritePart { page },
-            PageKind::Flush => Entry::Flush,
+            PageKind::Read => SessionEntry::Read { page, count },
+            PageKind::Trim => SessionEntry::Deallocate { page, count },
+            PageKind::ReadModifyWrite => SessionEntry::WritePart { page },
+            PageKind::Flush => SessionEntry::Flush,
             PageKind::Write | PageKind::WriteFor { .. } => {
                 let digests = pages.iter().map(|page| {
                     let [high, low] = digest(page.content);
                     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
                 });
-                return Entry::Write {
+                return SessionEntry::Write {
                     page,
                     digests: &digests.collect::<Vec<_>>(),
                 }
@@ -210,7 +209,7 @@ impl Request {
                         atomic,
                     } => {
                         let (target, source, count) = (page.lpn.into(), source.into(), len.into());
-                        Entry::Remap {
+                        SessionEntry::Remap {
                             target,
                             source,
                             count,

@@ -25,14 +25,13 @@ pub(super) struct BurstFacts {
     pub requests_max: u32,
     /// Mean interval in a burst, nanoseconds.
     pub interval_ns: f64,
-    /// The longest pause, seconds.
+    /// The longest pause between bursts, in seconds.
     pub pause_max_s: f64,
 }
 
-/// Shortest pause, seconds.
 const PAUSE_MIN_S: f64 = 1e-3;
 
-/// Draws bursts and pauses.
+/// Draws the lengths of bursts and pauses.
 #[derive(Clone, Debug)]
 pub struct Bursts {
     lengths: Zipf,

@@ -40,21 +40,21 @@ pub enum ContentModel {
     /// This share of writes repeats the present content of a page chosen at random; the others are
     /// new. Needs eight bytes of memory a logical page.
     Plain {
-        /// 0 to 1.
+        /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
     /// This share of writes repeats the content of the write before it; the others are new. FIO's `dedupe_percentage` does so,
     /// unless told otherwise (`dedupe_mode=repeat`): copies are written one after the other and belong to different pages.
     Repeat {
-        /// 0 to 1.
+        /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
     /// Writes come in runs of so many pages; this share of the runs repeats the present contents of a run of pages chosen
     /// at random, the others are new. Needs eight bytes of memory a logical page.
     Runs {
-        /// 0 to 1.
+        /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
-        /// Pages of a run.
+        /// Pages of a run of duplicates.
         pages: u32,
     },
     /// This share of writes repeats the content of an earlier write, whose distance is even on a logarithmic scale up
@@ -62,10 +62,10 @@ pub enum ContentModel {
     /// new. This is the share as the FIU traces are described: the content was written before, whether or not it is
     /// still stored.
     History {
-        /// 0 to 1.
+        /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
-    /// No content occurs twice.
+    /// Each write has a content of its own.
     Unique,
 }
 

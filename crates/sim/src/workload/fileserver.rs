@@ -41,7 +41,6 @@ const FILE_PAGES_MAX: u32 = 2 * CREATED_PAGES_MAX;
 struct File {
     /// Bytes when it is created.
     created_bytes: u32,
-    /// Bytes now.
     bytes: u32,
     extents: Vec<PageExtent>,
 }
@@ -94,7 +93,6 @@ impl Fileserver {
         Ok(server)
     }
 
-    /// A file that exists.
     fn some(&mut self) -> usize {
         below(self.existing as u32, &mut self.rng) as usize
     }

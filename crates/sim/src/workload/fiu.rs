@@ -43,7 +43,6 @@ pub(super) struct Facts {
     working_set_gib: f64,
     write_share: f64,
     duplicate_share: f64,
-    /// Zipf's exponent of places.
     theta: f64,
     /// Zipf's exponent of lengths of runs, and the longest.
     run_exponent: f64,

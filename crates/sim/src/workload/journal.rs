@@ -31,7 +31,6 @@ const PARTS: u32 = 4;
 /// Pages of a database page, and database pages of a transaction.
 const UNIT: u32 = 4;
 const UNITS: u32 = 8;
-/// Descriptor, pages, commit.
 const TRANSACTION: u32 = 2 + UNITS * UNIT;
 /// Remaps issued at a time.
 const REMAPS: usize = 32;

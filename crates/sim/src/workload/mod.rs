@@ -47,7 +47,7 @@ use draw::{Chance, below};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// Every unit equally likely.
+    /// Every unit is equally likely.
     Random,
     /// One unit after the other, from the first again after the last.
     Sequential,
@@ -68,24 +68,24 @@ pub trait Endless: Source {
 /// Everything that decides the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkloadConfig {
-    /// Where requests go.
+    /// Where in the address space requests go.
     pub pattern: Pattern,
     /// Requests that read, in percent.
     pub read_percent: u8,
-    /// Pages of a request.
+    /// Pages that one request covers.
     pub request_pages: u32,
-    /// What is written.
+    /// What contents the writes have.
     pub content: ContentModel,
     /// Logical pages; every address is below this.
     pub addressable: u32,
-    /// The seed.
+    /// The seed that all draws follow from.
     pub seed: u64,
     /// Identities given to contents are larger than this. With the same base two workloads share
     /// contents; a second one that shall not begins at the first one's [`Workload::content_end`] - 1.
     pub content_base: u64,
 }
 
-/// Invalid workload configuration.
+/// A workload that cannot be, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkloadError(String);
@@ -100,14 +100,14 @@ impl WorkloadError {
 pub struct Workload {
     config: WorkloadConfig,
     units: u32,
-    place: Place,
+    place: PatternState,
     reads: Chance,
     requests: Xoshiro256PlusPlus,
     contents: Contents,
 }
 
 /// The state behind a [`Pattern`]; yields units.
-enum Place {
+enum PatternState {
     Random,
     Sequential { next: u32 },
     Zipf { ranks: Zipf, stride: u32 },
@@ -153,7 +153,7 @@ impl Workload {
         Ok(Self {
             config,
             units,
-            place: Place::new(config.pattern, units)?,
+            place: PatternState::new(config.pattern, units)?,
             reads: Chance::of(f64::from(read_percent) / 100.0),
             requests,
             contents: Contents::new(config.content, addressable, config.content_base, draws)?,
@@ -212,12 +212,12 @@ impl Endless for Workload {
     }
 }
 
-impl Place {
+impl PatternState {
     fn new(pattern: Pattern, units: u32) -> Result<Self, WorkloadError> {
         Ok(match pattern {
-            Pattern::Random => Place::Random,
-            Pattern::Sequential => Place::Sequential { next: 0 },
-            Pattern::Zipf { theta } => Place::Zipf {
+            Pattern::Random => PatternState::Random,
+            Pattern::Sequential => PatternState::Sequential { next: 0 },
+            Pattern::Zipf { theta } => PatternState::Zipf {
                 ranks: Zipf::new(units, theta)?,
                 stride: stride(units),
             },
@@ -226,13 +226,13 @@ impl Place {
 
     fn next(&mut self, units: u32, rng: &mut Xoshiro256PlusPlus) -> u32 {
         match self {
-            Place::Random => below(units, rng),
-            Place::Sequential { next } => {
+            PatternState::Random => below(units, rng),
+            PatternState::Sequential { next } => {
                 let unit = *next;
                 *next = if unit + 1 == units { 0 } else { unit + 1 };
                 unit
             }
-            Place::Zipf { ranks, stride } => {
+            PatternState::Zipf { ranks, stride } => {
                 let rank_z = u64::from(ranks.draw(rng) - 1);
                 (rank_z * u64::from(*stride) % u64::from(units)) as u32
             }

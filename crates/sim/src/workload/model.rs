@@ -31,7 +31,7 @@ use super::{
 };
 use crate::source::{HostPage, PageKind, Source, SourceError};
 
-/// A published workload.
+/// A workload that a publication describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
@@ -47,9 +47,9 @@ pub enum ModelKind {
     Sysbench,
     /// The FIU trace *homes*, as its statistics and an excerpt describe it.
     FiuHomes,
-    /// The FIU trace *mail*.
+    /// A model of the FIU trace *mail*.
     FiuMail,
-    /// The FIU trace *web-vm*.
+    /// A model of the FIU trace *web-vm*.
     FiuWebvm,
     /// A physical journal that names homes, checkpointed by remaps.
     Journal,
@@ -181,18 +181,18 @@ impl fmt::Display for ModelKind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ModelSpec {
-    /// Which one.
+    /// Which of the published workloads.
     pub kind: ModelKind,
     /// The set of pages, in multiples of the published one.
     pub size: f64,
     /// The applications' reads go to the device, and small writes are parts of pages.
     pub direct: bool,
-    /// Files deleted are deallocated.
+    /// Whether pages of deleted files are deallocated.
     pub discard: bool,
 }
 
 impl ModelSpec {
-    /// As published.
+    /// The workload with its published parameters.
     pub fn new(kind: ModelKind) -> Self {
         Self {
             kind,
@@ -299,7 +299,7 @@ pub(super) struct Scale {
     pub factor: f64,
     /// Reads of applications go to the device.
     pub direct: bool,
-    /// Its generator.
+    /// The generator that its draws come from.
     pub rng: Xoshiro256PlusPlus,
 }
 
@@ -322,7 +322,6 @@ impl Scale {
     }
 }
 
-/// Yields requests without end.
 pub(super) trait Script {
     /// The next few requests, at least one page in at most some hundred.
     fn step(&mut self, steps: &mut Steps);
@@ -341,19 +340,19 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Reads pages.
+    /// Reads so many pages in a row.
     pub fn read(&mut self, extent: PageExtent) {
         self.request(PageKind::Read, extent, |_, _| 0);
     }
 
-    /// Writes pages.
+    /// Writes the pages of an extent.
     pub fn write(&mut self, extent: PageExtent) {
         self.request(PageKind::Write, extent, |steps, lpn| {
             steps.contents.next(lpn)
         });
     }
 
-    /// Writes parts of pages.
+    /// Writes parts of the pages of an extent.
     pub fn modify(&mut self, extent: PageExtent) {
         self.request(PageKind::ReadModifyWrite, extent, |steps, lpn| {
             steps.contents.next(lpn)

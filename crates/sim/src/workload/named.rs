@@ -25,9 +25,9 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum NamedWorkload {
-    /// Addresses by a pattern.
+    /// Addresses that follow a pattern.
     Pattern(WorkloadSpec),
-    /// An application or trace.
+    /// A model of an application or trace.
     Model(ModelSpec),
 }
 

@@ -9,11 +9,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::content::NOTHING;
 use super::draw::{Chance, below};
 
-/// The state behind `ContentModel::Runs`.
 pub(super) struct Runs {
     chance: Chance,
     pages: u32,
-    /// Content of each page.
     present: Vec<u64>,
     /// Pages of the present run still to come.
     left: u32,

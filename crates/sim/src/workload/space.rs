@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-/// Adjacent pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageExtent {
     pub first: u32,
@@ -17,7 +16,6 @@ pub(super) struct PageExtent {
 
 /// A space of pages, some of them free.
 pub(super) struct Space {
-    /// Length by first page.
     free: BTreeMap<u32, u32>,
     free_pages: u32,
     cursor: u32,
@@ -37,7 +35,7 @@ impl Space {
         }
     }
 
-    /// Pages that are free.
+    /// How many pages are free now.
     pub fn free_pages(&self) -> u32 {
         self.free_pages
     }
@@ -109,7 +107,7 @@ impl Space {
         self.free_pages -= part;
     }
 
-    /// Gives pages back.
+    /// Gives the pages of an extent back.
     pub fn release(&mut self, extent: PageExtent) {
         let PageExtent { mut first, mut len } = extent;
         self.free_pages += len;

@@ -30,11 +30,11 @@ use super::{ContentModel, MODELS, ModelKind, Pattern, WorkloadConfig, WorkloadEr
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkloadSpec {
-    /// Where requests go.
+    /// Where in the address space requests go.
     pub pattern: Pattern,
     /// Requests that read, in percent.
     pub read_percent: u8,
-    /// Pages of a request.
+    /// Pages that one request covers.
     pub request_pages: u32,
 }
 

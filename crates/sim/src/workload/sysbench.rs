@@ -54,7 +54,6 @@ impl Sysbench {
         })
     }
 
-    /// A table's first page.
     fn table(&mut self) -> u32 {
         below(TABLES, &mut self.rng) * (self.row_pages + self.index_pages)
     }

@@ -35,13 +35,13 @@ pub struct Zipf {
     exponent: f64,
     /// Random bits that pick a cell: the table has 2^`cell_bits` of them.
     cell_bits: u32,
-    cells: Vec<Cell>,
-    steps: Vec<Step>,
+    cells: Vec<AliasCell>,
+    steps: Vec<WeightStep>,
 }
 
 /// A place of the alias table: its own step, or another one.
 #[derive(Clone, Copy, Debug)]
-struct Cell {
+struct AliasCell {
     /// Own step if the random fraction is below this.
     own: u64,
     other: u32,
@@ -49,7 +49,7 @@ struct Cell {
 
 /// Adjacent ranks that share a weight until the last decision.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct WeightStep {
     first: u32,
     count: u32,
     /// Any rank of this step is kept if the random fraction is below this.
@@ -76,7 +76,8 @@ impl Zipf {
         }
 
         let steps = steps(count, exponent);
-        let weight = |step: &Step| f64::from(step.count) * libm::pow(step.first.into(), -exponent);
+        let weight =
+            |step: &WeightStep| f64::from(step.count) * libm::pow(step.first.into(), -exponent);
         let weights: Vec<f64> = steps.iter().map(weight).collect();
 
         // At least two cells, so that a shift by `64 - cell_bits` is one by less than 64.
@@ -90,7 +91,7 @@ impl Zipf {
         })
     }
 
-    /// The next rank.
+    /// Draws the next rank, from 0.
     #[inline]
     pub fn draw(&self, rng: &mut impl RngCore) -> u32 {
         loop {
@@ -118,7 +119,7 @@ impl Zipf {
     }
 
     #[cold]
-    fn keeps(&self, step: Step, rank: u32, fraction: u64) -> bool {
+    fn keeps(&self, step: WeightStep, rank: u32, fraction: u64) -> bool {
         fraction < as_fraction(kept(self.exponent, step.first, rank))
     }
 }
@@ -132,7 +133,7 @@ fn as_fraction(probability: f64) -> u64 {
     (probability * FRACTIONS) as u64
 }
 
-fn steps(count: u32, exponent: f64) -> Vec<Step> {
+fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
     // Less than exact by far more than the rounding of a power, by far less than anyone can measure.
     const SAFETY: f64 = 1.0 - 1e-12;
 
@@ -149,7 +150,7 @@ fn steps(count: u32, exponent: f64) -> Vec<Step> {
         let last = first + (width - 1);
         let sure = as_fraction(kept(exponent, first, last) * SAFETY);
 
-        steps.push(Step {
+        steps.push(WeightStep {
             first,
             count: width,
             sure,
@@ -168,13 +169,13 @@ fn steps(count: u32, exponent: f64) -> Vec<Step> {
 ///
 /// Each cell holds an equal share of the whole. Steps with less than a share are filled up by those
 /// with more, one donor a cell; cells beyond the steps belong to donors alone.
-fn alias_table(weights: &[f64], len: usize) -> Vec<Cell> {
+fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
     let share = weights.iter().sum::<f64>() / len as f64;
     let mut left: Vec<f64> = weights.iter().map(|weight| weight / share).collect();
     left.resize(len, 0.0);
 
-    let mut cells: Vec<Cell> = (0..len)
-        .map(|place| Cell {
+    let mut cells: Vec<AliasCell> = (0..len)
+        .map(|place| AliasCell {
             own: u64::MAX,
             other: place as u32,
         })
@@ -184,7 +185,7 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<Cell> {
         (0..len).partition(|&place| left[place] < 1.0);
     while let (Some(&place), Some(&donor)) = (poor.last(), rich.last()) {
         poor.pop();
-        cells[place] = Cell {
+        cells[place] = AliasCell {
             own: as_fraction(left[place]),
             other: donor as u32,
         };
@@ -201,7 +202,7 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<Cell> {
     let likeliest = (0..weights.len()).max_by(|&a, &b| weights[a].total_cmp(&weights[b]));
 
     for place in poor.into_iter().filter(|&place| place >= weights.len()) {
-        cells[place] = Cell {
+        cells[place] = AliasCell {
             own: 0,
             other: likeliest.unwrap_or(0) as u32,
         };

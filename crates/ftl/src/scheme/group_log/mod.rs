@@ -27,6 +27,7 @@ use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::Counter;
+use crate::tables::Tables;
 use page::{GroupOwner, GroupPlace};
 use remap_ssd_media::{
     After, Geometry, Media, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
@@ -68,7 +69,7 @@ const NUMBERS_HOSTS: u32 = u32::MAX - (1 << 26);
 
 /// How large a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct LogShape {
     /// Entries that fit in a page.
     pub slots: usize,
     /// Pages that count, at most.
@@ -77,7 +78,7 @@ pub(super) struct Shape {
     pub group_pages_max: usize,
 }
 
-impl Shape {
+impl LogShape {
     /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take
     /// more.
     pub fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
@@ -127,7 +128,7 @@ struct GroupPage {
 
 /// DRAM state of one group.
 #[derive(Default)]
-struct Group {
+struct PageGroup {
     pages: Vec<GroupPage>,
     /// Number of the next page.
     next: u32,
@@ -143,9 +144,9 @@ struct LogSuperblock {
 }
 
 pub(super) struct GroupLog {
-    shape: Shape,
+    shape: LogShape,
     superblocks_max: usize,
-    groups: Vec<Group>,
+    groups: Vec<PageGroup>,
     logs: BTreeMap<SbId, LogSuperblock>,
     live: usize,
     kept: Vec<[u64; 2]>,
@@ -154,12 +155,12 @@ pub(super) struct GroupLog {
 
 impl GroupLog {
     /// A log without pages.
-    pub fn new(shape: Shape, config: &Config, geometry: &Geometry) -> Self {
+    pub fn new(shape: LogShape, config: &Config, geometry: &Geometry) -> Self {
         Self {
             shape,
             superblocks_max: shape.superblocks_max(config, geometry),
             groups: (0..geometry.superblocks())
-                .map(|_| Group::default())
+                .map(|_| PageGroup::default())
                 .collect(),
             logs: BTreeMap::new(),
             live: 0,
@@ -193,16 +194,16 @@ impl GroupLog {
 
     /// Programs one more page of a group; `secure` has made room for it.
     pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
-        let after = if core.config.guards.has(Guard::GroupPageAfterEntries) {
-            After::FENCE
-        } else {
-            After::NOTHING
-        };
+        let after = core
+            .config
+            .guards
+            .waits(Guard::GroupPageAfterEntries, After::FENCE);
         self.program(core, sb, entries, None, after);
         // An older entry of the same mapping may be on flash, and count as one that is in force:
         // both are doubtful.
         for [first, second] in entries {
-            core.ended
+            core.tables
+                .ended
                 .note(sb, RmmEntry::from_words(*first, *second).target());
         }
     }
@@ -308,12 +309,12 @@ impl GroupLog {
     }
 
     /// A group's entries, oldest first; `false` if a page of it cannot be read.
-    pub fn read(&self, core: &Core, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
-        let pages = core.geometry.pages_per_superblock();
+    pub fn read(&self, media: &Media, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
+        let pages = media.geometry().pages_per_superblock();
         self.groups[sb.0 as usize]
             .pages
             .iter()
-            .fold(true, |whole, at| match core.media.meta_uncharged(at.page) {
+            .fold(true, |whole, at| match media.meta_uncharged(at.page) {
                 Ok(bytes) => {
                     out.extend(page::entries(bytes).filter(|entry| entry.offset() < pages));
                     whole
@@ -342,21 +343,27 @@ impl GroupLog {
 
 /// Of a superblock's entries, oldest first, those in force, each mapping once, in the same order.
 /// An LPN once seen is hidden, so that older entries of the same mapping do not count.
-pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut Vec<[u64; 2]>) {
+pub(super) fn keep_valid(
+    tables: &mut Tables,
+    sb: SbId,
+    all: &[RmmEntry],
+    kept: &mut Vec<[u64; 2]>,
+) {
     const AHEAD: usize = 24;
-    let (base, start) = (core.geometry.page(sb, 0).0, kept.len());
+    let (base, start) = (tables.geometry.page(sb, 0).0, kept.len());
     for (index, entry) in all.iter().enumerate().rev() {
         if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
-            core.map.prefetch(next.target());
+            tables.map.prefetch(next.target());
         }
-        if core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
-            core.map.hide_remapped(entry.target());
+        if tables.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
+            tables.map.hide_remapped(entry.target());
             kept.push(entry.words());
         }
     }
 
     for [first, second] in &kept[start..] {
-        core.map
+        tables
+            .map
             .mark_remapped(RmmEntry::from_words(*first, *second).target());
     }
 
@@ -376,23 +383,23 @@ struct Doubts {
 /// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten
 /// last, or has come since: only those are looked up that have come since, or whose remap may have
 /// ended. The others leave `slots`.
-fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
+fn keep_known(tables: &mut Tables, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
     let Doubts {
         at: doubtful,
         gone,
         in_force,
     } = doubts;
     let (base, pages) = (
-        core.geometry.page(sb, 0).0,
-        core.geometry.pages_per_superblock(),
+        tables.geometry.page(sb, 0).0,
+        tables.geometry.pages_per_superblock(),
     );
 
     let entry_of = |[first, second]: [u64; 2]| RmmEntry::from_words(first, second);
     doubtful.clear();
     let lpn_of = |[_, second]: &[u64; 2]| EntryOwners::from_bits(*second).target();
     find_doubtful(
-        &core.map,
-        core.ended.of(sb),
+        &tables.map,
+        tables.ended.of(sb),
         slots,
         lpn_of,
         |index| index as u32,
@@ -404,15 +411,17 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
     for at in doubtful.iter().rev() {
         let entry = entry_of(slots[*at as usize]);
         let is_sane = entry.is_intact() && entry.offset() < pages;
-        if is_sane && core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
-            core.map.hide_remapped(entry.target());
+        if is_sane && tables.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
+            tables.map.hide_remapped(entry.target());
             in_force.push(entry.target());
         } else {
             gone.push(*at);
         }
     }
 
-    in_force.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
+    in_force
+        .iter()
+        .for_each(|lpn| tables.map.mark_remapped(*lpn));
     gone.reverse();
     take_out(slots, gone);
 }

@@ -38,7 +38,7 @@ pub(super) struct GroupPlace {
     pub base: u32,
 }
 
-pub(super) struct Header {
+pub(super) struct GroupPageHeader {
     pub owner: GroupOwner,
     pub place: GroupPlace,
 }
@@ -60,7 +60,7 @@ pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]],
     rest.copy_from_slice(entries.as_bytes());
 }
 
-impl Header {
+impl GroupPageHeader {
     /// Of a page that is long enough to have one.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         Some(Self {

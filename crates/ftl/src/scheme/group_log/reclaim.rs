@@ -21,8 +21,7 @@ use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::log_pages;
 use crate::scheme::remap_ssd::append_in_force;
-use crate::superblock::Stream;
-use crate::superblock::Superblocks;
+use crate::superblock::{Stream, Superblocks};
 use remap_ssd_media::{After, Ppn, Purpose, SbId};
 
 /// Free superblocks that the log leaves to garbage collection as long as it has garbage of its own.
@@ -84,7 +83,7 @@ impl GroupLog {
         dead.into_iter().for_each(|sb| self.erase(core, sb));
         let opened = core
             .blocks
-            .open_next(&mut core.media, Stream::Log, &mut core.wsn);
+            .open_next(&mut core.media, Stream::Log, &mut core.clock);
         opened.then(|| core.blocks.open(Stream::Log).expect("just opened").sb)
     }
 
@@ -126,7 +125,7 @@ impl GroupLog {
             "a superblock whose pages count must not be erased"
         );
         core.stats.scheme.add(LOG_SUPERBLOCKS_ERASED, 1);
-        core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+        core.blocks.erase(&mut core.media, sb, &mut core.clock);
     }
 
     fn move_page(&mut self, core: &mut Core, owner: SbId, at: usize, from: Ppn) {
@@ -197,18 +196,18 @@ impl GroupLog {
         kept.clear();
 
         if self.read_words(&core.media, sb, &mut kept) {
-            keep_known(core, sb, &mut kept, &mut self.doubts);
+            keep_known(&mut core.tables, sb, &mut kept, &mut self.doubts);
         } else {
             let mut all = Vec::new();
-            self.read(core, sb, &mut all);
-            append_in_force(core, sb, &mut all);
+            self.read(&core.media, sb, &mut all);
+            append_in_force(&core.tables, &mut core.clock, sb, &mut all);
             kept.clear();
-            keep_valid(core, sb, &all, &mut kept);
+            keep_valid(&mut core.tables, sb, &all, &mut kept);
         }
 
         // What is on flash from now on is in force; what has not come there yet is looked up when
         // it does.
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
         let base = self.groups[sb.0 as usize].next;
         let waits = core.config.guards.has(Guard::RewriteWaits);

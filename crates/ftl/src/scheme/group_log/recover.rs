@@ -5,7 +5,7 @@
 //! left it in two places. Nothing is written: what is there twice goes with the next superblock
 //! that is emptied.
 
-use super::page::{self, Header};
+use super::page::{self, GroupPageHeader};
 use super::{
     GROUP_ENTRIES_FOUND, GROUP_PAGES_STALE, GroupLog, GroupPage, LogSuperblock, NUMBERS_END,
 };
@@ -13,9 +13,10 @@ use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::log_pages::{self, LogPage};
-use crate::superblock::{State, Stream};
+use crate::superblock::{Stream, SuperblockState};
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{Ppn, SbId};
+use remap_ssd_media::{Media, Ppn, SbId};
 use std::sync::Arc;
 
 /// A page of the log as recovery read it.
@@ -32,7 +33,7 @@ fn find(
     LogPage { page, bytes }: LogPage,
     found: &mut [Vec<ScannedPage>],
 ) {
-    let Some(header) = Header::of(&bytes) else {
+    let Some(header) = GroupPageHeader::of(&bytes) else {
         return;
     };
     let sb = header.sb();
@@ -64,8 +65,10 @@ impl GroupLog {
         core: &mut Core,
         witnesses: &mut Witnesses,
     ) -> Result<(), RecoveryError> {
-        let is_log =
-            |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
+        let is_log = |stream, state| {
+            stream == Stream::Log
+                && matches!(state, SuperblockState::Open | SuperblockState::Closed)
+        };
         let logs = core
             .blocks
             .iter()
@@ -77,7 +80,13 @@ impl GroupLog {
         found.resize_with(self.groups.len(), Vec::new);
         for (_, sb) in logs {
             self.logs.insert(sb, LogSuperblock::default());
-            let pages = log_pages::read(core, sb, &mut witnesses.report.log_pages);
+            let pages = log_pages::read(
+                &core.blocks,
+                &mut core.media,
+                core.config.guards,
+                sb,
+                &mut witnesses.report.log_pages,
+            );
             if let Some(page) = pages.lost {
                 return Err(RecoveryError::LogDamaged { page: page.0 });
             }
@@ -135,7 +144,8 @@ impl GroupLog {
     /// Every remapped LPN must be in `known` (what else is known of a superblock) or in its group.
     pub fn check(
         &self,
-        core: &Core,
+        tables: &Tables,
+        media: &Media,
         mut known: impl FnMut(SbId) -> Vec<(u32, u32)>,
     ) -> Result<(), String> {
         let mut entries: Vec<std::collections::BTreeSet<(u32, u32)>> =
@@ -146,10 +156,10 @@ impl GroupLog {
             let sb = SbId(index as u32);
 
             let mut all = Vec::new();
-            let readable = self.read(core, sb, &mut all);
+            let readable = self.read(media, sb, &mut all);
             if !readable {
                 is_unreadable[index] = true;
-                if core.media.faults().read.is_empty() {
+                if media.faults().read.is_empty() {
                     return Err(format!("a page of {sb:?}'s entries cannot be read"));
                 }
             }
@@ -172,14 +182,14 @@ impl GroupLog {
             ));
         }
 
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
-            let sb = core.geometry.superblock(mapping.ppn);
+            let sb = tables.geometry.superblock(mapping.ppn);
             // Only L2P knows the entries of an unreadable page.
             if !is_unreadable[sb.0 as usize]
-                && !entries[sb.0 as usize].contains(&(lpn, core.geometry.offset(mapping.ppn)))
+                && !entries[sb.0 as usize].contains(&(lpn, tables.geometry.offset(mapping.ppn)))
             {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?} and no entry says so",

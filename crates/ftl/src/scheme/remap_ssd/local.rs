@@ -4,9 +4,10 @@
 //! a group leaves.
 
 use super::RemapSsd;
+use crate::clock::WsnClock;
 use crate::config::Config;
-use crate::core::Core;
 use crate::scheme::entry::RmmEntry;
+use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Media, Ppn, SbId};
 
 impl RemapSsd {
@@ -57,11 +58,13 @@ impl RemapSsd {
     /// Appends a group's entries to `out`, oldest first.
     pub(in crate::scheme) fn entries_in(
         &mut self,
-        core: &mut Core,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<RmmEntry>,
     ) {
-        self.read_group(core, sb, out);
+        self.read_group(tables, media, clock, sb, out);
     }
 
     /// Target and page offset of a group's entries, as stored: for checks.
@@ -76,10 +79,10 @@ impl RemapSsd {
     }
 
     /// Releases a group whose entries are somewhere else now.
-    pub(in crate::scheme) fn drain(&mut self, config: &Config, media: &mut Media, sb: SbId) {
+    pub(in crate::scheme) fn drain(&mut self, media: &mut Media, sb: SbId) {
         let group = self.groups[sb.0 as usize].take();
         self.entries -= u64::from(self.segments.used(&group));
-        self.segments.release(config, media, &group.segments);
+        self.segments.release(media, &group.segments);
     }
 
     /// Compares the segments with each other.

@@ -13,19 +13,23 @@ mod reclaim;
 
 use super::entry::{CommandWord, EntryOwners, RmmEntry};
 use super::segments::{Chain, Segments};
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping,
     SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Hue, SchemeFacts};
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 pub(super) use reclaim::append_in_force;
-use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
@@ -139,22 +143,22 @@ impl RemapSsd {
     }
 
     #[inline]
-    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        let sb = core.geometry.superblock(remapping.ppn);
+    fn append(&mut self, media: &mut Media, now: u64, remapping: &Remapping, purpose: Purpose) {
+        let sb = media.geometry().superblock(remapping.ppn);
         let chain = &mut self.groups[sb.0 as usize];
-        let at = self.segments.take(core, chain, sb, 1, purpose);
+        let at = self.segments.take(media, now, chain, sb, 1, purpose);
         self.entries += 1;
 
         // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
         // the entry does not count. An entry before its page would name whatever is programmed
         // there next.
-        let after = entry_after(core, chain, remapping.ppn);
-        let [first, second] = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn)).words();
+        let after = entry_after(self.segments.guards, chain.clear, remapping.ppn);
+        let [first, second] =
+            RmmEntry::of(remapping, media.geometry().offset(remapping.ppn)).words();
         if self.segments.slot_words == 2 {
-            core.media
-                .store_record(at, &[first, second], purpose, after);
+            media.store_record(at, &[first, second], purpose, after);
         } else {
-            core.media.store_record(
+            media.store_record(
                 at,
                 &[first, second, CommandWord::of(remapping).into()],
                 purpose,
@@ -165,13 +169,9 @@ impl RemapSsd {
 }
 
 #[inline]
-fn entry_after(core: &Core, chain: &Chain, ppn: Ppn) -> After {
-    let after = After::clear(chain.clear);
-    if core.config.guards.has(Guard::EntryAfterPage) {
-        after.and(After::page(ppn))
-    } else {
-        after
-    }
+fn entry_after(guards: Guards, clear: ClearId, ppn: Ppn) -> After {
+    let after = After::clear(clear);
+    after.and(guards.waits(Guard::EntryAfterPage, After::page(ppn)))
 }
 
 impl Persist for RemapSsd {
@@ -206,7 +206,7 @@ impl Persist for RemapSsd {
 
     #[inline]
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
+        self.append(&mut core.media, core.clock.now(), remapping, purpose);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
@@ -215,19 +215,26 @@ impl Persist for RemapSsd {
             return false;
         }
         self.set_fullest(self.fullest.max(core.blocks.owners(sb).remapped + 1));
-        self.append(core, remapping, Purpose::Gc);
+        self.append(&mut core.media, core.clock.now(), remapping, Purpose::Gc);
         true
     }
 }
 
 impl Ownership for RemapSsd {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
         let entries = self.segments.used(&self.groups[sb.0 as usize]);
         if entries == 0 {
             return;
         }
 
-        core.media.charge(
+        media.charge(
             OpKind::NvRead,
             self.bytes_of(entries),
             Purpose::Gc,
@@ -236,7 +243,7 @@ impl Ownership for RemapSsd {
 
         let mut entries = std::mem::take(&mut self.scratch);
         entries.clear();
-        self.read_group(core, sb, &mut entries);
+        self.read_group(tables, media, clock, sb, &mut entries);
         out.extend(entries.iter().map(|entry| OwnerRef {
             offset: entry.offset(),
             lpn: entry.target(),
@@ -247,12 +254,11 @@ impl Ownership for RemapSsd {
         self.scratch = entries;
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.entries -= u64::from(self.segments.used(&group));
-        self.segments
-            .release(&core.config, &mut core.media, &group.segments);
-        core.ended.start_over(sb);
+        self.segments.release(media, &group.segments);
+        ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
@@ -263,7 +269,7 @@ impl Recover for RemapSsd {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.heal(core);
+        self.heal(&mut core.media);
         self.set_fullest(core.blocks.remapped_max());
         self.regain(core);
         true
@@ -271,14 +277,14 @@ impl Recover for RemapSsd {
 }
 
 impl Inspect for RemapSsd {
-    fn occupancy(&self, _: &Core) -> Occupancy {
+    fn occupancy(&self, _: &Superblocks) -> Occupancy {
         Occupancy {
             used_bytes: self.segments.used_bytes(),
             capacity_bytes: self.segments.capacity_bytes(),
         }
     }
 
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         let largest = self
             .groups
             .iter()
@@ -288,7 +294,7 @@ impl Inspect for RemapSsd {
         Usage {
             capacity_bytes: self.segments.capacity_bytes(),
             used_bytes: self.segments.used_bytes(),
-            valid_bytes: core.blocks.remapped_total() * self.segments.slot_words as u64 * 8,
+            valid_bytes: blocks.remapped_total() * self.segments.slot_words as u64 * 8,
             entry_room_bytes: self.segments.room_bytes(self.segments.count()),
             gc_reserve_bytes: self.segments.room_bytes(self.reserve()),
             largest_group_bytes: self.segments.bytes(largest),
@@ -297,8 +303,8 @@ impl Inspect for RemapSsd {
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        self.check_groups(core)
+    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
+        self.check_groups(tables, blocks, media)
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
@@ -315,9 +321,8 @@ impl Inspect for RemapSsd {
 
 impl LookAhead for RemapSsd {
     #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let sb = core.geometry.superblock(ppn);
-        core.media
-            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
+    fn look_ahead(&self, media: &Media, ppn: Ppn) {
+        let sb = media.geometry().superblock(ppn);
+        media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
     }
 }

@@ -6,6 +6,7 @@
 //! (`admit` decides).
 
 use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
+use crate::clock::WsnClock;
 use crate::config::ATOMIC_PAGES_MAX;
 use crate::contract::Remapping;
 use crate::core::Core;
@@ -15,8 +16,9 @@ use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
 use crate::scheme::segments::Chain;
 use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Active GC pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
@@ -58,9 +60,10 @@ impl RemapSsd {
 
     /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
-        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core)
-        {
-        }
+        while !core.clock.is_used_up()
+            && self.segments.free() < self.reserve()
+            && self.reclaim_one(core)
+        {}
     }
 
     /// Reclaims the group with the most invalid entries among those that give segments back.
@@ -104,9 +107,15 @@ impl RemapSsd {
             std::mem::take(&mut self.kept),
         );
         kept.clear();
-        let is_known = self.find_gone(core, sb, &mut gone);
+        let is_known = self.find_gone(&core.tables, &core.blocks, &core.media, sb, &mut gone);
         if !is_known {
-            self.find_valid(core, sb, &mut kept);
+            self.find_valid(
+                &mut core.tables,
+                &mut core.media,
+                &mut core.clock,
+                sb,
+                &mut kept,
+            );
         }
 
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
@@ -114,14 +123,21 @@ impl RemapSsd {
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         let mut chain = old.continued();
         if is_known {
-            self.append_all_but(core, &mut chain, sb, &old, &gone);
+            self.append_all_but(
+                &mut core.media,
+                core.clock.now(),
+                &mut chain,
+                sb,
+                &old,
+                &gone,
+            );
         } else {
-            kept.iter()
-                .rev()
-                .for_each(|words| self.append_moved(core, &mut chain, sb, *words));
+            kept.iter().rev().for_each(|words| {
+                self.append_moved(&mut core.media, core.clock.now(), &mut chain, sb, *words)
+            });
         }
 
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         let moved = self.segments.used(&chain);
         core.media.charge(
             OpKind::NvWrite,
@@ -133,62 +149,69 @@ impl RemapSsd {
         self.entries = self.entries - u64::from(entries) + u64::from(moved);
         self.groups[sb.0 as usize] = chain;
         (self.gone, self.kept) = (gone, kept);
-        self.segments
-            .release(&core.config, &mut core.media, &old.segments);
+        self.segments.release(&mut core.media, &old.segments);
     }
 
     /// Where the entries of a group are that are not in force, in its order; `false` if some
     /// mapping has two entries that look valid, or if NVRAM must be read word by word. Only entries
     /// whose remap may have ended are looked up in L2P.
-    fn find_gone(&self, core: &Core, sb: SbId, gone: &mut Vec<u32>) -> bool {
-        let Some(words) = core.media.words() else {
+    fn find_gone(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+        sb: SbId,
+        gone: &mut Vec<u32>,
+    ) -> bool {
+        let Some(words) = media.words() else {
             return false;
         };
         match self.segments.slot_words {
-            2 => self.find_suspects::<2>(core, sb, words, gone),
-            _ => self.find_suspects::<3>(core, sb, words, gone),
+            2 => self.find_suspects::<2>(tables, media, sb, words, gone),
+            _ => self.find_suspects::<3>(tables, media, sb, words, gone),
         }
-        let base = core.geometry.page(sb, 0).0;
+        let base = tables.geometry.page(sb, 0).0;
         // About half of them are in force, which no processor can predict: without branches their
         // lookups overlap.
         let mut len = 0;
         for index in 0..gone.len() {
             let at = gone[index];
             let entry = RmmEntry::from_words(words[at as usize], words[at as usize + 1]);
-            let is_kept = core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
-                & entry.is_intact();
+            let is_kept =
+                tables.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
+                    & entry.is_intact();
             gone[len] = at;
             len += usize::from(!is_kept);
         }
         gone.truncate(len);
 
         self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32
-            == core.blocks.owners(sb).remapped
+            == blocks.owners(sb).remapped
     }
 
     /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries,
     /// and for the segments ahead.
     fn find_suspects<const W: usize>(
         &self,
-        core: &Core,
+        tables: &Tables,
+        media: &Media,
         sb: SbId,
         words: &[u64],
         found: &mut Vec<u32>,
     ) {
-        let ended = core.ended.of(sb);
+        let ended = tables.ended.of(sb);
         let group = &self.groups[sb.0 as usize];
         found.clear();
 
         for index in 0..group.segments.len() {
             let range = self.segments.range(group, index);
-            self.segments
-                .prefetch(&core.media, group, index + SEGMENTS_AHEAD);
+            self.segments.prefetch(media, group, index + SEGMENTS_AHEAD);
             let entries = words[range.clone()].as_chunks::<W>().0;
             let (lpn_of, place_of) = (
                 |entry: &[u64; W]| EntryOwners::from_bits(entry[1]).target(),
                 |index: usize| (range.start + index * W) as u32,
             );
-            find_doubtful(&core.map, ended, entries, lpn_of, place_of, found);
+            find_doubtful(&tables.map, ended, entries, lpn_of, place_of, found);
         }
     }
 
@@ -196,29 +219,35 @@ impl RemapSsd {
     /// caller charges it.
     fn append_all_but(
         &mut self,
-        core: &mut Core,
+        media: &mut Media,
+        now: u64,
         chain: &mut Chain,
         sb: SbId,
         old: &Chain,
         gone: &[u32],
     ) {
-        let is_plain = self.segments.slot_words == 2 && core.media.is_plain();
+        let (guards, geometry) = (self.segments.guards, media.geometry());
+        let entry_after = |clear, words: &[u64; 2]| {
+            let entry = RmmEntry::from_words(words[0], words[1]);
+            entry_after(guards, clear, geometry.page(sb, entry.offset()))
+        };
         let mut gone = gone.iter().map(|at| *at as usize);
         let mut next = gone.next();
         for index in 0..old.segments.len() {
             let mut run = self.segments.range(old, index);
-            self.segments.prefetch(&core.media, old, index + 2);
-            self.segments.prefetch_free(&core.media, 1);
+            self.segments.prefetch(media, old, index + 2);
+            self.segments.prefetch_free(media, 1);
 
             loop {
                 let stop = next.filter(|at| run.contains(at));
                 let rest = run.start..stop.unwrap_or(run.end);
-                if is_plain {
-                    self.segments.move_run::<2>(core, chain, sb, rest)
+                if self.segments.slot_words == 2 {
+                    self.segments
+                        .move_run(media, now, chain, sb, rest, entry_after)
                 } else {
                     rest.step_by(self.segments.slot_words).for_each(|at| {
-                        let words = [core.media.peek(at), core.media.peek(at + 1)];
-                        self.append_moved(core, chain, sb, words);
+                        let words = [media.peek(at), media.peek(at + 1)];
+                        self.append_moved(media, now, chain, sb, words);
                     })
                 }
                 let Some(at) = stop else { break };
@@ -229,51 +258,76 @@ impl RemapSsd {
     }
 
     /// Appends an entry that moves within its group, as it stands. The caller charges it.
-    fn append_moved(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, words: [u64; 2]) {
-        let at = self.segments.take(core, chain, sb, 1, Purpose::Gc);
+    fn append_moved(
+        &mut self,
+        media: &mut Media,
+        now: u64,
+        chain: &mut Chain,
+        sb: SbId,
+        words: [u64; 2],
+    ) {
+        let at = self.segments.take(media, now, chain, sb, 1, Purpose::Gc);
         let entry = RmmEntry::from_words(words[0], words[1]);
         let all = [
             words[0],
             words[1],
             CommandWord::alone(entry.target()).into(),
         ];
-        let after = entry_after(core, chain, core.geometry.page(sb, entry.offset()));
-        core.media
-            .store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);
+        let after = entry_after(
+            self.segments.guards,
+            chain.clear,
+            media.geometry().page(sb, entry.offset()),
+        );
+        media.store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);
     }
 
     /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that
     /// older entries of the same mapping count as invalid.
-    fn find_valid(&mut self, core: &mut Core, sb: SbId, kept: &mut Vec<[u64; 2]>) {
-        let base = core.geometry.page(sb, 0);
+    fn find_valid(
+        &mut self,
+        tables: &mut Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        kept: &mut Vec<[u64; 2]>,
+    ) {
+        let base = tables.geometry.page(sb, 0);
         let mut all = std::mem::take(&mut self.scratch);
         all.clear();
-        self.read_group(core, sb, &mut all);
+        self.read_group(tables, media, clock, sb, &mut all);
 
         for (index, entry) in all.iter().enumerate().rev() {
             if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
-                core.map.prefetch(next.target());
+                tables.map.prefetch(next.target());
             }
-            if core.is_in_force(entry.target(), Ppn(base.0 + entry.offset()), entry.wsn()) {
-                core.map.hide_remapped(entry.target());
+            if tables.is_in_force(entry.target(), Ppn(base.0 + entry.offset()), entry.wsn()) {
+                tables.map.hide_remapped(entry.target());
                 kept.push(entry.words());
             }
         }
 
         self.scratch = all;
         kept.iter().for_each(|[_, second]| {
-            core.map
+            tables
+                .map
                 .mark_remapped(EntryOwners::from_bits(*second).target())
         });
     }
 
     /// A group's entries, oldest first.
-    pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
+    pub(super) fn read_group(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<RmmEntry>,
+    ) {
         let group = &self.groups[sb.0 as usize];
-        let pages = core.geometry.pages_per_superblock();
+        let pages = tables.geometry.pages_per_superblock();
         let mut lost = false;
         for index in 0..group.segments.len() {
-            self.segments.prefetch(&core.media, group, index + 2);
+            self.segments.prefetch(media, group, index + 2);
             let range = self.segments.range(group, index);
             let mut keep = |first: u64, second: u64| {
                 let entry = RmmEntry::from_words(first, second);
@@ -282,7 +336,7 @@ impl RemapSsd {
                 }
             };
 
-            if let Some(words) = core.media.words() {
+            if let Some(words) = media.words() {
                 words[range]
                     .chunks_exact(self.segments.slot_words)
                     .for_each(|entry| keep(entry[0], entry[1]));
@@ -290,7 +344,7 @@ impl RemapSsd {
             }
 
             for at in range.step_by(self.segments.slot_words) {
-                match (core.media.load(at), core.media.load(at + 1)) {
+                match (media.load(at), media.load(at + 1)) {
                     (Ok(first), Ok(second)) => keep(first, second),
                     _ => lost = true,
                 }
@@ -298,13 +352,13 @@ impl RemapSsd {
         }
 
         if lost {
-            append_in_force(core, sb, out);
+            append_in_force(tables, clock, sb, out);
         }
     }
 
     /// Zeroes the entries that were unreadable at recovery.
-    pub(in crate::scheme) fn heal(&mut self, core: &mut Core) {
-        self.segments.heal(core, std::mem::take(&mut self.damaged));
+    pub(in crate::scheme) fn heal(&mut self, media: &mut Media) {
+        self.segments.heal(media, std::mem::take(&mut self.damaged));
     }
 
     /// Step 3 of recovery (FAST'21 §4.5): examines all segments.
@@ -313,7 +367,9 @@ impl RemapSsd {
         core: &mut Core,
         witnesses: &mut Witnesses,
     ) -> Result<(), RecoveryError> {
-        let chains = self.segments.read_back(core, witnesses);
+        let chains = self
+            .segments
+            .read_back(&mut core.media, &core.blocks, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             for segment in 0..chain.segments.len() {
                 let newest = self.segments.newest_in(&mut core.media, &chain, segment);
@@ -366,7 +422,7 @@ impl RemapSsd {
 
         if let Some(index) = damaged {
             self.damaged.push(at);
-            let counts = offset_is_sane && witnesses.counts(core, ppn, entry.wsn());
+            let counts = offset_is_sane && witnesses.counts(&core.media, ppn, entry.wsn());
             let is_said = self.doubt(witnesses, words, index, newest, counts);
             return if is_said {
                 Ok(())
@@ -427,9 +483,14 @@ impl RemapSsd {
         true
     }
 
-    pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {
+    pub(super) fn check_groups(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), String> {
         self.check_segments()?;
-        for (id, owners) in core.blocks.iter_owners() {
+        for (id, owners) in blocks.iter_owners() {
             let group = &self.groups[id.0 as usize];
             let entries = self.segments.used(group);
             if owners.remapped > entries {
@@ -440,16 +501,16 @@ impl RemapSsd {
             }
         }
 
-        for (sb, _) in core.blocks.iter_owners() {
-            let Some(words) = core.media.words() else {
+        for (sb, _) in blocks.iter_owners() {
+            let Some(words) = media.words() else {
                 break;
             };
-            let (base, ended) = (core.geometry.page(sb, 0).0, core.ended.of(sb));
+            let (base, ended) = (tables.geometry.page(sb, 0).0, tables.ended.of(sb));
             let group = &self.groups[sb.0 as usize];
             for at in (0..group.segments.len()).flat_map(|index| self.segments.places(group, index))
             {
                 let entry = RmmEntry::from_words(words[at], words[at + 1]);
-                let in_force = core
+                let in_force = tables
                     .map
                     .is_remapped_at(entry.target(), Ppn(base + entry.offset()));
                 if !in_force && !ended.may_have_ended(entry.target()) {
@@ -469,9 +530,14 @@ impl RemapSsd {
 /// All get new numbers, those with a readable entry too: of two entries that say the same, with a
 /// write of the LPN between them, the readable one may be the older.
 #[cold]
-pub(in crate::scheme) fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
-    for (lpn, offset) in core.remapped_in(sb) {
-        let (wsn, ppn) = (core.tick(), core.geometry.page(sb, offset));
+pub(in crate::scheme) fn append_in_force(
+    tables: &Tables,
+    clock: &mut WsnClock,
+    sb: SbId,
+    out: &mut Vec<RmmEntry>,
+) {
+    for (lpn, offset) in tables.remapped_in(sb) {
+        let (wsn, ppn) = (clock.tick(), tables.geometry.page(sb, offset));
         out.push(RmmEntry::of(
             &Remapping {
                 lpn,

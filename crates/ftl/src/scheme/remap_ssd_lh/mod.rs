@@ -11,20 +11,24 @@
 //! Absent: segments and their recovery (`remap_ssd`), pages and theirs (`group_log`), collecting
 //! NVRAM in place: what leaves is filtered on the way.
 
-use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
+use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::remap_ssd::{self, RemapSsd, append_in_force};
+use crate::clock::WsnClock;
 use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover,
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
 use crate::kind::{HostBytes, SchemeFacts};
 use crate::scheme::entry::RmmEntry;
-use crate::stats::Demotion;
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -60,11 +64,11 @@ pub(super) struct RemapSsdLh {
     kept: Vec<[u64; 2]>,
 }
 
-fn shape(config: &Config, geometry: &Geometry) -> Shape {
+fn shape(config: &Config, geometry: &Geometry) -> LogShape {
     // Every LPN remapped, and a page of each group filled partly.
-    let pages = (config.lpns as usize).div_ceil(Shape::slots(config))
+    let pages = (config.lpns as usize).div_ceil(LogShape::slots(config))
         + geometry.superblocks().min(config.lpns) as usize;
-    Shape::new(config, geometry, pages)
+    LogShape::new(config, geometry, pages)
 }
 
 /// Superblocks of the log on flash.
@@ -114,8 +118,14 @@ impl RemapSsdLh {
         };
         self.all.clear();
         self.kept.clear();
-        self.nvram.entries_in(core, sb, &mut self.all);
-        keep_valid(core, sb, &self.all, &mut self.kept);
+        self.nvram.entries_in(
+            &core.tables,
+            &mut core.media,
+            &mut core.clock,
+            sb,
+            &mut self.all,
+        );
+        keep_valid(&mut core.tables, sb, &self.all, &mut self.kept);
 
         let pages = self.kept.len().div_ceil(self.flash.slots());
         if pages > 0 && !self.flash.secure(core, pages) {
@@ -134,7 +144,7 @@ impl RemapSsdLh {
         for entries in self.kept.chunks(self.flash.slots()) {
             self.flash.append(core, sb, entries);
         }
-        self.nvram.drain(&core.config, &mut core.media, sb);
+        self.nvram.drain(&mut core.media, sb);
         true
     }
 }
@@ -178,25 +188,38 @@ impl Persist for RemapSsdLh {
 }
 
 impl Ownership for RemapSsdLh {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        self.flash.charge_read(&mut core.media, sb);
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        self.flash.charge_read(media, sb);
         let (entries, bytes) = self.nvram.entries_of(sb);
         if entries > 0 {
-            core.media
-                .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+            media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
         }
         self.all.clear();
-        let readable = self.flash.read(core, sb, &mut self.all);
-        self.nvram.entries_in(core, sb, &mut self.all);
+        let readable = self.flash.read(media, sb, &mut self.all);
+        self.nvram
+            .entries_in(tables, media, clock, sb, &mut self.all);
         if !readable {
-            append_in_force(core, sb, &mut self.all);
+            append_in_force(tables, clock, sb, &mut self.all);
         }
         out.extend(self.all.iter().map(OwnerRef::of));
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
-        self.nvram.forget(core, sb);
-        self.flash.forget(core.geometry, sb);
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        ended: &mut Ended,
+        counters: &mut SchemeCounters,
+        sb: SbId,
+    ) {
+        self.nvram.forget(media, ended, counters, sb);
+        self.flash.forget(media.geometry(), sb);
     }
 }
 
@@ -207,18 +230,18 @@ impl Recover for RemapSsdLh {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.nvram.heal(core);
+        self.nvram.heal(&mut core.media);
         true // Room is made when it is needed.
     }
 }
 
 impl Inspect for RemapSsdLh {
-    fn occupancy(&self, core: &Core) -> Occupancy {
-        self.nvram.occupancy(core)
+    fn occupancy(&self, blocks: &Superblocks) -> Occupancy {
+        self.nvram.occupancy(blocks)
     }
 
-    fn usage(&self, core: &Core) -> Usage {
-        let usage = self.nvram.usage(core);
+    fn usage(&self, blocks: &Superblocks) -> Usage {
+        let usage = self.nvram.usage(blocks);
         // What is on flash takes no room here.
         Usage {
             valid_bytes: usage.valid_bytes.min(usage.used_bytes),
@@ -226,10 +249,10 @@ impl Inspect for RemapSsdLh {
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
         self.nvram.check_segments()?;
         self.flash
-            .check(core, |sb| self.nvram.peek(&core.media, sb))
+            .check(tables, media, |sb| self.nvram.peek(media, sb))
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
@@ -243,7 +266,7 @@ impl Inspect for RemapSsdLh {
 
 impl LookAhead for RemapSsdLh {
     #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        self.nvram.look_ahead(core, ppn);
+    fn look_ahead(&self, media: &Media, ppn: Ppn) {
+        self.nvram.look_ahead(media, ppn);
     }
 }

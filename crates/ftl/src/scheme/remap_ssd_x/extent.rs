@@ -43,7 +43,7 @@ const _: () = assert!(size_of::<Span>() == 8 && PAGES_MAX == 1 << 8);
 /// What one or two slots say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RemapExtent {
-    /// First target LPN.
+    /// First LPN that was remapped to the run.
     pub lpn: u32,
     /// First page offset in the superblock.
     pub offset: u32,
@@ -58,7 +58,7 @@ pub(super) struct RemapExtent {
 
 /// What is in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum ExtentSlot {
     /// An extent; if it relocates several pages, the next slot must tell the sources.
     Extent(RemapExtent, bool),
     /// Sources of the extent before, if that has this number.
@@ -116,13 +116,13 @@ impl RemapExtent {
     }
 
     /// Reads a slot; `None` if a torn bit is missing and `torn_bits` says that this matters.
-    pub fn read(first: u64, second: u64, torn_bits: bool) -> Option<Slot> {
+    pub fn read(first: u64, second: u64, torn_bits: bool) -> Option<ExtentSlot> {
         let (when, span) = (EntryPlace::from_bits(first), Span::from_bits(second));
         if torn_bits && !(when.torn() && span.torn()) {
             return None;
         }
         if !span.flag() && span.is_sources() {
-            return Some(Slot::Sources(span.first(), when.wsn()));
+            return Some(ExtentSlot::Sources(span.first(), when.wsn()));
         }
 
         let entry = RmmEntry::from_words(first, second);
@@ -136,7 +136,7 @@ impl RemapExtent {
             source: entry.relocated_source(),
         };
 
-        Some(Slot::Extent(extent, !span.flag() && span.relocates()))
+        Some(ExtentSlot::Extent(extent, !span.flag() && span.relocates()))
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use crate::contract::Remapping;
     use remap_ssd_media::Ppn;
 
-    fn read(extent: &RemapExtent) -> (Option<Slot>, Option<Slot>) {
+    fn read(extent: &RemapExtent) -> (Option<ExtentSlot>, Option<ExtentSlot>) {
         let [a, b, c, d] = extent.words();
         (RemapExtent::read(a, b, true), RemapExtent::read(c, d, true))
     }
@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(extent.words()[..2], RmmEntry::of(&remapping, 77).words());
             assert_eq!(
                 (read(&extent).0, extent.slots()),
-                (Some(Slot::Extent(extent, false)), 1)
+                (Some(ExtentSlot::Extent(extent, false)), 1)
             );
         }
     }
@@ -214,7 +214,7 @@ mod tests {
             let (first, second) = read(&extent);
             assert_eq!(
                 first,
-                Some(Slot::Extent(
+                Some(ExtentSlot::Extent(
                     RemapExtent {
                         source: None,
                         ..extent
@@ -226,7 +226,7 @@ mod tests {
             if let Some(source) = source {
                 assert_eq!(
                     (second, extent.slots()),
-                    (Some(Slot::Sources(source, 99)), 2)
+                    (Some(ExtentSlot::Sources(source, 99)), 2)
                 );
             }
 

@@ -21,21 +21,24 @@ mod valid;
 
 use super::remap_ssd::slack;
 use super::segments::{Chain, Segments};
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping,
     SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, SchemeFacts};
 use crate::map::Map;
-use crate::stats::{Counter, Demotion};
+use crate::stats::{Counter, Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
-use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 use run::RemapRun;
 use valid::ValidExtents;
 
@@ -79,10 +82,10 @@ const RUNS_MAX: usize = 16;
 
 /// The entries of one superblock.
 #[derive(Clone, Debug, Default)]
-struct Group {
+struct ExtentGroup {
     chain: Chain,
     /// The entry stored last, if it may grow.
-    open: Option<Open>,
+    open: Option<OpenExtent>,
     /// Pages in its extents, valid or not.
     covered: u64,
     /// Rewriting it gains nothing before so many of them are invalid.
@@ -93,7 +96,7 @@ struct Group {
 
 /// An entry that may grow.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenExtent {
     extent: RemapExtent,
     at: usize,
 }
@@ -103,7 +106,7 @@ pub struct RemapSsdX {
     segments: Segments,
     /// Free segments beyond what rewriting the fullest group takes: partly filled ones.
     slack: usize,
-    groups: Vec<Group>,
+    groups: Vec<ExtentGroup>,
     /// Slots used in all groups, and pages covered by their extents.
     used: u64,
     covered: u64,
@@ -149,7 +152,7 @@ impl RemapSsdX {
             watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
             segments,
             slack: slack(config),
-            groups: vec![Group::default(); geometry.superblocks() as usize],
+            groups: vec![ExtentGroup::default(); geometry.superblocks() as usize],
             used: 0,
             covered: 0,
             fullest: 0,
@@ -190,7 +193,7 @@ impl RemapSsdX {
     /// Stores what a run has become: by making the entry before it longer if it goes on there, else
     /// as an entry.
     fn store_run(&mut self, core: &mut Core, run: &RemapRun) {
-        let extent = run.close(|| core.tick());
+        let extent = run.close(|| core.clock.tick());
         let RemapRun { sb, purpose, .. } = *run;
         match self.groups[sb.0 as usize].open {
             Some(open) if open.grows_by(&core.config, &extent) => {
@@ -201,13 +204,14 @@ impl RemapSsdX {
     }
 
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
-        self.groups[sb.0 as usize].may_join |= has_neighbour(core.geometry, &core.map, sb, extent);
-        let at = self.take(core, sb, extent, purpose);
+        self.groups[sb.0 as usize].may_join |=
+            has_neighbour(core.geometry, &core.tables.map, sb, extent);
+        let at = self.take(&mut core.media, core.clock.now(), sb, extent, purpose);
 
         // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
         // the entry does not count, or the sources do not and the remap was a copy. An entry before
         // one of its pages would name whatever is programmed there next.
-        let after = self.after_pages(core, sb, extent, extent.pages);
+        let after = self.after_pages(core.geometry, sb, extent, extent.pages);
         let words = extent.words();
         core.media.store_record(
             at,
@@ -217,7 +221,7 @@ impl RemapSsdX {
         );
 
         let grows = !extent.one_number && extent.source.is_none();
-        self.groups[sb.0 as usize].open = grows.then_some(Open {
+        self.groups[sb.0 as usize].open = grows.then_some(OpenExtent {
             extent: *extent,
             at,
         });
@@ -225,7 +229,14 @@ impl RemapSsdX {
         core.stats.scheme.add(EXTENTS, u64::from(extent.pages > 1));
     }
 
-    fn extend(&mut self, core: &mut Core, sb: SbId, open: Open, pages: u32, purpose: Purpose) {
+    fn extend(
+        &mut self,
+        core: &mut Core,
+        sb: SbId,
+        open: OpenExtent,
+        pages: u32,
+        purpose: Purpose,
+    ) {
         let guards = core.config.guards;
         let old = open.extent;
         let new = RemapExtent {
@@ -241,7 +252,7 @@ impl RemapSsdX {
             old.pages
         };
 
-        let after = self.after_pages(core, sb, &new, waited);
+        let after = self.after_pages(core.geometry, sb, &new, waited);
         if guards.has(Guard::ExtensionAfterEntry) {
             core.media.change_record(
                 open.at..open.at + SLOT_WORDS,
@@ -256,8 +267,8 @@ impl RemapSsdX {
         }
 
         let group = &mut self.groups[sb.0 as usize];
-        group.may_join |= has_neighbour(core.geometry, &core.map, sb, &new);
-        group.open = Some(Open {
+        group.may_join |= has_neighbour(core.geometry, &core.tables.map, sb, &new);
+        group.open = Some(OpenExtent {
             extent: new,
             ..open
         });
@@ -268,21 +279,29 @@ impl RemapSsdX {
     }
 
     /// The slots for an entry; room has been secured.
-    fn take(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) -> usize {
+    fn take(
+        &mut self,
+        media: &mut Media,
+        now: u64,
+        sb: SbId,
+        extent: &RemapExtent,
+        purpose: Purpose,
+    ) -> usize {
         let group = &mut self.groups[sb.0 as usize];
         let before = self.segments.used(&group.chain);
         let at = self
             .segments
-            .take(core, &mut group.chain, sb, extent.slots(), purpose);
+            .take(media, now, &mut group.chain, sb, extent.slots(), purpose);
         self.used += u64::from(self.segments.used(&group.chain) - before);
         group.covered += u64::from(extent.pages);
         self.covered += u64::from(extent.pages);
         at
     }
 
-    fn after_pages(&self, core: &Core, sb: SbId, extent: &RemapExtent, pages: u32) -> After {
+    fn after_pages(&self, geometry: Geometry, sb: SbId, extent: &RemapExtent, pages: u32) -> After {
         after_pages(
-            core,
+            self.segments.guards,
+            geometry,
             self.groups[sb.0 as usize].chain.clear,
             sb,
             extent,
@@ -291,7 +310,7 @@ impl RemapSsdX {
     }
 }
 
-impl Open {
+impl OpenExtent {
     /// Does an extent go on where this one ends, in LPNs, pages and numbers?
     fn grows_by(&self, config: &Config, next: &RemapExtent) -> bool {
         let RemapExtent {
@@ -412,30 +431,37 @@ impl Persist for RemapSsdX {
         self.gathered.clear();
     }
 
-    fn references_without_room(&self, core: &Core, sb: SbId) -> u32 {
+    fn references_without_room(&self, tables: &Tables, blocks: &Superblocks, sb: SbId) -> u32 {
         // The superblocks that are filled may each have a segment begun.
         let slots =
             self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
-        if u64::from(core.blocks.owners(sb).remapped) <= slots {
+        if u64::from(blocks.owners(sb).remapped) <= slots {
             return 0;
         }
-        let pages =
-            (0..core.geometry.pages_per_superblock()).map(|offset| core.geometry.page(sb, offset));
+        let pages = (0..tables.geometry.pages_per_superblock())
+            .map(|offset| tables.geometry.page(sb, offset));
         let others: u32 = pages
-            .map(|ppn| core.counts.get(ppn).saturating_sub(1))
+            .map(|ppn| tables.counts.get(ppn).saturating_sub(1))
             .sum();
         others.saturating_sub(slots as u32)
     }
 }
 
 impl Ownership for RemapSsdX {
-    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    fn owners(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
         let used = self.segments.used(&self.groups[sb.0 as usize].chain);
         if used == 0 {
             return;
         }
 
-        core.media.charge(
+        media.charge(
             OpKind::NvRead,
             used * SLOT_WORDS as u32 * 8,
             Purpose::Gc,
@@ -443,7 +469,7 @@ impl Ownership for RemapSsdX {
         );
 
         let mut extents = std::mem::take(&mut self.scratch);
-        self.read_group(core, sb, &mut extents);
+        self.read_group(tables, media, clock, sb, &mut extents);
         for extent in &extents {
             out.extend((0..extent.pages).map(|index| OwnerRef {
                 offset: extent.offset + index,
@@ -456,13 +482,12 @@ impl Ownership for RemapSsdX {
         self.scratch = extents;
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.used -= u64::from(self.segments.used(&group.chain));
         self.covered -= group.covered;
-        self.segments
-            .release(&core.config, &mut core.media, &group.chain.segments);
-        core.ended.start_over(sb);
+        self.segments.release(media, &group.chain.segments);
+        ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
@@ -473,7 +498,8 @@ impl Recover for RemapSsdX {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.segments.heal(core, std::mem::take(&mut self.damaged));
+        self.segments
+            .heal(&mut core.media, std::mem::take(&mut self.damaged));
         self.fullest = core.blocks.remapped_max();
         self.regain(core);
         true
@@ -481,14 +507,14 @@ impl Recover for RemapSsdX {
 }
 
 impl Inspect for RemapSsdX {
-    fn occupancy(&self, _: &Core) -> Occupancy {
+    fn occupancy(&self, _: &Superblocks) -> Occupancy {
         Occupancy {
             used_bytes: self.segments.used_bytes(),
             capacity_bytes: self.segments.capacity_bytes(),
         }
     }
 
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         let largest = self
             .groups
             .iter()
@@ -498,7 +524,7 @@ impl Inspect for RemapSsdX {
         Usage {
             capacity_bytes: self.segments.capacity_bytes(),
             used_bytes: self.segments.used_bytes(),
-            valid_bytes: self.valid(&core.blocks) * (SLOT_WORDS * 8) as u64,
+            valid_bytes: self.valid(blocks) * (SLOT_WORDS * 8) as u64,
             entry_room_bytes: self.segments.room_bytes(self.segments.count()),
             gc_reserve_bytes: self.segments.room_bytes(self.reserve()),
             largest_group_bytes: self.segments.bytes(largest),
@@ -507,12 +533,12 @@ impl Inspect for RemapSsdX {
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
-        self.check_groups(core)
+    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
+        self.check_groups(tables, blocks, media)
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
-        let Group { chain, covered, .. } = &self.groups[sb.0 as usize];
+        let ExtentGroup { chain, covered, .. } = &self.groups[sb.0 as usize];
         Some(GroupInfo {
             segments: chain.segments.clone(),
             entries: self.segments.used(chain),
@@ -524,30 +550,31 @@ impl Inspect for RemapSsdX {
 
 impl LookAhead for RemapSsdX {
     #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let sb = core.geometry.superblock(ppn);
-        core.media
-            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
+    fn look_ahead(&self, media: &Media, ppn: Ppn) {
+        let sb = media.geometry().superblock(ppn);
+        media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
     }
 }
 
 /// What an entry waits for: its segment's zeroes, and the first `pages` of its pages.
-fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &RemapExtent, pages: u32) -> After {
-    let guards = core.config.guards;
+fn after_pages(
+    guards: Guards,
+    geometry: Geometry,
+    clear: ClearId,
+    sb: SbId,
+    extent: &RemapExtent,
+    pages: u32,
+) -> After {
     let after = After::clear(clear);
     let pages = if guards.has(Guard::RunAfterPages) {
         pages
     } else {
         1
     };
-    if guards.has(Guard::EntryAfterPage) {
-        after.and(After::pages(
-            core.geometry.page(sb, extent.offset),
-            pages as u16,
-        ))
-    } else {
-        after
-    }
+    after.and(guards.waits(
+        Guard::EntryAfterPage,
+        After::pages(geometry.page(sb, extent.offset), pages as u16),
+    ))
 }
 
 /// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page

@@ -4,14 +4,16 @@
 //! a group is rewritten only if that gives a segment back, which is known before anything is
 //! written. Absent: when to reclaim for whom (`admit` decides).
 
-use super::extent::{PAGES_MAX, RemapExtent, SLOT_WORDS, Slot, lpns_named};
+use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS, lpns_named};
 use super::valid::ValidExtents;
-use super::{Group, RemapSsdX, after_pages};
+use super::{ExtentGroup, RemapSsdX, after_pages};
+use crate::clock::WsnClock;
 use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::entry::EntryPlace;
 use crate::superblock::Superblocks;
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
@@ -68,9 +70,10 @@ impl RemapSsdX {
 
     /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
-        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core)
-        {
-        }
+        while !core.clock.is_used_up()
+            && self.segments.free() < self.reserve()
+            && self.reclaim_one(core)
+        {}
     }
 
     /// Reclaims the group that promises most, of those that may give a segment back.
@@ -87,6 +90,8 @@ impl RemapSsdX {
                 })
                 .max_by_key(|(promise, id)| (*promise, std::cmp::Reverse(id.0)));
             let Some((_, sb)) = best else { return false };
+
+            // What a group promises is an estimate: another one is tried if it gives nothing.
             if self.reclaim(core, sb) {
                 core.stats.metadata_gc_runs += 1;
                 return true;
@@ -97,7 +102,7 @@ impl RemapSsdX {
 
     /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike;
     /// `None` if no segment can come of it.
-    fn promise(&self, group: &Group, remapped: u32) -> Option<u64> {
+    fn promise(&self, group: &ExtentGroup, remapped: u32) -> Option<u64> {
         let (used, remapped) = (
             u64::from(self.segments.used(&group.chain)),
             u64::from(remapped),
@@ -154,14 +159,20 @@ impl RemapSsdX {
         let mut chain = old.chain.continued();
         for slots in valid.slots.chunks(self.segments.slots as usize) {
             self.segments.take_run(
-                core,
+                &mut core.media,
+                core.clock.now(),
                 &mut chain,
                 sb,
                 slots,
-                |core, clear, [first, second]| match RemapExtent::read(*first, *second, true) {
-                    Some(Slot::Extent(extent, _)) => {
-                        after_pages(core, clear, sb, &extent, extent.pages)
-                    }
+                |clear, [first, second]| match RemapExtent::read(*first, *second, true) {
+                    Some(ExtentSlot::Extent(extent, _)) => after_pages(
+                        core.config.guards,
+                        core.geometry,
+                        clear,
+                        sb,
+                        &extent,
+                        extent.pages,
+                    ),
                     _ => After::clear(clear),
                 },
             );
@@ -169,54 +180,51 @@ impl RemapSsdX {
 
         self.used = self.used - u64::from(used) + u64::from(self.segments.used(&chain));
         self.covered = self.covered - old.covered + valid.pages;
-        self.groups[sb.0 as usize] = Group {
+        self.groups[sb.0 as usize] = ExtentGroup {
             chain,
             covered: valid.pages,
             may_join: valid.is_divided,
-            ..Group::default()
+            ..ExtentGroup::default()
         };
 
-        core.ended.start_over(sb);
+        core.tables.ended.start_over(sb);
         let bytes = (valid.slots.len() * SLOT_WORDS * 8) as u32;
         core.media
             .charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
-        self.segments
-            .release(&core.config, &mut core.media, &old.chain.segments);
+        self.segments.release(&mut core.media, &old.chain.segments);
         true
     }
 
     /// A group's extents, oldest first.
-    pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<RemapExtent>) {
+    pub(super) fn read_group(
+        &mut self,
+        tables: &Tables,
+        media: &mut Media,
+        clock: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<RemapExtent>,
+    ) {
         out.clear();
-        let pages = core.geometry.pages_per_superblock();
+        let pages = tables.geometry.pages_per_superblock();
         let mut lost = false;
-        self.scan(core, sb, |_, found| {
-            match found {
-                ScannedSlot::Extent(extent, _) if extent.offset + extent.pages <= pages => {
-                    out.push(extent)
-                }
-                ScannedSlot::Extent(..) | ScannedSlot::Nothing(_) => {}
-                ScannedSlot::Lost(..) | ScannedSlot::Unknown(..) => lost = true,
+        self.scan(media, sb, |found| match found {
+            ScannedSlot::Extent(extent, _) if extent.offset + extent.pages <= pages => {
+                out.push(extent)
             }
-            Ok(())
-        })
-        .expect("a scan without objections");
+            ScannedSlot::Extent(..) | ScannedSlot::Nothing(_) => {}
+            ScannedSlot::Lost(..) | ScannedSlot::Unknown(..) => lost = true,
+        });
 
         if lost {
-            append_in_force(core, sb, out);
+            append_in_force(tables, clock, sb, out);
         }
     }
 
-    fn scan(
-        &self,
-        core: &mut Core,
-        sb: SbId,
-        mut on: impl FnMut(&mut Core, ScannedSlot) -> Result<(), RecoveryError>,
-    ) -> Result<(), RecoveryError> {
+    fn scan(&self, media: &mut Media, sb: SbId, mut on: impl FnMut(ScannedSlot)) {
         let chain = &self.groups[sb.0 as usize].chain;
-        let torn_bits = core.config.guards.has(Guard::TornBits);
+        let torn_bits = self.segments.guards.has(Guard::TornBits);
         for index in 0..chain.segments.len() {
-            self.segments.prefetch(&core.media, chain, index + 2);
+            self.segments.prefetch(media, chain, index + 2);
             // A relocation of several pages whose sources are in the next slot.
             let mut waiting: Option<(RemapExtent, usize)> = None;
 
@@ -224,10 +232,10 @@ impl RemapSsdX {
                 ScannedSlot::Extent(extent, at..at + SLOT_WORDS)
             };
             for at in self.segments.places(chain, index) {
-                let found = match (core.media.load(at), core.media.load(at + 1)) {
+                let found = match (media.load(at), media.load(at + 1)) {
                     (Ok(0), Ok(0)) => None,
                     (Ok(first), Ok(second)) => match RemapExtent::read(first, second, torn_bits) {
-                        Some(Slot::Sources(source, wsn)) => {
+                        Some(ExtentSlot::Sources(source, wsn)) => {
                             waiting.take().map(|(extent, first)| {
                                 if extent.wsn == wsn {
                                     ScannedSlot::Extent(
@@ -242,10 +250,10 @@ impl RemapSsdX {
                                 }
                             })
                         }
-                        Some(Slot::Extent(extent, false)) => Some(alone((extent, at))),
-                        Some(Slot::Extent(extent, true)) => {
+                        Some(ExtentSlot::Extent(extent, false)) => Some(alone((extent, at))),
+                        Some(ExtentSlot::Extent(extent, true)) => {
                             if let Some(before) = waiting.replace((extent, at)) {
-                                on(core, alone(before))?;
+                                on(alone(before));
                             }
                             continue;
                         }
@@ -266,18 +274,17 @@ impl RemapSsdX {
                 };
 
                 if let Some(before) = waiting.take() {
-                    on(core, alone(before))?;
+                    on(alone(before));
                 }
                 if let Some(found) = found {
-                    on(core, found)?;
+                    on(found);
                 }
             }
 
             if let Some(before) = waiting {
-                on(core, alone(before))?;
+                on(alone(before));
             }
         }
-        Ok(())
     }
 
     /// Step 3 of recovery: each page of an extent is a witness of its own.
@@ -286,57 +293,58 @@ impl RemapSsdX {
         core: &mut Core,
         witnesses: &mut Witnesses,
     ) -> Result<(), RecoveryError> {
-        let chains = self.segments.read_back(core, witnesses);
+        let chains = self
+            .segments
+            .read_back(&mut core.media, &core.blocks, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             let sb = SbId(index as u32);
             self.used += u64::from(self.segments.used(&chain));
-            self.groups[index] = Group {
+            self.groups[index] = ExtentGroup {
                 chain,
                 may_join: true,
-                ..Group::default()
+                ..ExtentGroup::default()
             };
 
-            let (mut covered, mut damaged) = (0, Vec::new());
             let newest = self.newest_in(&mut core.media, sb);
-            self.scan(core, sb, |core, found| match found {
-                ScannedSlot::Extent(extent, words) => {
-                    // The pages of an atomic command have one number: all of them count, or none.
-                    if add_remapped_pages(core, witnesses, sb, &extent) {
-                        covered += u64::from(extent.pages)
-                    } else {
-                        witnesses.zero(words)
-                    }
-                    Ok(())
-                }
-                ScannedSlot::Lost(at, lpns) => {
-                    damaged.push(at);
-                    let bound = newest.iter().find(|(places, _)| places.contains(&at));
-                    let newest = bound.map_or(u64::MAX, |(_, wsn)| *wsn);
-                    lpns.for_each(|lpn| witnesses.doubt(lpn, newest));
-                    Ok(())
-                }
-                ScannedSlot::Unknown(at, first, has_sources) => {
-                    damaged.push(at);
-                    // Sources are deallocated by a record of their own, for which the command waits
-                    // before it ends.
-                    let is_sane = first.offset() < core.geometry.pages_per_superblock();
-                    let counts = is_sane && {
-                        let ppn = core.geometry.page(sb, first.offset());
-                        witnesses.counts(core, ppn, first.wsn())
-                    };
-                    if !has_sources && counts {
-                        Err(RecoveryError::NvramDamaged { word: at + 1 })
-                    } else {
-                        Ok(())
-                    }
-                }
-                ScannedSlot::Nothing(at) => {
-                    damaged.push(at);
-                    Ok(())
-                }
-            })?;
+            let mut all = Vec::new();
+            self.scan(&mut core.media, sb, |found| all.push(found));
 
-            self.damaged.extend(damaged);
+            let mut covered = 0;
+            for found in all {
+                match found {
+                    ScannedSlot::Extent(extent, words) => {
+                        // The pages of an atomic command have one number: all of them count, or none.
+                        if add_remapped_pages(core, witnesses, sb, &extent) {
+                            covered += u64::from(extent.pages);
+                        } else {
+                            witnesses.zero(words);
+                        }
+                    }
+                    ScannedSlot::Lost(at, lpns) => {
+                        self.damaged.push(at);
+                        let bound = newest.iter().find(|(places, _)| places.contains(&at));
+                        let newest = bound.map_or(u64::MAX, |(_, wsn)| *wsn);
+                        lpns.for_each(|lpn| witnesses.doubt(lpn, newest));
+                    }
+                    ScannedSlot::Unknown(at, first, has_sources) => {
+                        self.damaged.push(at);
+                        // Sources are deallocated by a record of their own, for which the command waits
+                        // before it ends.
+                        let is_sane = first.offset() < core.geometry.pages_per_superblock();
+                        let counts = is_sane && {
+                            let ppn = core.geometry.page(sb, first.offset());
+                            witnesses.counts(&core.media, ppn, first.wsn())
+                        };
+                        if !has_sources && counts {
+                            return Err(RecoveryError::NvramDamaged { word: at + 1 });
+                        }
+                    }
+                    ScannedSlot::Nothing(at) => {
+                        self.damaged.push(at);
+                    }
+                }
+            }
+
             self.groups[index].covered = covered;
             self.covered += covered;
         }
@@ -364,21 +372,26 @@ impl RemapSsdX {
             let (Ok(first), Ok(second)) = (media.load(at), media.load(at + 1)) else {
                 continue;
             };
-            if let Some(Slot::Extent(extent, _)) = RemapExtent::read(first, second, true) {
+            if let Some(ExtentSlot::Extent(extent, _)) = RemapExtent::read(first, second, true) {
                 (0..extent.pages)
                     .for_each(|page| witnesses.doubt(extent.lpn + page, extent.wsn_of(page)));
             }
         }
     }
 
-    pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {
+    pub(super) fn check_groups(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &Media,
+    ) -> Result<(), String> {
         self.segments
             .check(self.groups.iter().map(|group| &group.chain))?;
         if !self.gathered.is_empty() {
             return Err("a run is gathered and not stored".into());
         }
 
-        for (id, owners) in core.blocks.iter_owners() {
+        for (id, owners) in blocks.iter_owners() {
             let group = &self.groups[id.0 as usize];
             if u64::from(owners.remapped) > group.covered {
                 return Err(format!(
@@ -402,28 +415,28 @@ impl RemapSsdX {
             ));
         }
 
-        self.check_mappings(core)
+        self.check_mappings(tables, media)
     }
 
     /// Every mapping made by a remap is in an extent of its superblock.
-    fn check_mappings(&self, core: &Core) -> Result<(), String> {
-        let Some(words) = core.media.words() else {
+    fn check_mappings(&self, tables: &Tables, media: &Media) -> Result<(), String> {
+        let Some(words) = media.words() else {
             return Ok(());
         };
         let mut said = BTreeSet::new();
         let mut ends = Vec::new();
         for (id, group) in self.groups.iter().enumerate() {
-            let ended = core.ended.of(SbId(id as u32));
+            let ended = tables.ended.of(SbId(id as u32));
             let places = (0..group.chain.segments.len())
                 .flat_map(|index| self.segments.places(&group.chain, index));
             for at in places {
-                if let Some(Slot::Extent(extent, _)) =
+                if let Some(ExtentSlot::Extent(extent, _)) =
                     RemapExtent::read(words[at], words[at + 1], true)
                 {
-                    let first = core.geometry.page(SbId(id as u32), extent.offset).0;
+                    let first = tables.geometry.page(SbId(id as u32), extent.offset).0;
                     ends.push((extent, id));
                     for (lpn, ppn) in (0..extent.pages).map(|at| (extent.lpn + at, first + at)) {
-                        if !core.map.is_remapped_at(lpn, Ppn(ppn)) && !ended.may_have_ended(lpn) {
+                        if !tables.map.is_remapped_at(lpn, Ppn(ppn)) && !ended.may_have_ended(lpn) {
                             return Err(format!(
                                 "superblock {id} has an entry for LPN {lpn} that ended unnoticed"
                             ));
@@ -435,9 +448,9 @@ impl RemapSsdX {
         }
 
         for (extent, id) in ends.iter().filter(|(_, id)| !self.groups[*id].may_join) {
-            let first = core.geometry.page(SbId(*id as u32), extent.offset).0;
+            let first = tables.geometry.page(SbId(*id as u32), extent.offset).0;
             let (end, behind) = (extent.pages - 1, extent.pages);
-            let in_force = |at: u32| core.map.is_remapped_at(extent.lpn + at, Ppn(first + at));
+            let in_force = |at: u32| tables.map.is_remapped_at(extent.lpn + at, Ppn(first + at));
             let overlaps = |other: &RemapExtent| {
                 (other.lpn..other.lpn + other.pages).contains(&(extent.lpn + end))
             };
@@ -453,8 +466,8 @@ impl RemapSsdX {
             }
         }
 
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
             if !said.contains(&(lpn, mapping.ppn.0)) {
@@ -473,12 +486,12 @@ impl RemapSsdX {
 /// them. All get new numbers, those with a readable entry too: it may be older than the one that
 /// cannot be read. There are not more extents than before, since neighbours are in one.
 #[cold]
-fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RemapExtent>) {
-    let remapped = core.remapped_in(sb);
+fn append_in_force(tables: &Tables, clock: &mut WsnClock, sb: SbId, out: &mut Vec<RemapExtent>) {
+    let remapped = tables.remapped_in(sb);
     for run in remapped.chunk_by(|(lpn, offset), next| *next == (lpn + 1, offset + 1)) {
         for run in run.chunks(PAGES_MAX as usize) {
             let (lpn, offset) = run[0];
-            let numbers: Vec<u64> = run.iter().map(|_| core.tick()).collect();
+            let numbers: Vec<u64> = run.iter().map(|_| clock.tick()).collect();
             let wsn = numbers[0];
             out.push(RemapExtent {
                 lpn,

@@ -5,18 +5,21 @@
 //! the same, only if their LPNs are at the same distance from their pages; a table of bits by that
 //! distance sorts out the few that might be. Those, and extents, are sorted by LPN, and what
 //! becomes of them gets one new number. Most groups of single pages need no such table: the L2P
-//! table told when an entry came whether a neighbour of it was there (`Group::may_join`), and if as
+//! table told when an entry came whether a neighbour of it was there (`ExtentGroup::may_join`), and if as
 //! many entries are valid as LPNs are remapped to the superblock, no two say the same.
 //!
 //! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not
 //! confirm is left out, and only mappings of which `Ended` says that nothing has happened to them
 //! go without being asked about. Absent: whether rewriting pays, and where the result is written.
 
-use super::extent::{PAGES_MAX, RemapExtent, SLOT_WORDS, Slot};
+use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS};
 use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
+use crate::clock::WsnClock;
 use crate::core::Core;
 use crate::scheme::entry::{EntryOwners, RmmEntry};
 use crate::scheme::in_force::{find_doubtful, take_out};
+use crate::stats::SchemeCounters;
+use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Media, Ppn, SbId};
 
 /// Extents whose tables are asked for before they are looked at.
@@ -102,12 +105,18 @@ impl RemapSsdX {
         extents.clear();
 
         if self.read_plain(core.geometry, &core.media, sb, valid_extents, &mut extents) {
-            valid_extents.drop_ended(core, sb);
+            valid_extents.drop_ended(&core.tables, sb);
         } else {
-            self.read_group(core, sb, &mut extents);
+            self.read_group(
+                &core.tables,
+                &mut core.media,
+                &mut core.clock,
+                sb,
+                &mut extents,
+            );
         }
 
-        valid_extents.split(core, sb, &extents);
+        valid_extents.split(&core.tables, &mut core.stats.scheme, sb, &extents);
         // More pages than remapped LPNs: some mapping is there twice, and was made twice.
         let pieces: u32 = valid_extents.pieces.iter().map(|piece| piece.pages).sum();
         let is_single =
@@ -117,7 +126,7 @@ impl RemapSsdX {
         }
 
         valid_extents.pages = valid_extents.slots.len() as u64;
-        valid_extents.join(core);
+        valid_extents.join(&mut core.clock, &mut core.stats.scheme);
         self.scratch = extents;
     }
 
@@ -152,7 +161,8 @@ impl RemapSsdX {
             for &[first, second] in slots {
                 if is_single(first, second) {
                     valid_extents.slots.push([first, second]);
-                } else if let Some(Slot::Extent(extent, _)) = RemapExtent::read(first, second, true)
+                } else if let Some(ExtentSlot::Extent(extent, _)) =
+                    RemapExtent::read(first, second, true)
                     && extent.offset + extent.pages <= pages
                 {
                     // Its sources, if any, are in the next slot; their deallocations are on record.
@@ -167,15 +177,15 @@ impl RemapSsdX {
 
 impl ValidExtents {
     /// Takes out what is no longer in force.
-    fn drop_ended(&mut self, core: &Core, sb: SbId) {
+    fn drop_ended(&mut self, tables: &Tables, sb: SbId) {
         self.doubtful.clear();
         let lpn_of = |[_, second]: &[u64; 2]| EntryOwners::from_bits(*second).target();
         let Self {
             slots, doubtful, ..
         } = self;
         find_doubtful(
-            &core.map,
-            core.ended.of(sb),
+            &tables.map,
+            tables.ended.of(sb),
             slots,
             lpn_of,
             |index| index as u32,
@@ -183,15 +193,15 @@ impl ValidExtents {
         );
 
         let (base, pages) = (
-            core.geometry.page(sb, 0).0,
-            core.geometry.pages_per_superblock(),
+            tables.geometry.page(sb, 0).0,
+            tables.geometry.pages_per_superblock(),
         );
         let slots = &self.slots;
         self.doubtful.retain(|at| {
             let [first, second] = slots[*at as usize];
             let entry = RmmEntry::from_words(first, second);
             let (lpn, offset) = (entry.target(), entry.offset());
-            !(offset < pages && core.is_in_force(lpn, Ppn(base + offset), entry.wsn()))
+            !(offset < pages && tables.is_in_force(lpn, Ppn(base + offset), entry.wsn()))
         });
 
         take_out(&mut self.slots, &self.doubtful);
@@ -236,15 +246,21 @@ impl ValidExtents {
     }
 
     /// The valid parts of extents.
-    fn split(&mut self, core: &mut Core, sb: SbId, extents: &[RemapExtent]) {
-        let base = core.geometry.page(sb, 0).0;
+    fn split(
+        &mut self,
+        tables: &Tables,
+        counters: &mut SchemeCounters,
+        sb: SbId,
+        extents: &[RemapExtent],
+    ) {
+        let base = tables.geometry.page(sb, 0).0;
         for (index, extent) in extents.iter().enumerate() {
             if let Some(later) = extents.get(index + AHEAD) {
-                core.map.prefetch(later.lpn);
+                tables.map.prefetch(later.lpn);
             }
 
             let is_valid = |at: &u32| {
-                core.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn)
+                tables.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn)
             };
             let before = self.pieces.len();
             let mut at = 0;
@@ -262,12 +278,12 @@ impl ValidExtents {
             }
 
             let more = (self.pieces.len() - before).saturating_sub(1) as u64;
-            core.stats.scheme.add(EXTENTS_SPLIT, more);
+            counters.add(EXTENTS_SPLIT, more);
         }
     }
 
     /// Joins the pieces that have become neighbours, under a new number.
-    fn join(&mut self, core: &mut Core) {
+    fn join(&mut self, clock: &mut WsnClock, counters: &mut SchemeCounters) {
         self.is_divided = false;
         if self.pieces.is_empty() {
             return;
@@ -275,7 +291,7 @@ impl ValidExtents {
 
         // An LPN is in force once: where pieces overlap they say the same.
         self.pieces.sort_unstable_by_key(|piece| piece.lpn);
-        let wsn = core.tick();
+        let wsn = clock.tick();
         let renewed = |piece: &RemapExtent| RemapExtent {
             wsn,
             one_number: true,
@@ -288,7 +304,7 @@ impl ValidExtents {
             let new = renewed(&self.pieces[at]);
             if last.lpn + last.pages >= new.lpn && last.joins(&new) {
                 let joins = last.lpn + last.pages == new.lpn;
-                core.stats.scheme.add(EXTENTS_JOINED, u64::from(joins));
+                counters.add(EXTENTS_JOINED, u64::from(joins));
                 last.pages = last.pages.max(new.lpn + new.pages - last.lpn);
             } else {
                 self.push(&last);

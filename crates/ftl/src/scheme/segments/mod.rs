@@ -7,10 +7,10 @@
 mod head;
 
 use crate::config::Config;
-use crate::core::Core;
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::layout::Layout;
 use crate::scheme::entry::EntryPlace;
+use crate::superblock::Superblocks;
 use crate::witnesses::Witnesses;
 use head::{SegmentHead, SegmentLink};
 use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Purpose, SbId};
@@ -24,6 +24,7 @@ const SEQUENCE_END: u32 = 1 << 30;
 const SEQUENCE_HOSTS: u32 = SEQUENCE_END - (1 << 26);
 
 pub(super) struct Segments {
+    pub guards: Guards,
     base: usize,
     segment_words: usize,
     pub slot_words: usize,
@@ -40,7 +41,6 @@ pub(super) struct Segments {
     links: Vec<(usize, SegmentLink)>,
 }
 
-/// What owns a segment.
 enum Owner {
     /// A superblock's, with its segment number (unless unreadable) and its time of allocation.
     Of(SbId, Option<u32>, u64),
@@ -101,6 +101,7 @@ impl Segments {
         let segment_words = config.segment_bytes as usize / 8;
         let count = (config.log_bytes / u64::from(config.segment_bytes)) as u32;
         Self {
+            guards: config.guards,
             base: Layout::new(config, geometry).scheme,
             segment_words,
             slot_words,
@@ -115,7 +116,7 @@ impl Segments {
         }
     }
 
-    /// Number of free segments.
+    /// Segments that are in no chain.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -129,7 +130,7 @@ impl Segments {
         self.bytes(self.count as usize)
     }
 
-    /// Number of all segments.
+    /// All segments, in chains or free.
     pub fn count(&self) -> usize {
         self.count as usize
     }
@@ -185,14 +186,15 @@ impl Segments {
     #[inline]
     pub fn take(
         &mut self,
-        core: &mut Core,
+        media: &mut Media,
+        now: u64,
         chain: &mut Chain,
         sb: SbId,
         slots: u32,
         purpose: Purpose,
     ) -> usize {
         if !self.has(chain, slots) {
-            self.grow(core, chain, sb, purpose);
+            self.grow(media, now, chain, sb, purpose);
         }
         let at = chain.end;
         chain.end += slots as usize * self.slot_words;
@@ -204,53 +206,72 @@ impl Segments {
     /// caller charges them. `after` says what each waits for, given what its segment waits for.
     pub fn take_run<const W: usize>(
         &mut self,
-        core: &mut Core,
+        media: &mut Media,
+        now: u64,
         chain: &mut Chain,
         sb: SbId,
         records: &[[u64; W]],
-        after: impl Fn(&Core, ClearId, &[u64; W]) -> After,
+        after: impl Fn(ClearId, &[u64; W]) -> After,
     ) {
         debug_assert_eq!(W, self.slot_words);
-        if core.media.is_plain() && !self.has(chain, 1) && records.len() <= self.slots as usize {
-            let at = self.take(core, chain, sb, records.len() as u32, Purpose::Gc);
-            return core.media.copy_words_plain(at, records.as_flattened());
-        }
-        for record in records {
-            let at = self.take(core, chain, sb, 1, Purpose::Gc);
-            let after = after(core, chain.clear, record);
-            core.media.store_uncharged(at, record, Purpose::Gc, after);
+        let mut left = records;
+        while !left.is_empty() {
+            let (at, slots) = self.take_some(media, now, chain, sb, left.len());
+            let (stored, rest) = left.split_at(slots);
+            media.store_records(at, stored, Purpose::Gc, |record| after(chain.clear, record));
+            left = rest;
         }
     }
 
-    /// Moves the records at these words within their chain, as they stand; only while the media is
-    /// plain. The caller charges them.
+    /// Takes as many slots in a row as the segment has, at most so many; their first word, and how
+    /// many.
+    #[inline(always)]
+    fn take_some(
+        &mut self,
+        media: &mut Media,
+        now: u64,
+        chain: &mut Chain,
+        sb: SbId,
+        most: usize,
+    ) -> (usize, usize) {
+        if !self.has(chain, 1) {
+            self.grow(media, now, chain, sb, Purpose::Gc);
+        }
+        let slots = most.min((self.slots - chain.used) as usize);
+        let at = chain.end;
+        chain.used += slots as u32;
+        chain.end += slots * self.slot_words;
+        (at, slots)
+    }
+
+    /// Moves the records at these words within their chain, as they stand. The caller charges them.
+    /// `after` as for `take_run`.
     #[inline(always)]
     pub fn move_run<const W: usize>(
         &mut self,
-        core: &mut Core,
+        media: &mut Media,
+        now: u64,
         chain: &mut Chain,
         sb: SbId,
         mut run: Range<usize>,
+        after: impl Fn(ClearId, &[u64; W]) -> After,
     ) {
         debug_assert_eq!(W, self.slot_words);
         while !run.is_empty() {
-            if !self.has(chain, 1) {
-                self.grow(core, chain, sb, Purpose::Gc);
-            }
-            let slots = (run.len() / W).min((self.slots - chain.used) as usize);
-            core.media
-                .move_words_plain(run.start..run.start + slots * W, chain.end);
-            chain.used += slots as u32;
-            chain.end += slots * W;
-            run.start += slots * W;
+            let (at, slots) = self.take_some(media, now, chain, sb, run.len() / W);
+            let end = run.start + slots * W;
+            media.move_records(run.start..end, at, Purpose::Gc, |record| {
+                after(chain.clear, record)
+            });
+            run.start = end;
         }
     }
 
-    fn grow(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, purpose: Purpose) {
+    fn grow(&mut self, media: &mut Media, now: u64, chain: &mut Chain, sb: SbId, purpose: Purpose) {
         let (segment, clear) = self.free.pop_front().expect("a free segment was secured");
         // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that
         // landed before the metadata would be read as another superblock's.
-        let zeroed = core.config.guards.has(Guard::SegmentZeroed);
+        let zeroed = self.guards.has(Guard::SegmentZeroed);
         let after = if zeroed {
             After::clear(clear)
         } else {
@@ -260,23 +281,22 @@ impl Segments {
         if let Some(&last) = chain.segments.last() {
             // The late next-link: the successor is known only now.
             let link = SegmentLink::of(chain.sequence - 1).with_next(segment + 1);
-            core.media
-                .store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
+            media.store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
         }
 
         let head = SegmentHead::new()
             .with_torn(true)
             .with_superblock(sb.0)
-            .with_wsn(core.wsn);
+            .with_wsn(now);
         let link = SegmentLink::of(chain.sequence);
-        core.media.store_record(
+        media.store_record(
             self.word(segment),
             &[head.into(), link.into()],
             purpose,
             after,
         );
 
-        core.media.fence();
+        media.fence();
         chain.sequence += 1;
         chain.segments.push(segment);
         self.longest = self.longest.max(chain.segments.len());
@@ -284,8 +304,8 @@ impl Segments {
     }
 
     /// Zeroes segments, after everything before, and puts them at the end of the free list.
-    pub fn release(&mut self, config: &Config, media: &mut Media, segments: &[u32]) {
-        let waits = config.guards.has(Guard::ClearWaits);
+    pub fn release(&mut self, media: &mut Media, segments: &[u32]) {
+        let waits = self.guards.has(Guard::ClearWaits);
         for &segment in segments {
             let after = if waits { After::ALL } else { After::NOTHING };
             let clear = media.clear(self.word(segment), self.segment_words, after);
@@ -327,18 +347,22 @@ impl Segments {
 
     /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed
     /// where it must be.
-    pub fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Vec<Chain> {
+    pub fn read_back(
+        &mut self,
+        media: &mut Media,
+        blocks: &Superblocks,
+        witnesses: &mut Witnesses,
+    ) -> Vec<Chain> {
         let bytes = self.capacity_bytes();
         witnesses.report.nvram_bytes += bytes;
-        core.media
-            .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
 
         let mut found: Vec<Vec<ScannedSegment>> = Vec::new();
-        found.resize_with(core.geometry.superblocks() as usize, Vec::new);
+        found.resize_with(media.geometry().superblocks() as usize, Vec::new);
         self.free.clear();
 
         for segment in 0..self.count {
-            match self.owner_of(core, witnesses, segment) {
+            match self.owner_of(media, blocks, witnesses, segment) {
                 Owner::Of(sb, sequence, wsn) => {
                     found[sb.0 as usize].push(ScannedSegment {
                         sequence,
@@ -356,18 +380,18 @@ impl Segments {
 
             // Old entries in a free segment would come alive with its next owner.
             let at = self.word(segment);
-            let zero = (at..at + self.segment_words).all(|word| core.media.load(word) == Ok(0));
-            let clear = if zero || !core.config.guards.has(Guard::SegmentZeroed) {
+            let zero = (at..at + self.segment_words).all(|word| media.load(word) == Ok(0));
+            let clear = if zero || !self.guards.has(Guard::SegmentZeroed) {
                 ClearId::default()
             } else {
-                core.media.clear(at, self.segment_words, After::NOTHING)
+                media.clear(at, self.segment_words, After::NOTHING)
             };
             self.free.push_back((segment, clear));
         }
 
         found
             .into_iter()
-            .map(|segments| self.chain(&mut core.media, segments))
+            .map(|segments| self.chain(media, segments))
             .collect()
     }
 
@@ -397,21 +421,20 @@ impl Segments {
 
     /// Stores the unreadable words anew; `damaged` are those of slots. The pages that mark the LPNs
     /// in doubt are programmed, or under way.
-    pub fn heal(&mut self, core: &mut Core, damaged: Vec<usize>) {
+    pub fn heal(&mut self, media: &mut Media, damaged: Vec<usize>) {
         for (word, link) in std::mem::take(&mut self.links) {
-            core.media
-                .store(word, link.into(), Purpose::Meta, After::NOTHING);
+            media.store(word, link.into(), Purpose::Meta, After::NOTHING);
         }
         for at in damaged {
-            core.media.store_record(
+            media.store_record(
                 at,
                 &vec![0; self.slot_words],
                 Purpose::Meta,
-                core.after_doubts(),
+                self.guards.after_doubts(),
             );
         }
         let orphans = std::mem::take(&mut self.orphans);
-        self.release(&core.config, &mut core.media, &orphans);
+        self.release(media, &orphans);
     }
 
     fn chain(&mut self, media: &mut Media, found: Vec<ScannedSegment>) -> Chain {
@@ -500,11 +523,17 @@ impl Segments {
     }
 
     /// Who owns the segment? Slots are stored after the whole head: a segment without any is free.
-    fn owner_of(&self, core: &mut Core, witnesses: &mut Witnesses, segment: u32) -> Owner {
+    fn owner_of(
+        &self,
+        media: &mut Media,
+        blocks: &Superblocks,
+        witnesses: &mut Witnesses,
+        segment: u32,
+    ) -> Owner {
         let at = self.word(segment);
-        let head = core.media.load(at).map(SegmentHead::from_bits);
-        let link = core.media.load(at + 1).map(SegmentLink::from_bits);
-        let torn_bits = core.config.guards.has(Guard::TornBits);
+        let head = media.load(at).map(SegmentHead::from_bits);
+        let link = media.load(at + 1).map(SegmentLink::from_bits);
+        let torn_bits = self.guards.has(Guard::TornBits);
         let is_torn = head.is_ok_and(|head| !head.torn()) || link.is_ok_and(|link| !link.torn());
         if torn_bits && is_torn
             || head.is_ok_and(|head| head.into_bits() == 0)
@@ -514,7 +543,7 @@ impl Segments {
         }
         if head.is_err() || link.is_err() {
             let mut words = at + self.slot_words.max(2)..at + self.segment_words;
-            if words.all(|word| core.media.load(word) == Ok(0)) {
+            if words.all(|word| media.load(word) == Ok(0)) {
                 return Owner::Nobody;
             }
         }
@@ -524,14 +553,14 @@ impl Segments {
         };
         witnesses.saw(head.wsn());
         let sb = SbId(head.superblock());
-        let is_sane = sb.0 < core.geometry.superblocks()
+        let is_sane = sb.0 < media.geometry().superblocks()
             && link.is_ok_and(|link| link.sequence() < SEQUENCE_END) | link.is_err();
         if !is_sane || !witnesses.is_live(sb) {
             return Owner::Nobody;
         }
         // A head's WSN is newer than every segment of the incarnations before.
-        let stale = head.wsn() < core.blocks.get(sb).opened;
-        if stale && core.config.guards.has(Guard::StaleSegments) {
+        let stale = head.wsn() < blocks.get(sb).opened;
+        if stale && self.guards.has(Guard::StaleSegments) {
             return Owner::Nobody;
         }
         Owner::Of(sb, link.ok().map(|link| link.sequence()), head.wsn())

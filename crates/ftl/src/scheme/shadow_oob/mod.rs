@@ -23,23 +23,35 @@
 mod saved;
 
 use super::log_entry::{LogEntry, UNNUMBERED};
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
     SchemeSpec, Usage,
 };
 use crate::core::Core;
+use crate::ended::Ended;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::Guard;
-use crate::kind::{Medium, SchemeFacts};
+use crate::guard::{Guard, Guards};
+use crate::kind::{Medium, SchemeFacts, SchemeKey};
 use crate::layout::Layout;
-use crate::stats::Demotion;
-use crate::superblock::{State, Stream};
+use crate::stats::{Demotion, SchemeCounters};
+use crate::superblock::{Stream, SuperblockState, Superblocks};
+use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId};
 use saved::{Reserve, SLOT_WORDS, SavedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const ENERGY_PAGES: SchemeKey = SchemeKey {
+    name: "energy_pages",
+    unit: "pages",
+    default: 0,
+    least: 0,
+    most: u32::MAX as u64,
+    about: "Flash pages that the capacitor programs when power fails; 0 is as many as its DRAM fills.",
+};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -58,6 +70,7 @@ pub const SPEC: SchemeSpec = SchemeSpec {
                 Guard::ArmedLast,
                 Guard::UnsharedRenewed,
             ],
+            keys: &[&ENERGY_PAGES],
             ..SchemeFacts::DURABLE
         },
         |config, geometry| Box::new(ShadowOob::new(config, geometry)),
@@ -75,16 +88,16 @@ const DROPPED: u32 = u32::MAX;
 
 /// An entry, and its slot. There are as many as remaps, and they are gone through often.
 #[derive(Clone, Copy)]
-struct Tag {
+struct EntryTag {
     slot: u32,
     lpn: u32,
     /// 42 bits of sequence number above 21 of page offset.
     place: u64,
 }
 
-const _: () = assert!(size_of::<Tag>() == 16);
+const _: () = assert!(size_of::<EntryTag>() == 16);
 
-impl Tag {
+impl EntryTag {
     fn new(slot: u32, lpn: u32, offset: u32, wsn: u64) -> Self {
         Self {
             slot,
@@ -117,13 +130,15 @@ struct LogSuperblocks {
 }
 
 pub(super) struct ShadowOob {
+    guards: Guards,
+    geometry: Geometry,
     reserve: Reserve,
     /// Whether DRAM will be saved at a power loss.
     armed: bool,
     found: LogSuperblocks,
     /// Entries by the superblock that they name a page of. Of several with one LPN and offset the
     /// last is the newest.
-    tags: Vec<Vec<Tag>>,
+    tags: Vec<Vec<EntryTag>>,
     /// Slots that hold nothing, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
     /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many
@@ -159,12 +174,13 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
     }
 
     let needed = reserve(config, geometry, 0).energy_needed();
-    let enough = config.energy_pages == 0 || config.energy_pages >= needed;
+    let energy_pages = config.own(&ENERGY_PAGES);
+    let enough = energy_pages == 0 || energy_pages >= u64::from(needed);
     if !enough && config.guards.has(Guard::CapacitorEnergy) {
         return Err(ConfigError(format!(
             "energy_pages = {} cannot save the {} bytes of DRAM that log_bytes says: use at least {needed}, or 0 for as \
              many as that takes",
-            config.energy_pages, config.log_bytes
+            energy_pages, config.log_bytes
         )));
     }
 
@@ -176,6 +192,8 @@ impl ShadowOob {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let reserve = reserve(config, geometry, Layout::new(config, geometry).scheme);
         Self {
+            guards: config.guards,
+            geometry: *geometry,
             reserve,
             armed: false,
             found: LogSuperblocks::default(),
@@ -210,7 +228,7 @@ impl ShadowOob {
             if core.blocks.free() <= kept_free
                 || !core
                     .blocks
-                    .open_next(&mut core.media, Stream::Log, &mut core.wsn)
+                    .open_next(&mut core.media, Stream::Log, &mut core.clock)
             {
                 break;
             }
@@ -227,7 +245,7 @@ impl ShadowOob {
     #[cold]
     fn arm(&mut self, core: &mut Core) -> bool {
         for sb in std::mem::take(&mut self.found.outdated) {
-            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+            core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
         let entries: usize = self.tags.iter().map(Vec::len).sum();
         if entries > self.free.len() || !self.reserve_flash(core) {
@@ -264,16 +282,13 @@ impl ShadowOob {
                     source: None,
                     atomic: None,
                 };
-                self.tags[sb][at].slot = self.store(core, &entry, Purpose::Meta);
+                self.tags[sb][at].slot =
+                    self.store(&core.blocks, &mut core.media, &entry, Purpose::Meta);
             }
         }
 
-        let generation = core.tick();
-        let after = if core.config.guards.has(Guard::ArmedLast) {
-            After::ALL
-        } else {
-            After::NOTHING
-        };
+        let generation = core.clock.tick();
+        let after = core.config.guards.waits(Guard::ArmedLast, After::ALL);
 
         core.media
             .store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
@@ -281,61 +296,69 @@ impl ShadowOob {
         self.armed = true;
         self.found.empty.clear();
         for sb in std::mem::take(&mut self.found.saved) {
-            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+            core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
 
         true
     }
 
     /// Puts an entry into the slot that has been free longest.
-    fn store(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) -> u32 {
+    fn store(
+        &mut self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        entry: &Remapping,
+        purpose: Purpose,
+    ) -> u32 {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
         // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was
         // being written, one: its torn bit is missing then.
-        let mut after = After::clear(clear);
-        if core.config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(entry.ppn));
-        }
+        let after = After::clear(clear).and(
+            self.guards
+                .waits(Guard::EntryAfterPage, After::page(entry.ppn)),
+        );
         let word = self.reserve.slot_word(slot);
-        core.media.store_capacitor(
+        media.store_capacitor(
             word,
-            &LogEntry::of(&core.blocks, core.geometry, entry).words(),
+            &LogEntry::of(blocks, media.geometry(), entry).words(),
             purpose,
             after,
         );
         slot
     }
 
-    fn append(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) {
-        let slot = self.store(core, entry, purpose);
+    fn append(
+        &mut self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        entry: &Remapping,
+        purpose: Purpose,
+    ) {
+        let slot = self.store(blocks, media, entry, purpose);
         let (sb, offset) = (
-            core.geometry.superblock(entry.ppn),
-            core.geometry.offset(entry.ppn),
+            media.geometry().superblock(entry.ppn),
+            media.geometry().offset(entry.ppn),
         );
-        self.tags[sb.0 as usize].push(Tag::new(slot, entry.lpn, offset, entry.wsn));
+        self.tags[sb.0 as usize].push(EntryTag::new(slot, entry.lpn, offset, entry.wsn));
     }
 
     /// Zeroes a slot, after what superseded its entry, and frees it.
-    fn release(&mut self, config: &Config, media: &mut Media, slot: u32) {
+    fn release(&mut self, media: &mut Media, slot: u32) {
         if slot == SAVED {
             return;
         }
-        let after = if config.guards.has(Guard::ClearWaits) {
-            After::ALL
-        } else {
-            After::NOTHING
-        };
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         let clear = media.clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
         self.free.push_back((slot, clear));
     }
 
     /// Drops the entries of a superblock that are not in force, and all but the newest of one
     /// mapping. Only those whose remap may have ended are looked up in L2P.
-    fn sweep(&mut self, core: &mut Core, sb: SbId) {
+    fn sweep(&mut self, tables: &mut Tables, media: &mut Media, sb: SbId) {
         const AHEAD: usize = 24;
         let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
         let mut doubtful = std::mem::take(&mut self.doubtful);
-        let ended = core.ended.of(sb);
+        let ended = tables.ended.of(sb);
         doubtful.extend(
             (0..)
                 .zip(&tags)
@@ -347,13 +370,13 @@ impl ShadowOob {
         // not in force.
         for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
-                core.map.prefetch(tags[doubtful[next] as usize].lpn);
+                tables.map.prefetch(tags[doubtful[next] as usize].lpn);
             }
             let tag = &mut tags[doubtful[index] as usize];
-            if core.is_in_force(tag.lpn, core.geometry.page(sb, tag.offset()), tag.wsn()) {
-                core.map.hide_remapped(tag.lpn);
+            if tables.is_in_force(tag.lpn, tables.geometry.page(sb, tag.offset()), tag.wsn()) {
+                tables.map.hide_remapped(tag.lpn);
             } else {
-                self.release(&core.config, &mut core.media, tag.slot);
+                self.release(media, tag.slot);
                 tag.lpn = DROPPED;
             }
         }
@@ -361,12 +384,12 @@ impl ShadowOob {
         for at in doubtful.drain(..) {
             let lpn = tags[at as usize].lpn;
             if lpn != DROPPED {
-                core.map.mark_remapped(lpn);
+                tables.map.mark_remapped(lpn);
             }
         }
 
         tags.retain(|tag| tag.lpn != DROPPED);
-        core.ended.start_over(sb);
+        tables.ended.start_over(sb);
         (self.tags[sb.0 as usize], self.doubtful) = (tags, doubtful);
     }
 
@@ -390,7 +413,7 @@ impl ShadowOob {
         }
         if stale * STALE_SHARE > self.reserve.slots {
             core.stats.metadata_gc_runs += 1;
-            self.sweep_best(core, entries);
+            self.sweep_best(&mut core.tables, &core.blocks, &mut core.media, entries);
         }
 
         let found = self.has_room(entries);
@@ -404,11 +427,17 @@ impl ShadowOob {
     }
 
     /// Sweeps the superblocks with the most stale entries until there is room, and some more.
-    fn sweep_best(&mut self, core: &mut Core, entries: usize) {
+    fn sweep_best(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        media: &mut Media,
+        entries: usize,
+    ) {
         let some_more = self.reserve.slots / SWEPT_SHARE;
-        let stale_of = |tags: &Vec<Tag>, sb: u32| {
+        let stale_of = |tags: &Vec<EntryTag>, sb: u32| {
             tags.len()
-                .saturating_sub(core.blocks.owners(SbId(sb)).remapped as usize)
+                .saturating_sub(blocks.owners(SbId(sb)).remapped as usize)
         };
 
         let mut worst: Vec<(usize, u32)> = self
@@ -423,44 +452,44 @@ impl ShadowOob {
             if self.has_room(entries + some_more) {
                 break;
             }
-            self.sweep(core, SbId(sb));
+            self.sweep(tables, media, SbId(sb));
         }
     }
 
     /// Is a superblock erased but for its head?
-    fn is_empty(core: &Core, sb: SbId) -> bool {
-        let head = core.blocks.get(sb).head;
-        (0..core.geometry.pages_per_superblock()).all(|offset| {
-            offset == head || !core.media.is_programmed(core.geometry.page(sb, offset))
-        })
+    fn is_empty(blocks: &Superblocks, media: &Media, sb: SbId) -> bool {
+        let head = blocks.get(sb).head;
+        (0..media.geometry().pages_per_superblock())
+            .all(|offset| offset == head || !media.is_programmed(media.geometry().page(sb, offset)))
     }
 
     /// The pages saved in a superblock, by generation.
     fn read_saved(
         &self,
-        core: &mut Core,
+        blocks: &Superblocks,
+        media: &mut Media,
         witnesses: &mut Witnesses,
         sb: SbId,
         pages: &mut BTreeMap<u64, Vec<SavedPage>>,
         unreadable: &mut Vec<Unreadable>,
     ) -> Option<u64> {
         let start = unreadable.len();
-        let superblock = *core.blocks.get(sb);
+        let superblock = *blocks.get(sb);
         // A block that failed once is never erased again, and keeps what tore then.
         let failed = superblock.bad | superblock.failing;
 
         let mut newest = None;
-        for offset in 0..core.geometry.pages_per_superblock() {
-            let page = core.geometry.page(sb, offset);
+        for offset in 0..media.geometry().pages_per_superblock() {
+            let page = media.geometry().page(sb, offset);
             // A bad block is not erased any more: what an earlier life tore there stays, and says
             // nothing.
-            let is_bad = superblock.bad >> core.geometry.die_of_offset(offset) & 1 == 1;
-            if is_bad || !core.media.is_programmed(page) || offset == superblock.head {
+            let is_bad = superblock.bad >> media.geometry().die_of_offset(offset) & 1 == 1;
+            if is_bad || !media.is_programmed(page) || offset == superblock.head {
                 continue;
             }
 
             witnesses.report.log_pages += 1;
-            match core.media.read_meta(page, Purpose::Meta) {
+            match media.read_meta(page, Purpose::Meta) {
                 Ok(Some((oob, bytes))) => {
                     let present = oob.incarnation() == superblock.life.incarnation() & 63;
                     if let Some(saved) =
@@ -472,8 +501,8 @@ impl ShadowOob {
                 }
                 Ok(None) => {}
                 // A program that failed, or an erase that was cut.
-                Err(_) if failed >> core.geometry.die_of_offset(offset) & 1 == 1 => {}
-                Err(_) if Self::is_spoiled(core.geometry, &core.media, page) => {}
+                Err(_) if failed >> media.geometry().die_of_offset(offset) & 1 == 1 => {}
+                Err(_) if Self::is_spoiled(media.geometry(), media, page) => {}
                 Err(_) => unreadable.push(Unreadable {
                     page: page.0,
                     generation: None,
@@ -521,19 +550,19 @@ impl Persist for ShadowOob {
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
+        self.append(&core.blocks, &mut core.media, remapping, purpose);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         if !self.armed || self.free.is_empty() {
             return false;
         }
-        self.append(core, remapping, Purpose::Gc);
+        self.append(&core.blocks, &mut core.media, remapping, Purpose::Gc);
         true
     }
 
-    fn references_without_room(&self, core: &Core, sb: SbId) -> u32 {
-        let references = core.blocks.owners(sb).remapped;
+    fn references_without_room(&self, _: &Tables, blocks: &Superblocks, sb: SbId) -> u32 {
+        let references = blocks.owners(sb).remapped;
         if self.armed {
             references.saturating_sub(self.free.len() as u32)
         } else {
@@ -551,8 +580,15 @@ impl Persist for ShadowOob {
 }
 
 impl Ownership for ShadowOob {
-    fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        let owner = |tag: &Tag| OwnerRef {
+    fn owners(
+        &mut self,
+        _: &Tables,
+        _: &mut Media,
+        _: &mut WsnClock,
+        sb: SbId,
+        out: &mut Vec<OwnerRef>,
+    ) {
+        let owner = |tag: &EntryTag| OwnerRef {
             offset: tag.offset(),
             lpn: tag.lpn,
             wsn: tag.wsn(),
@@ -561,23 +597,25 @@ impl Ownership for ShadowOob {
         out.extend(self.tags[sb.0 as usize].iter().map(owner));
     }
 
-    fn forget(&mut self, core: &mut Core, sb: SbId) {
+    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
-            self.release(&core.config, &mut core.media, tag.slot);
+            self.release(media, tag.slot);
         }
-        core.ended.start_over(sb);
+        ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }
 }
 
 impl Recover for ShadowOob {
-    fn power_lost(&mut self, core: &mut Core) -> Result<u64, RecoveryError> {
-        self.reserve.save(core)
+    fn power_lost(&mut self, media: &mut Media) -> Result<u64, RecoveryError> {
+        self.reserve.save(self.guards, media)
     }
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let is_log =
-            |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
+        let is_log = |stream, state| {
+            stream == Stream::Log
+                && matches!(state, SuperblockState::Open | SuperblockState::Closed)
+        };
         let logs = core
             .blocks
             .iter()
@@ -586,10 +624,17 @@ impl Recover for ShadowOob {
 
         let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
         for sb in logs {
-            let newest = self.read_saved(core, witnesses, sb, &mut pages, &mut unreadable);
+            let newest = self.read_saved(
+                &core.blocks,
+                &mut core.media,
+                witnesses,
+                sb,
+                &mut pages,
+                &mut unreadable,
+            );
             match newest {
                 Some(generation) => filled.push((generation, sb)),
-                None if Self::is_empty(core, sb) => self.found.empty.push(sb),
+                None if Self::is_empty(&core.blocks, &core.media, sb) => self.found.empty.push(sb),
                 None => self.found.outdated.push(sb),
             }
         }
@@ -629,25 +674,25 @@ impl Recover for ShadowOob {
                 if !witnesses.remap(core, lpn, ppn, wsn, None) {
                     continue; // It is not armed with again.
                 }
-                let tag = Tag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
+                let tag = EntryTag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
                 self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
             }
         }
 
         self.tags
             .iter_mut()
-            .for_each(|tags| tags.sort_by_key(Tag::wsn));
+            .for_each(|tags| tags.sort_by_key(EntryTag::wsn));
         Ok(())
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
         for index in 0..self.tags.len() as u32 {
-            self.sweep(core, SbId(index));
+            self.sweep(&mut core.tables, &mut core.media, SbId(index));
         }
         core.blocks.close_log();
         // Without flash to reserve, the saved entries go on counting, and nothing is remapped
         // before there is some.
-        if !core.is_used_up() {
+        if !core.clock.is_used_up() {
             self.arm(core);
         }
         true
@@ -655,24 +700,24 @@ impl Recover for ShadowOob {
 }
 
 impl Inspect for ShadowOob {
-    fn usage(&self, core: &Core) -> Usage {
+    fn usage(&self, blocks: &Superblocks) -> Usage {
         Usage {
             capacity_bytes: self.reserve.slots as u64 * 16,
             used_bytes: self.used() as u64 * 16,
-            valid_bytes: core.blocks.remapped_total() * 16,
+            valid_bytes: blocks.remapped_total() * 16,
             power_loss_pages: self.reserve.energy().into(),
             reserved_bytes: self.reserve.superblocks_max as u64
-                * u64::from(core.geometry.pages_per_superblock())
+                * u64::from(self.geometry.pages_per_superblock())
                 * PAGE_BYTES as u64,
             ..Usage::default()
         }
     }
 
-    fn check(&self, core: &Core) -> Result<(), String> {
+    fn check(&self, tables: &Tables, blocks: &Superblocks, media: &Media) -> Result<(), String> {
         let mut slots: BTreeSet<u32> = self.free.iter().map(|(slot, _)| *slot).collect();
         for (index, tags) in self.tags.iter().enumerate() {
             for tag in tags {
-                let ppn = core.geometry.page(SbId(index as u32), tag.offset());
+                let ppn = tables.geometry.page(SbId(index as u32), tag.offset());
                 let entry = Remapping {
                     lpn: tag.lpn,
                     ppn,
@@ -681,8 +726,8 @@ impl Inspect for ShadowOob {
                     atomic: None,
                 };
 
-                let in_force = core.map.is_remapped_at(tag.lpn, ppn);
-                if !in_force && !core.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
+                let in_force = tables.map.is_remapped_at(tag.lpn, ppn);
+                if !in_force && !tables.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
                     return Err(format!("an entry for LPN {} ended unnoticed", tag.lpn));
                 }
 
@@ -696,10 +741,10 @@ impl Inspect for ShadowOob {
                 let word = self
                     .reserve
                     .slot_word(if self.armed { tag.slot } else { 0 });
-                let stored = [core.media.peek(word), core.media.peek(word + 1)];
+                let stored = [media.peek(word), media.peek(word + 1)];
 
                 if self.armed
-                    && (stored != LogEntry::of(&core.blocks, core.geometry, &entry).words()
+                    && (stored != LogEntry::of(blocks, tables.geometry, &entry).words()
                         || !slots.insert(tag.slot))
                 {
                     return Err(format!(
@@ -725,12 +770,12 @@ impl Inspect for ShadowOob {
                 .map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()),
         );
 
-        for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+        for lpn in 0..tables.map.len() {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
-            let sb = core.geometry.superblock(mapping.ppn);
-            if !known[sb.0 as usize].contains(&(lpn, core.geometry.offset(mapping.ppn))) {
+            let sb = tables.geometry.superblock(mapping.ppn);
+            if !known[sb.0 as usize].contains(&(lpn, tables.geometry.offset(mapping.ppn))) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?} and no entry says so",
                     mapping.ppn

@@ -11,11 +11,11 @@
 //! is saved of a device that is not. Absent: which entries there are (the scheme's), and reading
 //! back what was saved (the scheme's replay).
 
+use super::ENERGY_PAGES;
 use crate::config::Config;
 use crate::contract::FlashNeed;
-use crate::core::Core;
 use crate::error::RecoveryError;
-use crate::guard::Guard;
+use crate::guard::{Guard, Guards};
 use crate::life::{Life, LifeRecord};
 use crate::scheme::log_entry::UNNUMBERED;
 use crate::superblock::Head;
@@ -48,7 +48,7 @@ pub(super) struct SavedOf {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub(super) struct SavedPlace {
-    /// Its number, from 0.
+    /// Number of the page among those saved, from 0.
     pub number: u32,
     /// Pages that were to be saved.
     pub pages: u32,
@@ -108,10 +108,9 @@ impl Reserve {
         let pages = slots.div_ceil(per_page) as u32;
         let room = pages + FAILURES * geometry.pages_per_block();
         let superblocks_max = room.div_ceil(config.data_pages(geometry).max(1)) as usize;
-        let energy = if config.energy_pages == 0 {
-            pages + FAILURES
-        } else {
-            config.energy_pages
+        let energy = match config.own(&ENERGY_PAGES) {
+            0 => pages + FAILURES,
+            energy => energy as u32,
         };
 
         Self {
@@ -166,26 +165,25 @@ impl Reserve {
     ///
     /// # Errors
     /// A word of DRAM that cannot be read.
-    pub fn save(&self, core: &mut Core) -> Result<u64, RecoveryError> {
-        let ops = core.media.ops.len();
-        let generation = self.generation(&mut core.media)?;
+    pub fn save(&self, guards: Guards, media: &mut Media) -> Result<u64, RecoveryError> {
+        let ops = media.ops.len();
+        let generation = self.generation(media)?;
         let programmed = if generation == 0 {
             0
         } else {
-            self.program(core, generation)?
+            self.program(guards, media, generation)?
         };
 
-        core.media.settle_all();
+        media.settle_all();
         // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they
         // say the same.
-        if (self.base..self.base + self.words()).any(|word| core.media.peek(word) != 0) {
-            core.media
-                .clear_capacitor(self.base, self.words(), After::NOTHING);
-            core.media.settle_all();
+        if (self.base..self.base + self.words()).any(|word| media.peek(word) != 0) {
+            media.clear_capacitor(self.base, self.words(), After::NOTHING);
+            media.settle_all();
         }
 
         // The capacitor's time is nobody's: the device is off.
-        core.media.ops.truncate(ops);
+        media.ops.truncate(ops);
         Ok(programmed)
     }
 
@@ -203,13 +201,13 @@ impl Reserve {
     /// LPN is in doubt.
     fn entry(
         &self,
-        config: &Config,
+        guards: Guards,
         media: &mut Media,
         slot: u32,
     ) -> Result<Option<[u64; 2]>, RecoveryError> {
         let word = self.slot_word(slot);
         let words = [media.load(word), media.load(word + 1)];
-        let torn_bits = config.guards.has(Guard::TornBits);
+        let torn_bits = guards.has(Guard::TornBits);
         if words == [Ok(0), Ok(0)] || torn_bits && words.iter().flatten().any(|word| word & 1 == 0)
         {
             return Ok(None);
@@ -220,27 +218,32 @@ impl Reserve {
         }
     }
 
-    fn program(&self, core: &mut Core, generation: u64) -> Result<u64, RecoveryError> {
+    fn program(
+        &self,
+        guards: Guards,
+        media: &mut Media,
+        generation: u64,
+    ) -> Result<u64, RecoveryError> {
         let mut entries = Vec::new();
         for slot in 0..self.slots as u32 {
-            entries.extend(self.entry(&core.config, &mut core.media, slot)?);
+            entries.extend(self.entry(guards, media, slot)?);
         }
 
         let (mut area, mut damaged) = (Vec::new(), None);
         for index in 0..self.superblocks_max {
-            let word = core.media.load(self.area_word(index)).unwrap_or_else(|_| {
+            let word = media.load(self.area_word(index)).unwrap_or_else(|_| {
                 damaged = Some(self.area_word(index));
                 0
             });
             area.extend(
                 word.checked_sub(1)
                     .map(|sb| SbId(sb as u32))
-                    .filter(|sb| sb.0 < core.geometry.superblocks()),
+                    .filter(|sb| sb.0 < media.geometry().superblocks()),
             );
         }
 
-        let there = self.saved_before(core.geometry, &core.media, &area, generation);
-        let mut places = Places::new(&area);
+        let there = self.saved_before(media.geometry(), media, &area, generation);
+        let mut places = ReservedPages::new(&area);
         let pages = entries.len().div_ceil(self.per_page) as u32;
 
         let mut energy = self.energy;
@@ -254,7 +257,7 @@ impl Reserve {
             }
             .encode();
             if !there.contains(&number)
-                && !places.put(core.geometry, &mut core.media, number, &bytes, &mut energy)
+                && !places.put(media.geometry(), media, number, &bytes, &mut energy)
             {
                 // There is room for all pages, but the record of where it is may be unreadable.
                 return damaged.map_or(Ok(places.programmed), |word| {
@@ -298,13 +301,13 @@ fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
 }
 
 /// The pages of the reserved flash, one after the other.
-struct Places<'a> {
+struct ReservedPages<'a> {
     area: &'a [SbId],
     offset: u32,
     programmed: u64,
 }
 
-impl<'a> Places<'a> {
+impl<'a> ReservedPages<'a> {
     fn new(area: &'a [SbId]) -> Self {
         Self {
             area,
