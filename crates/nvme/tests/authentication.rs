@@ -88,7 +88,7 @@ fn logged(rig: &Rig, parts: &[&str]) {
 
 /// A refusal is logged with the host's name and the connection's number.
 fn logged_refusal(rig: &Rig, why: &str) {
-    logged(rig, &["refused: queue", HOST, why, "(connection "]);
+    logged(rig, &["refused: queue", HOST, why, "connection="]);
 }
 
 fn works(client: &mut Client) {

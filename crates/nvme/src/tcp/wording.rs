@@ -42,12 +42,7 @@ fn authenticated(proof: Proof) -> String {
 }
 
 /// A queue ended before its host was authenticated.
-pub(super) fn unproven(
-    queue: &str,
-    reason: Option<&str>,
-    result: io::Result<String>,
-    number: u64,
-) -> String {
+pub(super) fn unproven(queue: &str, reason: Option<&str>, result: io::Result<String>) -> String {
     let reason = reason.map_or_else(
         || {
             let ended = result.unwrap_or_else(|error| error.to_string());
@@ -55,7 +50,7 @@ pub(super) fn unproven(
         },
         String::from,
     );
-    format!("refused: {queue}: {reason} (connection {number})")
+    format!("refused: {queue}: {reason}")
 }
 
 /// Connect was refused.
