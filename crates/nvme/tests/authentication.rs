@@ -13,7 +13,7 @@ use remap_ssd_nvme::spec::fabrics::{kind as fabrics, property};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, entry};
-use remap_ssd_nvme::tcp::server::Limits;
+use remap_ssd_nvme::tcp::server::{Limits, MEMORY_BYTES_MIN};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -300,6 +300,70 @@ fn proven(peer: &mut Peer, known: &Credentials) {
     let reply = next(&mut exchange, &receive(peer));
     assert!(send(peer, &reply).is_success());
     assert!(matches!(exchange.receive(&receive(peer)), Ok(Step::Done)));
+}
+
+/// Connects a queue and proves nothing.
+fn unproven_io(rig: &Rig, qid: u16, cntlid: u16) -> Peer {
+    let mut peer = Peer::open(rig.address, 0);
+    let answer = peer.call(connect(qid), connect_data(cntlid).as_bytes());
+    assert!(
+        answer.cqe.status().is_success(),
+        "{:?}",
+        answer.cqe.status()
+    );
+    peer
+}
+
+/// A stranger may know the names of a host and the number of its controller. None of its Connects, open for as long as
+/// strangers may stay, keeps the host from its queue.
+#[test]
+fn who_connects_a_queue_and_proves_nothing_does_not_keep_the_host_from_it() {
+    let rig = guarded("");
+    let known = credentials(1, None);
+    let mut admin = unproven(&rig);
+    proven(&mut admin, &known);
+    assert!(
+        admin
+            .call(property_set(property::CC, enabled()), &[])
+            .cqe
+            .status()
+            .is_success()
+    );
+    let cntlid = rig_cntlid(&mut admin);
+
+    let strangers: Vec<_> = (0..8).map(|_| unproven_io(&rig, 1, cntlid)).collect();
+    let mut late = unproven_io(&rig, 1, cntlid);
+    let mut queue = unproven_io(&rig, 1, cntlid);
+    proven(&mut queue, &known);
+    let read = transport(entry(io::READ, 1), 4096);
+    assert!(queue.call(read, &[]).cqe.status().is_success());
+
+    // A second connection that proves itself later does not take the queue from the first.
+    proven(&mut late, &known);
+    assert!(late.next().is_none(), "its connection ends");
+    logged_refusal(&rig, "the queue is connected already");
+    drop(strangers);
+    assert!(queue.call(read, &[]).cqe.status().is_success());
+
+    // And the queue is taken for Connect, too.
+    let mut peer = Peer::open(rig.address, 0);
+    let answer = peer.call(connect(1), connect_data(cntlid).as_bytes());
+    assert_eq!(answer.cqe.status(), Status::SEQUENCE);
+    rig.stop();
+}
+
+/// The least memory, of which a host may use half, has room for a dozen queues.
+#[test]
+fn who_proves_nothing_is_not_charged_to_the_host_that_it_names() {
+    let limits = Limits {
+        connected_of_host: 2,
+        memory_bytes: MEMORY_BYTES_MIN,
+        ..Limits::default()
+    };
+    let rig = Rig::guarded(&keyring(&line("")), limits);
+    let _strangers: Vec<_> = (0..40).map(|_| unproven(&rig)).collect();
+    works(&mut connected(&rig, Some(credentials(1, None))).expect("two connections"));
+    rig.stop();
 }
 
 #[test]

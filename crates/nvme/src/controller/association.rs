@@ -126,13 +126,15 @@ fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> 
 
 /// An I/O queue of a controller, until the controller is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinedQueue {
     /// Its number.
     pub qid: u16,
     /// Its number of entries.
     pub entries: u16,
     /// The controller's reset count at Connect.
     resets: u64,
+    /// Whether its number is taken for it.
+    has_number: bool,
 }
 
 impl Association {
@@ -176,11 +178,11 @@ impl Association {
         Ok((Arc::new(association), entries))
     }
 
-    /// Connect on an I/O queue.
+    /// Checks a Connect on an I/O queue. The queue's number is not taken yet (`take_queue`).
     ///
     /// # Errors
     /// What to answer.
-    pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<Joined, ConnectRefusal> {
+    pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<JoinedQueue, ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
         if data.cntlid != self.cntlid {
             return Err(ConnectRefusal::CONTROLLER);
@@ -192,7 +194,7 @@ impl Association {
             return Err(ConnectRefusal::OTHER_HOST);
         }
 
-        let mut state = self.state();
+        let state = self.state();
         if !state.cc.en() || state.closed {
             return Err(ConnectRefusal::NOT_ENABLED);
         }
@@ -203,24 +205,44 @@ impl Association {
             return Err(ConnectRefusal::QUEUE_IN_USE);
         }
 
-        state.queues |= 1 << (qid - 1);
-        state.queues_made = true;
-        Ok(Joined {
+        Ok(JoinedQueue {
             qid,
             entries,
             resets: self.resets.load(Ordering::Acquire),
+            has_number: false,
         })
     }
 
+    /// Takes the number of an I/O queue whose connection may use it: at once, or when its host has authenticated it. Of
+    /// several that wait for that the first one gets it.
+    ///
+    /// # Errors
+    /// Another connection has the number by now, or the controller has been reset.
+    pub fn take_queue(&self, queue: &mut JoinedQueue) -> Result<(), ConnectRefusal> {
+        let mut state = self.state();
+        if !self.has(queue) || state.closed {
+            return Err(ConnectRefusal::NOT_ENABLED);
+        }
+        let bit = 1 << (queue.qid - 1);
+        if state.queues & bit != 0 {
+            return Err(ConnectRefusal::QUEUE_IN_USE);
+        }
+
+        state.queues |= bit;
+        state.queues_made = true;
+        queue.has_number = true;
+        Ok(())
+    }
+
     /// Is an I/O queue still there? A reset takes them all.
-    pub fn has(&self, queue: &Joined) -> bool {
+    pub fn has(&self, queue: &JoinedQueue) -> bool {
         self.resets.load(Ordering::Acquire) == queue.resets
     }
 
     /// An I/O queue's connection has ended.
-    pub fn leave(&self, queue: &Joined) {
+    pub fn leave(&self, queue: &JoinedQueue) {
         let mut state = self.state();
-        if self.has(queue) {
+        if queue.has_number && self.has(queue) {
             state.queues &= !(1 << (queue.qid - 1));
         }
     }

@@ -42,7 +42,7 @@ mod turn;
 mod volatile;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
-pub use association::{Association, Joined};
+pub use association::{Association, JoinedQueue};
 pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
 pub use execute::{Job, Outcome};

@@ -108,13 +108,11 @@ impl Quotas {
             of_host: known.unwrap_or_default(),
             address,
             bytes: 0,
-            least: 0,
             seated: false,
         };
         if !seat.hold(bytes) {
             return Err(Full::Memory);
         }
-        seat.least = bytes;
 
         seat.seated = true;
         seats.all += 1;
@@ -125,6 +123,24 @@ impl Quotas {
             .0 += 1;
         *seats.of_address.entry(address).or_default() += 1;
         Ok(seat)
+    }
+
+    /// A seat for a connection whose host has not authenticated: it counts for nobody, and only its memory for all.
+    /// Half-open connections have a limit of their own (`server`).
+    pub fn unproven_seat(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
+        let mut seat = Seat {
+            quotas: self.clone(),
+            host: String::new(),
+            of_host: Arc::default(),
+            address,
+            bytes: 0,
+            seated: false,
+        };
+        if seat.hold(bytes) {
+            Ok(seat)
+        } else {
+            Err(Full::Memory)
+        }
     }
 
     /// Bytes charged to all connections.
@@ -141,12 +157,15 @@ pub(in crate::tcp) struct Seat {
     of_host: Arc<AtomicUsize>,
     address: IpAddr,
     bytes: usize,
-    /// What it holds as long as it exists.
-    least: usize,
     seated: bool,
 }
 
 impl Seat {
+    /// Whether it counts as one of its host's.
+    pub fn is_counted(&self) -> bool {
+        self.seated
+    }
+
     /// Charges more bytes; `false`, and nothing is charged, if that exceeds a limit.
     pub fn hold(&mut self, bytes: usize) -> bool {
         let quotas = &self.quotas;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: how a queue is judged is the exchange's matter alone; here it is only asked. Absent: deadlines (`server`).
 
-use super::{Connection, End, Turn};
+use super::{Connection, End, Queue, Turn};
 use crate::auth::{MESSAGE_BYTES_MAX, Proof};
 use crate::controller::{Transfer, fabrics_kind};
 use crate::spec::auth::SecurityCdw10;
@@ -24,7 +24,7 @@ pub(super) fn is_part(sqe: &Sqe) -> bool {
 impl Connection {
     /// Whether its queue may be used: it is connected and, if hosts must authenticate, authenticated.
     pub fn is_admitted(&self) -> bool {
-        self.queue.is_some() && !self.waits_for_proof()
+        self.queue.as_ref().is_some_and(Queue::is_admitted)
     }
 
     /// What its host has proven, if hosts must authenticate.
@@ -93,7 +93,7 @@ impl Connection {
         };
         exchange.receive(payload);
         self.respond(sqe.head().cid(), Status::SUCCESS, 0, turn.out.open());
-        self.end_if_over()
+        self.judge()
     }
 
     /// Authentication Receive: the exchange's next payload, and zeroes behind it.
@@ -108,25 +108,30 @@ impl Connection {
             .and_then(|queue| queue.exchange.as_mut());
         let Some(mut page) = exchange.and_then(|exchange| exchange.send(room)) else {
             self.refuse(sqe, Status::SEQUENCE, turn)?;
-            return self.end_if_over();
+            return self.judge();
         };
 
         page.resize(room, 0);
         let out = turn.out.open();
         self.put_page(sqe.head().cid(), &page, out);
         self.respond(sqe.head().cid(), Status::SUCCESS, 0, out);
-        self.end_if_over()
+        self.judge()
     }
 
-    fn end_if_over(&mut self) -> Result<(), End> {
+    /// Admits a queue that is authenticated by now, and ends one whose exchange has failed.
+    fn judge(&mut self) -> Result<(), End> {
         let exchange = self
             .queue
             .as_ref()
             .and_then(|queue| queue.exchange.as_ref());
         let over = exchange.filter(|exchange| exchange.is_over());
-        match over.and_then(|exchange| exchange.failed()) {
-            Some(failed) => Err(self.not_proven(failed.why)),
-            None => Ok(()),
+        if let Some(failed) = over.and_then(|exchange| exchange.failed()) {
+            return Err(self.not_proven(failed.why));
         }
+
+        if self.waits_for_proof() {
+            return Ok(());
+        }
+        self.admit_queue().map_err(|why| self.not_proven(why))
     }
 }

@@ -3,21 +3,16 @@
 //! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
 
 use super::unsettled::Unsettled;
-use super::{Connection, End, PDU_BYTES_MAX, Queue, Refused, Turn, Want};
-use crate::auth::Exchange;
+use super::{Connection, End, Turn, Want};
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Joined, Latency, Outcome,
-    Transfer, fabrics_kind,
+    AdminOutcome, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
 };
-use crate::spec::auth::ConnectResult;
 use crate::spec::command::Sqe;
-use crate::spec::fabrics::{ConnectCdw11, ConnectData, kind as fabrics};
+use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{Data, Flags, kind};
 use crate::spec::status::Status;
 use crate::tcp::wire;
-use std::sync::Arc;
-use zerocopy::FromBytes;
 
 /// Headers, padding and digests of a data PDU, and its response.
 const HEADERS_BYTES_MAX: usize = 512;
@@ -305,126 +300,4 @@ impl Connection {
             fill,
         );
     }
-
-    fn connect(&mut self, sqe: &Sqe, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
-        let cid = sqe.head().cid();
-        match self.connected_queue(turn.now, sqe, data) {
-            Ok(queue) => {
-                let result = ConnectResult::new()
-                    .with_cntlid(queue.association.cntlid())
-                    .with_authentication(queue.exchange.is_some());
-                self.queue = Some(queue);
-                let result = result.into_bits().into();
-                self.respond(cid, Status::SUCCESS, result, turn.out.open());
-                Ok(())
-            }
-            Err(refusal) => {
-                self.respond(cid, refusal.status, refusal.result, turn.out.open());
-                let data = ConnectData::read_from_bytes(data).ok();
-                let (host, subsystem) = data
-                    .map(|data| (said(&data.hostnqn), said(&data.subnqn)))
-                    .unwrap_or_default();
-                self.refused = Some(Refused {
-                    qid: (sqe.cdw10 >> 16) as u16,
-                    host,
-                    subsystem,
-                    refusal,
-                });
-                Err(End::Refused)
-            }
-        }
-    }
-
-    fn connected_queue(&self, now: u64, sqe: &Sqe, data: &[u8]) -> Result<Queue, ConnectRefusal> {
-        let (association, joined, entries) = self.join(now, sqe, data)?;
-        let qid = joined.map_or(0, |joined| joined.qid);
-        let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
-        let seat = self
-            .port
-            .seat(association.hostnqn(), self.peer.ip(), 2 * PDU_BYTES_MAX)
-            .map_err(|full| {
-                if let Some(joined) = &joined {
-                    association.leave(joined);
-                }
-                ConnectRefusal::full(full.reason())
-            })?;
-        if qid == 0 {
-            self.port.enter(&association);
-        }
-        let keyring = self.port.keyring.as_ref();
-        let exchange = keyring
-            .filter(|_| !association.is_discovery())
-            .map(|keyring| {
-                let subnqn = self.port.subsystem.nqn();
-                Exchange::new(keyring.clone(), association.hostnqn(), subnqn)
-            });
-        // Connect itself was the first entry.
-        Ok(Queue {
-            association,
-            qid,
-            joined,
-            entries,
-            head: 1 % entries,
-            no_flow_control,
-            seat,
-            exchange,
-        })
-    }
-
-    /// The association that a Connect makes or joins, and its queue.
-    fn join(
-        &self,
-        now: u64,
-        sqe: &Sqe,
-        data: &[u8],
-    ) -> Result<(Arc<Association>, Option<Joined>, u16), ConnectRefusal> {
-        if self.queue.is_some() {
-            return Err(ConnectRefusal::AGAIN);
-        }
-
-        let data = ConnectData::read_from_bytes(data).map_err(|_| ConnectRefusal::NO_DATA)?;
-        let admin = (sqe.cdw10 >> 16) == 0;
-
-        let allowed = |association: &Association| {
-            let allowed = self
-                .port
-                .allowed
-                .host(self.peer.ip(), association.hostnqn());
-            let keyring = self.port.keyring.as_ref();
-            if !allowed {
-                return Err(ConnectRefusal::NOT_ALLOWED);
-            }
-            if keyring.is_none_or(|keyring| keyring.find(association.hostnqn()).is_some()) {
-                Ok(())
-            } else {
-                Err(ConnectRefusal::NO_KEY)
-            }
-        };
-
-        let (association, joined, entries) = if admin {
-            let address = self.port.address(self.local);
-            let (association, entries) =
-                Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
-            allowed(&association)?;
-            (association, None, entries)
-        } else {
-            let association = self
-                .port
-                .find(data.cntlid)
-                .ok_or(ConnectRefusal::CONTROLLER)?;
-            allowed(&association)?;
-            let joined = association.join(sqe, &data)?;
-            (association, Some(joined), joined.entries)
-        };
-        Ok((association, joined, entries))
-    }
-}
-
-/// What a host put into a field for a name.
-fn said(field: &[u8; 256]) -> String {
-    let len = field
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(field.len());
-    String::from_utf8_lossy(&field[..len]).into_owned()
 }

@@ -12,6 +12,7 @@
 mod authenticate;
 mod cids;
 mod completions;
+mod connect;
 mod execute;
 mod output;
 mod port;
@@ -26,8 +27,8 @@ use super::wire::{self, Agreement, Fault, Pdu};
 use crate::auth::Exchange;
 use crate::controller::telemetry::Batch;
 use crate::controller::{
-    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, Joined, Latency, Outcome,
-    QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
+    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue, Latency,
+    Outcome, QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
     fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
@@ -63,7 +64,7 @@ struct Queue {
     association: Arc<Association>,
     qid: u16,
     /// Of an I/O queue: as the association knows it.
-    joined: Option<Joined>,
+    joined: Option<JoinedQueue>,
     entries: u16,
     head: u16,
     /// The host does not look at the queue head.
@@ -94,7 +95,7 @@ pub enum End {
     Reset,
     /// Its association is dead.
     Dead,
-    /// It did not authenticate; see `Connection::unproven`.
+    /// It did not authenticate, or others have its queue by now; see `Connection::unproven`.
     Unproven(&'static str),
 }
 

@@ -147,6 +147,9 @@ impl Port {
     pub(super) fn seat(&self, host: &str, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         self.quotas.seat(host, address, bytes)
     }
+    pub(super) fn unproven_seat(&self, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
+        self.quotas.unproven_seat(address, bytes)
+    }
     /// The subsystem.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
