@@ -110,7 +110,7 @@ impl Quotas {
             bytes: 0,
             seated: false,
         };
-        if !seat.hold(bytes) {
+        if !seat.charge(bytes) {
             return Err(Full::Memory);
         }
 
@@ -136,7 +136,7 @@ impl Quotas {
             bytes: 0,
             seated: false,
         };
-        if seat.hold(bytes) {
+        if seat.charge(bytes) {
             Ok(seat)
         } else {
             Err(Full::Memory)
@@ -167,7 +167,7 @@ impl Seat {
     }
 
     /// Charges more bytes; `false`, and nothing is charged, if that exceeds a limit.
-    pub fn hold(&mut self, bytes: usize) -> bool {
+    pub fn charge(&mut self, bytes: usize) -> bool {
         let quotas = &self.quotas;
         if !charge(&self.of_host, bytes, quotas.memory_of_host()) {
             return false;
@@ -195,7 +195,7 @@ impl Seat {
     }
 
     /// Refunds this many bytes.
-    pub fn give_back(&mut self, bytes: usize) {
+    pub fn refund(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.of_host.fetch_sub(bytes, Ordering::Relaxed);
@@ -205,7 +205,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.give_back(self.bytes);
+        self.refund(self.bytes);
         if !self.seated {
             return;
         }
@@ -266,16 +266,16 @@ mod tests {
         let mut one = quotas.seat("a", HERE, 100).expect("room");
         let mut two = quotas.seat("a", HERE, 100).expect("room");
         assert!(
-            one.hold(200) && !two.hold(101) && two.hold(100),
+            one.charge(200) && !two.charge(101) && two.charge(100),
             "500 for one host"
         );
         let mut other = quotas
             .seat("b", HERE, 100)
             .expect("another host has its own");
-        assert!(other.hold(400) && !other.hold(1));
+        assert!(other.charge(400) && !other.charge(1));
         assert_eq!(quotas.seat("c", HERE, 1).err(), Some(Full::Memory));
-        one.give_back(200);
-        assert!(two.hold(200));
+        one.refund(200);
+        assert!(two.charge(200));
         drop((one, two, other));
         assert_eq!(quotas.bytes(), 0);
     }

@@ -42,7 +42,11 @@ fn authenticated(proof: Proof) -> String {
 }
 
 /// A queue ended before its host was authenticated.
-pub(super) fn unproven(queue: &str, reason: Option<&str>, result: io::Result<String>) -> String {
+pub(super) fn unauthenticated(
+    queue: &str,
+    reason: Option<&str>,
+    result: io::Result<String>,
+) -> String {
     let reason = reason.map_or_else(
         || {
             let ended = result.unwrap_or_else(|error| error.to_string());
@@ -75,7 +79,7 @@ pub(super) fn end(end: End) -> String {
         End::Refused => "refused".into(),
         End::Reset => "its controller was reset".into(),
         End::Dead => "nothing was heard from its host".into(),
-        End::Unproven(reason) => reason.into(),
+        End::Unauthenticated(reason) => reason.into(),
         End::Fatal(fault) => format!("protocol error: {:?} at byte {}", fault.error, fault.at),
     }
 }

@@ -138,7 +138,7 @@ impl Queue {
         wire::put_ic(&mut queue.out, kind::IC_REQ, &Ic::new(0, digest, 0));
         queue.send()?;
         let (ic, len) = loop {
-            let cut = wire::cut(queue.input.filled(), queue.agreed, 0)
+            let cut = wire::next_pdu(queue.input.filled(), queue.agreed, 0)
                 .map_err(|_| broken("a PDU that cannot be"))?;
             if let Some((pdu, len)) = cut {
                 break (
@@ -192,7 +192,7 @@ impl Queue {
     fn receive_by(&mut self, wait: Wait, host: &mut impl Arrivals) -> Result<(), ClientError> {
         let mut handled = false;
         loop {
-            let cut = wire::cut(self.input.filled(), self.agreed, DATA_MAX);
+            let cut = wire::next_pdu(self.input.filled(), self.agreed, DATA_MAX);
             let Some((pdu, len)) = cut.map_err(|_| broken("a PDU that cannot be"))? else {
                 if !self.out.is_empty() {
                     self.send()?;

@@ -84,10 +84,10 @@ impl Shared {
         if !connection.is_admitted()
             && let Some(queue) = &queue
         {
-            let reason = connection.unproven();
+            let reason = connection.authentication_failure();
             self.roster
                 .refuse(reason.unwrap_or(wording::NOT_AUTHENTICATED));
-            let text = wording::unproven(queue, reason, result);
+            let text = wording::unauthenticated(queue, reason, result);
             return self.log.notice(self.now(), "authentication", &label, &text);
         }
 
@@ -212,12 +212,12 @@ impl<'a> Session<'a> {
         let mut sent = self.send()?;
 
         // Responses that need not wait for the disk have been sent.
-        if self.connection.owes() {
-            self.connection.settle(&mut self.out);
+        if self.connection.is_awaiting_sync() {
+            self.connection.acknowledge_synced(&mut self.out);
             sent |= self.send()?;
         }
         if sent {
-            self.connection.sent(false, &mut self.out);
+            self.connection.release_spare(false, &mut self.out);
         }
         self.note_times(now);
 
@@ -360,7 +360,7 @@ impl<'a> Session<'a> {
         match self.buffer.read(&mut self.stream) {
             Ok(bytes) => Ok(bytes > 0),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                self.connection.sent(true, &mut self.out);
+                self.connection.release_spare(true, &mut self.out);
                 Ok(true)
             }
             Err(error) => Err(error),

@@ -4,7 +4,7 @@
 //! nor a share of its host's connections and memory, so that a stranger who knows a host's name cannot keep the host
 //! out. What it does hold is bounded with the half-open connections (`server`). Absent: the exchange (`authenticate`).
 
-use super::{Connection, End, PDU_BYTES_MAX, Queue, Refused, Turn};
+use super::{Connection, End, PDU_BYTES_MAX, Queue, ReceiveContext, Refused};
 use crate::auth::Exchange;
 use crate::controller::{Association, ConnectRefusal, JoinedQueue};
 use crate::spec::auth::ConnectResult;
@@ -26,10 +26,10 @@ impl Connection {
         &mut self,
         sqe: &Sqe,
         data: &[u8],
-        turn: &mut Turn<'_>,
+        context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
         let cid = sqe.head().cid();
-        match self.connected_queue(turn.now, sqe, data) {
+        match self.connected_queue(context.now, sqe, data) {
             Ok(queue) => {
                 let result = ConnectResult::new()
                     .with_cntlid(queue.association.cntlid())
@@ -37,11 +37,11 @@ impl Connection {
                 self.queue = Some(queue);
 
                 let result = result.into_bits().into();
-                self.respond(cid, Status::SUCCESS, result, turn.out.open());
+                self.respond(cid, Status::SUCCESS, result, context.out.open());
                 Ok(())
             }
             Err(refusal) => {
-                self.respond(cid, refusal.status, refusal.result, turn.out.open());
+                self.respond(cid, refusal.status, refusal.result, context.out.open());
 
                 let data = ConnectData::read_from_bytes(data).ok();
                 let (host, subsystem) = data
