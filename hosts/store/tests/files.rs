@@ -9,7 +9,7 @@ use remap_ssd_device::{Device, DeviceConfig, LocalDisk};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{Log, Server};
+use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_store::{
     Create, FileId, FileWrite, NewVolume, OpenOptions, OsStore, Processes, Share, Store,
@@ -546,7 +546,7 @@ fn volume<D: remap_ssd_device::Disk>(disk: D) -> Volume<D> {
 struct Silent;
 
 impl Log for Silent {
-    fn connection(&self, _: std::net::SocketAddr, _: &str) {}
+    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
 
     fn server(&self, _: &str) {}
 }

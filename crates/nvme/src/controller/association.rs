@@ -391,11 +391,14 @@ impl Association {
     pub fn log_error(&self, qid: u16, sqe: &Sqe, status: Status) {
         let mut state = self.state();
         state.error_count += 1;
+
         let mut entry: ErrorEntry = crate::spec::identify::blank();
         entry.error_count = state.error_count;
         (entry.sqid, entry.cid) = (qid, sqe.head().cid());
         entry.status = status.into_bits() << 1;
         entry.parameter_location = 0xffff;
+
+        // The LBA is that of an I/O command; transport 3 is TCP (Base 2.0 §5.16.1.1).
         entry.lba = if qid == 0 {
             0
         } else {
@@ -407,6 +410,7 @@ impl Association {
         } else {
             0
         };
+
         state.errors.push_front(entry);
         state.errors.truncate(ERRORS);
     }

@@ -128,6 +128,7 @@ fn supported(discovery: bool) -> Vec<u8> {
             lid::STATISTICS,
         ]
     };
+
     let mut page = vec![0; 1024];
     ours.iter().for_each(|lid| page[usize::from(*lid) * 4] = 1);
     page

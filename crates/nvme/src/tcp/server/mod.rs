@@ -114,6 +114,7 @@ impl Server {
         limits: Limits,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
+
         let shared = Shared {
             port: Arc::new(port.shared(limits.shares())),
             half_open: HalfOpenConnections::new(limits.half_open),
@@ -124,6 +125,7 @@ impl Server {
             threads: AtomicUsize::new(0),
             roster: Arc::default(),
         };
+
         Ok(Self {
             listener,
             shared: Arc::new(shared),

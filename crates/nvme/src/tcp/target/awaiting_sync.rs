@@ -51,9 +51,11 @@ impl Connection {
                 self.log_failure(&sqe, status);
                 self.respond(sqe.head().cid(), status, result, &mut answer);
             }
-            match emulated {
-                true => self.held.put(outcome.done_at, sqe.head().cid(), answer),
-                false => out.open().extend_from_slice(&answer),
+
+            if emulated {
+                self.held.put(outcome.done_at, sqe.head().cid(), answer);
+            } else {
+                out.open().extend_from_slice(&answer);
             }
         }
     }

@@ -79,11 +79,13 @@ impl Connection {
         if let Some(before) = before.filter(|before| !before.status.is_success()) {
             return before;
         }
+
         let mut nothing = Vec::new();
         let data = InMemory {
             from_host: data,
             to_host: &mut nothing,
         };
+
         let now = self.execute_io(sqe, part, before.is_some(), data, context);
         Outcome {
             done_at: before.map_or(0, |before| before.done_at).max(now.done_at),
@@ -109,12 +111,15 @@ impl Connection {
             now: context.now,
             cache_enabled,
         };
+
+        // The first command of a call takes the device; the others of the call find it taken.
         let device = context
             .device
             .get_or_insert_with(|| context.subsystem.turn(self.weight));
         if continued {
             return context.subsystem.execute_next_part(device, &job, &mut data);
         }
+
         let outcome = context.subsystem.execute(device, &job, &mut data);
         self.note_time(request, &outcome, context);
         outcome
@@ -244,8 +249,10 @@ impl Connection {
             };
             return self.awaiting_sync.push(awaiting_sync);
         }
+
         self.log_failure(sqe, outcome.status);
         let cid = sqe.head().cid();
+
         match context.subsystem.latency() {
             Latency::Emulated => {
                 let mut held = context.out.spare();

@@ -231,18 +231,21 @@ impl Connection {
         if queue.association.is_closed() {
             return Err(End::Closed);
         }
+
         // Only the admin queue's thread knows that everything its host sent was processed.
         // Keep-alive begins with the authenticated queue: a host may take long to calculate.
         let judges_silence = queue.qid == 0 && !self.must_authenticate();
         if judges_silence && queue.association.is_silent(now) {
             return Err(End::Dead);
         }
+
         if queue
             .joined
             .is_some_and(|joined| !queue.association.has(&joined))
         {
             return Err(End::Reset);
         }
+
         if queue.qid == 0
             && let Some((cid, result)) = queue.association.event()
         {
@@ -440,24 +443,29 @@ impl Connection {
         let (Transfer::FromHost(needed) | Transfer::ToHost(needed)) = transfer else {
             return Ok(0);
         };
+
         let from_host = matches!(transfer, Transfer::FromHost(_));
         match identifier {
             Sgl::TRANSPORT => {}
             Sgl::IN_CAPSULE if from_host => {}
             _ => return Err(Status::SGL_TYPE),
         }
+
         if length < needed {
             return Err(Status::SGL_LENGTH);
         }
         if length > TRANSFER_BYTES_MAX {
             return Err(Status::INVALID_FIELD);
         }
+
+        // Data in the capsule are all of it, from its start (Fabrics 1.1 §2.2).
         if identifier == Sgl::IN_CAPSULE && address != 0 {
             return Err(Status::SGL_OFFSET);
         }
         if identifier == Sgl::IN_CAPSULE && in_capsule != length as usize {
             return Err(Status::DATA_TRANSFER);
         }
+
         Ok(if from_host { needed as usize } else { 0 })
     }
 
@@ -622,12 +630,14 @@ impl Connection {
             return Ok(());
         };
         incoming.gathered = Vec::new();
+
         if !last {
             return Ok(());
         }
         let Some(incoming) = self.transfers.finish(tag) else {
             return Ok(());
         };
+
         let outcome = Outcome {
             status: Status::TRANSIENT_TRANSPORT,
             result: 0,
@@ -635,6 +645,7 @@ impl Connection {
             sync_to: None,
         };
         self.complete(&incoming.sqe, &outcome, context);
+
         self.transfers.grant(
             self.agreed.unwrap_or_default(),
             context.now,
@@ -712,6 +723,7 @@ impl Connection {
     fn respond(&self, cid: u16, status: Status, result: u64, out: &mut Vec<u8>) {
         let agreed = self.agreed.unwrap_or_default();
         let status = status.into_bits() << 1;
+
         let cqe = match &self.queue {
             Some(queue) => {
                 let sqhd = if queue.no_flow_control {
@@ -734,6 +746,7 @@ impl Connection {
                 ..Cqe::default()
             },
         };
+
         wire::put(out, kind::CAPSULE_RESP, Flags::new(), &cqe, agreed);
     }
 }

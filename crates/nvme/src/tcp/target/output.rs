@@ -85,6 +85,7 @@ impl Output {
             self.open.clear();
             return Ok(());
         }
+
         let last = std::mem::take(&mut self.open);
         self.push(last);
         let mut written = 0;
@@ -95,12 +96,14 @@ impl Output {
                 self.keep(done);
                 continue;
             }
+
             let mut slices = [IoSlice::new(&[]); SLICES];
             let mut count = 0;
             for (slice, bytes) in slices.iter_mut().zip(&self.full) {
                 *slice = IoSlice::new(&bytes[if count == 0 { written } else { 0 }..]);
                 count += 1;
             }
+
             match socket.write_vectored(&slices[..count]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => written += sent,
@@ -108,6 +111,7 @@ impl Output {
                 Err(error) => return Err(error),
             }
         }
+
         self.full_bytes = 0;
         Ok(())
     }

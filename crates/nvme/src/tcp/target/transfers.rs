@@ -78,6 +78,7 @@ impl Transfers {
         }
         let tag = self.next_tag;
         self.next_tag = tag.wrapping_add(1);
+
         let (gathered, outcome) = (Vec::new(), None);
         let (received, granted, refused, charged, damaged) = (0, None, false, 0, false);
         self.cids.insert(sqe.head().cid());
@@ -93,6 +94,7 @@ impl Transfers {
             outcome,
             damaged,
         };
+
         self.incoming.insert(tag, incoming);
         self.waiting.push_back(tag);
     }
