@@ -61,7 +61,6 @@ type CommandTimes = (u64, u64);
 
 #[pymethods]
 impl Device {
-    /// A new device.
     #[new]
     fn new(py: Python<'_>, toml: &str, power_cuts: bool) -> PyResult<Self> {
         let config = DeviceConfig::from_toml(toml).map_err(mistake)?;
@@ -78,7 +77,6 @@ impl Device {
         Ok((Self::powered(device, power_cuts), json!(report).to_string()))
     }
 
-    /// Writes an image.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.lock().device.save(&path))
             .map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
@@ -179,7 +177,6 @@ impl Device {
         Ok((times, held.collect::<PyResult<_>>()?))
     }
 
-    /// Deallocates pages.
     fn trim(&self, lpn: u32, pages: u32, wait: bool) -> PyResult<CommandTimes> {
         self.submit(wait, |device, now| {
             ended(device.deallocate(now, lpn, pages))
@@ -187,7 +184,6 @@ impl Device {
         .map(|(times, ())| times)
     }
 
-    /// Remaps pages.
     fn remap(
         &self,
         target: u32,
@@ -208,7 +204,6 @@ impl Device {
             .map(|(times, ())| times)
     }
 
-    /// Makes everything acknowledged durable.
     fn flush(&self, wait: bool) -> PyResult<CommandTimes> {
         self.submit(wait, |device, now| ended(device.flush(now)))
             .map(|(times, ())| times)
@@ -234,7 +229,6 @@ impl Device {
         powered.advance(last);
     }
 
-    /// Virtual time.
     #[getter]
     fn now_ns(&self) -> u64 {
         self.lock().now

@@ -12,7 +12,6 @@ mod trace;
 
 use pyo3::prelude::*;
 
-/// The module `remap_ssd._native`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Failed", module.py().get_type::<errors::Failed>())?;

@@ -23,11 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Errors kept for the error log.
 pub(super) const ERRORS: usize = 64;
-/// Asynchronous event requests outstanding.
 pub(super) const EVENTS_MAX: usize = 4;
 /// Time to become ready. It is ready at once.
 const READY_HALF_SECONDS: u8 = 20;
-/// Version 2.0.
 pub(super) const VERSION: u32 = 0x0002_0000;
 
 pub(super) struct State {

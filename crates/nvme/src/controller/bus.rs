@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex};
 /// How a host reaches its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// Over a network.
     Fabrics,
     /// Over a bus, with queues in memory.
     Bus,

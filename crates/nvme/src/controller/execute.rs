@@ -43,7 +43,6 @@ pub struct Outcome {
     pub sync_to: Option<Position>,
 }
 
-/// How a command failed.
 struct Failure {
     status: Status,
     /// Dwords 0 and 1 of the completion.

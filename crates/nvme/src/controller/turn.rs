@@ -41,11 +41,9 @@ pub(super) enum Step {
     Read,
     /// Look a page up without moving its bytes.
     Look,
-    /// Write a page.
     Write,
     /// Remap this many pages, each of which may turn into a copy.
     Remap(u32),
-    /// Deallocate this many pages.
     Deallocate(u32),
     /// List this many entries of the file map.
     List(usize),
@@ -76,7 +74,6 @@ pub enum Weight {
 
 struct Waiter {
     thread: Thread,
-    /// It holds the device.
     granted: AtomicBool,
     /// It was woken, and has not checked yet.
     woken: AtomicBool,
@@ -85,12 +82,10 @@ struct Waiter {
 #[derive(Default)]
 struct WaitQueues {
     taken: bool,
-    /// Light and heavy.
     waiting: [VecDeque<Arc<Waiter>>; 2],
     /// Turns taken without waiting since the last one that was waited for.
     passed: u32,
     light_in_a_row: u32,
-    /// Slices used up.
     slices: u64,
 }
 
@@ -282,12 +277,10 @@ impl<'a> DeviceTurn<'a> {
         Some(cache.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Is there one?
     pub(super) fn has_cache(&self) -> bool {
         self.subsystem.cache.is_some()
     }
 
-    /// Counts work.
     #[inline]
     pub(super) fn spend(&mut self, step: Step) {
         let units = step.units();

@@ -25,11 +25,8 @@ pub(in crate::tcp) struct Shares {
 /// Why there is no seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tcp) enum Full {
-    /// All connections are taken.
     Server,
-    /// The host's are.
     Host,
-    /// The address's are.
     Address,
     /// The memory is used up.
     Memory,
@@ -54,7 +51,6 @@ struct Seats {
     of_address: HashMap<IpAddr, usize>,
 }
 
-/// All that is taken.
 pub(in crate::tcp) struct Quotas {
     shares: Shares,
     seats: Mutex<Seats>,

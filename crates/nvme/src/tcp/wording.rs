@@ -57,7 +57,6 @@ pub(super) fn unauthenticated(
     format!("refused: {queue}: {reason}")
 }
 
-/// Connect was refused.
 pub(super) fn refusal(refused: &Refused) -> String {
     let Refused {
         qid,

@@ -290,8 +290,6 @@ unsafe extern "C" fn x_file_control(
     }
 }
 
-/// # Safety
-/// As `File::handle`.
 unsafe fn checkpoint(file: *mut ffi::sqlite3_file, begins: bool) -> c_int {
     // SAFETY: as promised by the caller.
     unsafe {

@@ -346,7 +346,6 @@ impl Queue {
         Ok(self.stream.shutdown(std::net::Shutdown::Both)?)
     }
 
-    /// Connect (fabrics).
     pub(super) fn connect(
         &mut self,
         qid: u16,

@@ -7,7 +7,6 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A half-open connection.
 pub(super) struct HalfOpen {
     pub number: u64,
     pub peer: SocketAddr,

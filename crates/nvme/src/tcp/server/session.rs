@@ -35,7 +35,6 @@ struct Session<'a> {
     number: u64,
     peer: SocketAddr,
     connection: &'a mut Connection,
-    /// The NQN is known.
     is_named: bool,
     /// Its queue may be used.
     is_admitted: bool,

@@ -16,7 +16,6 @@ struct DelayedCompletion {
     bytes: Vec<u8>,
 }
 
-/// DelayedCompletion completions.
 #[derive(Default)]
 pub(super) struct DelayedCompletions {
     held: BinaryHeap<Reverse<DelayedCompletion>>,

@@ -21,7 +21,6 @@ const UNPROVEN_BYTES: usize = 4096;
 const QUEUE_BYTES: usize = 2 * PDU_BYTES_MAX;
 
 impl Connection {
-    /// Executes Connect.
     pub(super) fn connect(
         &mut self,
         sqe: &Sqe,

@@ -71,7 +71,6 @@ struct Queue {
     no_flow_control: bool,
     /// The connection's share of the memory.
     seat: Seat,
-    /// If hosts must authenticate.
     exchange: Option<Exchange>,
 }
 
@@ -149,7 +148,6 @@ pub struct Connection {
     authentication_failure: Option<&'static str>,
     /// Executed, and not acknowledged before they are durable.
     awaiting_sync: Vec<AwaitingSync>,
-    /// Bytes charged for output.
     output_bytes: usize,
     /// Weight of the last turn.
     weight: Weight,
