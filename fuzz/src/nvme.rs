@@ -87,7 +87,7 @@ pub fn pdu(bytes: &[u8]) {
         return;
     };
     let agreed = Agreement::new(digests & 3, 0);
-    while let Ok(Some((pdu, len))) = wire::cut(stream, agreed, PDU_BYTES_MAX) {
+    while let Ok(Some((pdu, len))) = wire::next_pdu(stream, agreed, PDU_BYTES_MAX) {
         assert!(len <= stream.len() && pdu.data.len() < len && pdu.data.len() <= PDU_BYTES_MAX);
         again(&pdu, agreed);
         stream = &stream[len..];
@@ -123,7 +123,7 @@ fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
     };
 
     if put(&mut out).is_some() {
-        let (other, len) = wire::cut(&out, agreed, PDU_BYTES_MAX)
+        let (other, len) = wire::next_pdu(&out, agreed, PDU_BYTES_MAX)
             .expect("what we put is right")
             .expect("and whole");
         assert!(len == out.len() && other.header == pdu.header && other.data == pdu.data);
@@ -235,9 +235,9 @@ impl Peer {
 
         let mut at = 0;
         while at < said.len() {
-            let cut = wire::cut(&said[at..], self.agreed, OUT_MAX)
+            let next = wire::next_pdu(&said[at..], self.agreed, OUT_MAX)
                 .expect("the target keeps the protocol");
-            let (pdu, len) = cut.expect("the target says PDUs whole");
+            let (pdu, len) = next.expect("the target says PDUs whole");
             assert!(pdu.common.kind & 1 == 1, "a host's PDU from a target");
 
             if pdu.common.kind == kind::IC_RESP {

@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Parser)]
 #[command(name = "compare", no_binary_name = true, disable_help_flag = true)]
-struct Line {
+struct CompareArgs {
     #[command(flatten)]
     args: Args,
 }
@@ -37,15 +37,15 @@ pub fn compare(
     let comparison = py.detach(|| Comparison::new(&args)).map_err(failed)?;
 
     let stop = AtomicBool::new(false);
-    let watched: Vec<Watched<'_>> = comparison
+    let watched: Vec<WatchedJob<'_>> = comparison
         .names()
         .into_iter()
-        .map(|name| Watched::new(name, &stop))
+        .map(|name| WatchedJob::new(name, &stop))
         .collect();
-    let tell = |py: Python<'_>, watched: &[Watched<'_>]| -> PyResult<()> {
+    let tell = |py: Python<'_>, watched: &[WatchedJob<'_>]| -> PyResult<()> {
         py.check_signals()?;
         if let Some(progress) = &progress {
-            progress.call1((watched.iter().map(Watched::read).collect::<Vec<_>>(),))?;
+            progress.call1((watched.iter().map(WatchedJob::read).collect::<Vec<_>>(),))?;
         }
         Ok(())
     };
@@ -97,7 +97,7 @@ pub fn compare_check(words: Vec<String>) -> PyResult<()> {
 /// The options of a comparison: name, whether it takes a value, and its help.
 #[pyfunction]
 pub fn compare_options() -> Vec<(String, bool, String)> {
-    let command = Line::command();
+    let command = CompareArgs::command();
     let described = |arg: &clap::Arg| {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         (
@@ -110,7 +110,7 @@ pub fn compare_options() -> Vec<(String, bool, String)> {
 }
 
 fn read(words: &[String]) -> PyResult<Args> {
-    let line = Line::try_parse_from(words).map_err(|error| {
+    let line = CompareArgs::try_parse_from(words).map_err(|error| {
         let text = error.render().to_string();
         // What follows is about a shell: usage and `--help`.
         let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
@@ -125,14 +125,14 @@ fn read(words: &[String]) -> PyResult<Args> {
 }
 
 /// One job, as it is watched from the calling thread.
-struct Watched<'a> {
+struct WatchedJob<'a> {
     name: String,
     message: Mutex<&'static str>,
     position: AtomicU64,
     stop: &'a AtomicBool,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> WatchedJob<'a> {
     fn new(name: String, stop: &'a AtomicBool) -> Self {
         Self {
             name,
@@ -152,7 +152,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Watch for Watched<'_> {
+impl Watch for WatchedJob<'_> {
     fn set_message(&self, message: &'static str) {
         *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message;
     }

@@ -27,10 +27,10 @@ const PENDING_MAX: usize = 2048;
 
 /// A device.
 #[pyclass(module = "remap_ssd._native")]
-pub struct Device(Mutex<Powered>);
+pub struct Device(Mutex<PoweredDevice>);
 
 /// A device with its host's clock.
-struct Powered {
+struct PoweredDevice {
     device: device::Device,
     now: u64,
     /// Submitted and not acknowledged, by the time of their end and the order of submission.
@@ -40,7 +40,7 @@ struct Powered {
 
 /// What a page holds, for Python: `None`, an identity, bytes, or a word.
 #[derive(IntoPyObject)]
-enum Held<'py> {
+enum PageContent<'py> {
     Identity(u64),
     Bytes(Bound<'py, PyBytes>),
     Nothing(Option<u64>),
@@ -49,7 +49,7 @@ enum Held<'py> {
 
 /// What is written.
 #[derive(FromPyObject)]
-pub enum Content {
+pub enum WriteContent {
     /// An identity.
     Identity(u64),
     /// 4 KiB.
@@ -57,11 +57,10 @@ pub enum Content {
 }
 
 /// Start and end of a command, in ns.
-type Times = (u64, u64);
+type CommandTimes = (u64, u64);
 
 #[pymethods]
 impl Device {
-    /// A new device.
     #[new]
     fn new(py: Python<'_>, toml: &str, power_cuts: bool) -> PyResult<Self> {
         let config = DeviceConfig::from_toml(toml).map_err(mistake)?;
@@ -78,7 +77,6 @@ impl Device {
         Ok((Self::powered(device, power_cuts), json!(report).to_string()))
     }
 
-    /// Writes an image.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.lock().device.save(&path))
             .map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
@@ -99,7 +97,9 @@ impl Device {
                     powered.device.config().clone(),
                 )
             };
+
             let recovered = device::Device::recover(Media::from_image(&image), config);
+
             let (mut device, report) = recovered.map_err(|error| error.to_string())?;
             device.untimed(Ftl::relearn_bytes);
             Ok((Self::powered(device, true), json!(report).to_string()))
@@ -111,15 +111,16 @@ impl Device {
     fn write(
         &self,
         lpn: u32,
-        contents: Vec<Content>,
+        contents: Vec<WriteContent>,
         home: Option<u32>,
         wait: bool,
-    ) -> PyResult<Times> {
+    ) -> PyResult<CommandTimes> {
         let mode = self.lock().device.config().content;
         let payloads = contents
             .iter()
             .map(|content| payload(mode, content))
             .collect::<PyResult<Vec<_>>>()?;
+
         if payloads.is_empty() {
             return Err(PyValueError::new_err("a write of 0 pages is none"));
         }
@@ -128,6 +129,7 @@ impl Device {
                 "pages that name their home are written one by one",
             ));
         }
+
         let write = |device: &mut device::Device, now: u64| {
             let (mut end, mut result) = (now, Ok(()));
             for (index, payload) in payloads.iter().enumerate() {
@@ -142,6 +144,7 @@ impl Device {
             }
             (end, result)
         };
+
         self.submit(wait, write).map(|(times, ())| times)
     }
 
@@ -152,7 +155,7 @@ impl Device {
         lpn: u32,
         pages: u32,
         wait: bool,
-    ) -> PyResult<(Times, Vec<Bound<'py, PyAny>>)> {
+    ) -> PyResult<(CommandTimes, Vec<Bound<'py, PyAny>>)> {
         let (times, found) = self.submit(wait, |device, now| {
             let (mut end, mut found) = (now, Ok(Vec::new()));
             // The first page beyond the device says so for all others.
@@ -167,21 +170,20 @@ impl Device {
             }
             (end, found)
         })?;
+
         let held = found
             .iter()
             .map(|page| Ok(held(py, page).into_pyobject(py)?.into_any()));
         Ok((times, held.collect::<PyResult<_>>()?))
     }
 
-    /// Deallocates pages.
-    fn trim(&self, lpn: u32, pages: u32, wait: bool) -> PyResult<Times> {
+    fn trim(&self, lpn: u32, pages: u32, wait: bool) -> PyResult<CommandTimes> {
         self.submit(wait, |device, now| {
             ended(device.deallocate(now, lpn, pages))
         })
         .map(|(times, ())| times)
     }
 
-    /// Remaps pages.
     fn remap(
         &self,
         target: u32,
@@ -190,7 +192,7 @@ impl Device {
         relocate: bool,
         atomic: bool,
         wait: bool,
-    ) -> PyResult<Times> {
+    ) -> PyResult<CommandTimes> {
         let remap = Remap {
             target,
             source,
@@ -202,8 +204,7 @@ impl Device {
             .map(|(times, ())| times)
     }
 
-    /// Makes everything acknowledged durable.
-    fn flush(&self, wait: bool) -> PyResult<Times> {
+    fn flush(&self, wait: bool) -> PyResult<CommandTimes> {
         self.submit(wait, |device, now| ended(device.flush(now)))
             .map(|(times, ())| times)
     }
@@ -228,7 +229,6 @@ impl Device {
         powered.advance(last);
     }
 
-    /// Virtual time.
     #[getter]
     fn now_ns(&self) -> u64 {
         self.lock().now
@@ -323,7 +323,7 @@ impl Device {
         if power_cuts {
             device.untimed(|ftl| ftl.media_mut().attach_rail());
         }
-        Self(Mutex::new(Powered {
+        Self(Mutex::new(PoweredDevice {
             device,
             now: 0,
             in_flight: BTreeMap::new(),
@@ -331,7 +331,7 @@ impl Device {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Powered> {
+    fn lock(&self) -> MutexGuard<'_, PoweredDevice> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -340,7 +340,7 @@ impl Device {
         &self,
         wait: bool,
         work: impl FnOnce(&mut device::Device, u64) -> (u64, Result<T, Refusal>),
-    ) -> PyResult<(Times, T)> {
+    ) -> PyResult<(CommandTimes, T)> {
         let mut powered = self.lock();
         let start = powered.now;
         powered
@@ -359,7 +359,7 @@ impl Device {
     }
 }
 
-impl Powered {
+impl PoweredDevice {
     /// Virtual time goes on to `until`: what has ended is acknowledged, and so durable.
     fn advance(&mut self, until: u64) {
         self.now = self.now.max(until);
@@ -384,36 +384,37 @@ fn ended(completion: device::Completion) -> (u64, Result<(), Refusal>) {
     (completion.done_at, completion.result)
 }
 
-fn held<'py>(py: Python<'py>, page: &Page) -> Held<'py> {
+fn held<'py>(py: Python<'py>, page: &Page) -> PageContent<'py> {
     match page {
-        Page::Zeroes => Held::Nothing(None),
-        Page::Unknown => Held::Unknown("unknown"),
-        Page::Identity(identity) => Held::Identity(*identity),
-        Page::Bytes(bytes) => Held::Bytes(PyBytes::new(py, &bytes[..])),
+        Page::Zeroes => PageContent::Nothing(None),
+        Page::Unknown => PageContent::Unknown("unknown"),
+        Page::Identity(identity) => PageContent::Identity(*identity),
+        Page::Bytes(bytes) => PageContent::Bytes(PyBytes::new(py, &bytes[..])),
     }
 }
 
-fn payload(mode: ContentMode, content: &Content) -> PyResult<Payload<'_>> {
+fn payload(mode: ContentMode, content: &WriteContent) -> PyResult<Payload<'_>> {
     match (mode, content) {
-        (ContentMode::Identity | ContentMode::None, Content::Identity(0)) => Err(
+        (ContentMode::Identity | ContentMode::None, WriteContent::Identity(0)) => Err(
             PyValueError::new_err("the identity of a content is 1 or more"),
         ),
-        (ContentMode::Identity | ContentMode::None, Content::Identity(identity)) => {
+        (ContentMode::Identity | ContentMode::None, WriteContent::Identity(identity)) => {
             Ok(Payload::Identity(*identity))
         }
-        (ContentMode::Bytes, Content::Bytes(bytes)) => {
+        (ContentMode::Bytes, WriteContent::Bytes(bytes)) => {
             let page = bytes.as_slice().try_into().map_err(|_| {
                 PyValueError::new_err(format!(
                     "a page has {PAGE_BYTES} bytes, and not {}",
                     bytes.len()
                 ))
             })?;
+
             Ok(Payload::Bytes(page))
         }
-        (ContentMode::Bytes, Content::Identity(_)) => Err(PyValueError::new_err(
+        (ContentMode::Bytes, WriteContent::Identity(_)) => Err(PyValueError::new_err(
             "this device stores bytes (content = \"bytes\"): write 4096 bytes a page",
         )),
-        (_, Content::Bytes(_)) => Err(PyValueError::new_err(
+        (_, WriteContent::Bytes(_)) => Err(PyValueError::new_err(
             "this device stores numbers that stand for contents: write integers, or use content=\"bytes\"",
         )),
     }

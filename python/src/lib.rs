@@ -12,24 +12,27 @@ mod trace;
 
 use pyo3::prelude::*;
 
-/// The module `remap_ssd._native`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Failed", module.py().get_type::<errors::Failed>())?;
     module.add("Refused", module.py().get_type::<errors::Refused>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("SOURCES", remap_ssd::sweep::SOURCES)?;
+
     module.add_function(wrap_pyfunction!(config::config_of_json, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_of_toml, module)?)?;
     module.add_function(wrap_pyfunction!(config::presets, module)?)?;
+
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare_check, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare_options, module)?)?;
+
     module.add_function(wrap_pyfunction!(sweep::sweep_of_file, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_of_json, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_point, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::digest_of_file, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::memory_available, module)?)?;
+
     module.add_function(wrap_pyfunction!(trace::write_trace, module)?)?;
     module.add_class::<device::Device>()?;
     Ok(())

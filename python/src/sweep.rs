@@ -31,7 +31,9 @@ fn points(
         let digest = fetch.call1((address,)).and_then(|said| said.extract());
         digest.map_err(|error| error.value(fetch.py()).to_string())
     };
+
     let points = make(&fetch).map_err(failed)?;
+
     let one = |point: &Point| {
         json!({
             "key": point.name.key,
@@ -43,6 +45,7 @@ fn points(
             "memory_bytes": point.memory_bytes,
         })
     };
+
     Ok(points.iter().map(one).collect::<Value>().to_string())
 }
 

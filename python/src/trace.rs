@@ -16,19 +16,19 @@ const DIGEST_BYTES: usize = 16;
 /// Columns as native-endian bytes: one letter a row, then numbers of 64 bits.
 struct Columns<'a> {
     verbs: &'a [u8],
-    pages: Numbers<'a>,
-    counts: Numbers<'a>,
-    sources: Option<Numbers<'a>>,
-    times: Option<Numbers<'a>>,
+    pages: ColumnBytes<'a>,
+    counts: ColumnBytes<'a>,
+    sources: Option<ColumnBytes<'a>>,
+    times: Option<ColumnBytes<'a>>,
     /// One for each page written, in order.
-    fingerprints: Option<Numbers<'a>>,
+    fingerprints: Option<ColumnBytes<'a>>,
 }
 
-/// Numbers of 64 bits, as bytes.
+/// ColumnBytes of 64 bits, as bytes.
 #[derive(Clone, Copy)]
-struct Numbers<'a>(&'a [u8]);
+struct ColumnBytes<'a>(&'a [u8]);
 
-impl Numbers<'_> {
+impl ColumnBytes<'_> {
     fn len(self) -> usize {
         self.0.len() / size_of::<u64>()
     }
@@ -55,12 +55,13 @@ pub fn write_trace(
 ) -> PyResult<()> {
     let columns = Columns {
         verbs,
-        pages: Numbers(pages),
-        counts: Numbers(counts),
-        sources: sources.map(Numbers),
-        times: times.map(Numbers),
-        fingerprints: fingerprints.map(Numbers),
+        pages: ColumnBytes(pages),
+        counts: ColumnBytes(counts),
+        sources: sources.map(ColumnBytes),
+        times: times.map(ColumnBytes),
+        fingerprints: fingerprints.map(ColumnBytes),
     };
+
     columns.check().map_err(mistake)?;
     py.detach(|| columns.write(&path))
         .map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
@@ -69,7 +70,7 @@ pub fn write_trace(
 impl Columns<'_> {
     fn check(&self) -> Result<(), String> {
         let rows = self.verbs.len();
-        let same = |name: &str, column: Option<Numbers<'_>>| match column {
+        let same = |name: &str, column: Option<ColumnBytes<'_>>| match column {
             Some(column) if column.len() != rows => Err(format!(
                 "`{name}` has {} rows and `op` has {rows}: give each the same number",
                 column.len()
@@ -112,6 +113,7 @@ impl Columns<'_> {
     fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
         let (mut next, mut digests) = (0, Vec::new());
+
         for row in 0..self.verbs.len() {
             let (page, count) = (self.pages.at(row), self.counts.at(row));
             let at_ns = self.times.map_or(0, |times| times.at(row));
@@ -123,6 +125,7 @@ impl Columns<'_> {
                 relocate,
                 atomic: false,
             };
+
             let entry = match (self.verbs[row], self.fingerprints) {
                 (b'W', Some(fingerprints)) => {
                     digests.clear();

@@ -84,7 +84,7 @@ impl DiskAccess<'_> {
         };
         let outcome = self.subsystem.execute(&mut self.device, &job, &mut data);
         self.outcome.done_at = self.outcome.done_at.max(outcome.done_at);
-        self.outcome.owes = self.outcome.owes.max(outcome.owes);
+        self.outcome.sync_to = self.outcome.sync_to.max(outcome.sync_to);
 
         let done_ns = outcome.done_at.max(self.epoch.elapsed().as_nanos() as u64);
         let took_ns = done_ns.saturating_sub(self.now);
@@ -220,7 +220,7 @@ impl Disk {
                 status: Status::SUCCESS,
                 result: 0,
                 done_at: now,
-                owes: None,
+                sync_to: None,
             };
             let mut turn = DiskAccess {
                 subsystem,
@@ -239,7 +239,7 @@ impl Disk {
             drop(device);
             let Outcome {
                 status, done_at, ..
-            } = subsystem.settle(outcome);
+            } = subsystem.wait_until_durable(outcome);
             if status.is_success() {
                 Ok((result, done_at))
             } else {

@@ -159,15 +159,16 @@ impl<B: Bytes> Filesystem for Files<B> {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        // Owner, mode and size are fixed: setting what is there already succeeds, as shells expect.
+        let changes_nothing = |now: &FileAttr| {
+            size.is_none_or(|size| size == now.size)
+                && mode.is_none_or(|mode| mode & 0o7777 == u32::from(now.perm))
+                && uid.is_none_or(|uid| uid == now.uid)
+                && gid.is_none_or(|gid| gid == now.gid)
+        };
+
         match self.attributes(ino) {
-            Ok(now)
-                if size.is_none_or(|size| size == now.size)
-                    && mode.is_none_or(|mode| mode & 0o7777 == u32::from(now.perm))
-                    && uid.is_none_or(|uid| uid == now.uid)
-                    && gid.is_none_or(|gid| gid == now.gid) =>
-            {
-                reply.attr(&FOREVER, &now);
-            }
+            Ok(now) if changes_nothing(&now) => reply.attr(&FOREVER, &now),
             Ok(_) => reply.error(Errno::EPERM),
             Err(error) => reply.error(error),
         }

@@ -2,9 +2,10 @@
 //! was last synced; and what commands do to the other blocks of a page.
 
 use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::SchemeKind;
+use remap_ssd_ftl::{FilePage, Remap, SchemeKind};
 use remap_ssd_nvme::controller::{
-    Blocks, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Outcome, Subsystem,
+    Blocks, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Outcome, RemapBlocks,
+    Subsystem,
 };
 use remap_ssd_nvme::spec::status::Status;
 use tempfile::TempDir;
@@ -63,7 +64,7 @@ impl Host {
         let outcome = self
             .subsystem
             .execute(&mut self.subsystem.device(), &job, &mut data);
-        (self.subsystem.settle(outcome), to_host)
+        (self.subsystem.wait_until_durable(outcome), to_host)
     }
 
     fn ends(&self, nsid: u32, request: &IoRequest, from_host: &[u8]) -> Status {
@@ -115,10 +116,13 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
             (IoRequest::Write { blocks, fua }, &data[..]),
             (
                 IoRequest::Remap {
-                    target: Blocks { slba: 16, count: 8 },
-                    source: 0,
-                    relocate: false,
-                    atomic: false,
+                    pages: Remap {
+                        target: 2,
+                        source: 0,
+                        len: 1,
+                        relocate: false,
+                        atomic: false,
+                    },
                     fua,
                 },
                 &[][..],
@@ -203,18 +207,17 @@ fn parts_of_pages_are_not_remapped() {
     let host = Host::new();
     host.write(1, 0, &numbered(1, 32));
     let remap = |slba, source, count| {
-        let target = Blocks { slba, count };
-        host.ends(
-            1,
-            &IoRequest::Remap {
-                target,
-                source,
-                relocate: false,
-                atomic: false,
-                fua: false,
-            },
-            &[],
-        )
+        let blocks = RemapBlocks {
+            target: Blocks { slba, count },
+            source,
+            relocate: false,
+            atomic: false,
+        };
+        let namespace = host.subsystem.namespace(1).expect("there");
+        match IoRequest::remap(namespace, &blocks, false) {
+            Ok(request) => host.ends(1, &request, &[]),
+            Err(status) => status,
+        }
     };
     for (target, source, count) in [(64, 0, 7), (64, 0, 9), (64, 1, 8), (65, 0, 8)] {
         assert_eq!(
@@ -260,8 +263,7 @@ fn a_namespace_lists_its_own_pages_of_a_file() {
         let blocks = Blocks { slba, count: 8 };
         let write = IoRequest::FsWrite {
             blocks,
-            inode: 7,
-            page: offset,
+            page: FilePage { inode: 7, offset },
             fua: false,
         };
         assert_eq!(host.ends(nsid, &write, &page), Status::SUCCESS);

@@ -34,7 +34,7 @@ fn refused(rig: &Rig, sqe: Sqe, data: &ConnectData) -> (Status, u64) {
 }
 
 /// All that a server has logged, once every connection has ended.
-fn said(rig: Rig) -> Vec<String> {
+fn logged(rig: Rig) -> Vec<String> {
     let lines = rig.lines.clone();
     rig.stop();
     lines.0.lock().expect("nothing fails here").clone()
@@ -101,10 +101,13 @@ fn a_refused_connect_names_the_parameter() {
 
     // The log says who asked for what, and why not.
     drop((_admin, _queue));
-    let lines = said(rig);
+    let lines = logged(rig);
     let other =
-        "refused: queue 0 of nqn.2026-11.test:other for nqn.2026-11.test:host: no such subsystem";
-    assert!(lines.iter().any(|line| line == other), "{lines:#?}");
+        "refused: queue 0 of nqn.2026-11.test:other for nqn.2026-11.test:host: no such subsystem ";
+    assert!(
+        lines.iter().any(|line| line.starts_with(other)),
+        "{lines:#?}"
+    );
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn a_name_cannot_forge_a_line_of_the_log() {
     drop(peer);
     let data = ConnectData::new([1; 16], 0xffff, forged, forged);
     assert_eq!(refused(&rig, connect(0), &data).0, Status::CONNECT_INVALID);
-    let lines = said(rig);
+    let lines = logged(rig);
     let about: Vec<_> = lines
         .iter()
         .filter(|line| line.contains("nqn.2026-11.test:x"))
@@ -145,6 +148,35 @@ fn a_name_cannot_forge_a_line_of_the_log() {
     );
 }
 
+/// Numbers are given in the order of acceptance, to connections that never say who they are, too.
+#[test]
+fn every_line_about_a_connection_has_its_number_and_its_host_once_that_is_known() {
+    let rig = Rig::new();
+    let (admin, cntlid) = Peer::admin(rig.address);
+    let queue = Peer::io(rig.address, cntlid, 1, 0);
+    let other = ConnectData::new([1; 16], 0xffff, "nqn.2026-11.test:other", HOSTNQN);
+    assert_eq!(refused(&rig, connect(0), &other).0, Status::CONNECT_INVALID);
+    drop(Peer::open(rig.address, 0));
+    drop((queue, admin));
+
+    let lines = logged(rig);
+    let label = |number: u32, host: &str| format!(" connection={number}{host}");
+    let host = format!(" host={HOSTNQN}");
+    for (text, label) in [
+        ("queue 0 connected", label(1, &host)),
+        ("queue 1 connected", label(2, &host)),
+        ("refused: queue 0", label(3, &host)),
+        ("ended without a queue", label(4, "")),
+        ("queue 1 of", label(2, &host)),
+        ("queue 0 of", label(1, &host)),
+    ] {
+        let is_it = |line: &&String| line.starts_with(text) && line.ends_with(&label);
+        let found = lines.iter().filter(is_it).count();
+        assert_eq!(found, 1, "`{text}` and `{label}` in {lines:#?}");
+    }
+    assert_eq!(lines.len(), 6, "there is no other line: {lines:#?}");
+}
+
 #[test]
 fn a_flood_of_refusals_is_a_few_lines() {
     let rig = Rig::new();
@@ -152,7 +184,7 @@ fn a_flood_of_refusals_is_a_few_lines() {
     for _ in 0..60 {
         refused(&rig, connect(0), &data);
     }
-    let count = said(rig)
+    let count = logged(rig)
         .iter()
         .filter(|line| line.contains("refused"))
         .count();
@@ -512,7 +544,7 @@ fn a_host_of_ipv4_is_known_behind_a_socket_of_ipv6_and_a_stranger_is_logged() {
     assert!(
         lines
             .iter()
-            .any(|line| line == "refused: this address is not allowed"),
+            .any(|line| line == "refused: this address is not allowed connection=1"),
         "{lines:#?}"
     );
 }
@@ -534,11 +566,11 @@ fn a_connection_past_the_limit_is_logged() {
         .cqe;
     assert_eq!(refused.status(), Status::CONNECT_BUSY);
     drop(first);
-    let lines = said(rig);
+    let lines = logged(rig);
     assert!(
         lines
             .iter()
-            .any(|line| line.ends_with("the server has all the connections that it takes")),
+            .any(|line| line.contains("the server has all the connections that it takes")),
         "{lines:#?}"
     );
 }

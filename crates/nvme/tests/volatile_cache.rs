@@ -10,7 +10,8 @@ use kit::{NQN, Rig};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_nvme::controller::{
-    Blocks, CutReport, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Subsystem,
+    Blocks, CutReport, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, RemapBlocks,
+    Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyRange, DsmRange, RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::{admin, io};
@@ -118,7 +119,7 @@ impl Bench {
             let mut turn = self.subsystem.device();
             self.subsystem.execute(&mut turn, &job, &mut data)
         };
-        (self.subsystem.settle(outcome).status, read)
+        (self.subsystem.wait_until_durable(outcome).status, read)
     }
 
     fn must(&self, nsid: u32, request: &IoRequest, data: &[u8]) -> Vec<u8> {
@@ -273,7 +274,7 @@ impl Bench {
             [0, 0].map(|_| self.random.random_range(0..=u64::from(PAGES) - pages));
         let (relocate, atomic) = (self.random.random(), self.random.random_ratio(1, 4));
         let count = (pages * per_page) as u32;
-        let request = IoRequest::Remap {
+        let blocks = RemapBlocks {
             target: Blocks {
                 slba: target * per_page,
                 count,
@@ -281,9 +282,10 @@ impl Bench {
             source: source * per_page,
             relocate,
             atomic,
-            fua,
         };
         let nsid = self.models[at].nsid;
+        let namespace = self.subsystem.namespace(nsid).expect("there");
+        let request = IoRequest::remap(namespace, &blocks, fua).expect("whole pages");
         match self.ask(nsid, &request, &[]).0 {
             Status::SUCCESS => {}
             // Overlapping or unsupported: nothing has changed.
@@ -415,13 +417,14 @@ fn a_cached_remap_is_written_back_as_a_remap() {
     let blocks = Blocks { slba: 0, count: 8 };
     let data: Vec<u8> = (1..=8).flat_map(|stamp| block_of(stamp, 12)).collect();
     bench.must(1, &IoRequest::Write { blocks, fua: false }, &data);
-    let request = IoRequest::Remap {
+    let blocks = RemapBlocks {
         target: Blocks { slba: 20, count: 8 },
         source: 0,
         relocate: false,
         atomic: false,
-        fua: false,
     };
+    let namespace = bench.subsystem.namespace(1).expect("there");
+    let request = IoRequest::remap(namespace, &blocks, false).expect("whole pages");
     bench.must(1, &IoRequest::Flush, &[]);
     let programs = || bench.subsystem.device().ftl().media().counts.programs;
     let before = programs();

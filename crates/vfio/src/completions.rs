@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 /// A completion that is not due yet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Due {
+pub struct DelayedCompletion {
     pub at: u64,
     order: u64,
     pub sqid: u16,
@@ -16,7 +16,7 @@ pub struct Due {
     pub result: u64,
 }
 
-impl Due {
+impl DelayedCompletion {
     pub fn new(at: u64, (sqid, cid): (u16, u16), status: u16, result: u64) -> Self {
         Self {
             at,
@@ -31,57 +31,57 @@ impl Due {
 
 /// Completions that wait for their time.
 #[derive(Default)]
-pub struct HeldCompletions {
-    held: BinaryHeap<Reverse<Due>>,
+pub struct DelayedCompletions {
+    delayed: BinaryHeap<Reverse<DelayedCompletion>>,
     commands: BTreeSet<(u16, u16)>,
     order: u64,
 }
 
-impl HeldCompletions {
-    /// Whether this command's completion is held back.
+impl DelayedCompletions {
+    /// Whether this command's completion is delayed.
     pub fn has(&self, sqid: u16, cid: u16) -> bool {
         self.commands.contains(&(sqid, cid))
     }
 
     /// When the next one is due.
     pub fn next(&self) -> Option<u64> {
-        self.held.peek().map(|Reverse(due)| due.at)
+        self.delayed.peek().map(|Reverse(due)| due.at)
     }
 
-    pub fn put(&mut self, due: Due) {
+    pub fn put(&mut self, due: DelayedCompletion) {
         self.order += 1;
         self.commands.insert((due.sqid, due.cid));
-        self.held.push(Reverse(Due {
+        self.delayed.push(Reverse(DelayedCompletion {
             order: self.order,
             ..due
         }));
     }
 
     /// Takes one that is due at `now`, the earliest first.
-    pub fn take(&mut self, now: u64) -> Option<Due> {
+    pub fn take(&mut self, now: u64) -> Option<DelayedCompletion> {
         if self.next()? > now {
             return None;
         }
-        let Reverse(due) = self.held.pop()?;
+        let Reverse(due) = self.delayed.pop()?;
         self.commands.remove(&(due.sqid, due.cid));
         Some(due)
     }
 
     /// All of a queue's, in the order in which they are due.
-    pub fn take_queue(&mut self, sqid: u16) -> Vec<Due> {
+    pub fn take_queue(&mut self, sqid: u16) -> Vec<DelayedCompletion> {
         self.commands.retain(|(other, _)| *other != sqid);
-        let all = std::mem::take(&mut self.held).into_sorted_vec();
+        let all = std::mem::take(&mut self.delayed).into_sorted_vec();
         let (taken, kept) = all
             .into_iter()
             .rev()
             .partition(|Reverse(due)| due.sqid == sqid);
-        self.held = BinaryHeap::from(kept);
-        let taken: Vec<Reverse<Due>> = taken;
+        self.delayed = BinaryHeap::from(kept);
+        let taken: Vec<Reverse<DelayedCompletion>> = taken;
         taken.into_iter().map(|Reverse(due)| due).collect()
     }
 
     pub fn clear(&mut self) {
-        self.held.clear();
+        self.delayed.clear();
         self.commands.clear();
     }
 }

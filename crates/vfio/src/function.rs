@@ -1,68 +1,64 @@
-//! The function: registers, doorbells, interrupts, and the thread that fetches and completes commands.
+//! The function as the monitor sees it: configuration space, registers, doorbells, memory, interrupts.
 //!
-//! Doorbells are numbers that the thread looks at; everything else is behind one lock, which the thread holds for a
-//! burst of commands. Invariants: memory that the monitor takes away is not used after it was told so; a controller that
-//! is reset has no queue, and nothing that was under way is completed to its successor; closed, the device is given
-//! back. Absent: vfio-user's messages (`socket`).
+//! Doorbells are numbers that the function's thread (`worker`) looks at; everything else is behind one lock, which the
+//! thread holds for a burst of commands. Invariants: memory that the monitor takes away is not used afterwards; a
+//! controller that is reset has no queue, and nothing that was under way is completed to its successor; closed, the
+//! device is given back. Absent: vfio-user's messages (`socket`), and what commands do (`commands`).
 
-use crate::completions::{Due, HeldCompletions};
-use crate::memory::{Access, Memory, OutOfReach};
+use crate::completions::DelayedCompletions;
+use crate::memory::Memory;
 use crate::pci::{BAR_BYTES, Config, VECTORS};
-use crate::prp::{GuestData, PAGE, segments};
-use crate::queues::{Place, Queues};
-use remap_ssd_nvme::controller::telemetry::CommandKind;
-use remap_ssd_nvme::controller::{
-    AdminOutcome, Association, HostData, IO_QUEUES_MAX, Job, Latency, Outcome, QUEUE_ENTRIES_MAX,
-    Subsystem, Transfer, Weight, admin_transfer,
-};
+use crate::prp::PAGE;
+use crate::queues::{QueueMemory, Queues};
+use remap_ssd_nvme::controller::{Association, IO_QUEUES_MAX, Outcome, Subsystem, Weight};
 use remap_ssd_nvme::spec::bus::{Aqa, register};
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::fabrics::{Cc, property};
-use remap_ssd_nvme::spec::opcode::admin;
-use remap_ssd_nvme::spec::status::Status;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Commands executed before the lock is let go.
-const BURST: usize = 64;
-/// How often the clock alone is a reason to look.
-const TICK: Duration = Duration::from_millis(250);
-/// Sleeping ends this much before a completion is due.
-const SPIN: Duration = Duration::from_micros(60);
 const DOORBELLS: usize = 2 * (IO_QUEUES_MAX as usize + 1);
 
-struct State {
-    association: Association,
-    memory: Memory,
-    config: Config,
-    queues: Queues,
-    aqa: u32,
-    asq: u64,
-    acq: u64,
-    vectors: Vec<Option<File>>,
-    held: HeldCompletions,
-    /// Executed commands that are completed only once they are durable, with their queues.
-    unsettled: Vec<(u16, Sqe, Outcome)>,
+/// A command that was executed and waits until it is durable.
+pub(crate) struct AwaitingSync {
+    pub sqid: u16,
+    pub sqe: Sqe,
+    pub outcome: Outcome,
+}
+
+/// What is behind the lock.
+pub(crate) struct FunctionState {
+    pub association: Association,
+    pub memory: Memory,
+    pub config: Config,
+    pub queues: Queues,
+    pub aqa: u32,
+    pub asq: u64,
+    pub acq: u64,
+    pub vectors: Vec<Option<File>>,
+    pub delayed: DelayedCompletions,
+    /// Executed commands that are completed only once they are durable.
+    pub awaiting_sync: Vec<AwaitingSync>,
     /// Weight of the last turn.
-    weight: Weight,
+    pub weight: Weight,
 }
 
 /// What the thread and the socket share.
-struct Shared {
-    state: Mutex<Option<State>>,
-    doorbells: [AtomicU32; DOORBELLS],
-    stop: AtomicBool,
-    epoch: Instant,
-    thread: OnceLock<Thread>,
+pub(crate) struct FunctionShared {
+    pub state: Mutex<Option<FunctionState>>,
+    pub doorbells: [AtomicU32; DOORBELLS],
+    pub stop: AtomicBool,
+    pub epoch: Instant,
+    pub thread: OnceLock<Thread>,
 }
 
 /// A PCI Express function with an NVMe controller.
 pub struct Function {
-    shared: Arc<Shared>,
+    shared: Arc<FunctionShared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -72,7 +68,7 @@ impl Function {
     /// # Errors
     /// There can be no thread.
     pub fn start(subsystem: &Arc<Subsystem>, epoch: Instant) -> std::io::Result<Self> {
-        let state = State {
+        let state = FunctionState {
             association: Association::on_bus(subsystem),
             memory: Memory::default(),
             config: Config::default(),
@@ -81,12 +77,12 @@ impl Function {
             asq: 0,
             acq: 0,
             vectors: (0..VECTORS).map(|_| None).collect(),
-            held: HeldCompletions::default(),
-            unsettled: Vec::new(),
+            delayed: DelayedCompletions::default(),
+            awaiting_sync: Vec::new(),
             weight: Weight::default(),
         };
 
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FunctionShared {
             state: Mutex::new(Some(state)),
             doorbells: [const { AtomicU32::new(0) }; DOORBELLS],
             stop: AtomicBool::new(false),
@@ -233,12 +229,12 @@ impl Function {
     }
 }
 
-fn interrupt(mut event: &File) {
+pub(crate) fn interrupt(mut event: &File) {
     // A full counter means that the guest has been told.
     let _ = event.write_all(&1u64.to_ne_bytes());
 }
 
-impl State {
+impl FunctionState {
     fn register(&self, offset: u32) -> u64 {
         let pair = |low: u64, high: u64| low & 0xffff_ffff | high << 32;
         match offset {
@@ -255,9 +251,9 @@ impl State {
     }
 }
 
-impl Shared {
+impl FunctionShared {
     /// A thread that failed leaves queues as they were; the device below looks after itself.
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+    pub fn lock(&self) -> MutexGuard<'_, Option<FunctionState>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn wake(&self) {
@@ -265,7 +261,7 @@ impl Shared {
             thread.unpark();
         }
     }
-    fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
 
@@ -286,7 +282,7 @@ impl Shared {
         }
     }
 
-    fn configure(&self, state: &mut State, value: u32) {
+    fn configure(&self, state: &mut FunctionState, value: u32) {
         let (before, after) = (state.association.configuration(), Cc::from_bits(value));
 
         if before.en() && !after.en() {
@@ -295,7 +291,7 @@ impl Shared {
 
         if !before.en() && after.en() {
             let aqa = Aqa::from_bits(state.aqa);
-            let place = |base: u64, entries_z: u16| Place {
+            let place = |base: u64, entries_z: u16| QueueMemory {
                 base,
                 entries: entries_z + 1,
             };
@@ -305,7 +301,7 @@ impl Shared {
                 place(state.acq, aqa.acqs_z()),
             );
 
-            self.quiet();
+            self.clear_doorbells();
             state.queues = Queues::of_admin(submission, completion);
             state.association.configure(value);
 
@@ -320,407 +316,17 @@ impl Shared {
     }
 
     /// A controller reset: no queues, nothing under way.
-    fn disable(&self, state: &mut State, cc: u32) {
+    fn disable(&self, state: &mut FunctionState, cc: u32) {
         state.association.configure(cc & !1);
         state.queues = Queues::default();
-        state.held.clear();
-        state.unsettled.clear();
-        self.quiet();
+        state.delayed.clear();
+        state.awaiting_sync.clear();
+        self.clear_doorbells();
     }
 
-    fn quiet(&self) {
+    fn clear_doorbells(&self) {
         self.doorbells
             .iter()
             .for_each(|doorbell| doorbell.store(0, Ordering::Release));
     }
-
-    fn run(&self) {
-        let mut tick = Instant::now() + TICK;
-        loop {
-            let mut guard = self.lock();
-            let Some(state) = &mut *guard else { return };
-            let mut worked = self
-                .burst(state)
-                .and_then(|worked| self.settle(state).map(|()| worked));
-
-            if Instant::now() >= tick {
-                tick = Instant::now() + TICK;
-                if state.association.subsystem().is_broken() {
-                    return;
-                }
-                worked = worked.and_then(|worked| Ok(self.report(state)? || worked));
-            }
-
-            let worked = worked.unwrap_or_else(|OutOfReach| {
-                state.association.set_fatal();
-                state.queues = Queues::default();
-                state.held.clear();
-                state.unsettled.clear();
-                false
-            });
-
-            let State {
-                queues, vectors, ..
-            } = state;
-            for vector in queues.interrupts() {
-                vectors
-                    .get(usize::from(vector))
-                    .into_iter()
-                    .flatten()
-                    .for_each(interrupt);
-            }
-
-            let due = state
-                .held
-                .next()
-                .map(|at| self.epoch + Duration::from_nanos(at));
-            drop(guard);
-
-            if self.stop.load(Ordering::SeqCst) && !worked && due.is_none() {
-                return;
-            }
-            if !worked {
-                sleep(due.map_or(tick, |due| due.min(tick)));
-            }
-        }
-    }
-
-    /// Answers an asynchronous event request if there is something to report; `true` if so.
-    fn report(&self, state: &mut State) -> Result<bool, OutOfReach> {
-        if !state.queues.has_room(0) {
-            return Ok(false);
-        }
-        let Some((cid, result)) = state.association.event() else {
-            return Ok(false);
-        };
-        state
-            .queues
-            .complete(0, cid, Status::SUCCESS, result, &state.memory)?;
-        Ok(true)
-    }
-
-    /// Completes what is due and executes commands, some of each queue in turns; `true` if there may be more.
-    fn burst(&self, state: &mut State) -> Result<bool, OutOfReach> {
-        let now = self.now();
-        let mut worked = false;
-        while let Some(due) = state.held.take(now) {
-            state.queues.complete(
-                due.sqid,
-                due.cid,
-                Status::from_bits(due.status),
-                due.result,
-                &state.memory,
-            )?;
-            worked = true;
-        }
-
-        if !state.association.is_enabled() || state.association.status().cfs() {
-            return Ok(worked);
-        }
-
-        let mut left = BURST;
-        loop {
-            let before = left;
-            let doorbell = |index: usize| {
-                u16::try_from(self.doorbells[index].load(Ordering::Acquire)).unwrap_or(u16::MAX)
-            };
-            state
-                .queues
-                .take(|cqid| doorbell(usize::from(cqid) * 2 + 1));
-
-            for qid in state.queues.submission_ids() {
-                let tail = doorbell(usize::from(qid) * 2);
-                let Some(sqe) = state.queues.fetch(qid, tail, &state.memory)? else {
-                    continue;
-                };
-                self.command(state, qid, &sqe)?;
-                worked = true;
-                left -= 1;
-                if left == 0 {
-                    return Ok(true);
-                }
-            }
-
-            if left == before {
-                return Ok(worked);
-            }
-        }
-    }
-
-    fn command(&self, state: &mut State, sqid: u16, sqe: &Sqe) -> Result<(), OutOfReach> {
-        let cid = sqe.head().cid();
-
-        let unsettled = || {
-            state
-                .unsettled
-                .iter()
-                .any(|(other, sqe, _)| (*other, sqe.head().cid()) == (sqid, cid))
-        };
-
-        let event = || sqid == 0 && state.association.has_event_request(cid);
-        let in_use = state.held.has(sqid, cid) || unsettled() || event();
-
-        let outcome = if in_use {
-            Some(at_once(Status::ID_CONFLICT, 0))
-        } else if sqe.head().psdt() != 0 {
-            // PRPs alone: Identify says that there are no SGLs.
-            Some(at_once(Status::INVALID_FIELD, 0))
-        } else if sqid == 0 {
-            self.admin(state, sqe)
-                .map(|(status, result)| at_once(status, result))
-        } else {
-            Some(self.io(state, sqe))
-        };
-
-        let Some(outcome) = outcome else {
-            return Ok(());
-        };
-
-        if outcome.owes.is_some() {
-            state.unsettled.push((sqid, *sqe, outcome));
-            return Ok(());
-        }
-
-        self.complete(state, sqid, sqe, outcome)
-    }
-
-    /// Makes durable and completes all commands of a burst that wait for it, together.
-    fn settle(&self, state: &mut State) -> Result<(), OutOfReach> {
-        let Some(wanted) = state
-            .unsettled
-            .iter()
-            .filter_map(|(.., outcome)| outcome.owes)
-            .max()
-        else {
-            return Ok(());
-        };
-
-        let settled = state.association.subsystem().make_durable(wanted);
-
-        for (sqid, sqe, outcome) in std::mem::take(&mut state.unsettled) {
-            let outcome = match settled {
-                Ok(()) => outcome,
-                Err(status) => Outcome {
-                    status,
-                    result: 0,
-                    ..outcome
-                },
-            };
-            self.complete(state, sqid, &sqe, outcome)?;
-        }
-        Ok(())
-    }
-
-    fn complete(
-        &self,
-        state: &mut State,
-        sqid: u16,
-        sqe: &Sqe,
-        outcome: Outcome,
-    ) -> Result<(), OutOfReach> {
-        let cid = sqe.head().cid();
-
-        let Outcome {
-            status,
-            result,
-            done_at,
-            ..
-        } = outcome;
-
-        if !status.is_success() && sqid > 0 {
-            state.association.log_error(sqid, sqe, status);
-        }
-
-        // In emulated time the host gets its answer when the device would have given it.
-        if state.association.subsystem().latency() == Latency::Emulated && done_at > self.now() {
-            state
-                .held
-                .put(Due::new(done_at, (sqid, cid), status.into_bits(), result));
-            return Ok(());
-        }
-
-        state
-            .queues
-            .complete(sqid, cid, status, result, &state.memory)
-    }
-
-    fn io(&self, state: &mut State, sqe: &Sqe) -> Outcome {
-        let checked = state
-            .association
-            .io_request(sqe)
-            .and_then(|(request, transfer)| {
-                let (len, access) = moved(transfer);
-                Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
-            });
-
-        let (request, found) = match checked {
-            Ok(checked) => checked,
-            Err(status) => return at_once(status, 0),
-        };
-
-        let mut data = GuestData::new(&state.memory, &found);
-        let subsystem = state.association.subsystem().clone();
-        let cache_enabled = state.association.cache_enabled();
-
-        let job = Job {
-            nsid: sqe.nsid,
-            request: &request,
-            now: self.now(),
-            cache_enabled,
-        };
-
-        let mut device = subsystem.turn(state.weight);
-        let outcome = subsystem.execute(&mut device, &job, &mut data);
-        let failed = data.failed();
-        state.weight = device.weight();
-        drop(device);
-
-        let took_ns = outcome.done_at.max(self.now()).saturating_sub(job.now);
-        subsystem
-            .telemetry()
-            .observe(CommandKind::of(&request), 1, took_ns);
-
-        if outcome.status.is_success() && failed {
-            return Outcome {
-                status: Status::DATA_TRANSFER,
-                ..outcome
-            };
-        }
-
-        outcome
-    }
-
-    /// Creates or deletes a queue, and resets its doorbell; `None` for any other command.
-    fn queue_command(&self, state: &mut State, sqe: &Sqe) -> Option<Status> {
-        let qids = state.association.io_queues();
-        let made = match sqe.head().opcode() {
-            admin::CREATE_CQ => state
-                .queues
-                .create_cq(sqe, qids)
-                .map(|qid| usize::from(qid) * 2 + 1),
-            admin::CREATE_SQ => state
-                .queues
-                .create_sq(sqe, qids)
-                .map(|qid| usize::from(qid) * 2),
-            admin::DELETE_CQ => state
-                .queues
-                .delete_cq(sqe)
-                .map(|qid| usize::from(qid) * 2 + 1),
-            admin::DELETE_SQ => {
-                // Guest memory out of reach is detected again at the next command.
-                let _ = self.settle(state);
-                self.complete_all(state, sqe);
-                state.queues.delete_sq(sqe).map(|qid| usize::from(qid) * 2)
-            }
-            // For networks.
-            admin::FABRICS => Err(Status::INVALID_OPCODE),
-            _ => return None,
-        };
-
-        Some(match made {
-            Ok(doorbell) => {
-                state.association.queue_made();
-                self.doorbells[doorbell].store(0, Ordering::Release);
-                Status::SUCCESS
-            }
-            Err(status) => {
-                state.association.log_error(0, sqe, status);
-                status
-            }
-        })
-    }
-
-    /// Executes an admin command; `None` if it waits.
-    fn admin(&self, state: &mut State, sqe: &Sqe) -> Option<(Status, u64)> {
-        if let Some(status) = self.queue_command(state, sqe) {
-            return Some((status, 0));
-        }
-
-        let transfer = admin_transfer(sqe).and_then(|transfer| {
-            let (len, access) = moved(transfer);
-            Ok((
-                transfer,
-                len,
-                segments(&state.memory, sqe.prps(), len, access)?,
-            ))
-        });
-        let (transfer, len, found) = match transfer {
-            Ok(transfer) => transfer,
-            Err(status) => return Some((status, 0)),
-        };
-
-        let mut guest = GuestData::new(&state.memory, &found);
-        let mut sent = Vec::new();
-        while matches!(transfer, Transfer::FromHost(_)) && sent.len() < len {
-            match guest.take(len - sent.len()) {
-                [] => return Some((Status::DATA_TRANSFER, 0)),
-                taken => sent.extend_from_slice(taken),
-            }
-        }
-
-        let mut page = Vec::new();
-        match state.association.admin(sqe, &sent, &mut page) {
-            AdminOutcome::Waits => {
-                // It may wait for ever, and keeps no other command from being fetched.
-                state.queues.forgo(0);
-                None
-            }
-            AdminOutcome::Done(status, result) => {
-                if status.is_success() {
-                    guest.put(&page);
-                }
-                let status = if guest.failed() {
-                    Status::DATA_TRANSFER
-                } else {
-                    status
-                };
-                Some((status, result))
-            }
-        }
-    }
-
-    /// Completes at once what of a queue that goes is not due yet.
-    fn complete_all(&self, state: &mut State, sqe: &Sqe) {
-        let qid = remap_ssd_nvme::spec::bus::QueueCdw10::from_bits(sqe.cdw10).qid();
-        for due in state.held.take_queue(qid) {
-            let status = Status::from_bits(due.status);
-            // Guest memory out of reach is detected again at the next command.
-            let _ = state
-                .queues
-                .complete(due.sqid, due.cid, status, due.result, &state.memory);
-        }
-    }
 }
-
-/// Completed, with nothing to wait for.
-fn at_once(status: Status, result: u64) -> Outcome {
-    Outcome {
-        status,
-        result,
-        done_at: 0,
-        owes: None,
-    }
-}
-
-/// How many bytes, and how guest memory is accessed.
-fn moved(transfer: Transfer) -> (usize, Access) {
-    match transfer {
-        Transfer::None => (0, Access::Read),
-        Transfer::FromHost(bytes) => (bytes as usize, Access::Read),
-        Transfer::ToHost(bytes) => (bytes as usize, Access::Write),
-    }
-}
-
-fn sleep(until: Instant) {
-    let left = until.saturating_duration_since(Instant::now());
-    if left > SPIN {
-        std::thread::park_timeout(left - SPIN);
-    } else {
-        std::hint::spin_loop();
-    }
-}
-
-const _: () = assert!(
-    QUEUE_ENTRIES_MAX <= 1 << 15,
-    "sums of two queue positions fit in 16 bits"
-);

@@ -46,14 +46,14 @@ pub struct Queues {
 
 /// Where a queue is and how large.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct QueueMemory {
     pub base: u64,
     pub entries: u16,
 }
 
 impl CompletionQueue {
-    fn new(place: Place, vector: Option<u16>) -> Self {
-        let Place { base, entries } = place;
+    fn new(place: QueueMemory, vector: Option<u16>) -> Self {
+        let QueueMemory { base, entries } = place;
         Self {
             base,
             entries,
@@ -74,7 +74,7 @@ impl CompletionQueue {
 
 impl Queues {
     /// The admin queues, and no others.
-    pub fn of_admin(submission: Place, completion: Place) -> Self {
+    pub fn of_admin(submission: QueueMemory, completion: QueueMemory) -> Self {
         let mut queues = Self::default();
         queues.put_sq(0, submission, 0);
         queues
@@ -83,7 +83,7 @@ impl Queues {
         queues
     }
 
-    fn put_sq(&mut self, qid: u16, Place { base, entries }: Place, cqid: u16) {
+    fn put_sq(&mut self, qid: u16, QueueMemory { base, entries }: QueueMemory, cqid: u16) {
         self.submission.insert(
             qid,
             SubmissionQueue {
@@ -95,7 +95,7 @@ impl Queues {
         );
     }
 
-    fn place(sqe: &Sqe, qids: u16) -> Result<(u16, Place), Status> {
+    fn place(sqe: &Sqe, qids: u16) -> Result<(u16, QueueMemory), Status> {
         let cdw10 = QueueCdw10::from_bits(sqe.cdw10);
         let [base, _] = sqe.prps();
 
@@ -111,7 +111,7 @@ impl Queues {
 
         Ok((
             cdw10.qid(),
-            Place {
+            QueueMemory {
                 base,
                 entries: cdw10.qsize_z() + 1,
             },
@@ -205,7 +205,7 @@ impl Queues {
     }
 
     /// A command that was fetched does without the room that was kept for it.
-    pub fn forgo(&mut self, sqid: u16) {
+    pub fn release_slot(&mut self, sqid: u16) {
         let cqid = self.submission.get(&sqid).map(|queue| queue.cqid);
         if let Some(queue) = cqid.and_then(|cqid| self.completion.get_mut(&cqid)) {
             queue.promised -= 1;

@@ -5,7 +5,7 @@
 //! taken away, one that is served is not; only its owner may connect, unless the owner gives the file other permissions.
 
 use crate::function::Function;
-use crate::hush;
+use crate::library_panics;
 use crate::pci::{BAR_BYTES, CONFIG_BYTES, VECTORS};
 use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::controller::Subsystem;
@@ -130,8 +130,10 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
 
     while !stop.load(Ordering::SeqCst) {
         // The library trusts its peer to send well-formed messages: if not, this connection ends.
-        let ended = catch_unwind(AssertUnwindSafe(|| hush::library(|| server.run(backend))));
-        let was_library = hush::was_library();
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            library_panics::library(|| server.run(backend))
+        }));
+        let was_library = library_panics::was_library();
 
         if stop.load(Ordering::SeqCst) {
             return;
@@ -262,7 +264,7 @@ impl Backend {
 
 impl ServerBackend for Backend {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        hush::ours(|| match region {
+        library_panics::ours(|| match region {
             VFIO_PCI_CONFIG_REGION_INDEX => self.0.config_read(offset, data),
             VFIO_PCI_BAR0_REGION_INDEX => self.0.bar_read(offset, data),
             _ => data.fill(0),
@@ -271,7 +273,7 @@ impl ServerBackend for Backend {
     }
 
     fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
-        hush::ours(|| match region {
+        library_panics::ours(|| match region {
             VFIO_PCI_CONFIG_REGION_INDEX => self.0.config_write(offset, data),
             VFIO_PCI_BAR0_REGION_INDEX => self.0.bar_write(offset, data),
             _ => {}
@@ -288,7 +290,7 @@ impl ServerBackend for Backend {
         fd: Option<File>,
     ) -> io::Result<()> {
         // Memory without a file cannot be shared: the device does without it.
-        hush::ours(|| match fd {
+        library_panics::ours(|| match fd {
             Some(file) => self.0.map(
                 address,
                 size,
@@ -302,12 +304,12 @@ impl ServerBackend for Backend {
 
     fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> io::Result<()> {
         let all = flags.contains(DmaUnmapFlags::UNMAP_ALL);
-        hush::ours(|| self.0.unmap(if all { None } else { Some((address, size)) }));
+        library_panics::ours(|| self.0.unmap(if all { None } else { Some((address, size)) }));
         Ok(())
     }
 
     fn reset(&mut self) -> io::Result<()> {
-        hush::ours(|| self.0.reset());
+        library_panics::ours(|| self.0.reset());
         Ok(())
     }
 
@@ -324,7 +326,7 @@ impl ServerBackend for Backend {
             return Ok(());
         }
 
-        hush::ours(|| {
+        library_panics::ours(|| {
             if count == 0 {
                 self.0.clear_vectors();
             } else if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {

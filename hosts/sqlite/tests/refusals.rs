@@ -12,7 +12,7 @@ use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
+use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 struct Quiet;
 
 impl Log for Quiet {
-    fn connection(&self, _: SocketAddr, _: &str) {}
+    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
     fn server(&self, _: &str) {}
 }
 

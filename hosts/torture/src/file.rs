@@ -95,6 +95,7 @@ impl Entry {
             block,
             count,
         };
+
         match event {
             Event::Write {
                 block,

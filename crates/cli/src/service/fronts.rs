@@ -10,7 +10,7 @@ use remap_ssd_fuse::{MountError, Mounted, file_name};
 use remap_ssd_http::{Limits as HttpLimits, Server as HttpServer, Token};
 use remap_ssd_nvme::auth::Keyring;
 use remap_ssd_nvme::controller::{Gate, Subsystem};
-use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
+use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_vfio::{Service, ServiceError};
 use sd_notify::NotifyState;
@@ -69,8 +69,10 @@ pub struct Fronts {
 struct Lines;
 
 impl Log for Lines {
-    fn connection(&self, peer: SocketAddr, text: &str) {
-        tracing::info!(%peer, "{text}");
+    fn connection(&self, connection: &ConnectionLabel<'_>, text: &str) {
+        let ConnectionLabel { number, peer, host } = connection;
+        let host = host.map(tracing::field::display);
+        tracing::info!(connection = number, host, %peer, "{text}");
     }
     fn server(&self, text: &str) {
         tracing::warn!("{text}");

@@ -27,11 +27,14 @@ impl Cluster {
             .args(["-m", "remap_ssd", "sources"])
             .stdin(Stdio::null())
             .output();
+
         let (said, reason) = match &asked {
             Ok(output) if output.status.success() => (Some(&output.stdout), String::new()),
             Ok(output) => (None, last_line(&output.stderr)),
             Err(error) => (None, error.to_string()),
         };
+
+        // Results would differ if the workers ran other sources.
         match said {
             None => Err(Failure::usage(format_args!(
                 "--scheduler needs the Python package with Dask: {INSTALL} ({python}: {reason})"

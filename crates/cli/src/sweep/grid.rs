@@ -126,6 +126,7 @@ fn given(file: &toml::Table, text: &str, wrong: &mut Vec<String>) -> Given {
             )),
         }
     }
+
     given
 }
 
@@ -230,17 +231,21 @@ fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) 
             Value::Array(values) => values.clone(),
             value => vec![value.clone()],
         };
+
         let Some(words) = values.iter().map(word).collect::<Option<Vec<String>>>() else {
             wrong.push(format!(
                 "`{name}` must be text, a number, true or false, or a list of them"
             ));
             continue;
         };
+
+        // Options have names of Python or of the command line; settings of a device file have dots.
         let name = if name.contains('.') {
             name.clone()
         } else {
             name.replace('-', "_")
         };
+
         if name.contains('.') {
             let settings = words.iter().map(|word| format!("{name}={word}"));
             wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));
@@ -250,6 +255,7 @@ fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) 
             let hint = did_you_mean(&name, known.iter().map(String::as_str));
             wrong.push(format!("`{name}` is no option of `compare`{hint}"));
         }
+
         found.push((name, values));
     }
     found

@@ -302,6 +302,7 @@ impl Exchange {
                 return None;
             }
         };
+
         if payload.len() > room {
             self.failed.get_or_insert(failed(
                 explanation::PAYLOAD,
@@ -309,6 +310,7 @@ impl Exchange {
             ));
             return None;
         }
+
         self.state = next;
         Some(payload)
     }

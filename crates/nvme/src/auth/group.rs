@@ -228,6 +228,7 @@ mod tests {
         for (group, value, secret) in known {
             let one = KeyPair::of_exponent(group, Zeroizing::new((1..=64).collect()));
             let other = KeyPair::of_exponent(group, Zeroizing::new((101..=164).collect()));
+
             assert_eq!(digest(&one.value), value, "{group:?}");
             assert_eq!(
                 digest(&one.shared(&other.value).expect("in order")),

@@ -97,6 +97,7 @@ impl<'a> HostExchange<'a> {
     ) -> Self {
         let mut t_id = [0; 2];
         super::fill_random(&mut t_id);
+
         Self {
             credentials,
             hostnqn,
@@ -152,6 +153,7 @@ impl<'a> HostExchange<'a> {
             hostnqn: self.hostnqn,
             subnqn: self.subnqn,
         };
+
         if response.is_some_and(|said| expected.is(said)) {
             Ok(Step::Last(message::put_success2(self.t_id)))
         } else {

@@ -101,6 +101,7 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], u8> {
 pub fn parse(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     let (head, _) = record::<Head>(payload)?;
     let t_id = head.t_id;
+
     match (head.kind, head.message) {
         (kind::COMMON, message::NEGOTIATE) => negotiate(payload),
         (kind::DH_HMAC_CHAP, message::REPLY) => reply(payload),
@@ -158,6 +159,7 @@ fn reply(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     if hash_len > Hash::LEN_MAX || usize::from(said.dh_len) > Group::BYTES_MAX {
         return Err(explanation::PAYLOAD);
     }
+
     // The place of the challenge is there whether the host challenges or not.
     let response = take(&mut rest, hash_len)?;
     let challenge = take(&mut rest, hash_len)?;
@@ -167,6 +169,7 @@ fn reply(payload: &[u8]) -> Result<FromHost<'_>, u8> {
         1 => Some((challenge, said.sequence)),
         _ => return Err(explanation::PAYLOAD),
     };
+
     Ok(FromHost::Reply {
         t_id: said.head.t_id,
         response,
@@ -308,6 +311,7 @@ pub(super) enum FromController<'a> {
 pub(super) fn parse_answer(payload: &[u8]) -> Option<FromController<'_>> {
     let (head, _) = record::<Head>(payload).ok()?;
     let t_id = head.t_id;
+
     match (head.kind, head.message) {
         (kind::DH_HMAC_CHAP, message::CHALLENGE) => {
             let (said, mut rest) = record::<Challenge>(payload).ok()?;

@@ -50,11 +50,13 @@ impl Response<'_> {
             let key = self.hash.digest(self.shared);
             self.hash.mac(&key, &[self.challenge])
         };
+
         let (label, own, other): (&[u8], _, _) = match self.side {
             Side::Host => (b"HostHost", self.hostnqn, self.subnqn),
             Side::Controller => (b"Controller", self.subnqn, self.hostnqn),
         };
         let (sequence, t_id) = (self.sequence.to_le_bytes(), self.t_id.to_le_bytes());
+
         // No secure channel is made: SC is 0.
         let parts = [
             &challenge[..],

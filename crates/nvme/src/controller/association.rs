@@ -23,11 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Errors kept for the error log.
 pub(super) const ERRORS: usize = 64;
-/// Asynchronous event requests outstanding.
 pub(super) const EVENTS_MAX: usize = 4;
 /// Time to become ready. It is ready at once.
 const READY_HALF_SECONDS: u8 = 20;
-/// Version 2.0.
 pub(super) const VERSION: u32 = 0x0002_0000;
 
 pub(super) struct State {
@@ -126,13 +124,15 @@ fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> 
 
 /// An I/O queue of a controller, until the controller is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinedQueue {
     /// Its number.
     pub qid: u16,
     /// Its number of entries.
     pub entries: u16,
     /// The controller's reset count at Connect.
     resets: u64,
+    /// Whether its number is taken for it.
+    has_number: bool,
 }
 
 impl Association {
@@ -176,11 +176,11 @@ impl Association {
         Ok((Arc::new(association), entries))
     }
 
-    /// Connect on an I/O queue.
+    /// Checks a Connect on an I/O queue. The queue's number is not taken yet (`take_queue`).
     ///
     /// # Errors
     /// What to answer.
-    pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<Joined, ConnectRefusal> {
+    pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<JoinedQueue, ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
         if data.cntlid != self.cntlid {
             return Err(ConnectRefusal::CONTROLLER);
@@ -192,7 +192,7 @@ impl Association {
             return Err(ConnectRefusal::OTHER_HOST);
         }
 
-        let mut state = self.state();
+        let state = self.state();
         if !state.cc.en() || state.closed {
             return Err(ConnectRefusal::NOT_ENABLED);
         }
@@ -203,24 +203,44 @@ impl Association {
             return Err(ConnectRefusal::QUEUE_IN_USE);
         }
 
-        state.queues |= 1 << (qid - 1);
-        state.queues_made = true;
-        Ok(Joined {
+        Ok(JoinedQueue {
             qid,
             entries,
             resets: self.resets.load(Ordering::Acquire),
+            has_number: false,
         })
     }
 
+    /// Takes the number of an I/O queue whose connection may use it: at once, or when its host has authenticated it. Of
+    /// several that wait for that the first one gets it.
+    ///
+    /// # Errors
+    /// Another connection has the number by now, or the controller has been reset.
+    pub fn take_queue(&self, queue: &mut JoinedQueue) -> Result<(), ConnectRefusal> {
+        let mut state = self.state();
+        if !self.has(queue) || state.closed {
+            return Err(ConnectRefusal::NOT_ENABLED);
+        }
+        let bit = 1 << (queue.qid - 1);
+        if state.queues & bit != 0 {
+            return Err(ConnectRefusal::QUEUE_IN_USE);
+        }
+
+        state.queues |= bit;
+        state.queues_made = true;
+        queue.has_number = true;
+        Ok(())
+    }
+
     /// Is an I/O queue still there? A reset takes them all.
-    pub fn has(&self, queue: &Joined) -> bool {
+    pub fn has(&self, queue: &JoinedQueue) -> bool {
         self.resets.load(Ordering::Acquire) == queue.resets
     }
 
     /// An I/O queue's connection has ended.
-    pub fn leave(&self, queue: &Joined) {
+    pub fn leave(&self, queue: &JoinedQueue) {
         let mut state = self.state();
-        if self.has(queue) {
+        if queue.has_number && self.has(queue) {
             state.queues &= !(1 << (queue.qid - 1));
         }
     }
@@ -369,11 +389,14 @@ impl Association {
     pub fn log_error(&self, qid: u16, sqe: &Sqe, status: Status) {
         let mut state = self.state();
         state.error_count += 1;
+
         let mut entry: ErrorEntry = crate::spec::identify::blank();
         entry.error_count = state.error_count;
         (entry.sqid, entry.cid) = (qid, sqe.head().cid());
         entry.status = status.into_bits() << 1;
         entry.parameter_location = 0xffff;
+
+        // The LBA is that of an I/O command; transport 3 is TCP (Base 2.0 §5.16.1.1).
         entry.lba = if qid == 0 {
             0
         } else {
@@ -385,6 +408,7 @@ impl Association {
         } else {
             0
         };
+
         state.errors.push_front(entry);
         state.errors.truncate(ERRORS);
     }

@@ -4,12 +4,9 @@
 //! registers that only they need.
 
 use super::association::{Association, State};
-use super::request::{IoRequest, Transfer};
 use super::subsystem::Subsystem;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{Cc, Csts};
-use crate::spec::opcode::io;
-use crate::spec::status::Status;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -17,7 +14,6 @@ use std::sync::{Arc, Mutex};
 /// How a host reaches its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// Over a network.
     Fabrics,
     /// Over a bus, with queues in memory.
     Bus,
@@ -91,27 +87,5 @@ impl Association {
     /// I/O queues that the host may have.
     pub fn io_queues(&self) -> u16 {
         self.state().features.queues().min(super::IO_QUEUES_MAX)
-    }
-
-    /// Checks an I/O command: what it asks for, and the data it moves.
-    ///
-    /// # Errors
-    /// The status to answer.
-    pub fn io_request(&self, sqe: &Sqe) -> Result<(IoRequest, Transfer), Status> {
-        if sqe.head().opcode() == io::FLUSH && sqe.nsid == u32::MAX && sqe.head().fuse() == 0 {
-            return Ok((IoRequest::Flush, Transfer::None));
-        }
-        let namespace = self
-            .subsystem
-            .namespace(sqe.nsid)
-            .ok_or(Status::INVALID_NAMESPACE)?;
-        let formats = if sqe.head().opcode() == io::COPY {
-            self.state().features.copy_formats()
-        } else {
-            0
-        };
-        let request = IoRequest::parse(sqe, namespace, formats)?;
-        let transfer = request.transfer(namespace.lba_shift);
-        Ok((request, transfer))
     }
 }

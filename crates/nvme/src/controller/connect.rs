@@ -44,7 +44,6 @@ impl ConnectRefusal {
     };
     /// Queue identifier: bytes 43:42 of the entry.
     pub(super) const QUEUE: Self = in_entry(42, "no such queue");
-    /// Queue size: bytes 45:44.
     pub(super) const QUEUE_SIZE: Self = in_entry(44, "a queue of an impossible size");
     pub(crate) const CONTROLLER: Self =
         in_data(offset_of!(ConnectData, cntlid), "no such controller");

@@ -1,7 +1,7 @@
 //! Group commit: commands that wait for durability share one commit.
 //!
 //! A command that asks for durability is executed like any other; its position in the device's history must be durable
-//! before the command is acknowledged (`Outcome::owes`). One of the waiting threads commits everything executed so far,
+//! before the command is acknowledged (`Outcome::sync_to`). One of the waiting threads commits everything executed so far,
 //! for all that wait for no later position. The device is not held meanwhile.
 //!
 //! Invariants: one commit at a time; a durable position is never committed again, so a flush after which nothing was
@@ -93,19 +93,19 @@ impl Subsystem {
         }
     }
 
-    /// Makes durable what a command owes before it is acknowledged. The caller must not hold the device.
-    pub fn settle(&self, outcome: Outcome) -> Outcome {
-        let Some(wanted) = outcome.owes else {
+    /// Waits until what a command names is durable; the outcome to acknowledge then. The caller must not hold the device.
+    pub fn wait_until_durable(&self, outcome: Outcome) -> Outcome {
+        let Some(wanted) = outcome.sync_to else {
             return outcome;
         };
         match self.make_durable(wanted) {
             Ok(()) => Outcome {
-                owes: None,
+                sync_to: None,
                 ..outcome
             },
             // The command's own status does not matter if its effect may be lost.
             Err(status) => Outcome {
-                owes: None,
+                sync_to: None,
                 status,
                 result: 0,
                 ..outcome
@@ -131,7 +131,7 @@ impl Subsystem {
 
         under_way.until = match begun {
             Ok(None) => Ok(None),
-            Ok(Some(commit)) => self.write(commit).map(Some),
+            Ok(Some(commit)) => self.write_commit(commit).map(Some),
             Err(error) => Err(error),
         };
 
@@ -140,7 +140,7 @@ impl Subsystem {
         }
     }
 
-    fn write(&self, mut commit: Commit) -> io::Result<Position> {
+    fn write_commit(&self, mut commit: Commit) -> io::Result<Position> {
         commit.write_contents()?;
         self.device().vouch(&mut commit)?;
         let until = commit.write_journal()?;
@@ -171,7 +171,7 @@ impl Subsystem {
         if self.has_cache() {
             return self.drain();
         }
-        let owed = self.device().ftl().media().position();
-        owed.map_or(Ok(()), |wanted| self.make_durable(wanted))
+        let wanted = self.device().ftl().media().position();
+        wanted.map_or(Ok(()), |wanted| self.make_durable(wanted))
     }
 }

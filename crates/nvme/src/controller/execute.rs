@@ -1,17 +1,18 @@
-//! What each I/O command does, and what it counts.
+//! What each I/O command does, and what it counts: one function a command.
 //!
-//! Invariant: a command that must not stay in the volatile cache ends with a sync. Absent: pages (`io`), and waiting until
-//! the sync is durable (`durable`).
+//! Invariant: a command that must not stay in the volatile cache ends with a sync. Absent: what a command may name
+//! (`request`), pages (`io`, `remap`, `file_map`), and waiting until the sync is durable (`durable`).
 
 use super::data::{HostData, take_all};
 use super::io::{ActiveCommand, pieces};
-use super::record::Notes;
-use super::request::{Blocks, IoRequest, Transfer, copy_ranges, dsm_ranges};
-use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::record::CommandRecord;
+use super::request::{Blocks, IoRequest, dsm_ranges};
+use super::subsystem::{Namespace, Subsystem};
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
+use crate::spec::command::{CopyRange, DsmRange};
 use crate::spec::status::Status;
-use remap_ssd_ftl::{FilePage, FileStatus, Remap};
+use remap_ssd_ftl::{FilePage, FileStatus};
 use remap_ssd_media::folder::Position;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,16 +39,25 @@ pub struct Outcome {
     pub result: u64,
     /// When the timing model completes it, in the clock of `now`.
     pub done_at: u64,
-    /// What must be durable before it is acknowledged (`Subsystem::settle`).
-    pub owes: Option<Position>,
+    /// What must be durable before it is acknowledged (`Subsystem::wait_until_durable`).
+    pub sync_to: Option<Position>,
 }
 
-/// A status, and dwords 0 and 1 of the completion.
-type Failed = (Status, u64);
+struct Failure {
+    status: Status,
+    /// Dwords 0 and 1 of the completion.
+    result: u64,
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self { status, result: 0 }
+    }
+}
 
 impl Subsystem {
     /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those before it.
-    pub fn go_on(
+    pub fn execute_next_part(
         &self,
         device: &mut DeviceTurn<'_>,
         job: &Job<'_>,
@@ -60,44 +70,59 @@ impl Subsystem {
     /// Executes a checked command. The data it has put are valid only if it was successful.
     ///
     /// `device` is this subsystem's, for one command or a batch; a long command lets others use it in between. The
-    /// caller settles what the outcome owes before the command is acknowledged, after it has released the device.
+    /// caller waits until what the outcome names is durable before the command is acknowledged, after it has released
+    /// the device.
     pub fn execute(
         &self,
         device: &mut DeviceTurn<'_>,
         job: &Job<'_>,
         data: &mut dyn HostData,
     ) -> Outcome {
-        let notes = self.recorder().map(|recorder| Notes {
-            recorder,
-            deeds: Vec::new(),
-        });
+        // A flush writes back what others have left in the cache, so nothing of it passes the cache by.
+        let write_through = self.volatile_cache() && !job.cache_enabled;
+        let is_flush = *job.request == IoRequest::Flush;
         // Only the versions in a volatile cache are numbered by their commands.
-        let command = if device.has_cache() {
+        let number = if device.has_cache() {
             self.commands.fetch_add(1, Relaxed)
         } else {
             0
         };
-        let mut run = ActiveCommand {
+
+        let mut command = ActiveCommand {
             device,
             now: job.now,
             done_at: job.now,
-            owes: None,
+            sync_to: None,
             slices: 0,
-            command,
-            through: false,
-            notes,
-        };
-        let (status, result) = match self.run(&mut run, job, data) {
-            Ok(()) => (Status::SUCCESS, 0),
-            Err(failure) => failure,
+            number,
+            through: !is_flush && (write_through || job.request.is_forced()),
+            record: self.recorder().map(|recorder| CommandRecord {
+                recorder,
+                ops: Vec::new(),
+            }),
         };
 
-        let status = match run.device.ftl().media().broken() {
+        let must_sync = job.request.must_sync(write_through);
+        let executed = self
+            .dispatch(&mut command, job, data)
+            .and_then(|()| if must_sync { command.sync() } else { Ok(()) }.map_err(Failure::from));
+        let (status, result) = match executed {
+            Ok(()) => (Status::SUCCESS, 0),
+            Err(Failure { status, result }) => (status, result),
+        };
+
+        // Nothing may be acknowledged once the disk under the device has failed.
+        let status = match command.device.ftl().media().broken() {
             Some(_) => Status::WRITE_FAULT,
             None => status,
         };
-        if let Some(notes) = run.notes.take().filter(|notes| !notes.deeds.is_empty()) {
-            notes.recorder.command(job.now, &notes.deeds);
+
+        if let Some(record) = command
+            .record
+            .take()
+            .filter(|record| !record.ops.is_empty())
+        {
+            record.recorder.command(job.now, &record.ops);
         }
         if !status.is_success() {
             self.telemetry().failed(CommandKind::of(job.request));
@@ -105,164 +130,166 @@ impl Subsystem {
         if status.kind() == 2 {
             self.counters.media_errors.fetch_add(1, Relaxed);
         }
+
         Outcome {
             status,
             result,
-            done_at: run.done_at,
-            owes: run.owes,
+            done_at: command.done_at,
+            sync_to: command.sync_to,
         }
     }
 
-    fn run(
+    /// Does what a command asks for, but for its sync.
+    fn dispatch(
         &self,
-        run: &mut ActiveCommand<'_, '_>,
+        command: &mut ActiveCommand<'_, '_>,
         job: &Job<'_>,
         data: &mut dyn HostData,
-    ) -> Result<(), Failed> {
-        let Job {
-            nsid,
-            request,
-            cache_enabled,
-            ..
-        } = *job;
-        if *request == IoRequest::Flush {
-            return run.sync().map_err(plain);
-        }
-
-        let namespace = self.namespace(nsid).ok_or((Status::INVALID_NAMESPACE, 0))?;
-        let list_bytes = match request.transfer(namespace.lba_shift) {
-            Transfer::FromHost(bytes) => bytes as usize,
-            Transfer::None | Transfer::ToHost(_) => 0,
+    ) -> Result<(), Failure> {
+        // A flush may name no namespace.
+        let namespace = match *job.request {
+            IoRequest::Flush => return Ok(()),
+            _ => self.namespace(job.nsid).ok_or(Status::INVALID_NAMESPACE)?,
         };
-        let write_through = self.volatile_cache() && !cache_enabled;
-        run.through = write_through || request.is_forced();
 
-        // Must all that was executed so far be durable before this is acknowledged?
-        let force = match *request {
-            IoRequest::Flush => true,
-            IoRequest::Read { blocks, fua } => {
-                self.count_read(namespace, blocks);
-                if fua {
-                    run.write_back_blocks(namespace, blocks).map_err(plain)?;
-                }
-                run.read_all(namespace, blocks, data).map_err(plain)?;
-                fua
+        match *job.request {
+            IoRequest::Flush => Ok(()),
+            IoRequest::Read { blocks, fua } => self.read(command, namespace, blocks, fua, data),
+            IoRequest::Write { blocks, .. } | IoRequest::WriteThrough { blocks } => {
+                self.write(command, namespace, blocks, data)
             }
-            IoRequest::Write { blocks, fua } => {
-                self.count_write(namespace, blocks);
-                run.write_all(namespace, blocks, data).map_err(plain)?;
-                fua || write_through
+            IoRequest::Compare { blocks } => self.compare(command, namespace, blocks, data),
+            IoRequest::Verify { blocks } => verify(command, namespace, blocks),
+            IoRequest::WriteZeroes { blocks, .. } => {
+                Ok(command.deallocate(namespace, blocks, true)?)
             }
-            IoRequest::WriteThrough { blocks } => {
-                self.count_write(namespace, blocks);
-                run.write_all(namespace, blocks, data).map_err(plain)?;
-                false
-            }
-            IoRequest::Compare { blocks } => {
-                self.counters.read_commands.fetch_add(1, Relaxed);
-                compare(run, namespace, blocks, data)?;
-                false
-            }
-            IoRequest::Verify { blocks } => {
-                verify(run, namespace, blocks)?;
-                false
-            }
-            IoRequest::WriteZeroes { blocks, fua } => {
-                run.deallocate(namespace, blocks, true).map_err(plain)?;
-                fua || write_through
-            }
-            IoRequest::DatasetManagement { deallocate, .. } => {
-                let ranges = checked_ranges(namespace, &take_all(data, list_bytes))?;
-                for blocks in ranges.into_iter().filter(|_| deallocate) {
-                    run.deallocate(namespace, blocks, false).map_err(plain)?;
-                }
-                write_through
+            IoRequest::DatasetManagement { ranges, deallocate } => {
+                dataset_management(command, namespace, ranges, deallocate, data)
             }
             IoRequest::Copy {
                 target,
+                ranges,
                 with_namespaces,
-                fua,
                 ..
             } => {
-                self.copy(
-                    run,
-                    namespace,
-                    target,
-                    with_namespaces,
-                    &take_all(data, list_bytes),
-                )?;
-                fua || write_through
+                let list = take_all(data, ranges as usize * size_of::<CopyRange>());
+                self.copy(command, namespace, target, with_namespaces, &list)
             }
-            IoRequest::Remap {
-                target,
-                source,
-                relocate,
-                atomic,
-                fua,
-            } => {
-                let remap = Remap {
-                    relocate,
-                    atomic,
-                    ..pages_of(namespace, target, source)?
-                };
-                run.remap(&remap).map_err(plain)?;
-                fua || write_through
-            }
-            IoRequest::FsWrite {
-                blocks,
-                inode,
-                page,
-                fua,
-            } => {
-                self.count_write(namespace, blocks);
-                let status = run
-                    .fs_write(
-                        namespace,
-                        blocks,
-                        data,
-                        FilePage {
-                            inode,
-                            offset: page,
-                        },
-                    )
-                    .map_err(plain)?;
-                let force = fua || write_through;
-                // The page was written, and the map does not list it.
-                if status != FileStatus::Recorded {
-                    if force {
-                        run.sync().map_err(plain)?;
-                    }
-                    // 1 the table of files is full, 2 the lists are, 3 the map is damaged.
-                    return Err((Status::NOT_LISTED, status as u64));
-                }
-                force
+            IoRequest::Remap { pages, .. } => Ok(command.remap(&pages)?),
+            IoRequest::FsWrite { blocks, page, .. } => {
+                self.fs_write(command, namespace, blocks, page, job, data)
             }
             IoRequest::FsMap {
                 bytes,
                 inode,
                 first,
             } => {
-                let list = run.fs_list(namespace, inode).map_err(plain)?;
+                let list = command.fs_list(namespace, inode)?;
                 put_list(&list, first as usize, bytes as usize, data);
-                false
+                Ok(())
             }
-            IoRequest::FsReset => {
-                run.fs_reset().map_err(plain)?;
-                write_through
-            }
-        };
-        if force {
-            run.sync().map_err(plain)
-        } else {
-            Ok(())
+            IoRequest::FsReset => Ok(command.fs_reset()?),
         }
     }
 
-    fn count_read(&self, namespace: &Namespace, blocks: Blocks) {
+    fn read(
+        &self,
+        command: &mut ActiveCommand<'_, '_>,
+        namespace: &Namespace,
+        blocks: Blocks,
+        fua: bool,
+        data: &mut dyn HostData,
+    ) -> Result<(), Failure> {
         self.counters.read_commands.fetch_add(1, Relaxed);
         self.counters
             .sectors_read
             .fetch_add(sectors(namespace, blocks), Relaxed);
+
+        // FUA reads what is on the device (NVM 1.0 §3.2.4).
+        if fua {
+            command.write_back_blocks(namespace, blocks)?;
+        }
+        Ok(command.read_all(namespace, blocks, data)?)
+    }
+
+    fn write(
+        &self,
+        command: &mut ActiveCommand<'_, '_>,
+        namespace: &Namespace,
+        blocks: Blocks,
+        data: &mut dyn HostData,
+    ) -> Result<(), Failure> {
+        self.count_write(namespace, blocks);
+        Ok(command.write_all(namespace, blocks, data)?)
+    }
+
+    fn compare(
+        &self,
+        command: &mut ActiveCommand<'_, '_>,
+        namespace: &Namespace,
+        blocks: Blocks,
+        data: &mut dyn HostData,
+    ) -> Result<(), Failure> {
+        self.counters.read_commands.fetch_add(1, Relaxed);
+        for piece in pieces(namespace, blocks) {
+            command.pause();
+            if !command.is_same(&piece, data)? {
+                return Err(Status::COMPARE_FAILURE.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the ranges one after the other. If one fails, the result is how many were copied.
+    fn copy(
+        &self,
+        command: &mut ActiveCommand<'_, '_>,
+        namespace: &Namespace,
+        target: u64,
+        with_namespaces: bool,
+        list: &[u8],
+    ) -> Result<(), Failure> {
+        let parts = self.copy_parts(namespace, target, with_namespaces, list)?;
+
+        for (index, part) in parts.iter().enumerate() {
+            let from = (part.source, part.slba);
+            command
+                .copy((namespace, part.target), from, part.count)
+                .map_err(|status| Failure {
+                    status,
+                    result: index as u64,
+                })?;
+        }
+        Ok(())
+    }
+
+    fn fs_write(
+        &self,
+        command: &mut ActiveCommand<'_, '_>,
+        namespace: &Namespace,
+        blocks: Blocks,
+        page: FilePage,
+        job: &Job<'_>,
+        data: &mut dyn HostData,
+    ) -> Result<(), Failure> {
+        self.count_write(namespace, blocks);
+        let status = command.fs_write(namespace, blocks, data, page)?;
+        if status == FileStatus::Recorded {
+            return Ok(());
+        }
+
+        // The page was written, and the map does not list it: durable all the same, if that was asked for.
+        if job
+            .request
+            .must_sync(self.volatile_cache() && !job.cache_enabled)
+        {
+            command.sync()?;
+        }
+        // 1 the table of files is full, 2 the lists are, 3 the map is damaged.
+        Err(Failure {
+            status: Status::NOT_LISTED,
+            result: status as u64,
+        })
     }
 
     fn count_write(&self, namespace: &Namespace, blocks: Blocks) {
@@ -271,44 +298,6 @@ impl Subsystem {
             .sectors_written
             .fetch_add(sectors(namespace, blocks), Relaxed);
     }
-
-    /// Copies the ranges one after the other. If one fails, the result is how many were copied.
-    fn copy(
-        &self,
-        run: &mut ActiveCommand<'_, '_>,
-        namespace: &Namespace,
-        target: u64,
-        with_namespaces: bool,
-        data: &[u8],
-    ) -> Result<(), Failed> {
-        let ranges = copy_ranges(data, namespace.lba_shift).map_err(plain)?;
-
-        let mut to = target;
-        let mut checked = Vec::with_capacity(ranges.len());
-        for range in &ranges {
-            let from = if with_namespaces {
-                self.namespace(range.snsid)
-                    .ok_or((Status::INVALID_NAMESPACE, 0))?
-            } else {
-                namespace
-            };
-            if from.lba_shift != namespace.lba_shift {
-                return Err((Status::INVALID_NAMESPACE, 0));
-            }
-
-            let count = u32::from(range.nlb_z) + 1;
-            from.blocks(range.slba, count).map_err(plain)?;
-            namespace.blocks(to, count).map_err(plain)?;
-            checked.push((from, to, range.slba, count));
-            to += u64::from(count);
-        }
-
-        for (index, (from, to, slba, count)) in checked.into_iter().enumerate() {
-            run.copy((namespace, to), (from, slba), count)
-                .map_err(|status| (status, index as u64))?;
-        }
-        Ok(())
-    }
 }
 
 /// Blocks in units of 512 bytes.
@@ -316,60 +305,34 @@ fn sectors(namespace: &Namespace, blocks: Blocks) -> u64 {
     u64::from(blocks.count) << (namespace.lba_shift - 9)
 }
 
-fn compare(
-    run: &mut ActiveCommand<'_, '_>,
-    namespace: &Namespace,
-    blocks: Blocks,
-    data: &mut dyn HostData,
-) -> Result<(), Failed> {
-    for piece in pieces(namespace, blocks) {
-        run.pause();
-        if !run.is_same(&piece, data).map_err(plain)? {
-            return Err((Status::COMPARE_FAILURE, 0));
-        }
-    }
-    Ok(())
-}
-
 fn verify(
-    run: &mut ActiveCommand<'_, '_>,
+    command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
     blocks: Blocks,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     for piece in pieces(namespace, blocks) {
-        run.pause();
-        run.device.spend(Step::Look);
-        run.view(piece.lpn, |_| Ok(())).map_err(plain)?;
+        command.pause();
+        command.device.spend(Step::Look);
+        command.view(piece.lpn, |_| Ok(()))?;
     }
     Ok(())
 }
 
-/// The ranges that a Dataset Management names, all of them checked before the first is deallocated.
-fn checked_ranges(namespace: &Namespace, list: &[u8]) -> Result<Vec<Blocks>, Failed> {
-    let ranges = dsm_ranges(list).filter(|range| range.blocks > 0);
-    let checked: Result<Vec<Blocks>, Status> = ranges
-        .map(|range| namespace.blocks(range.slba, range.blocks))
-        .collect();
-    checked.map_err(plain)
-}
+fn dataset_management(
+    command: &mut ActiveCommand<'_, '_>,
+    namespace: &Namespace,
+    ranges: u32,
+    deallocate: bool,
+    data: &mut dyn HostData,
+) -> Result<(), Failure> {
+    let list = take_all(data, ranges as usize * size_of::<DsmRange>());
+    let ranges = dsm_ranges(namespace, &list)?;
 
-/// The pages that a remap names: it must name whole ones.
-fn pages_of(namespace: &Namespace, target: Blocks, source: u64) -> Result<Remap, Failed> {
-    let pages = |slba: u64| (slba << namespace.lba_shift).is_multiple_of(PAGE_BYTES as u64);
-    if !pages(target.slba) || !pages(source) || !pages(u64::from(target.count)) {
-        return Err((Status::INVALID_FIELD, 0));
+    // The other attributes are hints about later accesses.
+    for blocks in ranges.into_iter().filter(|_| deallocate) {
+        command.deallocate(namespace, blocks, false)?;
     }
-
-    let lpn =
-        |slba: u64| namespace.first_lpn + ((slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
-    let len = lpn(u64::from(target.count)) - namespace.first_lpn;
-    Ok(Remap {
-        target: lpn(target.slba),
-        source: lpn(source),
-        len,
-        relocate: false,
-        atomic: false,
-    })
+    Ok(())
 }
 
 /// How long the whole list is, and its entries from `first` on, as far as `bytes` reach. Zeroes follow.
@@ -381,10 +344,7 @@ fn put_list(list: &[[u32; 2]], first: usize, bytes: usize, data: &mut dyn HostDa
         .flat_map(|entry| entry.map(u32::to_le_bytes))
         .flatten();
     let listed: Vec<u8> = head.chain(entries).take(bytes).collect();
+
     listed.chunks(PAGE_BYTES).for_each(|piece| data.put(piece));
     data.put_zeroes(bytes - listed.len());
-}
-
-fn plain(status: Status) -> Failed {
-    (status, 0)
 }

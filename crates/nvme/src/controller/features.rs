@@ -52,7 +52,6 @@ pub(super) struct Setting<'a> {
     pub queues_made: bool,
 }
 
-/// Values now.
 pub(super) struct Features {
     values: BTreeMap<u8, u32>,
     defaults: BTreeMap<u8, u32>,

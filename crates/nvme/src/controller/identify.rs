@@ -17,11 +17,9 @@ use crate::spec::identify::{
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
-/// Bytes of every structure.
 pub(super) const IDENTIFY_BYTES: usize = 4096;
 
 impl Association {
-    /// Identify.
     pub(super) fn identify(&self, sqe: &Sqe, out: &mut Vec<u8>) -> Result<(), Status> {
         let wanted = IdentifyCdw10::from_bits(sqe.cdw10).cns();
         // Command set identifier, bits 31:24.

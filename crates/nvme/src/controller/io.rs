@@ -1,45 +1,41 @@
-//! Reads, writes and remaps of blocks on the device, page by page.
+//! Reads, writes and deallocations of blocks on the device, page by page.
 //!
 //! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it and writes it whole,
-//! so each page is old or new. Copies between pages are remaps; copies that are not aligned to pages move bytes.
-//! Between two pages a long command lets others go first (`turn`): no command except an atomic remap is atomic beyond a
-//! page. Invariant: ranges have been checked. Absent: where the host's data are (`data`), and waiting for durability
-//! (`durable`).
+//! so each page is old or new. Between two pages a long command lets others go first (`turn`): no command except an
+//! atomic remap is atomic beyond a page. Invariant: ranges have been checked. Absent: where the host's data are
+//! (`data`), remaps (`remap`), and waiting for durability (`durable`).
 
-use super::data::{HostData, InMemory};
-use super::record::{Notes, RecordedOp};
+use super::data::HostData;
+use super::record::{CommandRecord, RecordedOp};
 use super::request::Blocks;
 use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::{DeviceTurn, Step};
 use crate::spec::status::Status;
 use remap_ssd_device::Completion;
-use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap};
+use remap_ssd_ftl::Refusal;
 use remap_ssd_media::folder::Position;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{PageView, Payload};
 
-/// Pages of one step of a remap: between two of them others may go first.
-const REMAP_PAGES: u32 = 64;
 /// Pages that one deallocation records as one extent, at multiples of it: 32 MiB.
 const DEALLOCATE_PAGES: u32 = 8 << 10;
 /// Slices after which a command counts as long: the largest write takes fewer.
 const SLICES_SHORT: u32 = 8;
-/// Bytes that an unaligned copy moves at a time.
-const MOVE_BYTES: u32 = 64 << 10;
 
-/// A command under way: when its parts are done, and what it owes.
+/// A command under way: when its parts are done, and what must be durable before it is acknowledged.
 pub(super) struct ActiveCommand<'a, 't> {
     pub device: &'a mut DeviceTurn<'t>,
     pub now: u64,
     pub done_at: u64,
-    pub owes: Option<Position>,
+    /// What must be durable before it is acknowledged.
+    pub sync_to: Option<Position>,
     /// Slices that it has used up.
     pub slices: u32,
     /// Its number, for the volatile cache.
-    pub command: u64,
+    pub number: u64,
     /// Its changes must not stay in the volatile cache.
     pub through: bool,
-    pub notes: Option<Notes<'a>>,
+    pub record: Option<CommandRecord<'a>>,
 }
 
 /// A part of one page.
@@ -80,47 +76,6 @@ pub(super) fn status_of(refusal: Refusal) -> Status {
         }
         Refusal::NoFileMap => Status::NO_FILE_MAP,
     }
-}
-
-/// The steps of a remap that is not atomic, in an order in which no source is overwritten before it is read.
-///
-/// Sources that are also targets keep their old pages until they are remapped, so that each page is old or new between
-/// any two steps.
-fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
-    let Remap {
-        target,
-        source,
-        len,
-        ..
-    } = remap;
-
-    let ascending = target < source;
-    // Pages at this end whose sources are also targets.
-    let shared = len.saturating_sub(target.abs_diff(source));
-
-    let mut done = 0;
-
-    std::iter::from_fn(move || {
-        let left = len - done;
-
-        let (count, relocate) = match shared.saturating_sub(done) {
-            0 => (left.min(REMAP_PAGES), remap.relocate),
-            shared => (shared.min(REMAP_PAGES), false),
-        };
-
-        let first = if ascending { done } else { left - count };
-        done += count;
-
-        let step = Remap {
-            target: target + first,
-            source: source + first,
-            len: count,
-            relocate,
-            atomic: false,
-        };
-
-        (count > 0).then_some(step)
-    })
 }
 
 /// The whole pages of a range (the first, and how many), and the partial pages at its ends.
@@ -179,18 +134,18 @@ impl ActiveCommand<'_, '_> {
     }
 
     #[inline]
-    fn note(&mut self, deed: RecordedOp) {
-        if let Some(notes) = &mut self.notes {
-            notes.deeds.push(deed);
+    pub fn note(&mut self, op: RecordedOp) {
+        if let Some(record) = &mut self.record {
+            record.ops.push(op);
         }
     }
 
     #[inline]
     pub fn note_write(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) {
-        if let Some(notes) = &mut self.notes {
-            notes
-                .deeds
-                .push(RecordedOp::Write(lpn, notes.recorder.fingerprint(page)));
+        if let Some(record) = &mut self.record {
+            record
+                .ops
+                .push(RecordedOp::Write(lpn, record.recorder.fingerprint(page)));
         }
     }
 
@@ -357,180 +312,6 @@ impl ActiveCommand<'_, '_> {
         written
     }
 
-    pub fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
-        if remap.atomic {
-            self.remap_step(remap)?;
-        } else {
-            remap_steps(*remap).try_for_each(|step| self.remap_step(&step))?;
-        }
-        self.note(RecordedOp::Remap(*remap));
-        Ok(())
-    }
-
-    fn remap_step(&mut self, remap: &Remap) -> Result<(), Status> {
-        self.pause();
-        if self.is_cached() && !remap.atomic {
-            return self.remap_cached(remap);
-        }
-        // What the sources hold must be on the device before it shares them.
-        self.write_back_pages(remap.source, remap.len)?;
-        self.device.spend(Step::Remap(remap.len));
-        let completion = self.device.remap(self.now, remap);
-        self.done(completion)?;
-        self.forget_pages(remap.target, remap.len);
-        if remap.relocate {
-            self.forget_pages(remap.source, remap.len);
-        }
-        Ok(())
-    }
-
-    /// Copies blocks; a remap where pages match pages.
-    pub fn copy(
-        &mut self,
-        to: (&Namespace, u64),
-        from: (&Namespace, u64),
-        count: u32,
-    ) -> Result<(), Status> {
-        let page_of = |(namespace, slba): (&Namespace, u64)| {
-            let at = slba << namespace.lba_shift;
-            let whole = at.is_multiple_of(PAGE_BYTES as u64);
-            whole.then_some((u64::from(namespace.first_lpn) + (at >> PAGE_SHIFT)) as u32)
-        };
-
-        let bytes = u64::from(count) << from.0.lba_shift;
-        if let (Some(target), Some(source), true) = (
-            page_of(to),
-            page_of(from),
-            bytes.is_multiple_of(PAGE_BYTES as u64),
-        ) {
-            let len = (bytes >> PAGE_SHIFT) as u32;
-            return self.remap(&Remap {
-                target,
-                source,
-                len,
-                relocate: false,
-                atomic: false,
-            });
-        }
-
-        let mut copied = Vec::new();
-        let mut done = 0;
-        // Piece by piece, in an order in which no source is overwritten before it is read.
-        let step = MOVE_BYTES >> from.0.lba_shift;
-        let backwards = from.0.nsid == to.0.nsid && from.1 < to.1;
-
-        while done < count {
-            let len = (count - done).min(step);
-            let first = u64::from(if backwards { count - done - len } else { done });
-            copied.clear();
-            let mut read = InMemory {
-                from_host: &[],
-                to_host: &mut copied,
-            };
-            self.read_all(
-                from.0,
-                Blocks {
-                    slba: from.1 + first,
-                    count: len,
-                },
-                &mut read,
-            )?;
-            let mut written = InMemory {
-                from_host: &copied,
-                to_host: &mut Vec::new(),
-            };
-            self.write_all(
-                to.0,
-                Blocks {
-                    slba: to.1 + first,
-                    count: len,
-                },
-                &mut written,
-            )?;
-            done += len;
-        }
-        Ok(())
-    }
-
-    pub fn fs_write(
-        &mut self,
-        namespace: &Namespace,
-        blocks: Blocks,
-        data: &mut dyn HostData,
-        page: FilePage,
-    ) -> Result<FileStatus, Status> {
-        let lpn = namespace.first_lpn + ((blocks.slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
-
-        self.device.spend(Step::Write);
-
-        let bytes = data
-            .take(PAGE_BYTES)
-            .first_chunk::<PAGE_BYTES>()
-            .ok_or(Status::DATA_TRANSFER)?;
-
-        let completion = self
-            .device
-            .fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
-        self.done(Completion {
-            done_at: completion.done_at,
-            result: Ok(()),
-        })?;
-
-        let status = completion.result.map_err(status_of)?;
-
-        self.forget_pages(lpn, 1);
-        self.note_write(lpn, bytes);
-
-        Ok(status)
-    }
-
-    /// A file's pages with their first LBAs, or the files. Pages of other namespaces are left out.
-    pub fn fs_list(
-        &mut self,
-        namespace: &Namespace,
-        inode: Option<u32>,
-    ) -> Result<Vec<[u32; 2]>, Status> {
-        let Some(inode) = inode else {
-            let (done_at, files) = self.device.fs_files(self.now);
-
-            self.device
-                .spend(Step::List(files.as_ref().map_or(0, Vec::len)));
-            self.done(Completion {
-                done_at,
-                result: Ok(()),
-            })?;
-
-            return Ok(files
-                .map_err(status_of)?
-                .into_iter()
-                .map(|inode| [inode, 0])
-                .collect());
-        };
-
-        let (done_at, blocks) = self.device.fs_map(self.now, inode);
-        self.device
-            .spend(Step::List(blocks.as_ref().map_or(0, Vec::len)));
-        self.done(Completion {
-            done_at,
-            result: Ok(()),
-        })?;
-
-        let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
-        let blocks = blocks
-            .map_err(status_of)?
-            .into_iter()
-            .filter(|block| own.contains(&block.lpn));
-
-        Ok(blocks
-            .map(|block| [block.offset, block.lpn - own.start])
-            .collect())
-    }
-
-    pub fn fs_reset(&mut self) -> Result<(), Status> {
-        let completion = self.device.fs_reset(self.now);
-        self.done(completion)
-    }
-
     /// Everything executed so far must be durable before the command is acknowledged.
     pub fn sync(&mut self) -> Result<(), Status> {
         if !self.through {
@@ -538,65 +319,8 @@ impl ActiveCommand<'_, '_> {
         }
         let completion = self.device.flush(self.now);
         self.done(completion)?;
-        self.owes = self.device.ftl().media().position();
+        self.sync_to = self.device.ftl().media().position();
         self.note(RecordedOp::Flush);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a step does: all its sources are read first, and those that are not its targets are deallocated.
-    fn does(step: &Remap, pages: &mut [u32]) {
-        let (from, to, len) = (
-            step.source as usize,
-            step.target as usize,
-            step.len as usize,
-        );
-        let read = pages[from..from + len].to_vec();
-        if step.relocate {
-            pages[from..from + len].fill(0);
-        }
-        pages[to..to + len].copy_from_slice(&read);
-    }
-
-    #[test]
-    fn each_page_is_old_or_new_between_any_two_steps_of_a_relocation() {
-        for (target, source, len) in [
-            (0, 700, 1500),
-            (700, 0, 1500),
-            (0, 30, 500),
-            (30, 0, 500),
-            (0, 1000, 900),
-        ] {
-            let command = Remap {
-                target,
-                source,
-                len,
-                relocate: true,
-                atomic: false,
-            };
-
-            let old: Vec<u32> = (1..=2500).collect();
-            let (mut new, mut pages) = (old.clone(), old.clone());
-            does(&command, &mut new);
-
-            for step in remap_steps(command) {
-                assert!(step.len <= REMAP_PAGES);
-                does(&step, &mut pages);
-
-                let found = pages.iter().zip(old.iter().zip(&new));
-                assert!(
-                    found
-                        .into_iter()
-                        .all(|(page, (old, new))| page == old || page == new),
-                    "{command:?}, {step:?}"
-                );
-            }
-
-            assert_eq!(pages, new, "{command:?}");
-        }
     }
 }

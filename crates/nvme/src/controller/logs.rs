@@ -26,7 +26,6 @@ pub(super) fn bytes_wanted(sqe: &Sqe) -> u64 {
 }
 
 impl Association {
-    /// Get Log Page.
     pub(super) fn log_page(&self, sqe: &Sqe, out: &mut Vec<u8>) -> Result<(), Status> {
         let cdw10 = LogCdw10::from_bits(sqe.cdw10);
         let wanted = cdw10.lid();
@@ -128,6 +127,7 @@ fn supported(discovery: bool) -> Vec<u8> {
             lid::STATISTICS,
         ]
     };
+
     let mut page = vec![0; 1024];
     ours.iter().for_each(|lid| page[usize::from(*lid) * 4] = 1);
     page

@@ -4,7 +4,9 @@
 //! subsystem   the device, its namespaces, everything that connections share
 //! request     a submission queue entry, checked once, as what it asks for
 //! execute     what each I/O command does
-//! io          reads, writes and remaps of blocks, page by page
+//! io          reads, writes and deallocations of blocks, page by page
+//! remap       remaps and copies, in steps
+//! file_map    pages of files
 //! turn        who holds the device when: fair turns, and slices of long commands
 //! volatile    a volatile write cache between commands and the device, and what a power cut leaves of it
 //! durable     group commit for commands that wait for durability
@@ -28,12 +30,14 @@ mod data;
 mod durable;
 mod execute;
 pub(crate) mod features;
+mod file_map;
 mod gate;
 mod identify;
 mod io;
 mod logs;
 pub mod operate;
 mod record;
+mod remap;
 mod request;
 pub mod statistics;
 mod subsystem;
@@ -42,13 +46,13 @@ mod turn;
 mod volatile;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
-pub use association::{Association, Joined};
+pub use association::{Association, JoinedQueue};
 pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
 pub use execute::{Job, Outcome};
 pub use gate::Gate;
 pub use record::{Fingerprint, RecordedOp, Recorder};
-pub use request::{Blocks, IoRequest, Transfer};
+pub use request::{Blocks, IoRequest, RemapBlocks, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};

@@ -29,11 +29,11 @@ pub trait Recorder: Send + Sync {
     /// Distinguishes a page's content from others.
     fn fingerprint(&self, page: &[u8; PAGE_BYTES]) -> Fingerprint;
     /// One command has done this, at a time in the clock of its service.
-    fn command(&self, now: u64, deeds: &[RecordedOp]);
+    fn command(&self, now: u64, ops: &[RecordedOp]);
 }
 
 /// What the command under way has done so far.
-pub(super) struct Notes<'a> {
+pub(super) struct CommandRecord<'a> {
     pub recorder: &'a dyn Recorder,
-    pub deeds: Vec<RecordedOp>,
+    pub ops: Vec<RecordedOp>,
 }

@@ -1,6 +1,10 @@
 //! I/O commands, parsed once: what they ask for, in bounds, or the status that says why not.
+//!
+//! Invariant: blocks and pages of a parsed request are within its namespace, and so are those of the lists that come in
+//! a command's data (`dsm_ranges`, `Subsystem::copy_parts`). Absent: what is done then (`execute`).
 
-use super::subsystem::Namespace;
+use super::association::Association;
+use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use super::{
     COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, TRANSFER_BYTES_MAX, VERIFY_BYTES_MAX, copy_blocks_max,
     copy_range_blocks_max,
@@ -11,6 +15,7 @@ use crate::spec::command::{
 use crate::spec::join;
 use crate::spec::opcode::io;
 use crate::spec::status::Status;
+use remap_ssd_ftl::{FilePage, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::FromBytes;
 
@@ -71,17 +76,15 @@ pub enum IoRequest {
         with_namespaces: bool,
         fua: bool,
     },
+    /// Pages of the device.
     Remap {
-        target: Blocks,
-        source: u64,
-        relocate: bool,
-        atomic: bool,
+        pages: Remap,
         fua: bool,
     },
+    /// Blocks that are one whole page.
     FsWrite {
         blocks: Blocks,
-        inode: u32,
-        page: u32,
+        page: FilePage,
         fua: bool,
     },
     FsMap {
@@ -90,6 +93,30 @@ pub enum IoRequest {
         first: u32,
     },
     FsReset,
+}
+
+/// What a remap says of blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct RemapBlocks {
+    /// Blocks that are remapped.
+    pub target: Blocks,
+    /// First block of as many sources.
+    pub source: u64,
+    /// Whether the sources lose their mappings.
+    pub relocate: bool,
+    /// Whether a power cut leaves all of it or nothing.
+    pub atomic: bool,
+}
+
+/// One range of a Copy, with where it goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopyPart<'a> {
+    pub source: &'a Namespace,
+    /// First source block.
+    pub slba: u64,
+    /// First target block, in the command's namespace.
+    pub target: u64,
+    pub count: u32,
 }
 
 /// The first LBA that a command names.
@@ -152,7 +179,7 @@ impl IoRequest {
                 deallocate: DsmCdw11::from_bits(sqe.cdw11).ad(),
             },
             io::COPY => Self::copy(sqe, namespace, copy_formats)?,
-            io::REMAP => Self::remap(sqe, namespace)?,
+            io::REMAP => Self::parse_remap(sqe, namespace)?,
             io::FS_WRITE => Self::fs_write(sqe, namespace, transferred()?)?,
             io::FS_MAP => Self::fs_map(sqe)?,
             io::FS_RESET => Self::FsReset,
@@ -181,37 +208,62 @@ impl IoRequest {
         })
     }
 
-    fn remap(sqe: &Sqe, namespace: &Namespace) -> Result<Self, Status> {
+    fn parse_remap(sqe: &Sqe, namespace: &Namespace) -> Result<Self, Status> {
         let remap = RemapCdw12::from_bits(sqe.cdw12);
-        let target = namespace.blocks(first_block(sqe), remap.nlb_z() + 1)?;
-        let source = join(sqe.cdw14, sqe.cdw15);
-        namespace.blocks(source, target.count)?;
+        let blocks = RemapBlocks {
+            target: namespace.blocks(first_block(sqe), remap.nlb_z() + 1)?,
+            source: join(sqe.cdw14, sqe.cdw15),
+            relocate: remap.relocate(),
+            atomic: remap.atomic(),
+        };
+        Self::remap(namespace, &blocks, remap.fua())
+    }
 
-        let (relocate, atomic) = (remap.relocate(), remap.atomic());
-        Ok(Self::Remap {
+    /// A remap of blocks, which must be whole pages at both ends.
+    ///
+    /// # Errors
+    /// LBA Out of Range, or Invalid Field if a page is remapped in part.
+    pub fn remap(namespace: &Namespace, blocks: &RemapBlocks, fua: bool) -> Result<Self, Status> {
+        let RemapBlocks {
             target,
             source,
             relocate,
             atomic,
-            fua: remap.fua(),
-        })
+        } = *blocks;
+        namespace.blocks(source, target.count)?;
+
+        let bytes = |blocks: u64| blocks << namespace.lba_shift;
+        let pages = |blocks: u64| bytes(blocks).is_multiple_of(PAGE_BYTES as u64);
+        if !pages(target.slba) || !pages(source) || !pages(u64::from(target.count)) {
+            return Err(Status::INVALID_FIELD);
+        }
+
+        let lpn = |slba: u64| namespace.first_lpn + (bytes(slba) >> PAGE_SHIFT) as u32;
+        let pages = Remap {
+            target: lpn(target.slba),
+            source: lpn(source),
+            len: (bytes(target.count.into()) >> PAGE_SHIFT) as u32,
+            relocate,
+            atomic,
+        };
+        Ok(Self::Remap { pages, fua })
     }
 
     /// A file's page is a whole page of the device.
     fn fs_write(sqe: &Sqe, namespace: &Namespace, blocks: Blocks) -> Result<Self, Status> {
-        let (at, bytes) = (
-            blocks.slba << namespace.lba_shift,
-            u64::from(blocks.count) << namespace.lba_shift,
-        );
+        let at = blocks.slba << namespace.lba_shift;
+        let bytes = u64::from(blocks.count) << namespace.lba_shift;
         if bytes != PAGE_BYTES as u64 || !at.is_multiple_of(bytes) {
             return Err(Status::INVALID_FIELD);
         }
-        let fua = RwCdw12::from_bits(sqe.cdw12).fua();
+
         Ok(Self::FsWrite {
             blocks,
-            inode: sqe.cdw13,
-            page: sqe.cdw14,
-            fua,
+            page: FilePage {
+                inode: sqe.cdw13,
+                offset: sqe.cdw14,
+            },
+            fua: RwCdw12::from_bits(sqe.cdw12).fua(),
         })
     }
 
@@ -260,7 +312,25 @@ impl IoRequest {
         (whole(first_byte) && (last || whole(last_byte))).then_some(part)
     }
 
-    /// Must what it changes be durable when it completes (FUA)?
+    /// Whether all that was executed so far must be durable before it is acknowledged. With `write_through` every change
+    /// must, since the host has switched the volatile cache off.
+    pub(super) fn must_sync(&self, write_through: bool) -> bool {
+        match self {
+            Self::Flush => true,
+            Self::Read { fua, .. } => *fua,
+            Self::Write { fua, .. }
+            | Self::WriteZeroes { fua, .. }
+            | Self::Copy { fua, .. }
+            | Self::Remap { fua, .. }
+            | Self::FsWrite { fua, .. } => *fua || write_through,
+            Self::DatasetManagement { .. } | Self::FsReset => write_through,
+            // The last part of the write syncs.
+            Self::WriteThrough { .. } => false,
+            Self::Compare { .. } | Self::Verify { .. } | Self::FsMap { .. } => false,
+        }
+    }
+
+    /// Must what it changes be durable when it completes (FUA)? Then it must not stay in the volatile cache.
     pub(super) fn is_forced(&self) -> bool {
         match self {
             Self::Write { fua, .. }
@@ -296,26 +366,58 @@ impl IoRequest {
     }
 }
 
-/// Ranges of Dataset Management.
-pub fn dsm_ranges(data: &[u8]) -> impl Iterator<Item = DsmRange> + '_ {
-    data.chunks_exact(size_of::<DsmRange>())
-        .filter_map(|bytes| DsmRange::read_from_bytes(bytes).ok())
+impl Association {
+    /// Checks an I/O command: what it asks for, and the data it moves.
+    ///
+    /// # Errors
+    /// The status to answer.
+    pub fn io_request(&self, sqe: &Sqe) -> Result<(IoRequest, Transfer), Status> {
+        let head = sqe.head();
+        // A flush may name all namespaces at once (NVM 1.0 §7.2).
+        if head.opcode() == io::FLUSH && sqe.nsid == u32::MAX && head.fuse() == 0 {
+            return Ok((IoRequest::Flush, Transfer::None));
+        }
+
+        let namespace = self
+            .subsystem
+            .namespace(sqe.nsid)
+            .ok_or(Status::INVALID_NAMESPACE)?;
+        let copy_formats = if head.opcode() == io::COPY {
+            self.state().features.copy_formats()
+        } else {
+            0
+        };
+
+        let request = IoRequest::parse(sqe, namespace, copy_formats)?;
+        let transfer = request.transfer(namespace.lba_shift);
+        Ok((request, transfer))
+    }
 }
 
-/// Source ranges of Copy, within the limits that Identify states.
+/// The ranges that a Dataset Management names, all of them checked before the first is deallocated.
 ///
 /// # Errors
 /// The status to answer.
-pub fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
+pub(super) fn dsm_ranges(namespace: &Namespace, data: &[u8]) -> Result<Vec<Blocks>, Status> {
+    data.chunks_exact(size_of::<DsmRange>())
+        .filter_map(|bytes| DsmRange::read_from_bytes(bytes).ok())
+        .filter(|range| range.blocks > 0)
+        .map(|range| namespace.blocks(range.slba, range.blocks))
+        .collect()
+}
+
+/// Source ranges of Copy, within the limits that Identify states.
+fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
     let ranges: Vec<CopyRange> = data
         .chunks_exact(size_of::<CopyRange>())
         .filter_map(|bytes| CopyRange::read_from_bytes(bytes).ok())
         .collect();
-    let total: u64 = ranges.iter().map(|range| u64::from(range.nlb_z) + 1).sum();
+
+    let blocks = |range: &CopyRange| u32::from(range.nlb_z) + 1;
+    let total: u64 = ranges.iter().map(|range| u64::from(blocks(range))).sum();
     let longest = u32::from(copy_range_blocks_max(lba_shift));
-    let too_long = ranges
-        .iter()
-        .any(|range| u32::from(range.nlb_z) + 1 > longest);
+    let too_long = ranges.iter().any(|range| blocks(range) > longest);
+
     if ranges.len() as u32 > COPY_RANGES_MAX
         || total > u64::from(copy_blocks_max(lba_shift))
         || too_long
@@ -323,4 +425,47 @@ pub fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status>
         return Err(Status::SIZE_LIMIT);
     }
     Ok(ranges)
+}
+
+impl Subsystem {
+    /// The ranges that a Copy to `target` in `namespace` names in its data, all of them checked before the first is
+    /// copied.
+    ///
+    /// # Errors
+    /// The status to answer.
+    pub(super) fn copy_parts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        target: u64,
+        with_namespaces: bool,
+        data: &[u8],
+    ) -> Result<Vec<CopyPart<'a>>, Status> {
+        let ranges = copy_ranges(data, namespace.lba_shift)?;
+
+        let mut to = target;
+        let mut parts = Vec::with_capacity(ranges.len());
+        for range in &ranges {
+            let source = if with_namespaces {
+                self.namespace(range.snsid)
+                    .ok_or(Status::INVALID_NAMESPACE)?
+            } else {
+                namespace
+            };
+            if source.lba_shift != namespace.lba_shift {
+                return Err(Status::INVALID_NAMESPACE);
+            }
+
+            let count = u32::from(range.nlb_z) + 1;
+            source.blocks(range.slba, count)?;
+            namespace.blocks(to, count)?;
+            parts.push(CopyPart {
+                source,
+                slba: range.slba,
+                target: to,
+                count,
+            });
+            to += u64::from(count);
+        }
+        Ok(parts)
+    }
 }

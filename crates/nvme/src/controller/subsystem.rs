@@ -110,7 +110,6 @@ pub struct SubsystemError(String);
 const CNTLID_FIRST: u16 = 1;
 const CNTLID_END: u16 = 0xfff0;
 
-/// IDs in use.
 struct Cntlids {
     next: u16,
     taken: BTreeSet<u16>,
@@ -120,7 +119,6 @@ struct Cntlids {
 pub struct Subsystem {
     /// Locked only by the holder of the turn, and so without waiting.
     pub(super) device: Mutex<Device>,
-    /// The same.
     pub(super) cache: Option<Mutex<VolatileCache>>,
     pub(super) turnstile: Turnstile,
     pub(super) durable: Durable,

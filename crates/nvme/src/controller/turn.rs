@@ -41,11 +41,9 @@ pub(super) enum Step {
     Read,
     /// Look a page up without moving its bytes.
     Look,
-    /// Write a page.
     Write,
     /// Remap this many pages, each of which may turn into a copy.
     Remap(u32),
-    /// Deallocate this many pages.
     Deallocate(u32),
     /// List this many entries of the file map.
     List(usize),
@@ -76,40 +74,37 @@ pub enum Weight {
 
 struct Waiter {
     thread: Thread,
-    /// It holds the device.
     granted: AtomicBool,
     /// It was woken, and has not checked yet.
     woken: AtomicBool,
 }
 
 #[derive(Default)]
-struct Lines {
+struct WaitQueues {
     taken: bool,
-    /// Light and heavy.
     waiting: [VecDeque<Arc<Waiter>>; 2],
     /// Turns taken without waiting since the last one that was waited for.
     passed: u32,
     light_in_a_row: u32,
-    /// Slices used up.
     slices: u64,
 }
 
-impl Lines {
-    fn anybody(&self) -> bool {
-        self.waiting.iter().any(|line| !line.is_empty())
+impl WaitQueues {
+    fn is_anybody_waiting(&self) -> bool {
+        self.waiting.iter().any(|queue| !queue.is_empty())
     }
 
     /// The queue to serve next.
-    fn line(&self) -> usize {
+    fn next_queue(&self) -> usize {
         let heavy_is_due = self.light_in_a_row >= LIGHT_IN_A_ROW && !self.waiting[1].is_empty();
         usize::from(heavy_is_due || self.waiting[0].is_empty())
     }
 
     /// Removes the next thread from its queue.
-    fn next(&mut self) -> Option<Arc<Waiter>> {
-        let line = self.line();
-        let next = self.waiting[line].pop_front()?;
-        self.light_in_a_row = if line == 0 {
+    fn dequeue(&mut self) -> Option<Arc<Waiter>> {
+        let queue = self.next_queue();
+        let next = self.waiting[queue].pop_front()?;
+        self.light_in_a_row = if queue == 0 {
             self.light_in_a_row + 1
         } else {
             0
@@ -119,8 +114,8 @@ impl Lines {
     }
 
     fn remove(&mut self, waiter: &Arc<Waiter>) {
-        for line in &mut self.waiting {
-            line.retain(|other| !Arc::ptr_eq(other, waiter));
+        for queue in &mut self.waiting {
+            queue.retain(|other| !Arc::ptr_eq(other, waiter));
         }
         self.passed = 0;
     }
@@ -128,29 +123,29 @@ impl Lines {
 
 /// The order in which threads get the device.
 #[derive(Default)]
-pub(super) struct Turnstile(Mutex<Lines>);
+pub(super) struct Turnstile(Mutex<WaitQueues>);
 
 impl Turnstile {
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn queues(&self) -> MutexGuard<'_, WaitQueues> {
         // Nothing under this lock can fail half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a thread is waiting.
     fn is_waited_for(&self) -> bool {
-        self.lines().anybody()
+        self.queues().is_anybody_waiting()
     }
 
     fn enter(&self, weight: Weight) {
-        let mut lines = self.lines();
-        if !lines.taken && (!lines.anybody() || lines.passed < PASSES) {
-            lines.taken = true;
-            lines.passed += 1;
+        let mut queues = self.queues();
+        if !queues.taken && (!queues.is_anybody_waiting() || queues.passed < PASSES) {
+            queues.taken = true;
+            queues.passed += 1;
             return;
         }
 
-        if !lines.anybody() {
-            lines.passed = 0;
+        if !queues.is_anybody_waiting() {
+            queues.passed = 0;
         }
 
         let [granted, woken] = [false, false].map(AtomicBool::new);
@@ -159,23 +154,23 @@ impl Turnstile {
             granted,
             woken,
         });
-        lines.waiting[weight as usize].push_back(waiter.clone());
+        queues.waiting[weight as usize].push_back(waiter.clone());
 
         // If the device is free, a thread ahead is waking up and will take it; the end of a turn wakes the next one.
-        drop(lines);
+        drop(queues);
         loop {
             std::thread::park();
             if waiter.granted.load(Ordering::Acquire) {
                 return;
             }
-            let mut lines = self.lines();
+            let mut queues = self.queues();
             if waiter.granted.load(Ordering::Acquire) {
                 return;
             }
             waiter.woken.store(false, Ordering::Relaxed);
-            if !lines.taken {
-                lines.taken = true;
-                lines.remove(&waiter);
+            if !queues.taken {
+                queues.taken = true;
+                queues.remove(&waiter);
                 return;
             }
         }
@@ -184,32 +179,32 @@ impl Turnstile {
     /// Ends a turn. If it was long, or waiting threads have been passed often enough, the device is handed to the next
     /// one directly.
     fn leave(&self, slice_used_up: bool) {
-        let mut lines = self.lines();
-        lines.slices += u64::from(slice_used_up);
+        let mut queues = self.queues();
+        queues.slices += u64::from(slice_used_up);
 
-        if !lines.anybody() {
-            lines.taken = false;
+        if !queues.is_anybody_waiting() {
+            queues.taken = false;
             return;
         }
 
-        if slice_used_up || lines.passed >= PASSES {
-            if let Some(next) = lines.next() {
-                drop(lines);
+        if slice_used_up || queues.passed >= PASSES {
+            if let Some(next) = queues.dequeue() {
+                drop(queues);
                 next.granted.store(true, Ordering::Release);
                 next.thread.unpark();
             }
             return;
         }
 
-        // Nobody has a right to it: the first in line is woken, and takes it if it comes in time.
-        lines.taken = false;
-        let line = lines.line();
-        let first = lines.waiting[line]
+        // Nobody has a right to it: the first in queue is woken, and takes it if it comes in time.
+        queues.taken = false;
+        let queue = queues.next_queue();
+        let first = queues.waiting[queue]
             .front()
             .filter(|first| !first.woken.swap(true, Ordering::Relaxed))
             .cloned();
 
-        drop(lines);
+        drop(queues);
         if let Some(first) = first {
             first.thread.unpark();
         }
@@ -282,12 +277,10 @@ impl<'a> DeviceTurn<'a> {
         Some(cache.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Is there one?
     pub(super) fn has_cache(&self) -> bool {
         self.subsystem.cache.is_some()
     }
 
-    /// Counts work.
     #[inline]
     pub(super) fn spend(&mut self, step: Step) {
         let units = step.units();
@@ -323,7 +316,7 @@ impl<'a> DeviceTurn<'a> {
             }
             self.enter(Weight::Heavy);
         } else {
-            self.subsystem.turnstile.lines().slices += 1;
+            self.subsystem.turnstile.queues().slices += 1;
             self.programs = programs;
         }
         self.slice = 0;
@@ -375,6 +368,6 @@ impl Subsystem {
 
     /// Slices that were used up: after each of them others could go first.
     pub fn slices(&self) -> u64 {
-        self.turnstile.lines().slices
+        self.turnstile.queues().slices
     }
 }

@@ -6,7 +6,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Dword 0 of Connect's completion.
 #[bitfield(u32)]
 pub struct ConnectResult {
-    /// Controller.
     pub cntlid: u16,
     __: bool,
     /// The host must authenticate (ATR).
@@ -24,7 +23,6 @@ pub struct SecurityCdw10 {
     __: u8,
     /// Security protocol specific, low byte.
     pub spsp0: u8,
-    /// High byte.
     pub spsp1: u8,
     /// Security protocol.
     pub secp: u8,
@@ -37,9 +35,7 @@ impl SecurityCdw10 {
 
 /// Types of messages.
 pub mod kind {
-    /// Common ones.
     pub const COMMON: u8 = 0x00;
-    /// Those of DH-HMAC-CHAP.
     pub const DH_HMAC_CHAP: u8 = 0x01;
 }
 
@@ -63,7 +59,6 @@ pub mod message {
 
 /// Why authentication failed: the explanation (the reason itself is always 1).
 pub mod explanation {
-    /// Authentication failed.
     pub const FAILED: u8 = 0x01;
     /// The protocol is not usable.
     pub const NOT_USABLE: u8 = 0x02;
@@ -92,7 +87,6 @@ pub const IDENTIFIERS_MAX: usize = 30;
 pub struct Head {
     /// Type.
     pub kind: u8,
-    /// Identifier.
     pub message: u8,
     pub(crate) reserved: u16,
     /// Transaction.
@@ -107,7 +101,6 @@ pub struct Negotiate {
     pub head: Head,
     /// Secure channel wanted; 0 is none.
     pub secure_channel: u8,
-    /// Number of descriptors.
     pub descriptors: u8,
 }
 
@@ -115,16 +108,11 @@ pub struct Negotiate {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Descriptor {
-    /// Protocol.
     pub protocol: u8,
     pub(crate) reserved: u8,
-    /// Number of hashes.
     pub hashes_len: u8,
-    /// Number of groups.
     pub groups_len: u8,
-    /// Hashes.
     pub hashes: [u8; IDENTIFIERS_MAX],
-    /// Groups.
     pub groups: [u8; IDENTIFIERS_MAX],
 }
 
@@ -139,11 +127,9 @@ pub struct Challenge {
     pub(crate) reserved: u8,
     /// Hash.
     pub hash: u8,
-    /// Group.
     pub group: u8,
     /// Bytes of the DH value.
     pub dh_len: u16,
-    /// Sequence number.
     pub sequence: u32,
 }
 
@@ -161,7 +147,6 @@ pub struct Reply {
     pub(crate) reserved_2: u8,
     /// Bytes of the DH value.
     pub dh_len: u16,
-    /// Sequence number.
     pub sequence: u32,
 }
 
@@ -194,9 +179,7 @@ pub struct Success2 {
 pub struct Failure {
     /// Head.
     pub head: Head,
-    /// Reason.
     pub reason: u8,
-    /// Explanation.
     pub explanation: u8,
 }
 

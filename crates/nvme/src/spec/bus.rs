@@ -6,9 +6,7 @@ use zerocopy::IntoBytes;
 
 /// Offsets of registers that properties do not have.
 pub mod register {
-    /// Interrupt mask set.
     pub const INTMS: u32 = 0x0c;
-    /// Interrupt mask clear.
     pub const INTMC: u32 = 0x10;
     /// Admin queue attributes.
     pub const AQA: u32 = 0x24;
@@ -40,7 +38,6 @@ pub struct Aqa {
 pub struct QueueCdw10 {
     /// Queue.
     pub qid: u16,
-    /// Entries less one.
     pub qsize_z: u16,
 }
 
@@ -62,7 +59,6 @@ pub struct CreateCqCdw11 {
 pub struct CreateSqCdw11 {
     /// Physically contiguous.
     pub pc: bool,
-    /// Priority.
     #[bits(2)]
     pub qprio: u8,
     #[bits(13)]

@@ -7,7 +7,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Command dword 0 (Base 2.0 figure 87).
 #[bitfield(u32)]
 pub struct Cdw0 {
-    /// Opcode.
     pub opcode: u8,
     /// Fused operation.
     #[bits(2)]
@@ -29,7 +28,6 @@ pub struct Cdw0 {
 pub struct Sgl {
     /// Address, or offset in the capsule.
     pub address: u64,
-    /// Bytes.
     pub length: u32,
     reserved: [u8; 3],
     /// Type in the high nibble, subtype in the low one.
@@ -39,7 +37,6 @@ pub struct Sgl {
 impl Sgl {
     /// Data block, offset: in the capsule.
     pub const IN_CAPSULE: u8 = 0x01;
-    /// Transport data block.
     pub const TRANSPORT: u8 = 0x5a;
 
     /// A descriptor.
@@ -69,15 +66,10 @@ pub struct Sqe {
     pub sgl: Sgl,
     /// Dwords 10 to 15.
     pub cdw10: u32,
-    /// Dword 11.
     pub cdw11: u32,
-    /// Dword 12.
     pub cdw12: u32,
-    /// Dword 13.
     pub cdw13: u32,
-    /// Dword 14.
     pub cdw14: u32,
-    /// Dword 15.
     pub cdw15: u32,
 }
 
@@ -110,7 +102,6 @@ pub struct Cqe {
 const _: () = assert!(size_of::<Cqe>() == 16);
 
 impl Cqe {
-    /// The status.
     pub fn status(&self) -> Status {
         Status::from_bits(self.status >> 1)
     }
@@ -125,7 +116,6 @@ pub struct RwCdw12 {
     __: u16,
     /// Deallocate (Write Zeroes).
     pub deac: bool,
-    /// Protection information.
     #[bits(4)]
     pub prinfo: u8,
     /// Force unit access.
@@ -160,9 +150,7 @@ pub struct DsmCdw11 {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct DsmRange {
-    /// Attributes.
     pub attributes: u32,
-    /// Logical blocks.
     pub blocks: u32,
     /// First.
     pub slba: u64,
@@ -175,15 +163,12 @@ const _: () = assert!(size_of::<DsmRange>() == 16);
 pub struct CopyCdw12 {
     /// Ranges less one.
     pub nr_z: u8,
-    /// Descriptor format.
     #[bits(4)]
     pub format: u8,
-    /// Protection information, read.
     #[bits(4)]
     pub prinfor: u8,
     #[bits(10)]
     __: u16,
-    /// Protection information, write.
     #[bits(4)]
     pub prinfow: u8,
     /// Force unit access.
@@ -260,7 +245,6 @@ pub struct IdentifyCdw10 {
     /// Which structure.
     pub cns: u8,
     __: u8,
-    /// Controller.
     pub cntid: u16,
 }
 
@@ -281,7 +265,6 @@ pub struct FeatureCdw10 {
 /// Dword 11 of Get and Set Features, Temperature Threshold (Base 2.0 §5.27.1.3).
 #[bitfield(u32)]
 pub struct TemperatureCdw11 {
-    /// Kelvin.
     pub tmpth: u16,
     /// Sensor: 0 is the composite temperature, 15 are all.
     #[bits(4)]

@@ -5,17 +5,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Type of a fabrics command, in byte 4 of the entry.
 pub mod kind {
-    /// Property Set.
     pub const PROPERTY_SET: u8 = 0x00;
-    /// Connect.
     pub const CONNECT: u8 = 0x01;
-    /// Property Get.
     pub const PROPERTY_GET: u8 = 0x04;
-    /// Authentication Send.
     pub const AUTH_SEND: u8 = 0x05;
-    /// Authentication Receive.
     pub const AUTH_RECEIVE: u8 = 0x06;
-    /// Disconnect.
     pub const DISCONNECT: u8 = 0x08;
 }
 
@@ -36,14 +30,11 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ConnectData {
-    /// Host identifier.
     pub hostid: [u8; 16],
     /// Controller asked for; 0xffff for a new one.
     pub cntlid: u16,
     reserved: [u8; 238],
-    /// Subsystem.
     pub subnqn: [u8; 256],
-    /// Host.
     pub hostnqn: [u8; 256],
     reserved_2: [u8; 256],
 }
@@ -95,15 +86,12 @@ pub struct Cap {
     pub to: u8,
     #[bits(4)]
     pub dstrd: u8,
-    /// Subsystem reset.
     pub nssrs: bool,
-    /// NVM command set.
     pub css_nvm: bool,
     #[bits(5)]
     __: u8,
     /// I/O command sets by Identify.
     pub css_iocs: bool,
-    /// Admin only.
     pub css_admin: bool,
     #[bits(14)]
     __: u32,
@@ -142,10 +130,8 @@ pub struct Cc {
     /// Shutdown notification.
     #[bits(2)]
     pub shn: u8,
-    /// Submission entry size.
     #[bits(4)]
     pub iosqes: u8,
-    /// Completion entry size.
     #[bits(4)]
     pub iocqes: u8,
     __: u8,
@@ -177,19 +163,13 @@ pub struct DiscoveryEntry {
     pub subtype: u8,
     /// Transport requirements.
     pub treq: u8,
-    /// Port.
     pub portid: u16,
-    /// 0xffff: dynamic controllers.
     pub cntlid: u16,
-    /// Admin queue entries.
     pub asqsz: u16,
     reserved: [u8; 22],
-    /// Port as text.
     pub trsvcid: [u8; 32],
     reserved_2: [u8; 192],
-    /// Subsystem.
     pub subnqn: [u8; 256],
-    /// Address as text.
     pub traddr: [u8; 256],
     /// Transport specific.
     pub tsas: [u8; 256],

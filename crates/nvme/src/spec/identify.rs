@@ -129,7 +129,6 @@ pub mod ctratt {
 
 /// SGLs (`sgls`).
 pub mod sgls {
-    /// Supported, without alignment.
     pub const SUPPORTED: u32 = 1 << 0;
     /// They may be longer than the data.
     pub const LONGER: u32 = 1 << 18;
@@ -250,9 +249,7 @@ pub fn text<const N: usize>(text: &str) -> [u8; N] {
 
 /// Types of namespace identification descriptors (CNS 03h).
 pub mod nidt {
-    /// EUI-64.
     pub const EUI64: u8 = 1;
-    /// NGUID.
     pub const NGUID: u8 = 2;
     /// UUID.
     pub const UUID: u8 = 3;

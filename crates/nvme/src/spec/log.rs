@@ -70,15 +70,12 @@ const _: () = assert!(size_of::<ErrorEntry>() == 64);
 
 /// Effects of a command.
 pub mod effects {
-    /// Supported.
     pub const SUPPORTED: u32 = 1 << 0;
-    /// Changes logical blocks.
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
 }
 
 /// Effects of a feature.
 pub mod features {
-    /// Supported.
     pub const SUPPORTED: u32 = 1 << 0;
     /// It is a namespace's.
     pub const NAMESPACE: u32 = 1 << 20;
@@ -98,9 +95,7 @@ pub mod warning {
 
 /// Asynchronous events (Base 2.0 §5.2.1).
 pub mod event {
-    /// Type: SMART.
     pub const SMART: u64 = 1;
-    /// Of SMART: reliability.
     pub const RELIABILITY: u64 = 0;
     /// Of SMART: a temperature.
     pub const TEMPERATURE_THRESHOLD: u64 = 1;

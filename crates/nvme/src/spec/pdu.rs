@@ -91,7 +91,6 @@ pub struct Data {
     pub ttag: u16,
     /// Offset in the command's data.
     pub offset: u32,
-    /// Bytes.
     pub length: u32,
     reserved: u32,
 }
@@ -115,7 +114,6 @@ impl Data {
 
 /// Header bytes of a command capsule and of a response capsule.
 pub const CAPSULE_CMD_BYTES: usize = COMMON_BYTES + 64;
-/// Response capsule.
 pub const CAPSULE_RESP_BYTES: usize = COMMON_BYTES + 16;
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 4;
@@ -129,7 +127,6 @@ pub const TERM_DATA_MAX: usize = 128;
 pub mod offset {
     /// Type.
     pub const KIND: u32 = 0;
-    /// Flags.
     pub const FLAGS: u32 = 1;
     /// Header bytes.
     pub const HLEN: u32 = 2;

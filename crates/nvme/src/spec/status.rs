@@ -11,7 +11,6 @@ pub struct Status {
     /// Status code type.
     #[bits(3)]
     pub kind: u8,
-    /// Command retry delay.
     #[bits(2)]
     pub retry_delay: u8,
     /// More in the error log.
@@ -32,31 +31,23 @@ const fn media(code: u8) -> Status {
 }
 
 impl Status {
-    /// Done.
     pub const SUCCESS: Self = Self::new();
-    /// Invalid Command Opcode.
     pub const INVALID_OPCODE: Self = generic(0x01);
     /// Invalid Field in Command.
     pub const INVALID_FIELD: Self = generic(0x02);
-    /// Command ID Conflict.
     pub const ID_CONFLICT: Self = generic(0x03);
-    /// Data Transfer Error.
     pub const DATA_TRANSFER: Self = generic(0x04);
     /// Internal Error; a retry may help.
     pub const INTERNAL: Self = generic(0x06).with_dnr(false);
-    /// Command Abort Requested.
     pub const ABORT_REQUESTED: Self = generic(0x07);
     /// Invalid Namespace or Format.
     pub const INVALID_NAMESPACE: Self = generic(0x0b);
-    /// Command Sequence Error.
     pub const SEQUENCE: Self = generic(0x0c);
     /// Data SGL Length Invalid.
     pub const SGL_LENGTH: Self = generic(0x0f);
     /// SGL Descriptor Type Invalid.
     pub const SGL_TYPE: Self = generic(0x11);
-    /// PRP Offset Invalid.
     pub const PRP_OFFSET: Self = generic(0x13);
-    /// SGL Offset Invalid.
     pub const SGL_OFFSET: Self = generic(0x16);
     /// Transient Transport Error: the data were damaged on their way; a retry may help.
     pub const TRANSIENT_TRANSPORT: Self = generic(0x22).with_dnr(false);
@@ -68,29 +59,19 @@ impl Status {
     pub const LBA_RANGE: Self = generic(0x80);
     /// Namespace is Write Protected: the device is worn out and read-only.
     pub const WRITE_PROTECTED: Self = generic(0x20);
-    /// Completion Queue Invalid.
     pub const COMPLETION_QUEUE: Self = specific(0x00);
-    /// Invalid Queue Identifier.
     pub const QUEUE_IDENTIFIER: Self = specific(0x01);
-    /// Invalid Queue Size.
     pub const QUEUE_SIZE: Self = specific(0x02);
     /// Asynchronous Event Request Limit Exceeded.
     pub const ASYNC_EVENT_LIMIT: Self = specific(0x05);
-    /// Invalid Interrupt Vector.
     pub const INTERRUPT_VECTOR: Self = specific(0x08);
-    /// Invalid Queue Deletion.
     pub const QUEUE_DELETION: Self = specific(0x0c);
-    /// Invalid Log Page.
     pub const INVALID_LOG_PAGE: Self = specific(0x09);
-    /// Feature Not Saveable.
     pub const NOT_SAVEABLE: Self = specific(0x0d);
-    /// Feature Not Changeable.
     pub const NOT_CHANGEABLE: Self = specific(0x0e);
     /// Feature Not Namespace Specific.
     pub const NOT_NAMESPACE_SPECIFIC: Self = specific(0x0f);
-    /// Fabrics: Incompatible Format.
     pub const CONNECT_FORMAT: Self = specific(0x80);
-    /// Fabrics: Controller Busy.
     pub const CONNECT_BUSY: Self = specific(0x81).with_dnr(false);
     /// Fabrics: Connect Invalid Parameters.
     pub const CONNECT_INVALID: Self = specific(0x82);
@@ -98,7 +79,6 @@ impl Status {
     pub const CONNECT_HOST: Self = specific(0x84);
     /// Fabrics: Invalid Queue Type.
     pub const QUEUE_TYPE: Self = specific(0x85);
-    /// Fabrics: Authentication Required.
     pub const AUTH_REQUIRED: Self = specific(0x91);
     /// NVM: Command Size Limit Exceeded (Copy).
     pub const SIZE_LIMIT: Self = specific(0x83);
@@ -108,14 +88,10 @@ impl Status {
     pub const NOT_LISTED: Self = specific(0xc1);
     /// Vendor: the device has no file map.
     pub const NO_FILE_MAP: Self = specific(0xc2);
-    /// Write Fault.
     pub const WRITE_FAULT: Self = media(0x80);
-    /// Unrecovered Read Error.
     pub const UNRECOVERED_READ: Self = media(0x81);
-    /// Compare Failure.
     pub const COMPARE_FAILURE: Self = media(0x85);
 
-    /// Done?
     pub fn is_success(self) -> bool {
         self.code() == 0 && self.kind() == 0
     }

@@ -10,9 +10,7 @@ use std::sync::{Mutex, PoisonError};
 /// The rate limit of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Size of the burst.
     burst: u64,
-    /// Time per further line.
     every_ns: u64,
 }
 
@@ -31,7 +29,6 @@ impl Pace {
 
 #[derive(Default)]
 struct Allowance {
-    /// Tokens used.
     used: u64,
     /// When a token was last restored.
     since: u64,

@@ -42,6 +42,7 @@ impl<'a, W: Write> Patient<'a, W> {
                     }
                     return Ok(written);
                 }
+
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
                 {

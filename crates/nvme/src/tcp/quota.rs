@@ -25,11 +25,8 @@ pub(in crate::tcp) struct Shares {
 /// Why there is no seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tcp) enum Full {
-    /// All connections are taken.
     Server,
-    /// The host's are.
     Host,
-    /// The address's are.
     Address,
     /// The memory is used up.
     Memory,
@@ -54,7 +51,6 @@ struct Seats {
     of_address: HashMap<IpAddr, usize>,
 }
 
-/// All that is taken.
 pub(in crate::tcp) struct Quotas {
     shares: Shares,
     seats: Mutex<Seats>,
@@ -108,13 +104,11 @@ impl Quotas {
             of_host: known.unwrap_or_default(),
             address,
             bytes: 0,
-            least: 0,
             seated: false,
         };
-        if !seat.hold(bytes) {
+        if !seat.charge(bytes) {
             return Err(Full::Memory);
         }
-        seat.least = bytes;
 
         seat.seated = true;
         seats.all += 1;
@@ -125,6 +119,24 @@ impl Quotas {
             .0 += 1;
         *seats.of_address.entry(address).or_default() += 1;
         Ok(seat)
+    }
+
+    /// A seat for a connection whose host has not authenticated: it counts for nobody, and only its memory for all.
+    /// Half-open connections have a limit of their own (`server`).
+    pub fn unproven_seat(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
+        let mut seat = Seat {
+            quotas: self.clone(),
+            host: String::new(),
+            of_host: Arc::default(),
+            address,
+            bytes: 0,
+            seated: false,
+        };
+        if seat.charge(bytes) {
+            Ok(seat)
+        } else {
+            Err(Full::Memory)
+        }
     }
 
     /// Bytes charged to all connections.
@@ -141,14 +153,17 @@ pub(in crate::tcp) struct Seat {
     of_host: Arc<AtomicUsize>,
     address: IpAddr,
     bytes: usize,
-    /// What it holds as long as it exists.
-    least: usize,
     seated: bool,
 }
 
 impl Seat {
+    /// Whether it counts as one of its host's.
+    pub fn is_counted(&self) -> bool {
+        self.seated
+    }
+
     /// Charges more bytes; `false`, and nothing is charged, if that exceeds a limit.
-    pub fn hold(&mut self, bytes: usize) -> bool {
+    pub fn charge(&mut self, bytes: usize) -> bool {
         let quotas = &self.quotas;
         if !charge(&self.of_host, bytes, quotas.memory_of_host()) {
             return false;
@@ -176,7 +191,7 @@ impl Seat {
     }
 
     /// Refunds this many bytes.
-    pub fn give_back(&mut self, bytes: usize) {
+    pub fn refund(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.of_host.fetch_sub(bytes, Ordering::Relaxed);
@@ -186,7 +201,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.give_back(self.bytes);
+        self.refund(self.bytes);
         if !self.seated {
             return;
         }
@@ -247,16 +262,16 @@ mod tests {
         let mut one = quotas.seat("a", HERE, 100).expect("room");
         let mut two = quotas.seat("a", HERE, 100).expect("room");
         assert!(
-            one.hold(200) && !two.hold(101) && two.hold(100),
+            one.charge(200) && !two.charge(101) && two.charge(100),
             "500 for one host"
         );
         let mut other = quotas
             .seat("b", HERE, 100)
             .expect("another host has its own");
-        assert!(other.hold(400) && !other.hold(1));
+        assert!(other.charge(400) && !other.charge(1));
         assert_eq!(quotas.seat("c", HERE, 1).err(), Some(Full::Memory));
-        one.give_back(200);
-        assert!(two.hold(200));
+        one.refund(200);
+        assert!(two.charge(200));
         drop((one, two, other));
         assert_eq!(quotas.bytes(), 0);
     }

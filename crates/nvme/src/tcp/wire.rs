@@ -1,6 +1,6 @@
-//! PDUs as bytes: cut out of a stream after their headers were checked, and written with their digests.
+//! PDUs as bytes: parsed from a stream after their headers were checked, and written with their digests.
 //!
-//! Invariant: a PDU that `cut` returns is within the limits, its header digest is right, and its data are as long as
+//! Invariant: a PDU that `next_pdu` returns is within the limits, its header digest is right, and its data are as long as
 //! its header says; `damaged` tells whether the data digest is wrong. Absent: what PDUs mean.
 
 use crate::spec::pdu::{
@@ -88,7 +88,7 @@ impl Pdu<'_> {
 }
 
 /// Header bytes of each kind, and whether it may have data.
-fn shape(kind: u8) -> Option<(usize, bool)> {
+fn layout(kind: u8) -> Option<(usize, bool)> {
     Some(match kind {
         kind::IC_REQ | kind::IC_RESP => (IC_BYTES, false),
         kind::H2C_TERM | kind::C2H_TERM => (TERM_HEADER_BYTES, true),
@@ -100,12 +100,12 @@ fn shape(kind: u8) -> Option<(usize, bool)> {
     })
 }
 
-/// Cuts the next PDU off a stream: it and its length, or `None` if more bytes are needed. At most `data_max` bytes of
+/// Parses the next PDU of a stream: it and its length in bytes, or `None` if more bytes are needed. At most `data_max` bytes of
 /// data are accepted.
 ///
 /// # Errors
 /// An invalid header, or a wrong header digest.
-pub fn cut(
+pub fn next_pdu(
     bytes: &[u8],
     agreed: Agreement,
     data_max: usize,
@@ -114,7 +114,7 @@ pub fn cut(
         return Ok(None);
     };
     let common = Common::read_from_bytes(head).map_err(|_| Fault::field(offset::KIND))?;
-    let (hlen, may_have_data) = shape(common.kind).ok_or(Fault::field(offset::KIND))?;
+    let (hlen, may_have_data) = layout(common.kind).ok_or(Fault::field(offset::KIND))?;
     if usize::from(common.hlen) != hlen {
         return Err(Fault::field(offset::HLEN));
     }
@@ -276,7 +276,7 @@ pub fn put_ic(out: &mut Vec<u8>, kind: u8, ic: &Ic) {
 /// Header of a termination request behind the common one.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Term {
+pub struct TermHeader {
     /// Fatal error status.
     pub fes: u16,
     /// Where in the header.
@@ -284,11 +284,11 @@ pub struct Term {
     reserved: [u8; 10],
 }
 
-const _: () = assert!(COMMON_BYTES + size_of::<Term>() == TERM_HEADER_BYTES);
+const _: () = assert!(COMMON_BYTES + size_of::<TermHeader>() == TERM_HEADER_BYTES);
 
 /// Appends a termination request for a fault in a PDU that begins with `pdu`: its header is returned with it.
 pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
-    let term = Term {
+    let term = TermHeader {
         fes: fault.error as u16,
         fei: fault.at.to_le_bytes(),
         reserved: [0; 10],

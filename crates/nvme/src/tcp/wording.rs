@@ -42,11 +42,10 @@ fn authenticated(proof: Proof) -> String {
 }
 
 /// A queue ended before its host was authenticated.
-pub(super) fn unproven(
+pub(super) fn unauthenticated(
     queue: &str,
     reason: Option<&str>,
     result: io::Result<String>,
-    number: u64,
 ) -> String {
     let reason = reason.map_or_else(
         || {
@@ -55,10 +54,9 @@ pub(super) fn unproven(
         },
         String::from,
     );
-    format!("refused: {queue}: {reason} (connection {number})")
+    format!("refused: {queue}: {reason}")
 }
 
-/// Connect was refused.
 pub(super) fn refusal(refused: &Refused) -> String {
     let Refused {
         qid,
@@ -80,7 +78,7 @@ pub(super) fn end(end: End) -> String {
         End::Refused => "refused".into(),
         End::Reset => "its controller was reset".into(),
         End::Dead => "nothing was heard from its host".into(),
-        End::Unproven(reason) => reason.into(),
+        End::Unauthenticated(reason) => reason.into(),
         End::Fatal(fault) => format!("protocol error: {:?} at byte {}", fault.error, fault.at),
     }
 }

@@ -11,7 +11,7 @@ use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::Keyring;
 use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
+use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -24,8 +24,9 @@ pub const NQN: &str = "nqn.2026-11.test:remap-ssd";
 pub struct Lines(pub Arc<Mutex<Vec<String>>>);
 
 impl Log for Lines {
-    fn connection(&self, _: SocketAddr, text: &str) {
-        self.0.lock().expect("nothing fails here").push(text.into());
+    fn connection(&self, connection: &ConnectionLabel<'_>, text: &str) {
+        let line = format!("{text} {connection}");
+        self.0.lock().expect("nothing fails here").push(line);
     }
     fn server(&self, text: &str) {
         self.0.lock().expect("nothing fails here").push(text.into());

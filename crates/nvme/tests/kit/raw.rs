@@ -194,8 +194,9 @@ impl Peer {
     /// The next PDU; `None` if the connection has ended.
     pub fn next(&mut self) -> Option<Arrived> {
         loop {
-            let cut = wire::cut(&self.input, self.agreed, 1 << 20).expect("a PDU that can be");
-            if let Some((pdu, len)) = cut {
+            let next =
+                wire::next_pdu(&self.input, self.agreed, 1 << 20).expect("a PDU that can be");
+            if let Some((pdu, len)) = next {
                 let arrived = Arrived {
                     common: pdu.common,
                     header: pdu.header.to_vec(),

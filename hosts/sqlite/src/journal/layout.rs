@@ -285,20 +285,24 @@ impl Head {
         if page[32..40] != MAGIC || long(CHECK_AT) != check_of(page) {
             return None;
         }
+
         let tail_bytes = word(88);
         let shape = Shape {
             sector: word(60),
             image: word(64),
         };
+
         // The checksum is no proof against a page that somebody made up.
         if !shape.is_possible() || long(72).max(long(80)) > OFFSET_MAX {
             return None;
         }
+
         let inside = if shape.tail_has_pages(tail_bytes as usize) {
             0
         } else {
             tail_bytes as usize
         };
+
         Some(Self {
             header: page[..HEADER_BYTES].try_into().expect("28 bytes"),
             nonce: long(48),
@@ -336,6 +340,7 @@ impl Head {
         page[108..112].copy_from_slice(&self.part.bytes.to_le_bytes());
         page[112..120].copy_from_slice(&self.part.check.to_le_bytes());
         page[TAIL_AT..TAIL_AT + self.tail.len()].copy_from_slice(&self.tail);
+
         for (which, entry) in entries.iter().take(FIRST).enumerate() {
             entry.put(&mut page, 0, which);
         }

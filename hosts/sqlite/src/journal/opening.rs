@@ -137,6 +137,7 @@ impl Journal {
     fn load_images(&self, segment: &mut Segment, entries: &[Entry]) -> Result<bool, StoreError> {
         let slot = segment.shape.slot_bytes();
         let mut bytes = Vec::new();
+
         for entries in entries.chunks(READ_BYTES / slot) {
             bytes.resize(entries.len() * slot, 0);
             let there = self.store.read(
@@ -144,12 +145,14 @@ impl Journal {
                 segment.slot_at(segment.entries.len()),
                 &mut bytes,
             )?;
+
             for (entry, image) in entries.iter().zip(bytes[..there].chunks_exact_mut(slot)) {
                 if !self.is_image(entry, segment.place(segment.entries.len()), image) {
                     return Ok(false);
                 }
                 segment.entries.push(*entry);
             }
+
             if there < bytes.len() {
                 return Ok(false);
             }

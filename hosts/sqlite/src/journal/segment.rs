@@ -219,6 +219,7 @@ impl Segment {
             },
             part: self.synced_part,
         };
+
         head.put(&self.entries)
     }
 

@@ -165,6 +165,7 @@ unsafe extern "C" fn x_write(
 ) -> c_int {
     // SAFETY: SQLite's buffer has `bytes` bytes, which do not change during the call.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes as usize) };
+
     // SAFETY: SQLite calls with an open file.
     unsafe {
         if File::handle(file).read_only {
@@ -289,8 +290,6 @@ unsafe extern "C" fn x_file_control(
     }
 }
 
-/// # Safety
-/// As `File::handle`.
 unsafe fn checkpoint(file: *mut ffi::sqlite3_file, begins: bool) -> c_int {
     // SAFETY: as promised by the caller.
     unsafe {

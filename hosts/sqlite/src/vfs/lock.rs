@@ -138,6 +138,7 @@ impl LockFile {
         out: *mut *mut c_void,
     ) -> c_int {
         let otherwise = ffi::SQLITE_IOERR_SHMMAP;
+
         // SAFETY: the file is open; `out` as promised.
         unsafe {
             let result = self.call(

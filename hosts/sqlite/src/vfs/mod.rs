@@ -122,6 +122,7 @@ unsafe extern "C" fn reserve(
 fn table(system: *mut ffi::sqlite3_vfs) -> ffi::sqlite3_vfs {
     // SAFETY: SQLite's default VFS is valid for as long as the process.
     let theirs = unsafe { *system };
+
     ffi::sqlite3_vfs {
         iVersion: 2,
         szOsFile: theirs.szOsFile.max(size_of::<file::File>() as c_int),
@@ -343,6 +344,7 @@ unsafe extern "C" fn x_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, syn
     guarded(ffi::SQLITE_IOERR_DELETE, || {
         // SAFETY: SQLite gives a C string.
         let full = unsafe { text(name) };
+
         match volume_of(full) {
             // SAFETY: the arguments are those that SQLite gave us.
             Ok(None) => unsafe {

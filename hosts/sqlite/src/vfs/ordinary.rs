@@ -14,6 +14,7 @@ pub(super) fn make_like(database: &Path, file: &Path) -> io::Result<()> {
         return Ok(());
     };
     let mode = like.mode() & 0o777;
+
     match fs::OpenOptions::new()
         .write(true)
         .create_new(true)

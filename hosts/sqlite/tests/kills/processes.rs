@@ -4,7 +4,7 @@ use crate::programs::{Job, write};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::tcp::server::{Log, Server as TcpServer};
+use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server as TcpServer};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -69,7 +69,7 @@ pub fn say(line: &str) {
 struct Quiet;
 
 impl Log for Quiet {
-    fn connection(&self, _: SocketAddr, _: &str) {}
+    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
     fn server(&self, _: &str) {}
 }
 

@@ -240,6 +240,7 @@ impl Store for OsStore {
     fn list(&self) -> Result<Vec<FileInfo>, StoreError> {
         let failed = |error| StoreError::system(self.folder.display(), error);
         let mut list = Vec::new();
+
         for entry in std::fs::read_dir(&self.folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let metadata = entry.metadata().map_err(failed)?;
@@ -255,6 +256,7 @@ impl Store for OsStore {
                 });
             }
         }
+
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
     }

@@ -258,9 +258,12 @@ impl<D: Disk> State<D> {
             let inode = state.inode(file)?;
             Ok(!inode.open_end && inode.size != size)
         };
+
         if !changed(self)? {
             return Ok(());
         }
+
+        // Under the lock it is looked at once more: another process may have been faster.
         self.locked(|state| {
             if !changed(state)? {
                 return Ok(());

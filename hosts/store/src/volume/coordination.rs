@@ -345,17 +345,20 @@ mod tests {
             Coordination::join(&Processes::Several(dir.path().into()), "volume", 16, false)
                 .expect("possible")
         };
+
         let mut first = join();
         first.set_generation(6);
         first.set_size(3, 77, 4097);
         assert_eq!(join().size(3, 77), Some(4097));
         drop(first);
+
         let file = File::options()
             .write(true)
             .open(dir.path().join("volume"))
             .expect("it is there");
         file.write_all_at(b"another boot", BOOT_AT)
             .expect("possible");
+
         let later = join();
         assert_eq!(later.size(3, 77), None);
         assert_eq!(later.generation(), 0);

@@ -134,6 +134,7 @@ impl Superblock {
             slots: self.slots.into(),
             zeroes: [0; PAGE_BYTES - 44],
         };
+
         record.crc = crc32c::crc32c(&record.as_bytes()[SUPERBLOCK_CRC_FROM..]).into();
         zerocopy::transmute!(record)
     }
@@ -143,6 +144,7 @@ impl Superblock {
         if page.iter().all(|byte| *byte == 0) {
             return Err("it is blank".into());
         }
+
         let record: &SuperblockRecord = zerocopy::transmute_ref!(page);
         if record.magic != MAGIC {
             return Err("it is something else".into());
@@ -156,11 +158,13 @@ impl Superblock {
                 record.version
             ));
         }
+
         let found = Self {
             uuid: record.uuid,
             pages: record.pages.get(),
             slots: record.slots.get(),
         };
+
         if found.pages > disk_pages {
             return Err(format!(
                 "it is of a volume of {} pages, and the disk has {disk_pages}",
@@ -173,6 +177,7 @@ impl Superblock {
                 found.slots, found.pages
             ));
         }
+
         Ok(found)
     }
 }
@@ -203,6 +208,7 @@ impl Inode {
                 pages: U64::ZERO,
             }; EXTENTS_MAX],
         };
+
         record.name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         for (place, extent) in record.list.iter_mut().zip(&self.extents) {
             *place = ExtentRecord {

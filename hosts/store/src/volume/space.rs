@@ -108,6 +108,7 @@ pub fn joined(extents: &[Extent], more: &[Extent]) -> Vec<Extent> {
 pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
     let (mut kept, mut released) = (Vec::new(), Vec::new());
     let mut left = pages;
+
     for extent in extents {
         let here = extent.pages.min(left);
         left -= here;
@@ -124,6 +125,7 @@ pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
             });
         }
     }
+
     (kept, released)
 }
 

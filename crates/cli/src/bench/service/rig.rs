@@ -6,9 +6,9 @@ use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
+use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -32,7 +32,7 @@ pub struct Served<'a> {
 struct Quiet;
 
 impl Log for Quiet {
-    fn connection(&self, _: SocketAddr, _: &str) {}
+    fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
     fn server(&self, _: &str) {}
 }
 

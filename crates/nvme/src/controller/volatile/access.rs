@@ -124,14 +124,14 @@ impl<'t> ActiveCommand<'_, 't> {
         self.put(
             piece.lpn,
             NewVersion {
-                command: self.command,
+                command: self.number,
                 sectors: Sectors::of(piece.start, piece.len),
                 content,
                 source: None,
             },
         )?;
 
-        if self.notes.is_some() {
+        if self.record.is_some() {
             let cache = self.cache().expect("it has the version");
             let page = self.newest_page(&cache, piece.lpn)?;
             drop(cache);
@@ -177,7 +177,7 @@ impl<'t> ActiveCommand<'_, 't> {
     /// Deallocates a page in the cache.
     pub fn deallocate_cached(&mut self, lpn: u32) -> Result<(), Status> {
         let new = NewVersion {
-            command: self.command,
+            command: self.number,
             sectors: Sectors::ALL,
             content: Content::Zeroes,
             source: None,
@@ -216,7 +216,7 @@ impl<'t> ActiveCommand<'_, 't> {
             self.put(
                 lpn,
                 NewVersion {
-                    command: self.command,
+                    command: self.number,
                     sectors: Sectors::ALL,
                     content,
                     source,
@@ -385,7 +385,7 @@ impl Subsystem {
             self.execute(&mut turn, &job, &mut data)
         };
 
-        match self.settle(outcome).status {
+        match self.wait_until_durable(outcome).status {
             Status::SUCCESS => Ok(()),
             status => Err(status),
         }

@@ -21,7 +21,6 @@ pub use cut::{CutReport, LostBlocks};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::BTreeMap;
 
-/// The smallest logical block.
 const SECTOR_BYTES: usize = 512;
 /// What a version takes besides its bytes.
 const VERSION_BYTES: u64 = 128;
@@ -71,7 +70,6 @@ enum Content {
 /// What one command has made of some sectors of a page.
 #[derive(Clone, Debug)]
 struct Version {
-    /// Grows with each version.
     number: u64,
     /// The command that made it.
     command: u64,

@@ -16,9 +16,10 @@ impl Client {
 
     /// How many pages so many bytes are.
     pub(super) fn whole_pages(bytes: usize) -> Result<u64, ClientError> {
-        match bytes.is_multiple_of(PAGE_BYTES) {
-            true => Ok((bytes / PAGE_BYTES) as u64),
-            false => Err(ClientError::NotWholePages(bytes)),
+        if bytes.is_multiple_of(PAGE_BYTES) {
+            Ok((bytes / PAGE_BYTES) as u64)
+        } else {
+            Err(ClientError::NotWholePages(bytes))
         }
     }
 }
@@ -66,9 +67,11 @@ impl Disk for Client {
             relocate,
             atomic,
         } = *remap;
+
         if pages == 0 {
             return Ok(());
         }
+
         let blocks =
             u32::try_from(self.blocks(pages.into())).map_err(|_| ClientError::TooLong(pages))?;
         Client::remap(

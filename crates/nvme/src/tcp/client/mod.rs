@@ -93,12 +93,14 @@ impl Client {
             Some(subnqn) => subnqn.clone(),
             None => discover(address, &options)?,
         };
+
         let Connected {
             queues,
             cntlid,
             controller,
             namespace,
         } = connect(address, &options, &subnqn)?;
+
         Ok(Self {
             address,
             options,
@@ -148,6 +150,8 @@ impl Client {
                     self.queues.insert(new.queues)
                 }
             };
+
+            // Whether a command may be sent again is known to the caller; the new connection is made in the next round.
             match work(admin, io) {
                 Err(ClientError::Io(_)) if again && attempt == 0 => self.queues = None,
                 Err(error @ (ClientError::Io(_) | ClientError::Protocol(_))) => {
@@ -157,6 +161,7 @@ impl Client {
                 result => return result,
             }
         }
+
         Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())
     }
 
@@ -193,6 +198,7 @@ impl Client {
         let step = (self.transfer_bytes_max() >> self.lba_shift()) as u64;
         let mut data = Vec::new();
         let mut done = 0;
+
         while done < blocks {
             let count = (blocks - done).min(step);
             let sqe = self.rw(opcode::READ, slba + done, (count - 1) as u16);
@@ -206,6 +212,7 @@ impl Client {
                     receive,
                 },
             )?;
+
             if answer.data.len() != receive {
                 return Err(broken("less data than asked for"));
             }
@@ -343,6 +350,8 @@ impl Client {
             .with_atomic(atomic)
             .into_bits();
         (sqe.cdw14, sqe.cdw15) = (from as u32, (from >> 32) as u32);
+
+        // Sources that lose their mappings, or are overwritten, cannot be remapped twice.
         let again = !relocate && from.abs_diff(to) >= u64::from(blocks);
         self.io(
             "remap",
@@ -369,9 +378,11 @@ impl Client {
                 blocks: count as u32,
                 slba: slba + done,
             };
+
             let mut sqe = entry(opcode::DATASET_MANAGEMENT, self.options.nsid);
             sqe.cdw10 = DsmCdw10::new().with_nr_z(0).into_bits();
             sqe.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
+
             self.io(
                 "trim",
                 true,
@@ -487,7 +498,10 @@ fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientErro
     let mut queue = Queue::open(address, options)?;
     queue.connect(0, 32, 0xffff, options, crate::spec::fabrics::DISCOVERY_NQN)?;
     queue.enable()?;
+
     let page = queue.log(lid::DISCOVERY, 2048)?;
+
+    // The first entry is behind a header of 1,024 bytes.
     let entry = crate::spec::fabrics::DiscoveryEntry::read_from_bytes(
         page.get(1024..2048).unwrap_or_default(),
     );
@@ -508,14 +522,17 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
     let mut admin = Queue::open(address, options)?;
     let cntlid = admin.connect(0, 32, 0xffff, options, subnqn)?;
     admin.enable()?;
+
     let controller = admin.identify(cns::CONTROLLER, 0)?;
     let controller =
         Controller::read_from_bytes(&controller).map_err(|_| broken("a controller"))?;
     let namespace = admin.identify(cns::NAMESPACE, options.nsid)?;
     let namespace = Namespace::read_from_bytes(&namespace).map_err(|_| broken("a namespace"))?;
+
     if options.copy_across && controller.ocfs & 1 << COPY_FORMAT_NAMESPACES != 0 {
         admin.enable_copy_across()?;
     }
+
     let mut io = Queue::open(address, options)?;
     io.connect(1, options.entries, cntlid, options, subnqn)?;
     io.in_capsule = in_capsule(&controller).min(options.pdu_bytes_max);

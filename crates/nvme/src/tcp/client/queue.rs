@@ -124,6 +124,7 @@ impl Queue {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(options.timeout))?;
         stream.set_write_timeout(Some(options.timeout))?;
+
         let mut queue = Self {
             stream,
             agreed: Agreement::default(),
@@ -134,13 +135,15 @@ impl Queue {
             input: Buffer::new(BUFFER_BYTES),
             spin: Spin::new(),
         };
+
         let digest = if options.digests { 3 } else { 0 };
         wire::put_ic(&mut queue.out, kind::IC_REQ, &Ic::new(0, digest, 0));
         queue.send()?;
+
         let (ic, len) = loop {
-            let cut = wire::cut(queue.input.filled(), queue.agreed, 0)
+            let next = wire::next_pdu(queue.input.filled(), queue.agreed, 0)
                 .map_err(|_| broken("a PDU that cannot be"))?;
-            if let Some((pdu, len)) = cut {
+            if let Some((pdu, len)) = next {
                 break (
                     pdu.parse::<Ic>()
                         .filter(|_| pdu.common.kind == kind::IC_RESP),
@@ -150,10 +153,12 @@ impl Queue {
             queue.read(Wait::Asleep)?;
         };
         queue.input.consume(len);
+
         let ic = ic.ok_or(broken("no ICResp"))?;
         if ic.pda > 31 || ic.max < 4096 {
             return Err(broken("limits of ICResp"));
         }
+
         queue.agreed = Agreement::new(ic.digest, ic.pda);
         queue.h2c_max = (ic.max as usize).min(options.pdu_bytes_max.max(1));
         Ok(queue)
@@ -192,8 +197,8 @@ impl Queue {
     fn receive_by(&mut self, wait: Wait, host: &mut impl Arrivals) -> Result<(), ClientError> {
         let mut handled = false;
         loop {
-            let cut = wire::cut(self.input.filled(), self.agreed, DATA_MAX);
-            let Some((pdu, len)) = cut.map_err(|_| broken("a PDU that cannot be"))? else {
+            let next = wire::next_pdu(self.input.filled(), self.agreed, DATA_MAX);
+            let Some((pdu, len)) = next.map_err(|_| broken("a PDU that cannot be"))? else {
                 if !self.out.is_empty() {
                     self.send()?;
                 }
@@ -248,6 +253,7 @@ impl Queue {
             self.put(first.wrapping_add(index as u16), call);
         }
         self.send()?;
+
         let blank = Answer {
             status: Status::SUCCESS,
             result: 0,
@@ -259,6 +265,7 @@ impl Queue {
             answers: vec![blank; calls.len()],
             open: calls.len(),
         };
+
         while together.open > 0 {
             self.receive_by(Wait::Looking, &mut together)?;
         }
@@ -280,6 +287,8 @@ impl Queue {
     pub fn put(&mut self, cid: u16, call: &Call<'_>) {
         let mut sqe = call.sqe;
         sqe.cdw0 = sqe.head().with_cid(cid).with_psdt(1).into_bits();
+
+        // Data that the capsule has room for go with it; the target asks for the rest.
         let capsule = !call.send.is_empty() && call.send.len() <= self.in_capsule;
         let length = call.send.len().max(call.receive) as u32;
         sqe.sgl = Sgl::new(
@@ -291,6 +300,7 @@ impl Queue {
             0,
             length,
         );
+
         if capsule {
             let fill = |out: &mut Vec<u8>| out.extend_from_slice(call.send);
             wire::put_data(
@@ -336,7 +346,6 @@ impl Queue {
         Ok(self.stream.shutdown(std::net::Shutdown::Both)?)
     }
 
-    /// Connect (fabrics).
     pub(super) fn connect(
         &mut self,
         qid: u16,
@@ -351,6 +360,7 @@ impl Queue {
         // Bit 18: no flow control of the submission queue.
         sqe.cdw11 = u32::from(entries - 1) | 1 << 18;
         sqe.cdw12 = if qid == 0 { 60_000 } else { 0 };
+
         let answer = self.call(
             "connect",
             &Call {
@@ -359,9 +369,10 @@ impl Queue {
                 receive: 0,
             },
         )?;
-        let said = ConnectResult::from_bits(answer.result as u32);
-        self.authenticate_if_asked(said, options, subnqn)?;
-        Ok(said.cntlid())
+
+        let result = ConnectResult::from_bits(answer.result as u32);
+        self.authenticate_if_asked(result, options, subnqn)?;
+        Ok(result.cntlid())
     }
 
     pub(super) fn enable(&mut self) -> Result<(), ClientError> {
@@ -450,6 +461,7 @@ fn put_data(
         asked.offset as usize + asked.length as usize,
     );
     let wanted = all.get(start..end).ok_or(broken("R2T beyond the data"))?;
+
     let mut offset = asked.offset;
     let pieces = wanted.chunks(h2c_max);
     let count = pieces.len();

@@ -18,7 +18,7 @@ use remap_ssd_device::{DiskRemap, PageRanges, RemapAllError};
 use zerocopy::IntoBytes;
 
 /// A command of a wave.
-struct Command {
+struct RemapCommand {
     sqe: Sqe,
     /// Source ranges, if it is a Copy.
     ranges: Vec<CopyRange>,
@@ -100,15 +100,16 @@ impl Client {
         &self,
         first: usize,
         wave: &[DiskRemap],
-    ) -> Result<Vec<Command>, RemapAllError<ClientError>> {
+    ) -> Result<Vec<RemapCommand>, RemapAllError<ClientError>> {
         let can_copy = self.controller().oncs & oncs::COPY != 0;
         let mut commands = Vec::new();
         let mut copies = Vec::new();
         for (index, remap) in (first..).zip(wave).filter(|(_, remap)| remap.pages > 0) {
             let overlaps = remap.source.abs_diff(remap.target) < u64::from(remap.pages);
-            match remap.relocate || remap.atomic || overlaps || !can_copy {
-                true => commands.push(self.alone(index, remap)?),
-                false => copies.push((index, *remap)),
+            if remap.relocate || remap.atomic || overlaps || !can_copy {
+                commands.push(self.single_remap(index, remap)?);
+            } else {
+                copies.push((index, *remap));
             }
         }
         copies.sort_by_key(|(_, remap)| remap.target);
@@ -117,11 +118,11 @@ impl Client {
     }
 
     /// A remap as a vendor command of its own.
-    fn alone(
+    fn single_remap(
         &self,
         index: usize,
         remap: &DiskRemap,
-    ) -> Result<Command, RemapAllError<ClientError>> {
+    ) -> Result<RemapCommand, RemapAllError<ClientError>> {
         let blocks = u32::try_from(self.blocks(remap.pages.into()))
             .ok()
             .filter(|blocks| *blocks < 1 << 28);
@@ -139,7 +140,7 @@ impl Client {
         sqe.cdw12 = cdw12.into_bits();
         let source = self.blocks(remap.source);
         (sqe.cdw14, sqe.cdw15) = (source as u32, (source >> 32) as u32);
-        Ok(Command {
+        Ok(RemapCommand {
             sqe,
             ranges: Vec::new(),
             index,
@@ -148,7 +149,7 @@ impl Client {
     }
 
     /// Remaps in the order of their targets as Copy commands, neighbours in one.
-    fn merge(&self, copies: &[(usize, DiskRemap)], commands: &mut Vec<Command>) {
+    fn merge(&self, copies: &[(usize, DiskRemap)], commands: &mut Vec<RemapCommand>) {
         let namespace = self.namespace();
         // Blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest that one may name), ranges of a
         // command. Limits are rounded to whole pages, so that no page is copied in parts.
@@ -192,7 +193,7 @@ impl Client {
                     }
                     None => {
                         let sqe = self.rw(opcode::COPY, target, 0);
-                        commands.push(Command {
+                        commands.push(RemapCommand {
                             sqe,
                             ranges: vec![range],
                             index: *index,
@@ -218,7 +219,7 @@ impl Client {
     }
 
     /// Sends commands, as many at a time as the queue holds.
-    fn send_wave(&mut self, commands: &[Command]) -> Result<(), RemapAllError<ClientError>> {
+    fn send_wave(&mut self, commands: &[RemapCommand]) -> Result<(), RemapAllError<ClientError>> {
         let depth = usize::from(self.options.entries).saturating_sub(1).max(1);
         for together in commands.chunks(depth) {
             let calls: Vec<Call<'_>> = together
@@ -229,12 +230,14 @@ impl Client {
                     receive: 0,
                 })
                 .collect();
+
             let again = together.iter().all(|command| command.again);
             let first = together
                 .iter()
                 .map(|command| command.index)
                 .min()
                 .unwrap_or(0);
+
             let answers = self.with(again, |_, io| io.calls(&calls));
             let answers = answers.map_err(|error| RemapAllError {
                 index: first,

@@ -13,7 +13,6 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 /// Bytes under way at once, unless one command has more.
 const WAVE_BYTES: usize = 1 << 20;
 
-/// A command's pages.
 type Piece<'a> = DiskWrite<'a>;
 
 impl Client {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: how a queue is judged is the exchange's matter alone; here it is only asked. Absent: deadlines (`server`).
 
-use super::{Connection, End, Turn};
+use super::{Connection, End, Queue, ReceiveContext};
 use crate::auth::{MESSAGE_BYTES_MAX, Proof};
 use crate::controller::{Transfer, fabrics_kind};
 use crate::spec::auth::SecurityCdw10;
@@ -24,7 +24,7 @@ pub(super) fn is_part(sqe: &Sqe) -> bool {
 impl Connection {
     /// Whether its queue may be used: it is connected and, if hosts must authenticate, authenticated.
     pub fn is_admitted(&self) -> bool {
-        self.queue.is_some() && !self.waits_for_proof()
+        self.queue.as_ref().is_some_and(Queue::is_admitted)
     }
 
     /// What its host has proven, if hosts must authenticate.
@@ -33,12 +33,12 @@ impl Connection {
     }
 
     /// Why the host could not be authenticated, if that is why it ended.
-    pub fn unproven(&self) -> Option<&'static str> {
-        self.unproven
+    pub fn authentication_failure(&self) -> Option<&'static str> {
+        self.authentication_failure
     }
 
     /// Whether the queue is connected, and nothing but authentication may follow.
-    pub(super) fn waits_for_proof(&self) -> bool {
+    pub(super) fn must_authenticate(&self) -> bool {
         let exchange = self
             .queue
             .as_ref()
@@ -46,9 +46,9 @@ impl Connection {
         exchange.is_some_and(|exchange| exchange.proof().is_none())
     }
 
-    pub(super) fn not_proven(&mut self, why: &'static str) -> End {
-        self.unproven = Some(why);
-        End::Unproven(why)
+    pub(super) fn end_unauthenticated(&mut self, why: &'static str) -> End {
+        self.authentication_failure = Some(why);
+        End::Unauthenticated(why)
     }
 
     /// The data that an authentication command moves; `None` if it is another command.
@@ -78,55 +78,65 @@ impl Connection {
     }
 
     /// Authentication Send. What is wrong with the payload the host is told by the next Authentication Receive.
-    pub(super) fn hear_proof(
+    pub(super) fn authentication_send(
         &mut self,
         sqe: &Sqe,
         payload: &[u8],
-        turn: &mut Turn<'_>,
+        context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
         let exchange = self
             .queue
             .as_mut()
             .and_then(|queue| queue.exchange.as_mut());
         let Some(exchange) = exchange else {
-            return self.refuse(sqe, Status::INVALID_FIELD, turn);
+            return self.refuse(sqe, Status::INVALID_FIELD, context);
         };
         exchange.receive(payload);
-        self.respond(sqe.head().cid(), Status::SUCCESS, 0, turn.out.open());
-        self.end_if_over()
+        self.respond(sqe.head().cid(), Status::SUCCESS, 0, context.out.open());
+        self.judge()
     }
 
     /// Authentication Receive: the exchange's next payload, and zeroes behind it.
-    pub(super) fn answer_proof(&mut self, sqe: &Sqe, turn: &mut Turn<'_>) -> Result<(), End> {
+    pub(super) fn authentication_receive(
+        &mut self,
+        sqe: &Sqe,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
         let room = sqe.cdw11 as usize;
-        if !self.hold_output(room, turn.out) {
-            return self.refuse(sqe, Status::INTERRUPTED, turn);
+        if !self.charge_output(room, context.out) {
+            return self.refuse(sqe, Status::INTERRUPTED, context);
         }
         let exchange = self
             .queue
             .as_mut()
             .and_then(|queue| queue.exchange.as_mut());
         let Some(mut page) = exchange.and_then(|exchange| exchange.send(room)) else {
-            self.refuse(sqe, Status::SEQUENCE, turn)?;
-            return self.end_if_over();
+            self.refuse(sqe, Status::SEQUENCE, context)?;
+            return self.judge();
         };
 
         page.resize(room, 0);
-        let out = turn.out.open();
-        self.put_page(sqe.head().cid(), &page, out);
+        let out = context.out.open();
+        self.put_data(sqe.head().cid(), &page, out);
         self.respond(sqe.head().cid(), Status::SUCCESS, 0, out);
-        self.end_if_over()
+        self.judge()
     }
 
-    fn end_if_over(&mut self) -> Result<(), End> {
+    /// Admits a queue that is authenticated by now, and ends one whose exchange has failed.
+    fn judge(&mut self) -> Result<(), End> {
         let exchange = self
             .queue
             .as_ref()
             .and_then(|queue| queue.exchange.as_ref());
         let over = exchange.filter(|exchange| exchange.is_over());
-        match over.and_then(|exchange| exchange.failed()) {
-            Some(failed) => Err(self.not_proven(failed.why)),
-            None => Ok(()),
+        if let Some(failed) = over.and_then(|exchange| exchange.failed()) {
+            return Err(self.end_unauthenticated(failed.why));
         }
+
+        if self.must_authenticate() {
+            return Ok(());
+        }
+        self.admit_queue()
+            .map_err(|why| self.end_unauthenticated(why))
     }
 }

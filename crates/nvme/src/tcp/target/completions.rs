@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 
 /// A completion with its data.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
+struct DelayedCompletion {
     at: u64,
     /// No two are the same.
     order: u64,
@@ -16,16 +16,15 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// Held completions.
 #[derive(Default)]
-pub(super) struct HeldCompletions {
-    held: BinaryHeap<Reverse<Held>>,
+pub(super) struct DelayedCompletions {
+    held: BinaryHeap<Reverse<DelayedCompletion>>,
     cids: Cids,
     bytes: usize,
     order: u64,
 }
 
-impl HeldCompletions {
+impl DelayedCompletions {
     pub fn len(&self) -> usize {
         self.held.len()
     }
@@ -44,7 +43,7 @@ impl HeldCompletions {
         self.order += 1;
         self.bytes += bytes.len();
         self.cids.insert(cid);
-        self.held.push(Reverse(Held {
+        self.held.push(Reverse(DelayedCompletion {
             at,
             order: self.order,
             cid,
@@ -56,7 +55,7 @@ impl HeldCompletions {
         if self.next()? > now {
             return None;
         }
-        let Reverse(Held { cid, bytes, .. }) = self.held.pop()?;
+        let Reverse(DelayedCompletion { cid, bytes, .. }) = self.held.pop()?;
         self.cids.remove(cid);
         self.bytes -= bytes.len();
         Some(bytes)

@@ -2,22 +2,17 @@
 //!
 //! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
 
-use super::unsettled::Unsettled;
-use super::{Connection, End, PDU_BYTES_MAX, Queue, Refused, Turn, Want};
-use crate::auth::Exchange;
+use super::awaiting_sync::AwaitingSync;
+use super::{CheckedCommand, Connection, End, ReceiveContext, Verb};
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Joined, Latency, Outcome,
-    Transfer, fabrics_kind,
+    AdminOutcome, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
 };
-use crate::spec::auth::ConnectResult;
 use crate::spec::command::Sqe;
-use crate::spec::fabrics::{ConnectCdw11, ConnectData, kind as fabrics};
+use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{Data, Flags, kind};
 use crate::spec::status::Status;
 use crate::tcp::wire;
-use std::sync::Arc;
-use zerocopy::FromBytes;
 
 /// Headers, padding and digests of a data PDU, and its response.
 const HEADERS_BYTES_MAX: usize = 512;
@@ -27,83 +22,84 @@ impl Connection {
     pub(super) fn execute(
         &mut self,
         sqe: &Sqe,
-        want: Want,
+        command: CheckedCommand,
         data: &[u8],
-        turn: &mut Turn<'_>,
+        context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        let Want::Io(request) = want else {
+        let Verb::Io(request) = command.verb else {
             // Admin commands lock the device themselves.
-            self.weight = turn
+            self.weight = context
                 .device
                 .take()
                 .map_or(self.weight, |device| device.weight());
-            return self.admin(sqe, data, turn);
+            return self.admin(sqe, data, context);
         };
-        let namespace = turn.subsystem.namespace(sqe.nsid);
-        match namespace.map(|namespace| request.transfer(namespace.lba_shift)) {
-            Some(Transfer::ToHost(bytes)) => self.send(sqe, &request, bytes, turn),
-            _ => {
-                let mut nothing = Vec::new();
-                let outcome = self.perform(
-                    sqe,
-                    &request,
-                    false,
-                    InMemory {
-                        from_host: data,
-                        to_host: &mut nothing,
-                    },
-                    turn,
-                );
-                self.complete(sqe, &outcome, turn);
-            }
+
+        if let Transfer::ToHost(bytes) = command.transfer {
+            self.execute_to_host(sqe, &request, bytes, context);
+        } else {
+            let mut nothing = Vec::new();
+            let data = InMemory {
+                from_host: data,
+                to_host: &mut nothing,
+            };
+            let outcome = self.execute_io(sqe, &request, false, data, context);
+            self.complete(sqe, &outcome, context);
         }
         Ok(())
     }
 
     /// The part of a write that `len` bytes of its data from `at` on are, if it can be executed by itself.
-    pub(super) fn part(
+    pub(super) fn write_part(
         &self,
         sqe: &Sqe,
         request: &IoRequest,
         at: u32,
         len: u32,
         last: bool,
-        turn: &Turn<'_>,
+        context: &ReceiveContext<'_>,
     ) -> Option<IoRequest> {
-        request.part(at, len, last, turn.subsystem.namespace(sqe.nsid)?.lba_shift)
+        request.part(
+            at,
+            len,
+            last,
+            context.subsystem.namespace(sqe.nsid)?.lba_shift,
+        )
     }
 
     /// Executes the next part of a write, unless an earlier one has failed.
-    pub(super) fn go_on(
+    pub(super) fn execute_next_part(
         &self,
         sqe: &Sqe,
         part: &IoRequest,
         before: Option<Outcome>,
         data: &[u8],
-        turn: &mut Turn<'_>,
+        context: &mut ReceiveContext<'_>,
     ) -> Outcome {
         if let Some(before) = before.filter(|before| !before.status.is_success()) {
             return before;
         }
+
         let mut nothing = Vec::new();
         let data = InMemory {
             from_host: data,
             to_host: &mut nothing,
         };
-        let now = self.perform(sqe, part, before.is_some(), data, turn);
+
+        let now = self.execute_io(sqe, part, before.is_some(), data, context);
         Outcome {
             done_at: before.map_or(0, |before| before.done_at).max(now.done_at),
             ..now
         }
     }
 
-    fn perform(
+    fn execute_io(
         &self,
         sqe: &Sqe,
         request: &IoRequest,
         continued: bool,
         mut data: InMemory<'_>,
-        turn: &mut Turn<'_>,
+        context: &mut ReceiveContext<'_>,
     ) -> Outcome {
         let cache_enabled = self
             .queue
@@ -112,28 +108,31 @@ impl Connection {
         let job = Job {
             nsid: sqe.nsid,
             request,
-            now: turn.now,
+            now: context.now,
             cache_enabled,
         };
-        let device = turn
+
+        // The first command of a call takes the device; the others of the call find it taken.
+        let device = context
             .device
-            .get_or_insert_with(|| turn.subsystem.turn(self.weight));
+            .get_or_insert_with(|| context.subsystem.turn(self.weight));
         if continued {
-            return turn.subsystem.go_on(device, &job, &mut data);
+            return context.subsystem.execute_next_part(device, &job, &mut data);
         }
-        let outcome = turn.subsystem.execute(device, &job, &mut data);
-        self.note_time(request, &outcome, turn);
+
+        let outcome = context.subsystem.execute(device, &job, &mut data);
+        self.note_time(request, &outcome, context);
         outcome
     }
 
     /// Counts a command. How long it took is known if that is emulated; else the caller says it, for all of them.
     #[inline]
-    fn note_time(&self, request: &IoRequest, outcome: &Outcome, turn: &Turn<'_>) {
+    fn note_time(&self, request: &IoRequest, outcome: &Outcome, context: &ReceiveContext<'_>) {
         let kind = CommandKind::of(request);
-        match turn.subsystem.latency() {
+        match context.subsystem.latency() {
             Latency::Emulated => {
-                let took_ns = outcome.done_at.saturating_sub(turn.now);
-                turn.subsystem.telemetry().observe(kind, 1, took_ns);
+                let took_ns = outcome.done_at.saturating_sub(context.now);
+                context.subsystem.telemetry().observe(kind, 1, took_ns);
             }
             Latency::None => {
                 self.executed.add(kind);
@@ -142,28 +141,34 @@ impl Connection {
     }
 
     /// A command with data for the host: they go from the image to where they are sent from.
-    fn send(&mut self, sqe: &Sqe, request: &IoRequest, bytes: u32, turn: &mut Turn<'_>) {
+    fn execute_to_host(
+        &mut self,
+        sqe: &Sqe,
+        request: &IoRequest,
+        bytes: u32,
+        context: &mut ReceiveContext<'_>,
+    ) {
         let agreed = self.agreed.unwrap_or_default();
         let without_response = self
             .queue
             .as_ref()
             .is_some_and(|queue| queue.no_flow_control);
-        let emulated = turn.subsystem.latency() == Latency::Emulated;
+        let emulated = context.subsystem.latency() == Latency::Emulated;
 
-        if !self.hold_output(bytes as usize + HEADERS_BYTES_MAX, turn.out) {
+        if !self.charge_output(bytes as usize + HEADERS_BYTES_MAX, context.out) {
             let refused = Outcome {
                 status: Status::INTERRUPTED,
                 result: 0,
-                done_at: turn.now,
-                owes: None,
+                done_at: context.now,
+                sync_to: None,
             };
-            return self.complete(sqe, &refused, turn);
+            return self.complete(sqe, &refused, context);
         }
 
         let mut to = if emulated {
-            turn.out.spare()
+            context.out.spare()
         } else {
-            std::mem::take(turn.out.open())
+            std::mem::take(context.out.open())
         };
         let start = to.len();
         if start == 0 {
@@ -181,7 +186,7 @@ impl Connection {
             bytes as usize,
             |to| {
                 let start = to.len();
-                let outcome = self.perform(
+                let outcome = self.execute_io(
                     sqe,
                     request,
                     false,
@@ -189,7 +194,7 @@ impl Connection {
                         from_host: &[],
                         to_host: to,
                     },
-                    turn,
+                    context,
                 );
 
                 if !outcome.status.is_success() {
@@ -203,66 +208,78 @@ impl Connection {
         }
         let data_suffice = outcome.status.is_success() && without_response;
 
-        if outcome.owes.is_some() {
+        if outcome.sync_to.is_some() {
             let data = to.split_off(start);
-            self.unsettled.push(Unsettled {
+            self.awaiting_sync.push(AwaitingSync {
                 sqe: *sqe,
                 outcome,
                 data,
                 data_suffice,
             });
             if !emulated {
-                *turn.out.open() = to;
+                *context.out.open() = to;
             }
             return;
         }
 
         if !data_suffice {
-            self.note(sqe, outcome.status);
+            self.log_failure(sqe, outcome.status);
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
         }
         if emulated {
             self.held.put(outcome.done_at, sqe.head().cid(), to);
         } else {
-            *turn.out.open() = to;
+            *context.out.open() = to;
         }
     }
 
     /// Answers a command without data for the host.
-    pub(super) fn complete(&mut self, sqe: &Sqe, outcome: &Outcome, turn: &mut Turn<'_>) {
-        if outcome.owes.is_some() {
-            let unsettled = Unsettled {
+    pub(super) fn complete(
+        &mut self,
+        sqe: &Sqe,
+        outcome: &Outcome,
+        context: &mut ReceiveContext<'_>,
+    ) {
+        if outcome.sync_to.is_some() {
+            let awaiting_sync = AwaitingSync {
                 sqe: *sqe,
                 outcome: *outcome,
                 data: Vec::new(),
                 data_suffice: false,
             };
-            return self.unsettled.push(unsettled);
+            return self.awaiting_sync.push(awaiting_sync);
         }
-        self.note(sqe, outcome.status);
+
+        self.log_failure(sqe, outcome.status);
         let cid = sqe.head().cid();
-        match turn.subsystem.latency() {
+
+        match context.subsystem.latency() {
             Latency::Emulated => {
-                let mut held = turn.out.spare();
+                let mut held = context.out.spare();
                 self.respond(cid, outcome.status, outcome.result, &mut held);
                 self.held.put(outcome.done_at, cid, held);
             }
-            Latency::None => self.respond(cid, outcome.status, outcome.result, turn.out.open()),
+            Latency::None => self.respond(cid, outcome.status, outcome.result, context.out.open()),
         }
     }
 
-    pub(super) fn note(&self, sqe: &Sqe, status: Status) {
+    pub(super) fn log_failure(&self, sqe: &Sqe, status: Status) {
         if let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) {
             queue.association.log_error(queue.qid, sqe, status);
         }
     }
 
-    fn admin(&mut self, sqe: &Sqe, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
+    fn admin(
+        &mut self,
+        sqe: &Sqe,
+        data: &[u8],
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
         let cid = sqe.head().cid();
         match fabrics_kind(sqe) {
-            Some(fabrics::CONNECT) => return self.connect(sqe, data, turn),
-            Some(fabrics::AUTH_SEND) => return self.hear_proof(sqe, data, turn),
-            Some(fabrics::AUTH_RECEIVE) => return self.answer_proof(sqe, turn),
+            Some(fabrics::CONNECT) => return self.connect(sqe, data, context),
+            Some(fabrics::AUTH_SEND) => return self.authentication_send(sqe, data, context),
+            Some(fabrics::AUTH_RECEIVE) => return self.authentication_receive(sqe, context),
             _ => {}
         }
 
@@ -274,14 +291,14 @@ impl Connection {
         match queue.association.admin(sqe, data, &mut page) {
             AdminOutcome::Waits => {}
             AdminOutcome::Done(..)
-                if !self.hold_output(page.len() + HEADERS_BYTES_MAX, turn.out) =>
+                if !self.charge_output(page.len() + HEADERS_BYTES_MAX, context.out) =>
             {
-                return self.refuse(sqe, Status::INTERRUPTED, turn);
+                return self.refuse(sqe, Status::INTERRUPTED, context);
             }
             AdminOutcome::Done(status, result) => {
-                let out = turn.out.open();
+                let out = context.out.open();
                 if status.is_success() && !page.is_empty() {
-                    self.put_page(cid, &page, out);
+                    self.put_data(cid, &page, out);
                 }
                 self.respond(cid, status, result, out);
             }
@@ -290,7 +307,7 @@ impl Connection {
     }
 
     /// Puts the data of a command that answers with all of them at once.
-    pub(super) fn put_page(&self, cid: u16, page: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn put_data(&self, cid: u16, page: &[u8], out: &mut Vec<u8>) {
         let agreed = self.agreed.unwrap_or_default();
         let header = Data::new(cid, 0, 0, page.len() as u32);
         let flags = Flags::new().with_last(true);
@@ -305,126 +322,4 @@ impl Connection {
             fill,
         );
     }
-
-    fn connect(&mut self, sqe: &Sqe, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
-        let cid = sqe.head().cid();
-        match self.connected_queue(turn.now, sqe, data) {
-            Ok(queue) => {
-                let result = ConnectResult::new()
-                    .with_cntlid(queue.association.cntlid())
-                    .with_authentication(queue.exchange.is_some());
-                self.queue = Some(queue);
-                let result = result.into_bits().into();
-                self.respond(cid, Status::SUCCESS, result, turn.out.open());
-                Ok(())
-            }
-            Err(refusal) => {
-                self.respond(cid, refusal.status, refusal.result, turn.out.open());
-                let data = ConnectData::read_from_bytes(data).ok();
-                let (host, subsystem) = data
-                    .map(|data| (said(&data.hostnqn), said(&data.subnqn)))
-                    .unwrap_or_default();
-                self.refused = Some(Refused {
-                    qid: (sqe.cdw10 >> 16) as u16,
-                    host,
-                    subsystem,
-                    refusal,
-                });
-                Err(End::Refused)
-            }
-        }
-    }
-
-    fn connected_queue(&self, now: u64, sqe: &Sqe, data: &[u8]) -> Result<Queue, ConnectRefusal> {
-        let (association, joined, entries) = self.join(now, sqe, data)?;
-        let qid = joined.map_or(0, |joined| joined.qid);
-        let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
-        let seat = self
-            .port
-            .seat(association.hostnqn(), self.peer.ip(), 2 * PDU_BYTES_MAX)
-            .map_err(|full| {
-                if let Some(joined) = &joined {
-                    association.leave(joined);
-                }
-                ConnectRefusal::full(full.reason())
-            })?;
-        if qid == 0 {
-            self.port.enter(&association);
-        }
-        let keyring = self.port.keyring.as_ref();
-        let exchange = keyring
-            .filter(|_| !association.is_discovery())
-            .map(|keyring| {
-                let subnqn = self.port.subsystem.nqn();
-                Exchange::new(keyring.clone(), association.hostnqn(), subnqn)
-            });
-        // Connect itself was the first entry.
-        Ok(Queue {
-            association,
-            qid,
-            joined,
-            entries,
-            head: 1 % entries,
-            no_flow_control,
-            seat,
-            exchange,
-        })
-    }
-
-    /// The association that a Connect makes or joins, and its queue.
-    fn join(
-        &self,
-        now: u64,
-        sqe: &Sqe,
-        data: &[u8],
-    ) -> Result<(Arc<Association>, Option<Joined>, u16), ConnectRefusal> {
-        if self.queue.is_some() {
-            return Err(ConnectRefusal::AGAIN);
-        }
-
-        let data = ConnectData::read_from_bytes(data).map_err(|_| ConnectRefusal::NO_DATA)?;
-        let admin = (sqe.cdw10 >> 16) == 0;
-
-        let allowed = |association: &Association| {
-            let allowed = self
-                .port
-                .allowed
-                .host(self.peer.ip(), association.hostnqn());
-            let keyring = self.port.keyring.as_ref();
-            if !allowed {
-                return Err(ConnectRefusal::NOT_ALLOWED);
-            }
-            if keyring.is_none_or(|keyring| keyring.find(association.hostnqn()).is_some()) {
-                Ok(())
-            } else {
-                Err(ConnectRefusal::NO_KEY)
-            }
-        };
-
-        let (association, joined, entries) = if admin {
-            let address = self.port.address(self.local);
-            let (association, entries) =
-                Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
-            allowed(&association)?;
-            (association, None, entries)
-        } else {
-            let association = self
-                .port
-                .find(data.cntlid)
-                .ok_or(ConnectRefusal::CONTROLLER)?;
-            allowed(&association)?;
-            let joined = association.join(sqe, &data)?;
-            (association, Some(joined), joined.entries)
-        };
-        Ok((association, joined, entries))
-    }
-}
-
-/// What a host put into a field for a name.
-fn said(field: &[u8; 256]) -> String {
-    let len = field
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(field.len());
-    String::from_utf8_lossy(&field[..len]).into_owned()
 }

@@ -10,13 +10,14 @@
 //! executes what fits in a slice of the device, or one command. Absent: sockets and clocks.
 
 mod authenticate;
+mod awaiting_sync;
 mod cids;
 mod completions;
+mod connect;
 mod execute;
 mod output;
 mod port;
 mod transfers;
-mod unsettled;
 
 pub use output::Output;
 pub use port::{Advertised, Allowed, Network, Port, canonical};
@@ -26,19 +27,19 @@ use super::wire::{self, Agreement, Fault, Pdu};
 use crate::auth::Exchange;
 use crate::controller::telemetry::Batch;
 use crate::controller::{
-    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, Joined, Latency, Outcome,
-    QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
+    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue, Latency,
+    Outcome, QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
     fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{FatalError, Flags, Ic, kind, offset};
 use crate::spec::status::Status;
-use completions::HeldCompletions;
+use awaiting_sync::AwaitingSync;
+use completions::DelayedCompletions;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transfers::{Arrived, Transfers};
-use unsettled::Unsettled;
 
 /// Data of one H2CData that we accept.
 pub const H2C_BYTES_MAX: u32 = 128 << 10;
@@ -63,21 +64,28 @@ struct Queue {
     association: Arc<Association>,
     qid: u16,
     /// Of an I/O queue: as the association knows it.
-    joined: Option<Joined>,
+    joined: Option<JoinedQueue>,
     entries: u16,
     head: u16,
     /// The host does not look at the queue head.
     no_flow_control: bool,
     /// The connection's share of the memory.
     seat: Seat,
-    /// If hosts must authenticate.
     exchange: Option<Exchange>,
 }
 
-/// What will be executed.
+/// A command that was checked, and the data it moves.
 #[derive(Clone, Copy)]
-enum Want {
+struct CheckedCommand {
+    verb: Verb,
+    transfer: Transfer,
+}
+
+/// What a command asks for.
+#[derive(Clone, Copy)]
+enum Verb {
     Io(IoRequest),
+    /// An admin command or one of Fabrics.
     Admin,
 }
 
@@ -94,8 +102,8 @@ pub enum End {
     Reset,
     /// Its association is dead.
     Dead,
-    /// It did not authenticate; see `Connection::unproven`.
-    Unproven(&'static str),
+    /// It did not authenticate, or others have its queue by now; see `Connection::authentication_failure`.
+    Unauthenticated(&'static str),
 }
 
 /// A Connect that was refused, as the host put it.
@@ -118,10 +126,10 @@ impl From<Fault> for End {
 }
 
 /// What one call of `receive` works with.
-struct Turn<'a> {
+struct ReceiveContext<'a> {
     now: u64,
     subsystem: &'a Subsystem,
-    /// Held from the first I/O command until the end of the call or the next admin command.
+    /// DelayedCompletion from the first I/O command until the end of the call or the next admin command.
     device: Option<DeviceTurn<'a>>,
     out: &'a mut Output,
 }
@@ -134,13 +142,12 @@ pub struct Connection {
     agreed: Option<Agreement>,
     queue: Option<Queue>,
     transfers: Transfers,
-    held: HeldCompletions,
+    held: DelayedCompletions,
     refused: Option<Refused>,
     /// Why it was not authenticated.
-    unproven: Option<&'static str>,
+    authentication_failure: Option<&'static str>,
     /// Executed, and not acknowledged before they are durable.
-    unsettled: Vec<Unsettled>,
-    /// Bytes charged for output.
+    awaiting_sync: Vec<AwaitingSync>,
     output_bytes: usize,
     /// Weight of the last turn.
     weight: Weight,
@@ -158,10 +165,10 @@ impl Connection {
             agreed: None,
             queue: None,
             transfers: Transfers::default(),
-            held: HeldCompletions::default(),
+            held: DelayedCompletions::default(),
             refused: None,
-            unproven: None,
-            unsettled: Vec::new(),
+            authentication_failure: None,
+            awaiting_sync: Vec::new(),
             output_bytes: 0,
             weight: Weight::default(),
             executed: Batch::default(),
@@ -198,7 +205,7 @@ impl Connection {
 
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.held.len() == 0 && self.transfers.len() == 0 && self.unsettled.is_empty()
+        self.held.len() == 0 && self.transfers.len() == 0 && self.awaiting_sync.is_empty()
     }
 
     /// Appends what is due.
@@ -222,18 +229,21 @@ impl Connection {
         if queue.association.is_closed() {
             return Err(End::Closed);
         }
+
         // Only the admin queue's thread knows that everything its host sent was processed.
         // Keep-alive begins with the authenticated queue: a host may take long to calculate.
-        let heeds_silence = queue.qid == 0 && !self.waits_for_proof();
-        if heeds_silence && queue.association.is_silent(now) {
+        let judges_silence = queue.qid == 0 && !self.must_authenticate();
+        if judges_silence && queue.association.is_silent(now) {
             return Err(End::Dead);
         }
+
         if queue
             .joined
             .is_some_and(|joined| !queue.association.has(&joined))
         {
             return Err(End::Reset);
         }
+
         if queue.qid == 0
             && let Some((cid, result)) = queue.association.event()
         {
@@ -249,7 +259,7 @@ impl Connection {
     /// The connection has to end, after `out` has been sent.
     pub fn receive(&mut self, now: u64, input: &[u8], out: &mut Output) -> Result<usize, End> {
         let port = self.port.clone();
-        let mut turn = Turn {
+        let mut context = ReceiveContext {
             now,
             subsystem: &port.subsystem,
             device: None,
@@ -261,23 +271,23 @@ impl Connection {
         let mut start;
         let result = loop {
             start = at;
-            if turn.out.len() >= OUT_BYTES_MAX
+            if context.out.len() >= OUT_BYTES_MAX
                 || self.held.bytes() >= HELD_BYTES_MAX
-                || self.waits_for_memory(turn.out)
+                || self.waits_for_memory(context.out)
             {
                 break Ok(());
             }
             // The slice is used up: others get the device before the next command, and pending output is sent.
-            if turn.device.as_ref().is_some_and(DeviceTurn::is_used_up) {
+            if context.device.as_ref().is_some_and(DeviceTurn::is_used_up) {
                 break Ok(());
             }
 
             let data_max = IN_CAPSULE_BYTES.max(H2C_BYTES_MAX) as usize;
-            match wire::cut(&input[at..], self.agreed.unwrap_or_default(), data_max) {
+            match wire::next_pdu(&input[at..], self.agreed.unwrap_or_default(), data_max) {
                 Ok(None) => break Ok(()),
                 Ok(Some((pdu, len))) => {
                     at += len;
-                    if let Err(end) = self.pdu(&pdu, &mut turn) {
+                    if let Err(end) = self.pdu(&pdu, &mut context) {
                         break Err(end);
                     }
                 }
@@ -285,10 +295,10 @@ impl Connection {
             }
         };
 
-        if let Some(device) = &turn.device {
+        if let Some(device) = &context.device {
             self.weight = device.weight();
         }
-        drop(turn);
+        drop(context);
 
         if at > 0
             && let Some(queue) = &self.queue
@@ -302,17 +312,17 @@ impl Connection {
         result.map(|()| at)
     }
 
-    fn pdu(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
+    fn pdu(&mut self, pdu: &Pdu<'_>, context: &mut ReceiveContext<'_>) -> Result<(), End> {
         match (pdu.common.kind, self.agreed) {
-            (kind::IC_REQ, None) => self.initialize(pdu, turn),
-            (kind::CAPSULE_CMD, Some(_)) => self.command(pdu, turn),
-            (kind::H2C_DATA, Some(_)) => self.data(pdu, turn),
+            (kind::IC_REQ, None) => self.initialize(pdu, context),
+            (kind::CAPSULE_CMD, Some(_)) => self.command(pdu, context),
+            (kind::H2C_DATA, Some(_)) => self.data(pdu, context),
             (kind::H2C_TERM, Some(_)) => Err(End::Closed),
             _ => Err(End::Fatal(FatalError::Sequence.into())),
         }
     }
 
-    fn initialize(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
+    fn initialize(&mut self, pdu: &Pdu<'_>, context: &mut ReceiveContext<'_>) -> Result<(), End> {
         let ic: Ic = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
         if ic.pfv != 0 {
             return Err(Fault::unsupported(offset::PFV).into());
@@ -324,14 +334,14 @@ impl Connection {
         self.agreed = Some(Agreement::new(digest, ic.pda));
         // Hosts may put data where they like: no alignment is asked for.
         wire::put_ic(
-            turn.out.open(),
+            context.out.open(),
             kind::IC_RESP,
             &Ic::new(0, digest, H2C_BYTES_MAX),
         );
         Ok(())
     }
 
-    fn command(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
+    fn command(&mut self, pdu: &Pdu<'_>, context: &mut ReceiveContext<'_>) -> Result<(), End> {
         let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
 
         let events = self
@@ -339,7 +349,7 @@ impl Connection {
             .as_ref()
             .filter(|queue| queue.qid == 0)
             .map_or(0, |queue| queue.association.event_requests());
-        let under_way = self.transfers.len() + self.held.len() + self.unsettled.len() + events;
+        let under_way = self.transfers.len() + self.held.len() + self.awaiting_sync.len() + events;
         if under_way
             >= usize::from(
                 self.queue
@@ -353,13 +363,15 @@ impl Connection {
 
         let cid = sqe.head().cid();
         if self.queue.is_none() && fabrics_kind(&sqe) != Some(fabrics::CONNECT) {
-            self.respond(cid, Status::SEQUENCE, 0, turn.out.open());
+            self.respond(cid, Status::SEQUENCE, 0, context.out.open());
             return Err(End::Closed);
         }
 
-        if self.waits_for_proof() && !authenticate::is_part(&sqe) {
-            self.respond(cid, Status::AUTH_REQUIRED, 0, turn.out.open());
-            return Err(self.not_proven("it sent another command before it had authenticated"));
+        if self.must_authenticate() && !authenticate::is_part(&sqe) {
+            self.respond(cid, Status::AUTH_REQUIRED, 0, context.out.open());
+            return Err(
+                self.end_unauthenticated("it sent another command before it had authenticated")
+            );
         }
 
         if let Some(queue) = &mut self.queue {
@@ -373,32 +385,40 @@ impl Connection {
         }
 
         if self.is_under_way(cid) {
-            return self.refuse(&sqe, Status::ID_CONFLICT, turn);
+            return self.refuse(&sqe, Status::ID_CONFLICT, context);
         }
         if pdu.damaged {
-            return self.refuse(&sqe, Status::TRANSIENT_TRANSPORT, turn);
+            return self.refuse(&sqe, Status::TRANSIENT_TRANSPORT, context);
         }
         if fabrics_kind(&sqe) == Some(fabrics::DISCONNECT) {
-            return self.disconnect(&sqe, turn);
+            return self.disconnect(&sqe, context);
         }
 
-        let (want, transfer) = match self.check(&sqe) {
-            Ok(checked) => checked,
-            Err(status) => return self.refuse(&sqe, status, turn),
+        let command = match self.check(&sqe) {
+            Ok(command) => command,
+            Err(status) => return self.refuse(&sqe, status, context),
         };
-        let bytes = match self.transfer(&sqe, transfer, pdu.data.len()) {
+        let bytes = match self.bytes_from_host(&sqe, command.transfer, pdu.data.len()) {
             Ok(bytes) => bytes,
-            Err(status) => return self.refuse(&sqe, status, turn),
+            Err(status) => return self.refuse(&sqe, status, context),
         };
 
         match sqe.sgl.identifier {
-            Sgl::TRANSPORT if matches!(transfer, Transfer::FromHost(_)) => {
-                self.transfers.add(sqe, want, bytes as u32);
-                self.transfers
-                    .grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+            Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
+                self.transfers.add(sqe, command, bytes as u32);
+                self.transfers.grant(
+                    self.agreed.unwrap_or_default(),
+                    context.now,
+                    context.out.open(),
+                );
                 Ok(())
             }
-            _ => self.execute(&sqe, want, pdu.data.get(..bytes).unwrap_or_default(), turn),
+            _ => self.execute(
+                &sqe,
+                command,
+                pdu.data.get(..bytes).unwrap_or_default(),
+                context,
+            ),
         }
     }
 
@@ -406,7 +426,12 @@ impl Connection {
     ///
     /// An SGL may be longer than the data (SGLS bit 18): only their first bytes are taken. Linux sends 4,096 bytes with
     /// Dataset Management, whatever its number of ranges says.
-    fn transfer(&self, sqe: &Sqe, transfer: Transfer, in_capsule: usize) -> Result<usize, Status> {
+    fn bytes_from_host(
+        &self,
+        sqe: &Sqe,
+        transfer: Transfer,
+        in_capsule: usize,
+    ) -> Result<usize, Status> {
         let Sgl {
             identifier,
             address,
@@ -416,56 +441,72 @@ impl Connection {
         let (Transfer::FromHost(needed) | Transfer::ToHost(needed)) = transfer else {
             return Ok(0);
         };
+
         let from_host = matches!(transfer, Transfer::FromHost(_));
         match identifier {
             Sgl::TRANSPORT => {}
             Sgl::IN_CAPSULE if from_host => {}
             _ => return Err(Status::SGL_TYPE),
         }
+
         if length < needed {
             return Err(Status::SGL_LENGTH);
         }
         if length > TRANSFER_BYTES_MAX {
             return Err(Status::INVALID_FIELD);
         }
+
+        // Data in the capsule are all of it, from its start (Fabrics 1.1 §2.2).
         if identifier == Sgl::IN_CAPSULE && address != 0 {
             return Err(Status::SGL_OFFSET);
         }
         if identifier == Sgl::IN_CAPSULE && in_capsule != length as usize {
             return Err(Status::DATA_TRANSFER);
         }
+
         Ok(if from_host { needed as usize } else { 0 })
     }
 
     /// Whether a command with this identifier is under way.
     fn is_under_way(&self, cid: u16) -> bool {
         let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
-        let unsettled = || self.unsettled.iter().any(|one| one.sqe.head().cid() == cid);
+        let awaiting_sync = || {
+            self.awaiting_sync
+                .iter()
+                .any(|one| one.sqe.head().cid() == cid)
+        };
         self.transfers.has(cid)
             || self.held.has(cid)
-            || unsettled()
+            || awaiting_sync()
             || self.queue.as_ref().is_some_and(event)
     }
 
-    /// What a command wants, and the data it moves.
-    fn check(&self, sqe: &Sqe) -> Result<(Want, Transfer), Status> {
+    /// What a command asks for, and the data it moves.
+    fn check(&self, sqe: &Sqe) -> Result<CheckedCommand, Status> {
         if sqe.head().psdt() != PSDT_SGL {
             return Err(Status::INVALID_FIELD);
         }
+
         if let Some(transfer) = self.authentication_transfer(sqe)? {
-            return Ok((Want::Admin, transfer));
+            let verb = Verb::Admin;
+            return Ok(CheckedCommand { verb, transfer });
         }
+
         match &self.queue {
             Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
                 let (request, transfer) = queue.association.io_request(sqe)?;
-                Ok((Want::Io(request), transfer))
+                let verb = Verb::Io(request);
+                Ok(CheckedCommand { verb, transfer })
             }
-            _ => Ok((Want::Admin, admin_transfer(sqe)?)),
+            _ => Ok(CheckedCommand {
+                verb: Verb::Admin,
+                transfer: admin_transfer(sqe)?,
+            }),
         }
     }
 
     /// Disconnect: an I/O queue ends after this answer (Base 2.0 §6.4).
-    fn disconnect(&mut self, sqe: &Sqe, turn: &mut Turn<'_>) -> Result<(), End> {
+    fn disconnect(&mut self, sqe: &Sqe, context: &mut ReceiveContext<'_>) -> Result<(), End> {
         let on_io_queue = self.queue.as_ref().is_some_and(|queue| queue.qid > 0);
         // The record format is in bits 15:0 of dword 10.
         let status = match (on_io_queue, sqe.cdw10 as u16) {
@@ -474,45 +515,50 @@ impl Connection {
             (true, _) => Status::CONNECT_FORMAT,
         };
         if !status.is_success() {
-            return self.refuse(sqe, status, turn);
+            return self.refuse(sqe, status, context);
         }
-        self.respond(sqe.head().cid(), status, 0, turn.out.open());
+        self.respond(sqe.head().cid(), status, 0, context.out.open());
         Err(End::Closed)
     }
 
-    fn refuse(&self, sqe: &Sqe, status: Status, turn: &mut Turn<'_>) -> Result<(), End> {
+    fn refuse(
+        &self,
+        sqe: &Sqe,
+        status: Status,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
         if let Some(queue) = &self.queue {
             queue.association.log_error(queue.qid, sqe, status);
         }
-        self.respond(sqe.head().cid(), status, 0, turn.out.open());
+        self.respond(sqe.head().cid(), status, 0, context.out.open());
         Ok(())
     }
 
     /// Data that were asked for. Whole pages of a write go to the device at once; all else waits for the rest.
-    fn data(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
+    fn data(&mut self, pdu: &Pdu<'_>, context: &mut ReceiveContext<'_>) -> Result<(), End> {
         let Arrived { tag, last } = self.transfers.arrive(pdu)?;
         let Some(incoming) = self.transfers.get(tag) else {
             return Ok(());
         };
 
         if incoming.damaged {
-            return self.damaged(tag, last, turn);
+            return self.fail_damaged(tag, last, context);
         }
         if incoming.refused {
-            return self.pass_over(tag, last, turn);
+            return self.skip_refused(tag, last, context);
         }
 
-        let (sqe, want, before) = (incoming.sqe, incoming.want, incoming.outcome);
+        let (sqe, command, before) = (incoming.sqe, incoming.command, incoming.outcome);
         let at = incoming.executed() - pdu.data.len() as u32;
-        let part = match (incoming.gathered.is_empty(), want) {
-            (true, Want::Io(request)) => {
-                self.part(&sqe, &request, at, pdu.data.len() as u32, last, turn)
+        let part = match (incoming.gathered.is_empty(), command.verb) {
+            (true, Verb::Io(request)) => {
+                self.write_part(&sqe, &request, at, pdu.data.len() as u32, last, context)
             }
             _ => None,
         };
 
         if let Some(part) = part {
-            let outcome = self.go_on(&sqe, &part, before, pdu.data, turn);
+            let outcome = self.execute_next_part(&sqe, &part, before, pdu.data, context);
             if let Some(incoming) = self.transfers.get(tag) {
                 incoming.outcome = Some(outcome);
             }
@@ -522,10 +568,10 @@ impl Connection {
                 if !self
                     .queue
                     .as_mut()
-                    .is_none_or(|queue| queue.seat.hold(rest))
+                    .is_none_or(|queue| queue.seat.charge(rest))
                 {
                     incoming.refused = true;
-                    return self.pass_over(tag, last, turn);
+                    return self.skip_refused(tag, last, context);
                 }
                 incoming.gathered.reserve_exact(rest);
                 incoming.charged = rest;
@@ -541,62 +587,85 @@ impl Connection {
             return Ok(());
         };
         if let Some(queue) = &mut self.queue {
-            queue.seat.give_back(incoming.charged);
+            queue.seat.refund(incoming.charged);
         }
 
         let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
-        let rest = match want {
-            Want::Io(request) if at > 0 && len > 0 => {
-                self.part(&sqe, &request, at, len, true, turn)
+        let rest = match command.verb {
+            Verb::Io(request) if at > 0 && len > 0 => {
+                self.write_part(&sqe, &request, at, len, true, context)
             }
             _ => None,
         };
 
         match (incoming.outcome, rest) {
-            (None, _) => self.execute(&sqe, want, &incoming.gathered, turn)?,
+            (None, _) => self.execute(&sqe, command, &incoming.gathered, context)?,
             (before, Some(rest)) => {
-                let outcome = self.go_on(&sqe, &rest, before, &incoming.gathered, turn);
-                self.complete(&sqe, &outcome, turn);
+                let outcome =
+                    self.execute_next_part(&sqe, &rest, before, &incoming.gathered, context);
+                self.complete(&sqe, &outcome, context);
             }
-            (Some(outcome), None) => self.complete(&sqe, &outcome, turn),
+            (Some(outcome), None) => self.complete(&sqe, &outcome, context),
         }
 
-        self.transfers
-            .grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+        self.transfers.grant(
+            self.agreed.unwrap_or_default(),
+            context.now,
+            context.out.open(),
+        );
         Ok(())
     }
 
     /// Data of a command, part of which arrived damaged: the command fails once all data have come, and the host may
     /// retry.
-    fn damaged(&mut self, tag: u16, last: bool, turn: &mut Turn<'_>) -> Result<(), End> {
+    fn fail_damaged(
+        &mut self,
+        tag: u16,
+        last: bool,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
         let Some(incoming) = self.transfers.get(tag) else {
             return Ok(());
         };
         incoming.gathered = Vec::new();
+
         if !last {
             return Ok(());
         }
         let Some(incoming) = self.transfers.finish(tag) else {
             return Ok(());
         };
+
         let outcome = Outcome {
             status: Status::TRANSIENT_TRANSPORT,
             result: 0,
-            done_at: turn.now,
-            owes: None,
+            done_at: context.now,
+            sync_to: None,
         };
-        self.complete(&incoming.sqe, &outcome, turn);
-        self.transfers
-            .grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+        self.complete(&incoming.sqe, &outcome, context);
+
+        self.transfers.grant(
+            self.agreed.unwrap_or_default(),
+            context.now,
+            context.out.open(),
+        );
         Ok(())
     }
 
     /// Data for which there is no memory: the command fails once all data have come, and the host may retry.
-    fn pass_over(&mut self, tag: u16, last: bool, turn: &mut Turn<'_>) -> Result<(), End> {
+    fn skip_refused(
+        &mut self,
+        tag: u16,
+        last: bool,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
         if last && let Some(incoming) = self.transfers.finish(tag) {
-            self.refuse(&incoming.sqe, Status::INTERRUPTED, turn)?;
-            self.transfers
-                .grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+            self.refuse(&incoming.sqe, Status::INTERRUPTED, context)?;
+            self.transfers.grant(
+                self.agreed.unwrap_or_default(),
+                context.now,
+                context.out.open(),
+            );
         }
         Ok(())
     }
@@ -613,7 +682,7 @@ impl Connection {
     }
 
     /// Charges memory for an answer of this many bytes; `false` if there is none.
-    fn hold_output(&mut self, bytes: usize, out: &Output) -> bool {
+    fn charge_output(&mut self, bytes: usize, out: &Output) -> bool {
         let Some(queue) = &mut self.queue else {
             return true;
         };
@@ -624,7 +693,7 @@ impl Connection {
             2 * (out.open_len() + bytes)
         };
         let wanted = (open + out.whole_bytes() + self.held.bytes()).next_multiple_of(OUTPUT_STEP);
-        if wanted <= self.output_bytes || queue.seat.hold(wanted - self.output_bytes) {
+        if wanted <= self.output_bytes || queue.seat.charge(wanted - self.output_bytes) {
             self.output_bytes = self.output_bytes.max(wanted);
             return true;
         }
@@ -632,15 +701,15 @@ impl Connection {
     }
 
     /// Everything has been sent: frees spare buffers if the connection is idle or memory is short.
-    pub fn sent(&mut self, rests: bool, out: &mut Output) {
+    pub fn release_spare(&mut self, is_idle: bool, out: &mut Output) {
         let Some(queue) = &mut self.queue else { return };
         if self.output_bytes > 0
-            && (rests || queue.seat.is_pressed())
+            && (is_idle || queue.seat.is_pressed())
             && self.held.len() == 0
             && out.is_empty()
         {
             out.release();
-            queue.seat.give_back(std::mem::take(&mut self.output_bytes));
+            queue.seat.refund(std::mem::take(&mut self.output_bytes));
         }
     }
 
@@ -652,6 +721,7 @@ impl Connection {
     fn respond(&self, cid: u16, status: Status, result: u64, out: &mut Vec<u8>) {
         let agreed = self.agreed.unwrap_or_default();
         let status = status.into_bits() << 1;
+
         let cqe = match &self.queue {
             Some(queue) => {
                 let sqhd = if queue.no_flow_control {
@@ -674,6 +744,7 @@ impl Connection {
                 ..Cqe::default()
             },
         };
+
         wire::put(out, kind::CAPSULE_RESP, Flags::new(), &cqe, agreed);
     }
 }

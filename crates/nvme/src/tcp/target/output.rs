@@ -11,7 +11,6 @@ const SHRUNK_BYTES: usize = 4 << 10;
 /// Buffers kept, and how large they are together.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 2 << 20;
-/// Buffers of one write.
 const SLICES: usize = 64;
 
 /// Bytes to send.
@@ -21,7 +20,6 @@ pub struct Output {
     open: Vec<u8>,
     full_bytes: usize,
     spare: Vec<Vec<u8>>,
-    /// Their capacity.
     spare_bytes: usize,
 }
 
@@ -45,7 +43,6 @@ impl Output {
     pub(super) fn whole_bytes(&self) -> usize {
         self.full_bytes + self.spare_bytes
     }
-    /// Frees the spare buffers.
     pub(super) fn release(&mut self) {
         (self.spare, self.spare_bytes) = (Vec::new(), 0);
         self.open.shrink_to(SHRUNK_BYTES);
@@ -56,7 +53,6 @@ impl Output {
         &mut self.open
     }
 
-    /// An empty buffer.
     pub(super) fn spare(&mut self) -> Vec<u8> {
         let spare = self.spare.pop().unwrap_or_default();
         self.spare_bytes -= spare.capacity();
@@ -85,6 +81,7 @@ impl Output {
             self.open.clear();
             return Ok(());
         }
+
         let last = std::mem::take(&mut self.open);
         self.push(last);
         let mut written = 0;
@@ -95,12 +92,14 @@ impl Output {
                 self.keep(done);
                 continue;
             }
+
             let mut slices = [IoSlice::new(&[]); SLICES];
             let mut count = 0;
             for (slice, bytes) in slices.iter_mut().zip(&self.full) {
                 *slice = IoSlice::new(&bytes[if count == 0 { written } else { 0 }..]);
                 count += 1;
             }
+
             match socket.write_vectored(&slices[..count]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => written += sent,
@@ -108,6 +107,7 @@ impl Output {
                 Err(error) => return Err(error),
             }
         }
+
         self.full_bytes = 0;
         Ok(())
     }

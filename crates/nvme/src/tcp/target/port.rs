@@ -147,6 +147,9 @@ impl Port {
     pub(super) fn seat(&self, host: &str, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         self.quotas.seat(host, address, bytes)
     }
+    pub(super) fn unproven_seat(&self, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
+        self.quotas.unproven_seat(address, bytes)
+    }
     /// The subsystem.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
@@ -183,6 +186,7 @@ mod tests {
             };
             allowed.address(address.parse().expect("an address"))
         };
+
         assert!(has("192.0.2.0/24", "192.0.2.255") && !has("192.0.2.0/24", "192.0.3.0"));
         assert!(has("192.0.2.0/24", "::ffff:192.0.2.7") && !has("192.0.2.0/24", "c000:207::"));
         assert!(has("192.0.2.4/30", "192.0.2.7") && !has("192.0.2.4/30", "192.0.2.8"));
@@ -191,6 +195,7 @@ mod tests {
         assert!(has("2001:db8::/33", "2001:db8:7fff::1"));
         assert!(!has("2001:db8::/33", "2001:db8:8000::1"));
         assert!(has("::/0", "2001:db8::1") && has("2001:db8::1/128", "2001:db8::1"));
+
         for wrong in [
             "192.0.2.0",
             "192.0.2.1/24",

@@ -3,7 +3,7 @@
 //! Invariants: what hosts may be sending at once is bounded; data arrive in order and are as long as was asked for.
 //! Absent: what becomes of them.
 
-use super::Want;
+use super::CheckedCommand;
 use super::cids::Cids;
 use crate::controller::Outcome;
 use crate::spec::command::Sqe;
@@ -17,7 +17,7 @@ const GRANTED_BYTES_MAX: u64 = 8 << 20;
 /// A command whose data the host is to send.
 pub(super) struct Incoming {
     pub sqe: Sqe,
-    pub want: Want,
+    pub command: CheckedCommand,
     /// Bytes asked for, and received.
     pub total: u32,
     received: u32,
@@ -72,18 +72,19 @@ impl Transfers {
     }
 
     /// A command whose data are to be asked for when memory allows.
-    pub fn add(&mut self, sqe: Sqe, want: Want, total: u32) {
+    pub fn add(&mut self, sqe: Sqe, command: CheckedCommand, total: u32) {
         while self.incoming.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
         }
         let tag = self.next_tag;
         self.next_tag = tag.wrapping_add(1);
+
         let (gathered, outcome) = (Vec::new(), None);
         let (received, granted, refused, charged, damaged) = (0, None, false, 0, false);
         self.cids.insert(sqe.head().cid());
         let incoming = Incoming {
             sqe,
-            want,
+            command,
             total,
             received,
             granted,
@@ -93,6 +94,7 @@ impl Transfers {
             outcome,
             damaged,
         };
+
         self.incoming.insert(tag, incoming);
         self.waiting.push_back(tag);
     }

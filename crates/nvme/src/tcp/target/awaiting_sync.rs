@@ -1,6 +1,6 @@
 //! Executed commands that are acknowledged only once they are durable.
 //!
-//! Commands received together are settled together: one commit for a queue full of FUA writes. Invariant: if the disk
+//! Commands received together are synced together: one commit for a queue full of FUA writes. Invariant: if the disk
 //! has failed none of them is acknowledged. Absent: the commit (`controller::durable`).
 
 use super::{Connection, Latency, Output};
@@ -8,7 +8,7 @@ use crate::controller::Outcome;
 use crate::spec::command::Sqe;
 
 /// A command that waits until it is durable.
-pub(super) struct Unsettled {
+pub(super) struct AwaitingSync {
     pub sqe: Sqe,
     pub outcome: Outcome,
     /// Data for the host, as a PDU; empty if there are none.
@@ -18,42 +18,44 @@ pub(super) struct Unsettled {
 }
 
 impl Connection {
-    /// Whether there are commands that `settle` has to acknowledge.
-    pub fn owes(&self) -> bool {
-        !self.unsettled.is_empty()
+    /// Whether there are commands that `acknowledge_synced` has to acknowledge.
+    pub fn is_awaiting_sync(&self) -> bool {
+        !self.awaiting_sync.is_empty()
     }
 
     /// Waits until everything that was executed is durable, and acknowledges it.
-    pub fn settle(&mut self, out: &mut Output) {
+    pub fn acknowledge_synced(&mut self, out: &mut Output) {
         let Some(wanted) = self
-            .unsettled
+            .awaiting_sync
             .iter()
-            .filter_map(|one| one.outcome.owes)
+            .filter_map(|one| one.outcome.sync_to)
             .max()
         else {
             return;
         };
         let port = self.port.clone();
-        let settled = port.subsystem().make_durable(wanted);
+        let synced = port.subsystem().make_durable(wanted);
         let emulated = port.subsystem().latency() == Latency::Emulated;
 
-        for Unsettled {
+        for AwaitingSync {
             sqe,
             outcome,
             data,
             data_suffice,
-        } in std::mem::take(&mut self.unsettled)
+        } in std::mem::take(&mut self.awaiting_sync)
         {
-            let status = settled.err().unwrap_or(outcome.status);
-            let result = if settled.is_ok() { outcome.result } else { 0 };
-            let mut answer = if settled.is_ok() { data } else { Vec::new() };
-            if settled.is_err() || !data_suffice {
-                self.note(&sqe, status);
+            let status = synced.err().unwrap_or(outcome.status);
+            let result = if synced.is_ok() { outcome.result } else { 0 };
+            let mut answer = if synced.is_ok() { data } else { Vec::new() };
+            if synced.is_err() || !data_suffice {
+                self.log_failure(&sqe, status);
                 self.respond(sqe.head().cid(), status, result, &mut answer);
             }
-            match emulated {
-                true => self.held.put(outcome.done_at, sqe.head().cid(), answer),
-                false => out.open().extend_from_slice(&answer),
+
+            if emulated {
+                self.held.put(outcome.done_at, sqe.head().cid(), answer);
+            } else {
+                out.open().extend_from_slice(&answer);
             }
         }
     }

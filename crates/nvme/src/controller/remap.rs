@@ -1,0 +1,214 @@
+//! Remaps and copies.
+//!
+//! Copies between pages are remaps; copies that are not aligned to pages move bytes. Invariant: between two steps of a
+//! remap each page is old or new, so that others may go first there. Absent: how a device remaps.
+
+use super::data::InMemory;
+use super::io::ActiveCommand;
+use super::record::RecordedOp;
+use super::request::Blocks;
+use super::subsystem::{Namespace, PAGE_SHIFT};
+use super::turn::Step;
+use crate::spec::status::Status;
+use remap_ssd_ftl::Remap;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// Pages of one step of a remap: between two of them others may go first.
+const REMAP_PAGES: u32 = 64;
+/// Bytes that an unaligned copy moves at a time.
+const MOVE_BYTES: u32 = 64 << 10;
+
+/// The steps of a remap that is not atomic, in an order in which no source is overwritten before it is read.
+///
+/// Sources that are also targets keep their old pages until they are remapped, so that each page is old or new between
+/// any two steps.
+fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
+    let Remap {
+        target,
+        source,
+        len,
+        ..
+    } = remap;
+
+    let ascending = target < source;
+    // Pages at this end whose sources are also targets.
+    let shared = len.saturating_sub(target.abs_diff(source));
+
+    let mut done = 0;
+
+    std::iter::from_fn(move || {
+        let left = len - done;
+
+        let (count, relocate) = match shared.saturating_sub(done) {
+            0 => (left.min(REMAP_PAGES), remap.relocate),
+            shared => (shared.min(REMAP_PAGES), false),
+        };
+
+        let first = if ascending { done } else { left - count };
+        done += count;
+
+        let step = Remap {
+            target: target + first,
+            source: source + first,
+            len: count,
+            relocate,
+            atomic: false,
+        };
+
+        (count > 0).then_some(step)
+    })
+}
+
+impl ActiveCommand<'_, '_> {
+    pub fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
+        if remap.atomic {
+            self.remap_step(remap)?;
+        } else {
+            remap_steps(*remap).try_for_each(|step| self.remap_step(&step))?;
+        }
+        self.note(RecordedOp::Remap(*remap));
+        Ok(())
+    }
+
+    fn remap_step(&mut self, remap: &Remap) -> Result<(), Status> {
+        self.pause();
+        if self.is_cached() && !remap.atomic {
+            return self.remap_cached(remap);
+        }
+        // What the sources hold must be on the device before it shares them.
+        self.write_back_pages(remap.source, remap.len)?;
+        self.device.spend(Step::Remap(remap.len));
+        let completion = self.device.remap(self.now, remap);
+        self.done(completion)?;
+        self.forget_pages(remap.target, remap.len);
+        if remap.relocate {
+            self.forget_pages(remap.source, remap.len);
+        }
+        Ok(())
+    }
+
+    /// Copies blocks; a remap where pages match pages.
+    pub fn copy(
+        &mut self,
+        to: (&Namespace, u64),
+        from: (&Namespace, u64),
+        count: u32,
+    ) -> Result<(), Status> {
+        let page_of = |(namespace, slba): (&Namespace, u64)| {
+            let at = slba << namespace.lba_shift;
+            let whole = at.is_multiple_of(PAGE_BYTES as u64);
+            whole.then_some((u64::from(namespace.first_lpn) + (at >> PAGE_SHIFT)) as u32)
+        };
+
+        let bytes = u64::from(count) << from.0.lba_shift;
+        if let (Some(target), Some(source), true) = (
+            page_of(to),
+            page_of(from),
+            bytes.is_multiple_of(PAGE_BYTES as u64),
+        ) {
+            let len = (bytes >> PAGE_SHIFT) as u32;
+            return self.remap(&Remap {
+                target,
+                source,
+                len,
+                relocate: false,
+                atomic: false,
+            });
+        }
+
+        let mut copied = Vec::new();
+        let mut done = 0;
+        // Piece by piece, in an order in which no source is overwritten before it is read.
+        let step = MOVE_BYTES >> from.0.lba_shift;
+        let backwards = from.0.nsid == to.0.nsid && from.1 < to.1;
+
+        while done < count {
+            let len = (count - done).min(step);
+            let first = u64::from(if backwards { count - done - len } else { done });
+            copied.clear();
+            let mut read = InMemory {
+                from_host: &[],
+                to_host: &mut copied,
+            };
+            self.read_all(
+                from.0,
+                Blocks {
+                    slba: from.1 + first,
+                    count: len,
+                },
+                &mut read,
+            )?;
+            let mut written = InMemory {
+                from_host: &copied,
+                to_host: &mut Vec::new(),
+            };
+            self.write_all(
+                to.0,
+                Blocks {
+                    slba: to.1 + first,
+                    count: len,
+                },
+                &mut written,
+            )?;
+            done += len;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a step does: all its sources are read first, and those that are not its targets are deallocated.
+    fn does(step: &Remap, pages: &mut [u32]) {
+        let (from, to, len) = (
+            step.source as usize,
+            step.target as usize,
+            step.len as usize,
+        );
+        let read = pages[from..from + len].to_vec();
+        if step.relocate {
+            pages[from..from + len].fill(0);
+        }
+        pages[to..to + len].copy_from_slice(&read);
+    }
+
+    #[test]
+    fn each_page_is_old_or_new_between_any_two_steps_of_a_relocation() {
+        for (target, source, len) in [
+            (0, 700, 1500),
+            (700, 0, 1500),
+            (0, 30, 500),
+            (30, 0, 500),
+            (0, 1000, 900),
+        ] {
+            let command = Remap {
+                target,
+                source,
+                len,
+                relocate: true,
+                atomic: false,
+            };
+
+            let old: Vec<u32> = (1..=2500).collect();
+            let (mut new, mut pages) = (old.clone(), old.clone());
+            does(&command, &mut new);
+
+            for step in remap_steps(command) {
+                assert!(step.len <= REMAP_PAGES);
+                does(&step, &mut pages);
+
+                let found = pages.iter().zip(old.iter().zip(&new));
+                assert!(
+                    found
+                        .into_iter()
+                        .all(|(page, (old, new))| page == old || page == new),
+                    "{command:?}, {step:?}"
+                );
+            }
+
+            assert_eq!(pages, new, "{command:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a connection has been waiting for, and for how long.
+//!
+//! Invariant: data that arrived in time count as in time, however late they are read, so expiry is judged only after
+//! everything that has arrived was processed. Absent: the clock; keep-alive, which is the association's.
+
+use super::limits::Limits;
+use crate::tcp::target::Connection;
+use std::time::Duration;
+
+/// How often the clock alone is a reason to look.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+/// Ticks in a row for which judgement is put off because something has just arrived.
+const TICKS_SKIPPED_MAX: u32 = 40;
+
+/// Times of one connection, in nanoseconds since the server's epoch.
+pub(super) struct Deadlines {
+    began: u64,
+    next_tick: u64,
+    /// Ticks in a row at which something had just arrived.
+    skipped: u32,
+    /// Since when the buffer has held an incomplete PDU.
+    partial_since: Option<u64>,
+}
+
+impl Deadlines {
+    /// Of a connection that begins now.
+    pub fn new(now: u64) -> Self {
+        Self {
+            began: now,
+            next_tick: now,
+            skipped: 0,
+            partial_since: None,
+        }
+    }
+
+    /// Notes whether the buffer holds an incomplete PDU.
+    pub fn note_partial(&mut self, now: u64, is_partial: bool) {
+        self.partial_since = is_partial.then(|| self.partial_since.unwrap_or(now));
+    }
+
+    /// Whether it is time for the periodic checks.
+    pub fn is_tick_due(&self, now: u64) -> bool {
+        now >= self.next_tick
+    }
+
+    /// Begins a tick; `false` if judgement is to be put off because input is waiting.
+    pub fn begin_tick(&mut self, now: u64, input_waits: bool) -> bool {
+        self.next_tick = now + TICK.as_nanos() as u64;
+        if input_waits && self.skipped < TICKS_SKIPPED_MAX {
+            self.skipped += 1;
+            return false;
+        }
+        self.skipped = 0;
+        true
+    }
+
+    /// The deadline that has passed, as the reason for the log.
+    pub fn expired(
+        &self,
+        connection: &Connection,
+        limits: &Limits,
+        now: u64,
+    ) -> Option<&'static str> {
+        let passed =
+            |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_nanos();
+        let passed_since =
+            |since: Option<u64>, limit| since.is_some_and(|since| passed(since, limit));
+
+        if connection.connected().is_none() && passed(self.began, limits.connect_within) {
+            return Some("no queue was connected in time");
+        }
+        if !connection.is_admitted() && passed(self.began, limits.authenticate_within) {
+            return Some("there was no proof in time");
+        }
+
+        if passed_since(self.partial_since, limits.data_within) {
+            return Some("the rest of a PDU did not come in time");
+        }
+        if passed_since(connection.waits_for_data_since(), limits.data_within) {
+            return Some("data that its host was asked for did not come in time");
+        }
+        None
+    }
+}

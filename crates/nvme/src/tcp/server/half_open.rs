@@ -1,0 +1,71 @@
+//! Connections that have no queue, or a queue that is not authenticated where it must be.
+//!
+//! Invariants: there are at most `max` of them, and three quarters of that of one address; the oldest of the address
+//! with the most makes room for a new one. Absent: deadlines (`deadlines`).
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(super) struct HalfOpen {
+    pub number: u64,
+    pub peer: SocketAddr,
+    /// The NQN that its Connect named.
+    pub host: Option<String>,
+    /// To shut it down with.
+    pub stream: TcpStream,
+}
+
+/// All half-open connections, the oldest first.
+pub(super) struct HalfOpenConnections {
+    max: usize,
+    connections: Mutex<VecDeque<HalfOpen>>,
+}
+
+impl HalfOpenConnections {
+    pub fn new(max: usize) -> Self {
+        Self {
+            max,
+            connections: Mutex::default(),
+        }
+    }
+
+    fn connections(&self) -> MutexGuard<'_, VecDeque<HalfOpen>> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a connection; returns the one to shut down if there are too many now.
+    pub fn add(&self, connection: HalfOpen) -> Option<HalfOpen> {
+        let mut connections = self.connections();
+        connections.push_back(connection);
+
+        let mut of_address = HashMap::<IpAddr, usize>::new();
+        for one in connections.iter() {
+            *of_address.entry(one.peer.ip()).or_default() += 1;
+        }
+        let (address, most) = of_address.into_iter().max_by_key(|(_, count)| *count)?;
+        if connections.len() <= self.max && most <= (self.max * 3).div_ceil(4) {
+            return None;
+        }
+
+        let oldest = connections
+            .iter()
+            .position(|one| one.peer.ip() == address)?;
+        connections.remove(oldest)
+    }
+
+    /// Its Connect has named its host.
+    pub fn set_host(&self, number: u64, host: &str) {
+        let mut connections = self.connections();
+        if let Some(one) = connections.iter_mut().find(|one| one.number == number) {
+            one.host = Some(host.into());
+        }
+    }
+
+    /// The connection has ended, or may use its queue.
+    pub fn remove(&self, number: u64) {
+        self.connections().retain(|one| one.number != number);
+    }
+}

@@ -1,0 +1,101 @@
+//! Log lines of a server, at a bounded rate.
+//!
+//! Invariants: a line about a connection has the connection's number, and its host's NQN once that is known; text from
+//! peers is escaped; lines that peers can cause at will are rate-limited by kind (`notice`). Absent: the sentences
+//! (`wording`).
+
+use crate::Escaped;
+use crate::tcp::notice::{Notices, Pace, more};
+use std::fmt::{Display, Formatter, Result};
+use std::io;
+use std::net::SocketAddr;
+
+/// The connection that a line is about. Shown as `connection=7 host=nqn.2026-11.org:a`.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLabel<'a> {
+    /// Counts connections from 1; `Listing::number` is the same.
+    pub number: u64,
+    /// Address of the peer.
+    pub peer: SocketAddr,
+    /// The NQN of the host, escaped, once a Connect has named it. Whether it is true is known where hosts authenticate.
+    pub host: Option<Escaped<'a>>,
+}
+
+impl Display for ConnectionLabel<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "connection={}", self.number)?;
+        match &self.host {
+            Some(host) => write!(f, " host={host}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a server logs. Text from peers is escaped, and lines that peers can cause at will are rate-limited (`notice`).
+pub trait Log: Send + Sync + 'static {
+    /// One line about a connection.
+    fn connection(&self, connection: &ConnectionLabel<'_>, text: &str);
+    /// One line about the server itself.
+    fn server(&self, text: &str);
+}
+
+/// A log with a rate limit for each kind of line. Times are nanoseconds since the server's epoch.
+pub(super) struct RateLimitedLog {
+    log: Box<dyn Log>,
+    notices: Notices,
+}
+
+impl RateLimitedLog {
+    pub fn new(log: Box<dyn Log>) -> Self {
+        Self {
+            log,
+            notices: Notices::default(),
+        }
+    }
+
+    /// A line that peers can cause at will.
+    pub fn notice(
+        &self,
+        now: u64,
+        kind: &'static str,
+        connection: &ConnectionLabel<'_>,
+        text: &str,
+    ) {
+        self.connection(now, kind, Pace::SELDOM, connection, text);
+    }
+
+    /// An ordinary event of a connection: hosts have many queues, so the rate is higher.
+    pub fn ordinary(
+        &self,
+        now: u64,
+        kind: &'static str,
+        connection: &ConnectionLabel<'_>,
+        text: &str,
+    ) {
+        self.connection(now, kind, Pace::OFTEN, connection, text);
+    }
+
+    fn connection(
+        &self,
+        now: u64,
+        kind: &'static str,
+        pace: Pace,
+        connection: &ConnectionLabel<'_>,
+        text: &str,
+    ) {
+        if let Some(left_out) = self.notices.admit(kind, pace, now) {
+            self.log
+                .connection(connection, &format!("{text}{}", more(left_out)));
+        }
+    }
+
+    /// Something failed before there was a connection to serve.
+    pub fn cannot_accept(&self, now: u64, error: &io::Error) {
+        if let Some(left_out) = self.notices.admit("accept", Pace::SELDOM, now) {
+            self.log.server(&format!(
+                "a connection could not be accepted: {error}{}",
+                more(left_out)
+            ));
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! One connection's thread: it reads what is there, has it executed, sends what came of it at once, and sleeps until
+//! more arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins.
+//!
+//! Invariants: responses that need not wait for the disk are sent before the thread waits for it; a host that does not
+//! read, or does not finish what it began to send, is dropped. Absent: what PDUs mean (`target`).
+
+use super::deadlines::{Deadlines, TICK};
+use super::log::ConnectionLabel;
+use super::{FINISH_WITHIN, Shared, socket};
+use crate::Escaped;
+use crate::controller::Latency;
+use crate::tcp::buffer::Buffer;
+use crate::tcp::patience::Patient;
+use crate::tcp::roster::Entered;
+use crate::tcp::target::{Connection, End, Output, PDU_BYTES_MAX, canonical};
+use crate::tcp::wording;
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Sleeping ends this much before a completion is due: about what the system takes to wake a thread, and on Linux it is
+/// asked not to take longer than it must.
+const SPIN_NS: u64 = if cfg!(target_os = "linux") {
+    8_000
+} else {
+    60_000
+};
+/// Buffer of a connection without a queue: ICReq and Connect.
+const SMALL_BUFFER: usize = 4096;
+
+/// A connection with its socket.
+struct Session<'a> {
+    shared: &'a Shared,
+    number: u64,
+    peer: SocketAddr,
+    connection: &'a mut Connection,
+    is_named: bool,
+    /// Its queue may be used.
+    is_admitted: bool,
+    deadlines: Deadlines,
+    stop_at: Option<Instant>,
+    /// Its line in the roster, once its queue may be used.
+    seat: Option<Entered>,
+    buffer: Buffer,
+    out: Output,
+    stream: TcpStream,
+}
+
+/// What one round of receiving did.
+struct Progress {
+    consumed: usize,
+    sent: bool,
+}
+
+impl Shared {
+    /// Serves a connection until it ends, and logs how.
+    pub(super) fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64) {
+        let began = Instant::now();
+        let local = stream.local_addr().map_or(peer, canonical);
+        let mut connection = Connection::new(self.port.clone(), peer, local);
+
+        let result = Session::new(self, stream, peer, number, &mut connection).run();
+
+        self.half_open.remove(number);
+        self.log_end(&connection, result, began.elapsed(), number, peer);
+    }
+
+    /// Logs and counts how a connection ended.
+    fn log_end(
+        &self,
+        connection: &Connection,
+        result: io::Result<String>,
+        lasted: Duration,
+        number: u64,
+        peer: SocketAddr,
+    ) {
+        let label = label(connection, number, peer);
+        let queue = connection
+            .connected()
+            .map(|(association, qid)| wording::queue(association, qid));
+
+        if !connection.is_admitted()
+            && let Some(queue) = &queue
+        {
+            let reason = connection.authentication_failure();
+            self.roster
+                .refuse(reason.unwrap_or(wording::NOT_AUTHENTICATED));
+            let text = wording::unauthenticated(queue, reason, result);
+            return self.log.notice(self.now(), "authentication", &label, &text);
+        }
+
+        if let Some(refused) = connection.refused() {
+            self.roster.refuse(refused.refusal.why);
+            let text = wording::refusal(refused);
+            return self.log.notice(self.now(), "connect", &label, &text);
+        }
+
+        if result.is_err() {
+            self.roster.drop_one();
+        }
+        match (queue, result) {
+            (Some(queue), result) => {
+                let reason = result.unwrap_or_else(|error| format!("dropped: {error}"));
+                let seconds = lasted.as_secs_f64();
+                let text = format!("{queue} ended after {seconds:.1} s: {reason}");
+                self.log.ordinary(self.now(), "ended", &label, &text);
+            }
+            (None, Ok(reason)) => {
+                let text = format!("ended without a queue: {reason}");
+                self.log.notice(self.now(), "unconnected", &label, &text);
+            }
+            (None, Err(error)) => {
+                let text = format!("dropped: {error}");
+                self.log.notice(self.now(), "dropped", &label, &text);
+            }
+        }
+    }
+}
+
+/// What log lines call a connection.
+fn label(connection: &Connection, number: u64, peer: SocketAddr) -> ConnectionLabel<'_> {
+    let connected = connection
+        .connected()
+        .map(|(association, _)| association.hostnqn());
+    let refused = connection.refused().map(|refused| refused.host.as_str());
+    let host = connected.or(refused).filter(|host| !host.is_empty());
+    ConnectionLabel {
+        number,
+        peer,
+        host: host.map(Escaped::name),
+    }
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        shared: &'a Shared,
+        stream: TcpStream,
+        peer: SocketAddr,
+        number: u64,
+        connection: &'a mut Connection,
+    ) -> Self {
+        Self {
+            shared,
+            number,
+            peer,
+            connection,
+            is_named: false,
+            is_admitted: false,
+            deadlines: Deadlines::new(shared.now()),
+            stop_at: None,
+            seat: None,
+            buffer: Buffer::new(SMALL_BUFFER),
+            out: Output::default(),
+            stream,
+        }
+    }
+
+    /// Serves the connection until it ends; returns why it ended.
+    fn run(mut self) -> io::Result<String> {
+        socket::prepare(&self.stream)?;
+        if self.shared.port.subsystem().latency() == Latency::Emulated {
+            socket::request_prompt_wakeups();
+        }
+
+        loop {
+            let now = self.shared.now();
+            let Progress { consumed, sent } = match self.receive(now)? {
+                Ok(progress) => progress,
+                Err(end) => {
+                    let _ = self.stream.shutdown(Shutdown::Both);
+                    return Ok(wording::end(end));
+                }
+            };
+
+            if !self.is_admitted {
+                self.note_admission(now);
+            }
+
+            // PDUs that wait for completions to be due are whole.
+            let has_more = self.buffer.has_more();
+            let is_partial = has_more && self.connection.next_deadline().is_none();
+            self.deadlines
+                .note_partial(now, is_partial && consumed == 0);
+            if self.deadlines.is_tick_due(now)
+                && let Some(why) = self.tick()?
+            {
+                return Ok(why);
+            }
+
+            // More PDUs may be waiting in the buffer than one call handles.
+            if (consumed > 0 || sent) && has_more {
+                continue;
+            }
+
+            if self.must_stop() {
+                return Ok("the service ends".into());
+            }
+            if self.out.is_empty() && !self.wait_and_read()? {
+                return Ok("its host closed the connection".into());
+            }
+        }
+    }
+
+    /// Executes what the buffer holds, and sends the answers.
+    fn receive(&mut self, now: u64) -> io::Result<Result<Progress, End>> {
+        self.connection.due(now, &mut self.out);
+        let received = self
+            .connection
+            .receive(now, self.buffer.filled(), &mut self.out);
+        let mut sent = self.send()?;
+
+        // Responses that need not wait for the disk have been sent.
+        if self.connection.is_awaiting_sync() {
+            self.connection.acknowledge_synced(&mut self.out);
+            sent |= self.send()?;
+        }
+        if sent {
+            self.connection.release_spare(false, &mut self.out);
+        }
+        self.note_times(now);
+
+        Ok(received.map(|consumed| {
+            self.buffer.consume(consumed);
+            Progress { consumed, sent }
+        }))
+    }
+
+    /// Sends all there is; `false` if there was nothing.
+    fn send(&mut self) -> io::Result<bool> {
+        if self.out.is_empty() {
+            return Ok(false);
+        }
+        let within = self.shared.limits.send_within;
+        self.out
+            .write_to(&mut Patient::new(&mut self.stream, within))?;
+        Ok(true)
+    }
+
+    /// Counts what was executed and sent since `began`.
+    #[inline]
+    fn note_times(&self, began: u64) {
+        if self.connection.executed().is_empty() {
+            return;
+        }
+
+        let took_ns = self.shared.now().saturating_sub(began);
+        let telemetry = self.shared.port.subsystem().telemetry();
+        let commands = self.connection.executed().observe(telemetry, took_ns);
+        if let Some(seat) = &self.seat {
+            seat.commands(commands);
+        }
+    }
+
+    /// Gives a connection whose queue may be used from now on a large buffer and a line in the roster.
+    fn note_admission(&mut self, now: u64) {
+        let Some(association) = self.connection.association() else {
+            return;
+        };
+        let Some((_, qid)) = self.connection.connected() else {
+            return;
+        };
+
+        if !self.is_named {
+            self.is_named = true;
+            let half_open = &self.shared.half_open;
+            half_open.set_host(self.number, association.hostnqn());
+        }
+        if !self.connection.is_admitted() {
+            return;
+        }
+
+        self.is_admitted = true;
+        self.buffer.grow(2 * PDU_BYTES_MAX);
+        self.shared.half_open.remove(self.number);
+
+        let text = wording::connected(association, qid, self.connection.proof());
+        let label = label(self.connection, self.number, self.peer);
+        self.shared
+            .log
+            .ordinary(self.shared.now(), "connected", &label, &text);
+
+        let roster = &self.shared.roster;
+        self.seat = Some(roster.enter(self.number, self.peer, qid, association, now));
+    }
+
+    /// Periodic checks: returns why the connection must end, if it must.
+    fn tick(&mut self) -> io::Result<Option<String>> {
+        if self.shared.port.subsystem().is_broken() {
+            return Ok(Some("the device has failed".into()));
+        }
+
+        let now = self.shared.now();
+        if !self
+            .deadlines
+            .begin_tick(now, socket::has_arrived(&self.stream))
+        {
+            return Ok(None);
+        }
+
+        if let Err(end) = self.connection.tick(now, &mut self.out) {
+            return Ok(Some(wording::end(end)));
+        }
+        let limits = &self.shared.limits;
+        match self.deadlines.expired(self.connection, limits, now) {
+            Some(why) => Err(io::Error::other(why)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the service ends, and the commands under way are finished or have had their time.
+    fn must_stop(&mut self) -> bool {
+        if !self.shared.stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let until = *self
+            .stop_at
+            .get_or_insert_with(|| Instant::now() + FINISH_WITHIN);
+        self.connection.is_idle() || Instant::now() > until
+    }
+
+    /// Waits for input, a due completion or the next tick, and reads what has arrived; `false` at the end of the stream.
+    fn wait_and_read(&mut self) -> io::Result<bool> {
+        let next_deadline = self.connection.next_deadline();
+
+        if self.buffer.is_full() {
+            // The buffer holds less than a PDU, or PDUs that wait for completions to be due.
+            let until = next_deadline.ok_or_else(|| io::Error::other("a PDU that does not end"))?;
+            self.sleep(until, false);
+            return Ok(true);
+        }
+
+        // Without completions to send later, wait in the socket read itself.
+        match next_deadline {
+            Some(until) if !self.sleep(until, true) => Ok(true),
+            _ => self.read(),
+        }
+    }
+
+    /// Sleeps until there is input (if that is wanted), a completion is due at `until`, or it is time for a tick; `true`
+    /// if there is input.
+    fn sleep(&self, until: u64, for_input: bool) -> bool {
+        let wait_ns = until
+            .saturating_sub(self.shared.now())
+            .saturating_sub(SPIN_NS)
+            .min(TICK.as_nanos() as u64);
+
+        if socket::wait(&self.stream, for_input, wait_ns) {
+            return true;
+        }
+        while wait_ns == 0 && self.shared.now() < until {
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Reads what has arrived; `false` at the end of the stream.
+    fn read(&mut self) -> io::Result<bool> {
+        match self.buffer.read(&mut self.stream) {
+            Ok(bytes) => Ok(bytes > 0),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                self.connection.release_spare(true, &mut self.out);
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

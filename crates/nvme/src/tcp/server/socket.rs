@@ -1,0 +1,64 @@
+//! Socket options, and waiting for a socket or a time.
+//!
+//! Absent: what is read and written.
+
+use super::deadlines::TICK;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// TCP keep-alive: idle time, number of probes, interval.
+const KEEPALIVE: (Duration, u32, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(15));
+
+/// Socket options: no delay, time-outs so that the thread can do other work, and keep-alive probes.
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(TICK))?;
+    stream.set_read_timeout(Some(TICK))?;
+
+    let (after, probes, interval) = KEEPALIVE;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, after)?;
+    sockopt::set_tcp_keepcnt(stream, probes)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    Ok(())
+}
+
+/// Whether there is something to read.
+pub(super) fn has_arrived(stream: &TcpStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// Waits up to `wait_ns` for input, or for the time alone if `for_input` is false; `true` if there is input.
+pub(super) fn wait(stream: &TcpStream, for_input: bool, wait_ns: u64) -> bool {
+    let events = if for_input {
+        PollFlags::IN
+    } else {
+        PollFlags::empty()
+    };
+    let mut fds = [PollFd::new(stream, events)];
+    let timeout = Timespec {
+        tv_sec: (wait_ns / 1_000_000_000) as i64,
+        tv_nsec: (wait_ns % 1_000_000_000) as i64,
+    };
+
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(0) => false,
+        Ok(_) if for_input => true,
+        // The peer has gone, or the call failed: it would return at once again.
+        Ok(_) | Err(_) => {
+            std::thread::sleep(Duration::from_millis(1));
+            false
+        }
+    }
+}
+
+/// Asks the system to wake this thread when it wants to be woken, and not up to 50 µs later.
+pub(super) fn request_prompt_wakeups() {
+    #[cfg(target_os = "linux")]
+    // Where that is impossible completions are late, no more.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}

@@ -1,0 +1,198 @@
+//! Connect: a queue of an association, or a refusal that says why.
+//!
+//! Invariants: a host that must authenticate holds nothing of its own before it has: neither the number of an I/O queue
+//! nor a share of its host's connections and memory, so that a stranger who knows a host's name cannot keep the host
+//! out. What it does hold is bounded with the half-open connections (`server`). Absent: the exchange (`authenticate`).
+
+use super::{Connection, End, PDU_BYTES_MAX, Queue, ReceiveContext, Refused};
+use crate::auth::Exchange;
+use crate::controller::{Association, ConnectRefusal, JoinedQueue};
+use crate::spec::auth::ConnectResult;
+use crate::spec::command::Sqe;
+use crate::spec::fabrics::{ConnectCdw11, ConnectData};
+use crate::spec::status::Status;
+use crate::tcp::quota::Full;
+use std::sync::Arc;
+use zerocopy::FromBytes;
+
+/// What a queue that is not authenticated is charged with: its small buffer.
+const UNPROVEN_BYTES: usize = 4096;
+/// What a queue in use is charged with: its buffer holds two of the largest PDUs.
+const QUEUE_BYTES: usize = 2 * PDU_BYTES_MAX;
+
+impl Connection {
+    pub(super) fn connect(
+        &mut self,
+        sqe: &Sqe,
+        data: &[u8],
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
+        let cid = sqe.head().cid();
+        match self.connected_queue(context.now, sqe, data) {
+            Ok(queue) => {
+                let result = ConnectResult::new()
+                    .with_cntlid(queue.association.cntlid())
+                    .with_authentication(queue.exchange.is_some());
+                self.queue = Some(queue);
+
+                let result = result.into_bits().into();
+                self.respond(cid, Status::SUCCESS, result, context.out.open());
+                Ok(())
+            }
+            Err(refusal) => {
+                self.respond(cid, refusal.status, refusal.result, context.out.open());
+
+                let data = ConnectData::read_from_bytes(data).ok();
+                let (host, subsystem) = data
+                    .map(|data| (lossy_text(&data.hostnqn), lossy_text(&data.subnqn)))
+                    .unwrap_or_default();
+                self.refused = Some(Refused {
+                    qid: (sqe.cdw10 >> 16) as u16,
+                    host,
+                    subsystem,
+                    refusal,
+                });
+                Err(End::Refused)
+            }
+        }
+    }
+
+    fn connected_queue(&self, now: u64, sqe: &Sqe, data: &[u8]) -> Result<Queue, ConnectRefusal> {
+        let (association, joined, entries) = self.join(now, sqe, data)?;
+        let qid = joined.map_or(0, |joined| joined.qid);
+        let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
+
+        // Discovery, which names the subsystem and its address, is not authenticated.
+        let keyring = self.port.keyring.as_ref();
+        let exchange = keyring
+            .filter(|_| !association.is_discovery())
+            .map(|keyring| {
+                let subnqn = self.port.subsystem.nqn();
+                Exchange::new(keyring.clone(), association.hostnqn(), subnqn)
+            });
+
+        // A host that has all its connections learns so before it authenticates.
+        let of_host = self
+            .port
+            .seat(association.hostnqn(), self.peer.ip(), QUEUE_BYTES);
+        let seat = match &exchange {
+            None => of_host,
+            Some(_) => of_host.and_then(|of_host| {
+                drop(of_host);
+                self.port.unproven_seat(self.peer.ip(), UNPROVEN_BYTES)
+            }),
+        };
+        let seat = seat.map_err(|full| ConnectRefusal::full(full.reason()))?;
+
+        let mut queue = Queue {
+            association,
+            qid,
+            joined,
+            // Connect itself was the first entry.
+            head: 1 % entries,
+            entries,
+            no_flow_control,
+            seat,
+            exchange,
+        };
+        if qid == 0 {
+            self.port.enter(&queue.association);
+        }
+        if queue.exchange.is_none() {
+            queue.take_number()?;
+        }
+        Ok(queue)
+    }
+
+    /// The association that a Connect makes or joins, and its queue.
+    fn join(
+        &self,
+        now: u64,
+        sqe: &Sqe,
+        data: &[u8],
+    ) -> Result<(Arc<Association>, Option<JoinedQueue>, u16), ConnectRefusal> {
+        if self.queue.is_some() {
+            return Err(ConnectRefusal::AGAIN);
+        }
+
+        let data = ConnectData::read_from_bytes(data).map_err(|_| ConnectRefusal::NO_DATA)?;
+        let is_admin = (sqe.cdw10 >> 16) == 0;
+        if is_admin {
+            let address = self.port.address(self.local);
+            let (association, entries) =
+                Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
+            self.check_host(&association)?;
+            return Ok((association, None, entries));
+        }
+
+        let association = self
+            .port
+            .find(data.cntlid)
+            .ok_or(ConnectRefusal::CONTROLLER)?;
+        self.check_host(&association)?;
+        let joined = association.join(sqe, &data)?;
+        Ok((association, Some(joined), joined.entries))
+    }
+
+    /// Whether the host may connect: by its address or name, and by its key if there are keys.
+    fn check_host(&self, association: &Association) -> Result<(), ConnectRefusal> {
+        let host = association.hostnqn();
+        if !self.port.allowed.host(self.peer.ip(), host) {
+            return Err(ConnectRefusal::NOT_ALLOWED);
+        }
+
+        let keyring = self.port.keyring.as_ref();
+        if keyring.is_none_or(|keyring| keyring.find(host).is_some()) {
+            Ok(())
+        } else {
+            Err(ConnectRefusal::NO_KEY)
+        }
+    }
+
+    /// The host has authenticated its queue: it takes the queue's number, and its share of what its host may have.
+    ///
+    /// # Errors
+    /// Others have it by now.
+    pub(super) fn admit_queue(&mut self) -> Result<(), &'static str> {
+        let Some(queue) = self.queue.as_mut() else {
+            return Ok(());
+        };
+        if queue.is_admitted() {
+            return Ok(());
+        }
+
+        // The new seat takes over what is charged for output.
+        let host = queue.association.hostnqn();
+        let bytes = QUEUE_BYTES + self.output_bytes;
+        let seat = self.port.seat(host, self.peer.ip(), bytes);
+        let seat = seat.map_err(Full::reason)?;
+
+        queue.take_number().map_err(|refusal| refusal.why)?;
+        queue.seat = seat;
+        Ok(())
+    }
+}
+
+impl Queue {
+    /// Whether it has a share of what its host may have.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.seat.is_counted()
+    }
+
+    /// Takes the number of an I/O queue, if no other connection has it by now.
+    fn take_number(&mut self) -> Result<(), ConnectRefusal> {
+        match &mut self.joined {
+            Some(joined) => self.association.take_queue(joined),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The text of a fixed field, whatever a host put into it.
+fn lossy_text(field: &[u8; 256]) -> String {
+    let len = field
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(field.len());
+    String::from_utf8_lossy(&field[..len]).into_owned()
+}

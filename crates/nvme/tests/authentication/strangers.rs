@@ -1,0 +1,107 @@
+//! Hosts that connect queues and prove nothing: what they hold, and for how long.
+
+use super::*;
+
+/// Connects a queue and proves nothing.
+fn unproven_io(rig: &Rig, qid: u16, cntlid: u16) -> Peer {
+    let mut peer = Peer::open(rig.address, 0);
+    let answer = peer.call(connect(qid), connect_data(cntlid).as_bytes());
+    assert!(
+        answer.cqe.status().is_success(),
+        "{:?}",
+        answer.cqe.status()
+    );
+    peer
+}
+
+/// A stranger may know the names of a host and the number of its controller. None of its Connects, open for as long as
+/// strangers may stay, keeps the host from its queue.
+#[test]
+fn who_connects_a_queue_and_proves_nothing_does_not_keep_the_host_from_it() {
+    let rig = guarded("");
+    let known = credentials(1, None);
+    let mut admin = unproven(&rig);
+    proven(&mut admin, &known);
+    assert!(
+        admin
+            .call(property_set(property::CC, enabled()), &[])
+            .cqe
+            .status()
+            .is_success()
+    );
+    let cntlid = rig_cntlid(&mut admin);
+
+    let strangers: Vec<_> = (0..8).map(|_| unproven_io(&rig, 1, cntlid)).collect();
+    let mut late = unproven_io(&rig, 1, cntlid);
+    let mut queue = unproven_io(&rig, 1, cntlid);
+    proven(&mut queue, &known);
+    let read = transport(entry(io::READ, 1), 4096);
+    assert!(queue.call(read, &[]).cqe.status().is_success());
+
+    // A second connection that proves itself later does not take the queue from the first.
+    proven(&mut late, &known);
+    assert!(late.next().is_none(), "its connection ends");
+    logged_refusal(&rig, "the queue is connected already");
+    drop(strangers);
+    assert!(queue.call(read, &[]).cqe.status().is_success());
+
+    // And the queue is taken for Connect, too.
+    let mut peer = Peer::open(rig.address, 0);
+    let answer = peer.call(connect(1), connect_data(cntlid).as_bytes());
+    assert_eq!(answer.cqe.status(), Status::SEQUENCE);
+    rig.stop();
+}
+
+/// The least memory, of which a host may use half, has room for a dozen queues.
+#[test]
+fn who_proves_nothing_is_not_charged_to_the_host_that_it_names() {
+    let limits = Limits {
+        connected_of_host: 2,
+        memory_bytes: MEMORY_BYTES_MIN,
+        ..Limits::default()
+    };
+    let rig = Rig::guarded(&keyring(&line("")), limits);
+    let _strangers: Vec<_> = (0..40).map(|_| unproven(&rig)).collect();
+    works(&mut connected(&rig, Some(credentials(1, None))).expect("two connections"));
+    rig.stop();
+}
+
+#[test]
+fn a_host_that_only_negotiates_is_dropped_in_time_and_takes_no_place() {
+    let limits = Limits {
+        authenticate_within: Duration::from_millis(500),
+        half_open: 4,
+        ..Limits::default()
+    };
+    let rig = Rig::guarded(&keyring(&line("")), limits);
+    let known = credentials(1, None);
+    let negotiate = HostExchange::new(&known, HOST, NQN).negotiate();
+
+    // One exchange a connection.
+    let mut peer = unproven(&rig);
+    assert!(send(&mut peer, &negotiate).is_success());
+    receive(&mut peer);
+    assert!(send(&mut peer, &negotiate).is_success());
+    assert_eq!(failure(&mut peer), explanation::MESSAGE);
+
+    // Who says nothing more is dropped, and so is who asks the same again and again.
+    let mut silent = unproven(&rig);
+    let mut endless = unproven(&rig);
+    let until = Instant::now() + Duration::from_secs(60);
+    let wrong = transport(command(fabrics::AUTH_SEND, 0), 0);
+    let bytes = endless.capsule(&wrong, &[]);
+    use std::io::Write;
+    while endless.stream.write_all(&bytes).is_ok() {
+        assert!(Instant::now() < until, "it is dropped");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while silent.next().is_some() {}
+    logged_refusal(&rig, "no proof in time");
+
+    // They are half open, so that many of them push each other out and nobody else.
+    let crowd: Vec<_> = (0..20).map(|_| unproven(&rig)).collect();
+    works(&mut connected(&rig, Some(credentials(1, None))).expect("there is room"));
+    logged(&rig, &["others wanted its place"]);
+    drop(crowd);
+    rig.stop();
+}

@@ -1,0 +1,297 @@
+//! Commands: from a submission queue entry to its completion.
+//!
+//! Invariants: what is to be durable is completed only then; no identifier is under way twice. Absent: which command is
+//! next (`worker`), and what I/O commands do (`nvme`'s controller).
+
+use crate::completions::DelayedCompletion;
+use crate::function::{AwaitingSync, FunctionShared, FunctionState};
+use crate::memory::{Access, OutOfReach};
+use crate::prp::{GuestData, segments};
+use remap_ssd_nvme::controller::telemetry::CommandKind;
+use remap_ssd_nvme::controller::{
+    AdminOutcome, HostData, Job, Latency, Outcome, Transfer, admin_transfer,
+};
+use remap_ssd_nvme::spec::bus::QueueCdw10;
+use remap_ssd_nvme::spec::command::Sqe;
+use remap_ssd_nvme::spec::opcode::admin;
+use remap_ssd_nvme::spec::status::Status;
+use std::sync::atomic::Ordering;
+
+impl FunctionShared {
+    /// Executes a command of a queue, and completes it unless it has to wait.
+    pub fn command(
+        &self,
+        state: &mut FunctionState,
+        sqid: u16,
+        sqe: &Sqe,
+    ) -> Result<(), OutOfReach> {
+        let cid = sqe.head().cid();
+
+        let awaiting_sync = || {
+            state
+                .awaiting_sync
+                .iter()
+                .any(|one| (one.sqid, one.sqe.head().cid()) == (sqid, cid))
+        };
+
+        let event = || sqid == 0 && state.association.has_event_request(cid);
+        let in_use = state.delayed.has(sqid, cid) || awaiting_sync() || event();
+
+        let outcome = if in_use {
+            Some(completed(Status::ID_CONFLICT, 0))
+        } else if sqe.head().psdt() != 0 {
+            // PRPs alone: Identify says that there are no SGLs.
+            Some(completed(Status::INVALID_FIELD, 0))
+        } else if sqid == 0 {
+            self.admin(state, sqe)
+                .map(|(status, result)| completed(status, result))
+        } else {
+            Some(self.io(state, sqe))
+        };
+
+        let Some(outcome) = outcome else {
+            return Ok(());
+        };
+
+        if outcome.sync_to.is_some() {
+            state.awaiting_sync.push(AwaitingSync {
+                sqid,
+                sqe: *sqe,
+                outcome,
+            });
+            return Ok(());
+        }
+
+        self.complete(state, sqid, sqe, outcome)
+    }
+
+    /// Makes durable and completes all commands of a burst that wait for it, together.
+    pub fn acknowledge_synced(&self, state: &mut FunctionState) -> Result<(), OutOfReach> {
+        let Some(wanted) = state
+            .awaiting_sync
+            .iter()
+            .filter_map(|one| one.outcome.sync_to)
+            .max()
+        else {
+            return Ok(());
+        };
+
+        let synced = state.association.subsystem().make_durable(wanted);
+
+        let waiting = std::mem::take(&mut state.awaiting_sync);
+        for AwaitingSync { sqid, sqe, outcome } in waiting {
+            let outcome = match synced {
+                Ok(()) => outcome,
+                Err(status) => Outcome {
+                    status,
+                    result: 0,
+                    ..outcome
+                },
+            };
+            self.complete(state, sqid, &sqe, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn complete(
+        &self,
+        state: &mut FunctionState,
+        sqid: u16,
+        sqe: &Sqe,
+        outcome: Outcome,
+    ) -> Result<(), OutOfReach> {
+        let cid = sqe.head().cid();
+
+        let Outcome {
+            status,
+            result,
+            done_at,
+            ..
+        } = outcome;
+
+        if !status.is_success() && sqid > 0 {
+            state.association.log_error(sqid, sqe, status);
+        }
+
+        // In emulated time the host gets its answer when the device would have given it.
+        if state.association.subsystem().latency() == Latency::Emulated && done_at > self.now() {
+            state.delayed.put(DelayedCompletion::new(
+                done_at,
+                (sqid, cid),
+                status.into_bits(),
+                result,
+            ));
+            return Ok(());
+        }
+
+        state
+            .queues
+            .complete(sqid, cid, status, result, &state.memory)
+    }
+
+    fn io(&self, state: &mut FunctionState, sqe: &Sqe) -> Outcome {
+        let checked = state
+            .association
+            .io_request(sqe)
+            .and_then(|(request, transfer)| {
+                let (len, access) = moved(transfer);
+                Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
+            });
+
+        let (request, found) = match checked {
+            Ok(checked) => checked,
+            Err(status) => return completed(status, 0),
+        };
+
+        let mut data = GuestData::new(&state.memory, &found);
+        let subsystem = state.association.subsystem().clone();
+        let cache_enabled = state.association.cache_enabled();
+
+        let job = Job {
+            nsid: sqe.nsid,
+            request: &request,
+            now: self.now(),
+            cache_enabled,
+        };
+
+        let mut device = subsystem.turn(state.weight);
+        let outcome = subsystem.execute(&mut device, &job, &mut data);
+        let failed = data.failed();
+        state.weight = device.weight();
+        drop(device);
+
+        let took_ns = outcome.done_at.max(self.now()).saturating_sub(job.now);
+        subsystem
+            .telemetry()
+            .observe(CommandKind::of(&request), 1, took_ns);
+
+        if outcome.status.is_success() && failed {
+            return Outcome {
+                status: Status::DATA_TRANSFER,
+                ..outcome
+            };
+        }
+
+        outcome
+    }
+
+    /// Creates or deletes a queue, and resets its doorbell; `None` for any other command.
+    fn queue_command(&self, state: &mut FunctionState, sqe: &Sqe) -> Option<Status> {
+        let qids = state.association.io_queues();
+        let made = match sqe.head().opcode() {
+            admin::CREATE_CQ => state
+                .queues
+                .create_cq(sqe, qids)
+                .map(|qid| usize::from(qid) * 2 + 1),
+            admin::CREATE_SQ => state
+                .queues
+                .create_sq(sqe, qids)
+                .map(|qid| usize::from(qid) * 2),
+            admin::DELETE_CQ => state
+                .queues
+                .delete_cq(sqe)
+                .map(|qid| usize::from(qid) * 2 + 1),
+            admin::DELETE_SQ => {
+                // Guest memory out of reach is detected again at the next command.
+                let _ = self.acknowledge_synced(state);
+                self.complete_all(state, sqe);
+                state.queues.delete_sq(sqe).map(|qid| usize::from(qid) * 2)
+            }
+            // For networks.
+            admin::FABRICS => Err(Status::INVALID_OPCODE),
+            _ => return None,
+        };
+
+        Some(match made {
+            Ok(doorbell) => {
+                state.association.queue_made();
+                self.doorbells[doorbell].store(0, Ordering::Release);
+                Status::SUCCESS
+            }
+            Err(status) => {
+                state.association.log_error(0, sqe, status);
+                status
+            }
+        })
+    }
+
+    /// Executes an admin command; `None` if it waits.
+    fn admin(&self, state: &mut FunctionState, sqe: &Sqe) -> Option<(Status, u64)> {
+        if let Some(status) = self.queue_command(state, sqe) {
+            return Some((status, 0));
+        }
+
+        let transfer = admin_transfer(sqe).and_then(|transfer| {
+            let (len, access) = moved(transfer);
+            Ok((
+                transfer,
+                len,
+                segments(&state.memory, sqe.prps(), len, access)?,
+            ))
+        });
+        let (transfer, len, found) = match transfer {
+            Ok(transfer) => transfer,
+            Err(status) => return Some((status, 0)),
+        };
+
+        let mut guest = GuestData::new(&state.memory, &found);
+        let mut sent = Vec::new();
+        while matches!(transfer, Transfer::FromHost(_)) && sent.len() < len {
+            match guest.take(len - sent.len()) {
+                [] => return Some((Status::DATA_TRANSFER, 0)),
+                taken => sent.extend_from_slice(taken),
+            }
+        }
+
+        let mut page = Vec::new();
+        match state.association.admin(sqe, &sent, &mut page) {
+            AdminOutcome::Waits => {
+                // It may wait for ever, and keeps no other command from being fetched.
+                state.queues.release_slot(0);
+                None
+            }
+            AdminOutcome::Done(status, result) => {
+                if status.is_success() {
+                    guest.put(&page);
+                }
+                let status = if guest.failed() {
+                    Status::DATA_TRANSFER
+                } else {
+                    status
+                };
+                Some((status, result))
+            }
+        }
+    }
+
+    /// Completes at once what of a queue that goes is not due yet.
+    fn complete_all(&self, state: &mut FunctionState, sqe: &Sqe) {
+        let qid = QueueCdw10::from_bits(sqe.cdw10).qid();
+        for due in state.delayed.take_queue(qid) {
+            let status = Status::from_bits(due.status);
+            // Guest memory out of reach is detected again at the next command.
+            let _ = state
+                .queues
+                .complete(due.sqid, due.cid, status, due.result, &state.memory);
+        }
+    }
+}
+
+/// Completed, with nothing to wait for.
+fn completed(status: Status, result: u64) -> Outcome {
+    Outcome {
+        status,
+        result,
+        done_at: 0,
+        sync_to: None,
+    }
+}
+
+/// How many bytes, and how guest memory is accessed.
+fn moved(transfer: Transfer) -> (usize, Access) {
+    match transfer {
+        Transfer::None => (0, Access::Read),
+        Transfer::FromHost(bytes) => (bytes as usize, Access::Read),
+        Transfer::ToHost(bytes) => (bytes as usize, Access::Write),
+    }
+}
