@@ -3,7 +3,7 @@
 //! Invariant: no more remaps are in force than there is room for. Absent: anything that outlives power.
 
 use super::index::OwnerIndex;
-use crate::clock::Clock;
+use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
@@ -107,7 +107,7 @@ impl Ownership for Bounded {
         &mut self,
         _: &Tables,
         _: &mut Media,
-        _: &mut Clock,
+        _: &mut WsnClock,
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {
