@@ -5,6 +5,7 @@
 //!   in order. What does recover, and agrees with itself, is then used, powered off and recovered once more.
 //! - [`trace`]: a trace in any format, compressed or not.
 //! - [`auth::auth`]: what hosts send to authenticate.
+//! - [`tls::tls`]: what strangers send before anybody knows who they are.
 //! - [`nvme::pdu`], [`nvme::command`], [`nvme::session`]: what hosts send over NVMe/TCP.
 //!
 //! Each returns or the bytes are a finding: a panic, an endless loop, memory without bound. Absent: what is right;
@@ -16,6 +17,7 @@ pub mod mutate;
 pub mod nvme;
 pub mod seal;
 pub mod sessions;
+pub mod tls;
 
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_ftl::{FilePage, Ftl, Remap};

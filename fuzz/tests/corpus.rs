@@ -5,7 +5,7 @@
 //! runs them again with a backtrace. Findings go to `corpus/found` under such names once they are mended.
 //! `UPDATE_CORPUS=1` writes the rest of the corpus anew.
 
-use remap_ssd_fuzz::{auth, corpus, file, mutate, nvme, recover, seal, trace};
+use remap_ssd_fuzz::{auth, corpus, file, mutate, nvme, recover, seal, tls, trace};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -138,6 +138,7 @@ fn run(path: &str, bytes: &[u8]) {
         Some("recover") => recover(bytes),
         Some("trace") => trace(bytes),
         Some("auth") => auth::auth(bytes),
+        Some("tls") => tls::tls(bytes),
         Some("pdu") => nvme::pdu(bytes),
         Some("command") => nvme::command(bytes),
         Some("session") => nvme::session(bytes),
@@ -176,6 +177,7 @@ fn the_corpus_is_read_without_a_panic() {
     files("auth")
         .iter()
         .for_each(|(_, bytes)| auth::auth(bytes));
+    files("tls").iter().for_each(|(_, bytes)| tls::tls(bytes));
     files("pdu").iter().for_each(|(_, bytes)| nvme::pdu(bytes));
     files("command")
         .iter()
@@ -253,6 +255,12 @@ fn sessions_that_are_not_damaged_are_served() {
 fn nobody_is_authenticated_who_does_not_know_the_secret() {
     let seeds: Vec<Vec<u8>> = files("auth").into_iter().map(|(_, bytes)| bytes).collect();
     hunt("auth", &seeds, auth::auth);
+}
+
+#[test]
+fn no_stranger_ends_a_handshake() {
+    let seeds: Vec<Vec<u8>> = files("tls").into_iter().map(|(_, bytes)| bytes).collect();
+    hunt("tls", &seeds, tls::tls);
 }
 
 #[test]

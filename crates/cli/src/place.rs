@@ -3,10 +3,9 @@
 //! Absent: what is on it.
 
 use crate::failure::Failure;
-use remap_ssd_nvme::auth::{Credentials, load_credentials};
+use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Where a namespace is.
 #[derive(Clone, Debug, clap::Args)]
@@ -31,8 +30,8 @@ pub struct Place {
     /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN", conflicts_with = "image")]
     pub hostnqn: Option<String>,
-    /// A file of mode 600 with the secret of that host, `DHHC-1:...`, for servers that want hosts to authenticate; behind it
-    /// `controller=DHHC-1:...` if the server must prove itself too.
+    /// A file of mode 600 with the keys of that host, as the server has them: `NVMeTLSkey-1:...` to connect by TLS,
+    /// `DHHC-1:...` to authenticate, or both; behind a secret, `controller=DHHC-1:...` if the server must prove itself too.
     #[arg(long, value_name = "FILE", conflicts_with = "image")]
     pub secret: Option<PathBuf>,
 }
@@ -40,13 +39,11 @@ pub struct Place {
 /// What a host needs to know to be let in, if a file with it is named.
 ///
 /// # Errors
-/// The file cannot be read, others can read it, or there is no secret in it.
-pub fn credentials(secret: Option<&Path>) -> Result<Option<Arc<Credentials>>, Failure> {
-    let load = |path: &Path| {
-        let known = load_credentials(path).map_err(|error| Failure::about(path.display(), error));
-        known.map(Arc::new)
-    };
-    secret.map(load).transpose()
+/// The file cannot be read, others can read it, or there are no keys in it.
+pub fn host_keys(secret: Option<&Path>) -> Result<HostKeys, Failure> {
+    let load =
+        |path: &Path| HostKeys::load(path).map_err(|error| Failure::about(path.display(), error));
+    Ok(secret.map(load).transpose()?.unwrap_or_default())
 }
 
 impl Place {
@@ -67,9 +64,9 @@ impl Place {
         let mut options = Options {
             subnqn: self.nqn.clone(),
             nsid: self.nsid,
-            credentials: credentials(self.secret.as_deref())?,
             ..Options::default()
-        };
+        }
+        .with_keys(host_keys(self.secret.as_deref())?);
         options.hostnqn = self.hostnqn.clone().unwrap_or(options.hostnqn);
         Client::connect(self.name().as_str(), options)
             .map_err(|error| Failure::about(self.name(), error))

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! spec        records and bits as the specifications draw them, nothing else
-//! auth        DH-HMAC-CHAP: secrets, messages, both ends; no I/O
+//! auth        keys; DH-HMAC-CHAP: messages, both ends; no I/O
+//! tls         TLS 1.3 with a key that both ends were given
 //! controller  commands in, statuses and data out; no I/O, no clock
 //! tcp         NVMe/TCP: target and client; sockets at the edge
 //! escaped     text from peers, escaped for logs and terminals
@@ -14,5 +15,6 @@ pub mod controller;
 mod escaped;
 pub mod spec;
 pub mod tcp;
+pub mod tls;
 
 pub use escaped::Escaped;

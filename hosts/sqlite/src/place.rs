@@ -22,7 +22,7 @@
 use crate::memory;
 use crate::twins::Twins;
 use remap_ssd_device::Disk;
-use remap_ssd_nvme::auth::load_credentials;
+use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume, uuid_text};
 use std::cell::RefCell;
@@ -332,18 +332,16 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
                 place: address.clone(),
                 error,
             };
-            let credentials = secret
-                .as_ref()
-                .map(|file| load_credentials(Path::new(file)));
-            let credentials = credentials
+            let keys = secret.as_ref().map(|file| HostKeys::load(Path::new(file)));
+            let keys = keys
                 .transpose()
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
             let mut options = Options {
                 subnqn: nqn.clone(),
                 nsid: *nsid,
-                credentials: credentials.map(Arc::new),
                 ..Options::default()
-            };
+            }
+            .with_keys(keys.unwrap_or_default());
             options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);
             let disk = Client::connect(address.as_str(), options)
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;

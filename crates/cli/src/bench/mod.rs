@@ -54,6 +54,13 @@ pub struct Args {
     /// Serve a device in memory instead of an image.
     #[arg(long, requires = "service")]
     pub memory: bool,
+    /// Compare the service with TLS and without, in turns, instead: how much of its speed is left, and how long a host takes to
+    /// connect. With --chap as well, authentication and both together.
+    #[arg(long, requires = "service")]
+    pub tls: bool,
+    /// The same for hosts that authenticate by DH-HMAC-CHAP.
+    #[arg(long, requires = "service")]
+    pub chap: bool,
     /// The workload's seed.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -67,7 +74,8 @@ Examples:
   remap-ssd bench --quick
   remap-ssd bench --json --quick
   remap-ssd bench --service
-  remap-ssd bench --service --memory --json";
+  remap-ssd bench --service --memory --json
+  remap-ssd bench --service --memory --tls --chap";
 
 /// What was measured; rates are medians over the rounds.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
-use crate::place::credentials;
+use crate::place::host_keys;
 use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
 use remap_ssd_sim::report::format::{bytes, exact};
@@ -25,8 +25,8 @@ pub struct Args {
     /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN")]
     pub hostnqn: Option<String>,
-    /// A file of mode 600 with that host's secret, `DHHC-1:...`, for servers that want hosts to authenticate; behind it
-    /// `controller=DHHC-1:...` if the server must prove itself too.
+    /// A file of mode 600 with that host's keys, as the server has them: `NVMeTLSkey-1:...` to connect by TLS, `DHHC-1:...`
+    /// to authenticate, or both; behind a secret, `controller=DHHC-1:...` if the server must prove itself too.
     #[arg(long, value_name = "FILE")]
     pub secret: Option<PathBuf>,
     /// Number of the namespace.
@@ -133,9 +133,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         subnqn: args.nqn.clone(),
         nsid: args.nsid,
         digests: args.digests,
-        credentials: credentials(args.secret.as_deref())?,
         ..Options::default()
-    };
+    }
+    .with_keys(host_keys(args.secret.as_deref())?);
 
     options.hostnqn = args.hostnqn.clone().unwrap_or(options.hostnqn);
 

@@ -77,10 +77,11 @@ pub struct Args {
     /// hosts must authenticate as well.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
-    /// Hosts must authenticate (DH-HMAC-CHAP): a file of mode 600 with a line for each, `NQN DHHC-1:...`, as
-    /// `nvme gen-dhchap-key` makes secrets. Options behind it: controller=DHHC-1:... (the server proves itself to hosts that
-    /// ask), hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the weakest allowed; by default sha256 and
-    /// ffdhe2048), until=YYYY-MM-DD.
+    /// Hosts must prove who they are: a file of mode 600 with a line for each, `NQN KEY...`. With a TLS key,
+    /// `NVMeTLSkey-1:...` as `nvme gen-tls-key` makes them, a host connects by TLS 1.3 and no other way; with a secret,
+    /// `DHHC-1:...` as `nvme gen-dhchap-key` makes them, it authenticates (DH-HMAC-CHAP). Options behind them:
+    /// until=YYYY-MM-DD; and for secrets controller=DHHC-1:... (the server proves itself to hosts that ask),
+    /// hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the weakest allowed; by default sha256 and ffdhe2048).
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
     /// Listen on other addresses than the loopback although hosts do not authenticate: the hosts on the list (--allow) are
@@ -121,6 +122,11 @@ For other machines, whose hosts must know a secret:
   echo \"nqn.2026-11.com.example:db1 $(nvme gen-dhchap-key -m 1 -n nqn.2026-11.com.example:db1)\" > keys; chmod 600 keys
   remap-ssd serve --image disk --listen 0.0.0.0:4420 --keys keys          # kill -HUP loads the keys again
   nvme connect-all -t tcp -a 192.168.1.2 -s 4420 -q nqn.2026-11.com.example:db1 --dhchap-secret DHHC-1:...
+
+Encrypted, by TLS:
+  echo \"nqn.2026-11.com.example:db1 $(nvme gen-tls-key -m 1)\" > keys; chmod 600 keys; cut -d ' ' -f 2 keys > db1.key
+  remap-ssd serve --image disk --listen 0.0.0.0:4420 --keys keys
+  remap-ssd io --connect 192.168.1.2:4420 --hostnqn nqn.2026-11.com.example:db1 --secret db1.key id
 
 In a network in which every host is trusted:
   remap-ssd serve --image disk --listen 0.0.0.0:4420 --insecure --allow 192.168.1.0/24
@@ -199,7 +205,7 @@ fn allowed(args: &Args) -> Result<(Allowed, Option<Arc<Keyring>>), Failure> {
     if let Some(address) = elsewhere.filter(|_| keys.is_none()) {
         if !args.insecure {
             return Err(Failure::usage(format_args!(
-                "{address} can be reached from elsewhere: have hosts authenticate with --keys FILE, or believe who they say \
+                "{address} can be reached from elsewhere: have hosts prove who they are with --keys FILE, or believe who they say \
                  they are with --insecure and --allow HOST"
             )));
         }

@@ -17,7 +17,7 @@ mod show;
 mod snapshot;
 
 use crate::failure::Failure;
-use crate::place::{Place, credentials};
+use crate::place::{Place, host_keys};
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_share::files::FilesError;
@@ -103,9 +103,9 @@ fn on_namespaces<R>(
 
     let mut options = Options {
         subnqn: place.nqn.clone(),
-        credentials: credentials(place.secret.as_deref())?,
         ..Options::default()
-    };
+    }
+    .with_keys(host_keys(place.secret.as_deref())?);
     options.hostnqn = place.hostnqn.clone().unwrap_or(options.hostnqn);
 
     let device = ServedNamespaces::connect(&place.name(), options);

@@ -68,4 +68,34 @@ fn the_bench_of_the_service_says_all_it_promises() {
         "nothing is done before the model says so: {results}"
     );
     run(&["bench", "--service", "--scales"]).fails(2, &["--scales"]);
+    run(&["bench", "--tls"]).fails(2, &["--service"]);
+}
+
+#[test]
+fn the_bench_of_the_service_compares_tls_and_authentication_with_neither() {
+    let flags = [
+        "bench",
+        "--service",
+        "--quick",
+        "--memory",
+        "--tls",
+        "--chap",
+        "--json",
+    ];
+    let results = run(&flags).ok().json();
+    let ways = results["ways"].as_array().expect("ways");
+    let names: Vec<_> = ways.iter().map(|way| way["name"].as_str()).collect();
+    let expected = ["neither", "DH-HMAC-CHAP", "TLS", "both"].map(Some);
+    assert_eq!(names, expected);
+    for way in ways {
+        for field in [
+            "random_reads_per_s",
+            "sequential_write_gib_per_s",
+            "connect_ms",
+        ] {
+            let is_measured = way[field].as_f64().is_some_and(|value| value > 0.0);
+            assert!(is_measured, "{field}: {results}");
+        }
+    }
+    assert_eq!(ways[0]["ratios"], serde_json::json!([1.0, 1.0, 1.0, 1.0]));
 }

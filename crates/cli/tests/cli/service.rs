@@ -329,6 +329,41 @@ fn keys_are_loaded_again_by_a_signal_and_drop_nobody() {
 }
 
 #[test]
+fn a_host_connects_by_tls_with_a_key_from_a_file_and_no_other_way() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let name = "nqn.2026-11.test:friend";
+    // As `nvme gen-tls-key` has made them.
+    let key = "NVMeTLSkey-1:01:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:";
+    let other = "NVMeTLSkey-1:01:yUPYcFaxCTEy8NO9khsuaBgdHNUNTZ68tJg//hcz6kv4Mod7:";
+
+    let keys = private(dir.path(), "keys", &format!("{name} {key}\n"));
+    let served = serve(&["--memory", "32MiB", "--keys", &keys]);
+    let io = |secret: &str| served.io(&["--hostnqn", name, "--secret", secret, "id"]);
+    let right = private(dir.path(), "right", key);
+    let wrong = private(dir.path(), "wrong", other);
+    io(&right).ok();
+    served.says("over TLS_AES_128_GCM_SHA256");
+    io(&wrong).fails_in_one_line(1, &["refused the TLS handshake", "another key"]);
+    served
+        .io(&["--hostnqn", name, "id"])
+        .fails_in_one_line(1, &["not allowed"]);
+    served.says("has connected without TLS");
+    let beside = private(
+        dir.path(),
+        "beside",
+        &format!("{key} controller={}", SECRETS[0]),
+    );
+    io(&beside).fails_in_one_line(1, &["line 1", "goes with a secret"]);
+
+    private(dir.path(), "keys", &format!("{name} {other}\n"));
+    served.signal("HUP");
+    served.says("keys loaded again");
+    io(&wrong).ok();
+    io(&right).fails_in_one_line(1, &["refused the TLS handshake"]);
+    served.stop();
+}
+
+#[test]
 fn files_with_secrets_that_others_can_read_are_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let open = file(dir.path(), "keys", b"nqn.a x");

@@ -16,6 +16,7 @@ use super::hash::Hash;
 use super::keys::{Entry, Keyring, Proof};
 use super::message::{self, FromHost};
 use super::response::{Response, Side};
+use super::secret::Secret;
 use crate::spec::auth::explanation;
 use std::sync::Arc;
 
@@ -70,6 +71,8 @@ impl Failed {
 /// A challenge that was made and not answered.
 struct Open {
     t_id: u16,
+    /// The host's.
+    secret: Secret,
     entry: Arc<Entry>,
     hash: Hash,
     group: Group,
@@ -167,6 +170,7 @@ impl Exchange {
                 }
                 let offer = offer.ok_or(Failed::PROTOCOL)?;
                 let entry = self.keyring.find(&self.hostnqn).ok_or(Failed::NO_KEY)?;
+                let secret = entry.host.clone().ok_or(Failed::NO_KEY)?;
                 let hash = offer.hash(entry.hash).ok_or(Failed::HASH)?;
                 let group = offer.group(entry.group).ok_or(Failed::GROUP)?;
 
@@ -175,6 +179,7 @@ impl Exchange {
                 let pair = self.keyring.in_turn(|| KeyPair::new(group));
                 Ok(State::Challenge(Box::new(Open {
                     t_id,
+                    secret,
                     entry,
                     hash,
                     group,
@@ -231,7 +236,7 @@ impl Exchange {
         let expected = Response {
             side: Side::Host,
             hash: open.hash,
-            secret: &open.entry.host,
+            secret: &open.secret,
             challenge: &open.challenge,
             shared: &shared,
             sequence: open.sequence,

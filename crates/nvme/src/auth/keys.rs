@@ -1,9 +1,12 @@
 //! Which hosts may connect, and what they must know: a file of one line a host.
 //!
 //! ```text
-//! # host NQN                 its secret            options
-//! nqn.2014-08.org:uuid:...   DHHC-1:01:...:        controller=DHHC-1:01:...: hash=sha384 group=ffdhe3072 until=2027-06-30
+//! # host NQN                 its keys                            options
+//! nqn.2014-08.org:uuid:...   DHHC-1:01:...:                      controller=DHHC-1:01:...: hash=sha384 group=ffdhe3072
+//! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...:                until=2027-06-30
+//! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...: DHHC-1:01:...:
 //! ```
+//! A host with a secret authenticates by it; a host with a TLS key connects by TLS and no other way; with both it does both.
 //! Invariants: a file that others can read, or with a line that is wrong, is refused whole; what was loaded stays in use
 //! until something else has been loaded whole; text of secrets never reaches a message. Absent: hosts that are connected
 //! (a reload drops none).
@@ -11,6 +14,7 @@
 use super::group::Group;
 use super::hash::Hash;
 use super::host::Credentials;
+use super::psk::{Claim, Derivation, Psk, TlsKey};
 use super::secret::{Secret, SecretError};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,11 +42,13 @@ pub struct Proof {
     pub both_ways: bool,
 }
 
-/// What is known of a host.
+/// What is known of a host: a secret, a TLS key, or both.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its secret.
-    pub host: Secret,
+    /// Its secret, if it has to authenticate by DH-HMAC-CHAP.
+    pub host: Option<Secret>,
+    /// Its TLS key, if it has to connect by TLS.
+    pub tls: Option<TlsKey>,
     /// The controller's, for hosts that want a proof.
     pub controller: Option<Secret>,
     /// The weakest hash that it may use.
@@ -66,7 +72,7 @@ pub enum KeysError {
     #[error("it is larger than {} MiB, or no text", FILE_BYTES_MAX >> 20)]
     NoText,
     /// There is nothing in it.
-    #[error("it has no line with a secret")]
+    #[error("it has no line with a key")]
     Empty,
     /// A line is wrong.
     #[error("line {line}: {why}")]
@@ -154,29 +160,67 @@ fn entry(line: &str) -> Result<(&str, Entry), String> {
     if !name.starts_with("nqn.") || name.len() > 223 {
         return Err("it begins with a host's NQN".into());
     }
-    let host = words
-        .next()
-        .ok_or("behind the NQN comes the host's secret")?;
 
     let mut entry = Entry {
-        host: Secret::parse(host).map_err(|error| error.to_string())?,
+        host: None,
+        tls: None,
         controller: None,
         hash: Hash::Sha256,
         group: Group::Ffdhe2048,
         until: None,
     };
+    let mut words = words.peekable();
+    while let Some(word) = words.next_if(|word| is_key(word)) {
+        put_key(&mut entry.host, &mut entry.tls, word)?;
+    }
+    if entry.host.is_none() && entry.tls.is_none() {
+        return Err(format!("behind the NQN comes {KEYS}"));
+    }
+
     for word in words {
         option(&mut entry, word)?;
     }
-    if entry.controller.as_ref() == Some(&entry.host) {
+    if entry.controller.is_some() && entry.controller == entry.host {
         return Err("host and controller have the same secret: each needs its own".into());
     }
     Ok((name, entry))
 }
 
+/// What a line of keys has.
+const KEYS: &str = "the host's secret (DHHC-1:...), its TLS key (NVMeTLSkey-1:...), or both";
+
+/// Whether a word is meant to be a key. Its base 64 may have a `=`, as options do.
+fn is_key(word: &str) -> bool {
+    word.starts_with("DHHC-") || word.starts_with("NVMeTLSkey-")
+}
+
+/// Takes a word as a secret or as a TLS key; there is at most one of each.
+fn put_key(
+    secret: &mut Option<Secret>,
+    tls: &mut Option<TlsKey>,
+    word: &str,
+) -> Result<(), String> {
+    let is_second = if word.starts_with("NVMeTLSkey-") {
+        let key = TlsKey::parse(word).map_err(|error| error.to_string())?;
+        tls.replace(key).is_some()
+    } else {
+        let key = Secret::parse(word).map_err(|error| error.to_string())?;
+        secret.replace(key).is_some()
+    };
+    if is_second {
+        return Err("there is one secret and one TLS key in a line, no more".into());
+    }
+    Ok(())
+}
+
 fn option(entry: &mut Entry, word: &str) -> Result<(), String> {
     let secret = |error: SecretError| format!("controller: {error}");
     match word.split_once('=') {
+        Some((name @ ("controller" | "hash" | "group"), _)) if entry.host.is_none() => {
+            return Err(format!(
+                "{name} goes with a secret (DHHC-1:...), and there is none"
+            ));
+        }
         Some(("controller", text)) => {
             entry.controller = Some(Secret::parse(text).map_err(secret)?);
         }
@@ -196,7 +240,7 @@ fn option(entry: &mut Entry, word: &str) -> Result<(), String> {
         }
         // What it says may be a secret.
         _ => {
-            return Err("behind the secret come only controller=, hash=, group= and until=".into());
+            return Err("behind the keys come only controller=, hash=, group= and until=".into());
         }
     }
     Ok(())
@@ -208,45 +252,93 @@ fn end_of_day(date: &str) -> Option<SystemTime> {
     Some(day.next_day()?.midnight().assume_utc().into())
 }
 
-/// What a host of ours needs to connect: a file of one line, `SECRET [controller=SECRET]`.
-///
-/// # Errors
-/// It cannot be read, others can, or it is no such line.
-pub fn load_credentials(path: &Path) -> Result<Credentials, KeysError> {
-    let text = read(path)?;
-    let mut said = lines(&text);
-    let (line, content) = said.next().ok_or(KeysError::Empty)?;
-    let wrong = |line: usize, why: String| KeysError::Line { line, why };
-    if let Some((line, _)) = said.next() {
-        return Err(wrong(
-            line,
-            "one line is enough: a secret, and controller=SECRET".into(),
-        ));
+/// What a host of ours knows: a secret, a TLS key, both, or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct HostKeys {
+    /// For targets that want hosts to authenticate.
+    pub credentials: Option<Arc<Credentials>>,
+    /// With a TLS key it connects by TLS, and no other way.
+    pub tls: Option<Arc<TlsKey>>,
+}
+
+impl HostKeys {
+    /// Reads a file of one line, `[SECRET] [TLS-KEY] [controller=SECRET]`.
+    ///
+    /// # Errors
+    /// It cannot be read, others can, or it is no such line.
+    pub fn load(path: &Path) -> Result<Self, KeysError> {
+        let text = read(path)?;
+        let mut said = lines(&text);
+        let (line, content) = said.next().ok_or(KeysError::Empty)?;
+        if let Some((line, _)) = said.next() {
+            let why = "one line is enough: the keys, and controller=SECRET".into();
+            return Err(KeysError::Line { line, why });
+        }
+        Self::parse(content).map_err(|why| KeysError::Line { line, why })
     }
 
-    let mut words = content.split_whitespace();
-    let secret = |text: &str| Secret::parse(text).map_err(|error| wrong(line, error.to_string()));
-    let host = secret(words.next().unwrap_or_default())?;
-    let controller = match words.next() {
-        None => None,
-        Some(word) => {
-            let text = word.strip_prefix("controller=");
-            let text = text.ok_or_else(|| {
-                wrong(
-                    line,
-                    "behind the secret comes only controller=SECRET".into(),
-                )
-            });
-            Some(secret(text?)?)
+    /// The keys of a line.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        let (mut secret, mut tls, mut controller) = (None, None, None);
+        let mut words = line.split_whitespace().peekable();
+        while let Some(word) = words.next_if(|word| is_key(word)) {
+            put_key(&mut secret, &mut tls, word)?;
         }
-    };
-    match words.next() {
-        None => Ok(Credentials { host, controller }),
-        Some(_) => Err(wrong(
-            line,
-            "there is more than a secret and controller=SECRET".into(),
-        )),
+        if secret.is_none() && tls.is_none() {
+            return Err(format!("it begins with {KEYS}"));
+        }
+
+        if let Some(word) = words.next() {
+            let text = word.strip_prefix("controller=");
+            let text = text.ok_or("behind the keys comes only controller=SECRET")?;
+            controller = Some(Secret::parse(text).map_err(|error| error.to_string())?);
+        }
+        if words.next().is_some() {
+            return Err("there is more than the keys and controller=SECRET".into());
+        }
+        if controller.is_some() && secret.is_none() {
+            return Err("controller= goes with a secret (DHHC-1:...), and there is none".into());
+        }
+
+        let credentials = secret.map(|host| Arc::new(Credentials { host, controller }));
+        Ok(Self {
+            credentials,
+            tls: tls.map(Arc::new),
+        })
     }
+}
+
+/// A host and a subsystem that a TLS handshake names, and the key that proves it.
+pub struct Named {
+    /// The host.
+    pub hostnqn: String,
+    /// The subsystem.
+    pub subnqn: String,
+    /// What both ends must know.
+    pub psk: Psk,
+}
+
+/// Why there is no key for a TLS identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoPsk {
+    /// The reason.
+    pub why: &'static str,
+    /// The host that it names, in its own words; empty if it names none.
+    pub hostnqn: String,
+}
+
+impl NoPsk {
+    const NO_IDENTITY: Self = Self {
+        why: "its TLS identity is none of NVMe's",
+        hostnqn: String::new(),
+    };
+    const VERSION: Self = Self {
+        why: "its TLS identity is of version 0: insert its key with --identity=1",
+        hostnqn: String::new(),
+    };
 }
 
 /// The keys in use, which an operator may replace at any time.
@@ -290,6 +382,39 @@ impl Keyring {
         let entry = keys.0.get(hostnqn)?;
         let is_valid = entry.until.is_none_or(|until| (self.clock)() < until);
         is_valid.then(|| entry.clone())
+    }
+
+    /// The key that a host names in a TLS handshake, for one of these subsystems.
+    ///
+    /// # Errors
+    /// Why there is none, for a log. The names in it are the host's own words.
+    pub fn find_psk(&self, identity: &[u8], subsystems: &[&str]) -> Result<Named, NoPsk> {
+        let text = std::str::from_utf8(identity).map_err(|_| NoPsk::NO_IDENTITY)?;
+        if text.starts_with("NVMe0R") {
+            return Err(NoPsk::VERSION);
+        }
+        let claim = Claim::parse(text).ok_or(NoPsk::NO_IDENTITY)?;
+        let no = |why| NoPsk {
+            why,
+            hostnqn: claim.hostnqn.into(),
+        };
+        if !subsystems.contains(&claim.subnqn) {
+            return Err(no("its TLS identity is for another subsystem"));
+        }
+        let entry = self.find(claim.hostnqn);
+        let entry = entry.ok_or_else(|| no("this host has no key, or its key has expired"))?;
+        let tls = entry.tls.as_ref();
+        let tls = tls.ok_or_else(|| no("this host has no TLS key"))?;
+
+        // The digest in an identity is made with the key.
+        let ours = Derivation::ALL.map(|way| tls.psk(claim.hostnqn, claim.subnqn, way));
+        let psk = ours.into_iter().find(|psk| psk.identity == text);
+        let psk = psk.ok_or_else(|| no("its TLS key is another one than ours"))?;
+        Ok(Named {
+            hostnqn: claim.hostnqn.into(),
+            subnqn: claim.subnqn.into(),
+            psk,
+        })
     }
 
     /// The number of the next challenge; never 0.

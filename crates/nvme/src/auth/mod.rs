@@ -1,7 +1,9 @@
-//! DH-HMAC-CHAP: a host proves that it knows its secret, and the controller that it knows its own (Base 2.0 §8.13).
+//! DH-HMAC-CHAP, and all keys, those of TLS too: a host proves that it knows its secret, and the controller its own
+//! (Base 2.0 §8.13).
 //!
 //! ```text
 //! secret     DHHC-1:..., as nvme-cli makes them
+//! psk        NVMeTLSkey-1:..., likewise, and what TLS is given of them
 //! keys       a file of hosts and their secrets, reloaded while hosts are connected
 //! hash       SHA-256, 384, 512, and HMAC
 //! group      Diffie-Hellman, RFC 7919
@@ -26,6 +28,7 @@ mod host;
 mod keys;
 mod message;
 mod primes;
+mod psk;
 mod response;
 mod secret;
 
@@ -33,8 +36,9 @@ pub use controller::{Exchange, Failed, MESSAGE_BYTES_MAX};
 pub use group::Group;
 pub use hash::Hash;
 pub use host::{Credentials, HostError, HostExchange, Step};
-pub use keys::{Entry, Keyring, Keys, KeysError, Proof, load_credentials};
+pub use keys::{Entry, HostKeys, Keyring, Keys, KeysError, Named, NoPsk, Proof};
 pub use message::{FromHost, Offer, parse};
+pub use psk::{Claim, Derivation, IDENTITY_BYTES_MAX, Psk, TlsKey, TlsKeyError};
 pub use secret::{Secret, SecretError};
 
 /// Fills a buffer from the system's generator.

@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) queues: u64,
     /// Whether there has been an I/O queue since the last reset.
     pub(super) queues_made: bool,
+    /// Its host reached us by TLS, and discovery tells it to do so again.
+    pub(super) by_tls: bool,
 }
 
 impl State {
@@ -71,6 +73,7 @@ impl State {
             error_count: 0,
             queues: 0,
             queues_made: false,
+            by_tls: false,
         }
     }
 }
@@ -252,6 +255,10 @@ impl Association {
     /// The host's name.
     pub fn hostnqn(&self) -> &str {
         &self.hostnqn
+    }
+    /// Its host reached us by TLS.
+    pub fn note_tls(&self) {
+        self.state().by_tls = true;
     }
     /// Only for discovery?
     pub fn is_discovery(&self) -> bool {

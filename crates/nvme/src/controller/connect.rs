@@ -66,6 +66,16 @@ impl ConnectRefusal {
         why: "this host has no key, or its key has expired",
         ..Self::NOT_ALLOWED
     };
+    /// The host has a TLS key, and has connected without TLS.
+    pub const NO_TLS: Self = Self {
+        why: "this host has a TLS key, and has connected without TLS",
+        ..Self::NOT_ALLOWED
+    };
+    /// The TLS key that was used is another host's, or is for another subsystem.
+    pub const OTHER_TLS: Self = Self {
+        why: "its TLS key is another host's, or is for another subsystem",
+        ..Self::NOT_ALLOWED
+    };
     /// All controller IDs are in use.
     pub(super) const BUSY: Self = Self {
         status: Status::CONNECT_BUSY,

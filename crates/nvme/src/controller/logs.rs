@@ -106,7 +106,13 @@ impl Association {
         // Generation 1, one record.
         page[0] = 1;
         page[8] = 1;
-        page.extend_from_slice(DiscoveryEntry::tcp(&self.address, self.subsystem.nqn()).as_bytes());
+        let entry = DiscoveryEntry::tcp(&self.address, self.subsystem.nqn());
+        let entry = if self.state().by_tls {
+            entry.by_tls()
+        } else {
+            entry
+        };
+        page.extend_from_slice(entry.as_bytes());
         page
     }
 }

@@ -203,4 +203,12 @@ impl DiscoveryEntry {
             tsas: [0; 256],
         }
     }
+
+    /// The same, by TLS 1.3 and no other way (TREQ 1; SECTYPE 2 of the address subtype of TCP).
+    #[must_use]
+    pub fn by_tls(mut self) -> Self {
+        self.treq = 1;
+        self.tsas[0] = 2;
+        self
+    }
 }

@@ -7,6 +7,8 @@
 //! target    one connection's state machine: bytes in, bytes out, no socket
 //! roster    who is connected, for an operator
 //! server    sockets, threads, the clock
+//! entrance  a connection's first byte, and TLS if it asks for that
+//! socket    a connection's bytes, with TLS or without
 //! patience  writing to a peer that may stop reading
 //! notice    rate limits for log lines that peers can cause
 //! wording   what those lines say
@@ -15,11 +17,13 @@
 
 mod buffer;
 pub mod client;
+mod entrance;
 pub mod notice;
 mod patience;
 mod quota;
 pub mod roster;
 pub mod server;
+mod socket;
 pub mod target;
 pub mod wire;
 mod wording;

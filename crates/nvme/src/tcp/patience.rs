@@ -68,7 +68,8 @@ impl<W: Write> Write for Patient<'_, W> {
         self.written(wanted, |socket| socket.write_vectored(slices))
     }
     fn flush(&mut self) -> io::Result<()> {
-        self.socket.flush()
+        self.written(0, |socket| socket.flush().map(|()| 0))
+            .map(drop)
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Invariant: names that a peer chose are escaped, so that none can forge a line. Absent: when it is said, and how often.
 
+use super::entrance::TurnedAway;
 use super::target::{End, Refused};
 use crate::Escaped;
 use crate::auth::Proof;
 use crate::controller::Association;
+use crate::tls::Proven;
 use std::io;
 
 /// Why a queue was refused whose exchange neither failed nor succeeded.
@@ -17,11 +19,29 @@ pub(super) fn queue(association: &Association, qid: u16) -> String {
     format!("{} {qid} of {host}", kind(association))
 }
 
-/// A queue was connected; what its host has proven.
-pub(super) fn connected(association: &Association, qid: u16, proof: Option<Proof>) -> String {
+/// A queue was connected; what its host has proven, by TLS and by authentication.
+pub(super) fn connected(
+    association: &Association,
+    qid: u16,
+    tls: Option<&Proven>,
+    proof: Option<Proof>,
+) -> String {
     let host = Escaped::name(association.hostnqn());
+    let over = tls.map(|proven| format!(", over {}", proven.suite()));
+    let over = over.unwrap_or_default();
     let by = proof.map(authenticated).unwrap_or_default();
-    format!("{} {qid} connected by {host}{by}", kind(association))
+    format!("{} {qid} connected by {host}{over}{by}", kind(association))
+}
+
+/// A connection did not get as far as NVMe/TCP.
+pub(super) fn turned_away(turned_away: &TurnedAway) -> String {
+    let TurnedAway { why, hostnqn, .. } = turned_away;
+    let host = if hostnqn.is_empty() {
+        String::new()
+    } else {
+        format!(" for {}", Escaped::name(hostnqn))
+    };
+    format!("refused: TLS{host}: {why}")
 }
 
 fn kind(association: &Association) -> &'static str {

@@ -425,7 +425,11 @@ fn a_file_of_keys_is_refused_whole_with_the_line_and_the_reason() {
     );
     for (text, line, why) in [
         ("host x".into(), 1, "begins with a host's NQN"),
-        ("# nothing\n\nnqn.a".into(), 3, "comes the host's secret"),
+        (
+            "# nothing\n\nnqn.a".into(),
+            3,
+            "comes the host's secret (DHHC-1:...)",
+        ),
         (
             format!("nqn.a {}", good.replace("DHHC-1", "DHHC-2")),
             1,
@@ -459,7 +463,11 @@ fn a_file_of_keys_is_refused_whole_with_the_line_and_the_reason() {
         (format!("nqn.a {good} group=modp"), 1, "null, ffdhe2048"),
         (format!("nqn.a {good} until=2027-02-29"), 1, "a date like"),
         (format!("nqn.a {good} until=2027-2-2"), 1, "a date like"),
-        (format!("nqn.a {good} {other}"), 1, "only controller="),
+        (
+            format!("nqn.a {good} {other}"),
+            1,
+            "one secret and one TLS key",
+        ),
         (
             format!("nqn.a {good} controller={good}"),
             1,

@@ -90,9 +90,18 @@ impl Rig {
 
     /// Only for hosts that have these keys.
     pub fn guarded(keyring: &Arc<Keyring>, limits: Limits) -> Self {
-        let device = device(32 << 20, false);
-        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
-            .expect("possible");
+        Self::guarding(device(32 << 20, false), Latency::None, keyring, limits)
+    }
+
+    /// The same with another device.
+    pub fn guarding(
+        device: Device,
+        latency: Latency,
+        keyring: &Arc<Keyring>,
+        limits: Limits,
+    ) -> Self {
+        let subsystem =
+            Subsystem::new(device, NQN, &[], latency, true, Health::default()).expect("possible");
         let address = "127.0.0.1:0".parse().expect("an address");
         Self::serving_to(address, subsystem, limits, Some(keyring.clone()))
     }

@@ -4,6 +4,7 @@
 //! busy for a while slows all of them. Absent: other hosts' drivers.
 
 mod load;
+mod protected;
 mod rig;
 
 use super::{Args, median};
@@ -17,7 +18,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{COPY_BYTES_MAX, Latency};
 use remap_ssd_nvme::tcp::client::Client;
 use remap_ssd_sim::report::format::bytes;
-use rig::{Rig, Served};
+use rig::{Protection, Rig, Served};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -121,7 +122,17 @@ pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
         dedup,
         latency,
         dir: dir.as_deref(),
+        protection: Protection::default(),
     };
+    if args.tls || args.chap {
+        let wanted = Protection {
+            tls: args.tls,
+            chap: args.chap,
+        };
+        let compared = protected::compare(&served(false, Latency::None), wanted, size, line)?;
+        line.finish_and_clear();
+        return compared.show(args.json);
+    }
 
     line.set_message("deduplication off");
     let dedup_off = speed(&served(false, Latency::None), size)?;
@@ -162,27 +173,9 @@ fn speed(served: &Served<'_>, size: ServiceBenchSize) -> Result<Speed, Failure> 
     let mut rig = Rig::new(served)?;
     let mut lanes = Lane::connect(&rig.client, QUEUES)?;
     let region = (size.region / PAGE_BYTES as u64) as u32;
-    let random = |kind| Load {
-        kind,
-        pages: 1,
-        depth: DEPTH_RANDOM,
-        region,
-        duplicates: DUPLICATES,
-        until: Until::Elapsed(size.each),
-    };
-    let sequential = |kind| Load {
-        pages: SEQUENTIAL_PAGES,
-        depth: DEPTH_SEQUENTIAL,
-        ..random(kind)
-    };
+    let loads = loads(region, size);
 
     warm_up(&mut rig, &mut lanes, size)?;
-    let loads = [
-        random(Kind::RandomRead),
-        random(Kind::RandomWrite),
-        sequential(Kind::SequentialRead),
-        sequential(Kind::SequentialWrite),
-    ];
     let mut rates = [const { Vec::new() }; 4];
     for _ in 0..size.rounds {
         for (load, rates) in loads.iter().zip(&mut rates) {
@@ -201,6 +194,29 @@ fn speed(served: &Served<'_>, size: ServiceBenchSize) -> Result<Speed, Failure> 
         sequential_write_gib_per_s: gib(writes_in_order),
         ..copies
     })
+}
+
+/// Random reads and writes, then sequential ones.
+fn loads(region: u32, size: ServiceBenchSize) -> [Load; 4] {
+    let random = |kind| Load {
+        kind,
+        pages: 1,
+        depth: DEPTH_RANDOM,
+        region,
+        duplicates: DUPLICATES,
+        until: Until::Elapsed(size.each),
+    };
+    let sequential = |kind| Load {
+        pages: SEQUENTIAL_PAGES,
+        depth: DEPTH_SEQUENTIAL,
+        ..random(kind)
+    };
+    [
+        random(Kind::RandomRead),
+        random(Kind::RandomWrite),
+        sequential(Kind::SequentialRead),
+        sequential(Kind::SequentialWrite),
+    ]
 }
 
 /// Writes the whole device, then its region once more, and trims what is behind.

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::service::writeback::Writeback;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::auth::{Credentials, Hash, HostKeys, Keyring, Keys, Secret, TlsKey};
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
@@ -12,9 +13,43 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000062656e";
+
+/// What hosts must prove.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// They connect by TLS.
+    pub tls: bool,
+    /// They authenticate by DH-HMAC-CHAP.
+    pub chap: bool,
+}
+
+impl Protection {
+    /// What a host of ours knows, and the server's keys; none of both if nothing is to be proven.
+    fn keys(self, hostnqn: &str) -> (HostKeys, Option<Arc<Keyring>>) {
+        let secret = Secret::new(Some(Hash::Sha256), &[1; 32]).expect("32 bytes for SHA-256");
+        let tls = TlsKey::new(Some(Hash::Sha256), &[2; 32]).expect("32 bytes for SHA-256");
+
+        let mut line = hostnqn.to_owned();
+        let mut known = HostKeys::default();
+        if self.tls {
+            line.push_str(&format!(" {}", *tls.reveal()));
+            known.tls = Some(Arc::new(tls));
+        }
+        if self.chap {
+            line.push_str(&format!(" {}", *secret.reveal()));
+            known.credentials = Some(Arc::new(Credentials {
+                host: secret,
+                controller: None,
+            }));
+        }
+        let keys = (self != Self::default()).then(|| Keys::parse(&line).expect("a line in order"));
+        (known, keys.map(|keys| Arc::new(Keyring::new(keys))))
+    }
+}
 
 /// What is served.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +62,8 @@ pub struct Served<'a> {
     pub latency: Latency,
     /// Where its image is; in memory if nowhere.
     pub dir: Option<&'a Path>,
+    /// What hosts must prove.
+    pub protection: Protection,
 }
 
 struct Quiet;
@@ -40,6 +77,8 @@ impl Log for Quiet {
 pub struct Rig {
     /// Connected to it.
     pub client: Client,
+    address: SocketAddr,
+    options: Options,
     /// What the device was made from.
     pub config: DeviceConfig,
     stopper: Stopper,
@@ -84,13 +123,20 @@ impl Rig {
         let start = |dir: &TempDir| Writeback::start(dir.path(), Arc::downgrade(&subsystem));
         let writeback = image.as_ref().map(start).transpose()?;
 
+        let options = Options {
+            subnqn: Some(NQN.into()),
+            ..Options::default()
+        };
+        let (known, keyring) = served.protection.keys(&options.hostnqn);
+        let options = options.with_keys(known);
         let port = Port::new(
             subsystem,
             Allowed {
                 anybody: true,
                 ..Allowed::default()
             },
-        );
+        )
+        .authenticated(keyring);
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), port, Box::new(Quiet))
             .map_err(Failure::failed)?;
         let (address, stopper) = (
@@ -99,19 +145,30 @@ impl Rig {
         );
         let server = Some(std::thread::spawn(|| server.run()));
 
-        let options = Options {
-            subnqn: Some(NQN.into()),
-            ..Options::default()
-        };
-        let client = Client::connect(address, options).map_err(Failure::failed)?;
+        let client = Client::connect(address, options.clone()).map_err(Failure::failed)?;
         Ok(Self {
             client,
+            address,
+            options,
             config,
             stopper,
             server,
             _writeback: writeback,
             _image: image,
         })
+    }
+}
+
+impl Rig {
+    /// How long another host takes to connect, both queues.
+    ///
+    /// # Errors
+    /// It cannot connect.
+    pub fn connecting(&self) -> Result<Duration, Failure> {
+        let began = Instant::now();
+        let client = Client::connect(self.address, self.options.clone());
+        let took = began.elapsed();
+        client.map(|_| took).map_err(Failure::failed)
     }
 }
 

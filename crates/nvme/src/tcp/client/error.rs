@@ -2,6 +2,7 @@
 
 use crate::auth::HostError;
 use crate::spec::status::Status;
+use crate::tls::TlsError;
 use std::io;
 use std::net::SocketAddr;
 
@@ -33,6 +34,9 @@ pub enum ClientError {
     /// It failed.
     #[error("authentication failed: {0}")]
     Authentication(#[from] HostError),
+    /// There is no TLS, and we have a key for it.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// A connection that broke was made again, and another namespace is there.
     #[error("{0} serves another device now")]
     AnotherDevice(SocketAddr),

@@ -10,13 +10,14 @@ mod error;
 mod file_map;
 mod queue;
 mod remaps;
+mod secure;
 mod spin;
 mod writes;
 
 pub use error::ClientError;
 pub use queue::{Answer, Arrivals, Call, Queue, entry};
 
-use crate::auth::Credentials;
+use crate::auth::{Credentials, HostKeys, TlsKey};
 use crate::controller::{COPY_FORMAT_NAMESPACES, statistics};
 use crate::spec::command::{
     CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe,
@@ -52,6 +53,8 @@ pub struct Options {
     pub copy_across: bool,
     /// What we know, for targets that want hosts to authenticate.
     pub credentials: Option<Arc<Credentials>>,
+    /// Our TLS key: with one we connect by TLS, and no other way.
+    pub tls: Option<Arc<TlsKey>>,
 }
 
 impl Default for Options {
@@ -66,7 +69,17 @@ impl Default for Options {
             timeout: Duration::from_secs(30),
             copy_across: false,
             credentials: None,
+            tls: None,
         }
+    }
+}
+
+impl Options {
+    /// The same, knowing these keys.
+    #[must_use]
+    pub fn with_keys(mut self, keys: HostKeys) -> Self {
+        (self.credentials, self.tls) = (keys.credentials, keys.tls);
+        self
     }
 }
 
@@ -464,7 +477,7 @@ impl Client {
     /// # Errors
     /// The connection, or the device has no such queue.
     pub fn another_queue(&self, qid: u16) -> Result<Queue, ClientError> {
-        let mut queue = Queue::open(self.address, &self.options)?;
+        let mut queue = Queue::open_for(self.address, &self.options, &self.subnqn)?;
         queue.connect(
             qid,
             self.options.entries,
@@ -495,8 +508,9 @@ fn in_capsule(controller: &Controller) -> usize {
 
 /// The first subsystem that the discovery service at an address names.
 fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientError> {
-    let mut queue = Queue::open(address, options)?;
-    queue.connect(0, 32, 0xffff, options, crate::spec::fabrics::DISCOVERY_NQN)?;
+    let discovery = crate::spec::fabrics::DISCOVERY_NQN;
+    let mut queue = Queue::open_for(address, options, discovery)?;
+    queue.connect(0, 32, 0xffff, options, discovery)?;
     queue.enable()?;
 
     let page = queue.log(lid::DISCOVERY, 2048)?;
@@ -519,7 +533,7 @@ struct Connected {
 }
 
 fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Connected, ClientError> {
-    let mut admin = Queue::open(address, options)?;
+    let mut admin = Queue::open_for(address, options, subnqn)?;
     let cntlid = admin.connect(0, 32, 0xffff, options, subnqn)?;
     admin.enable()?;
 
@@ -533,7 +547,7 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
         admin.enable_copy_across()?;
     }
 
-    let mut io = Queue::open(address, options)?;
+    let mut io = Queue::open_for(address, options, subnqn)?;
     io.connect(1, options.entries, cntlid, options, subnqn)?;
     io.in_capsule = in_capsule(&controller).min(options.pdu_bytes_max);
     Ok(Connected {

@@ -5,19 +5,22 @@
 
 use super::Options;
 use super::error::{ClientError, broken};
+use super::secure::secured;
 use super::spin::Spin;
 use crate::controller::COPY_FORMAT_NAMESPACES;
 use crate::controller::features::{COPY_FORMATS_AT, HOST_BEHAVIOR_BYTES, fid::HOST_BEHAVIOR};
 use crate::spec::auth::ConnectResult;
 use crate::spec::command::{Cqe, Sgl, Sqe};
-use crate::spec::fabrics::{Cc, ConnectData, kind as fabrics, property};
+use crate::spec::fabrics::{Cc, ConnectData, DISCOVERY_NQN, kind as fabrics, property};
 use crate::spec::opcode::admin;
 use crate::spec::pdu::{Data, Flags, Ic, kind};
 use crate::spec::status::Status;
 use crate::tcp::buffer::Buffer;
+use crate::tcp::socket::Socket;
 use crate::tcp::wire::{self, Agreement};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 /// Data of one PDU that we accept: those of the largest command.
@@ -26,7 +29,7 @@ const BUFFER_BYTES: usize = DATA_MAX + (64 << 10);
 
 /// One queue's connection.
 pub struct Queue {
-    stream: TcpStream,
+    stream: Socket,
     agreed: Agreement,
     h2c_max: usize,
     pub(super) in_capsule: usize,
@@ -34,6 +37,8 @@ pub struct Queue {
     out: Vec<u8>,
     input: Buffer,
     spin: Spin,
+    /// How long an answer may take.
+    timeout: Duration,
 }
 
 /// A command and its data.
@@ -115,18 +120,29 @@ impl Arrivals for Together<'_> {
 }
 
 impl Queue {
-    /// Connects a socket and agrees on the protocol.
+    /// Connects a socket and agrees on the protocol. With a TLS key, it is for the subsystem that the options name, or for
+    /// discovery.
     ///
     /// # Errors
     /// Nobody listens there, or not an NVMe/TCP target.
     pub fn open(address: SocketAddr, options: &Options) -> Result<Self, ClientError> {
+        let subnqn = options.subnqn.as_deref().unwrap_or(DISCOVERY_NQN);
+        Self::open_for(address, options, subnqn)
+    }
+
+    /// The same for a subsystem.
+    pub(super) fn open_for(
+        address: SocketAddr,
+        options: &Options,
+        subnqn: &str,
+    ) -> Result<Self, ClientError> {
         let stream = TcpStream::connect_timeout(&address, options.timeout)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(options.timeout))?;
         stream.set_write_timeout(Some(options.timeout))?;
 
         let mut queue = Self {
-            stream,
+            stream: secured(stream, options, subnqn)?,
             agreed: Agreement::default(),
             h2c_max: 0,
             in_capsule: 1024,
@@ -134,6 +150,7 @@ impl Queue {
             out: Vec::new(),
             input: Buffer::new(BUFFER_BYTES),
             spin: Spin::new(),
+            timeout: options.timeout,
         };
 
         let digest = if options.digests { 3 } else { 0 };
@@ -170,17 +187,27 @@ impl Queue {
     /// The connection.
     pub fn send(&mut self) -> Result<(), ClientError> {
         self.stream.write_all(&self.out)?;
+        self.stream.flush()?;
         self.out.clear();
         Ok(())
     }
 
     fn read(&mut self, wait: Wait) -> Result<(), ClientError> {
-        if wait == Wait::Looking {
-            self.spin.look(&self.stream);
+        if wait == Wait::Looking && !self.stream.has_buffered() {
+            self.spin.look(self.stream.tcp());
         }
-        match self.input.read(&mut self.stream)? {
-            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            _ => Ok(()),
+        let is_tls = matches!(self.stream, Socket::Tls(_));
+        let began = Instant::now();
+        loop {
+            return match self.input.read(&mut self.stream) {
+                Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(_) => Ok(()),
+                // With TLS, a part of a record is nothing yet.
+                Err(error) if is_tls && would_block(&error) && began.elapsed() < self.timeout => {
+                    continue;
+                }
+                Err(error) => Err(error.into()),
+            };
         }
     }
 
@@ -343,7 +370,7 @@ impl Queue {
     /// # Errors
     /// The system's reason.
     pub fn abandon(&mut self) -> Result<(), ClientError> {
-        Ok(self.stream.shutdown(std::net::Shutdown::Both)?)
+        Ok(self.stream.tcp().shutdown(std::net::Shutdown::Both)?)
     }
 
     pub(super) fn connect(
@@ -446,6 +473,13 @@ impl Queue {
             )?
             .data)
     }
+}
+
+fn would_block(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
 }
 
 /// Puts the data that an R2T asks for, in as many PDUs as it takes.

@@ -24,8 +24,10 @@ pub struct Limits {
     pub half_open: usize,
     /// Memory of all connections: buffers, unsent output, partly received data. One host may use half of it.
     pub memory_bytes: usize,
-    /// How long a connection may take to connect a queue.
+    /// How long a connection may take to connect a queue; with TLS, from the end of its handshake.
     pub connect_within: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_within: Duration,
     /// How long it may take from its beginning to authenticate, where it must.
     pub authenticate_within: Duration,
     /// Time for a host to read the next 64 KiB of output, or the rest.
@@ -43,6 +45,7 @@ impl Default for Limits {
             half_open: 64,
             memory_bytes: MEMORY_BYTES_DEFAULT,
             connect_within: Duration::from_secs(5),
+            handshake_within: Duration::from_secs(10),
             authenticate_within: Duration::from_secs(30),
             send_within: Duration::from_secs(10),
             data_within: Duration::from_secs(30),

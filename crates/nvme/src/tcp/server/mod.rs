@@ -9,7 +9,7 @@
 //! log        log lines at a bounded rate
 //! ```
 //! One thread a connection. Invariants: a host that has not connected a queue, or has not authenticated where it must, is
-//! half open: it gets a small buffer and little time; connections and their memory are bounded, per host and in all. A
+//! half open: it gets a small buffer and little time; with TLS, plaintext that was decrypted counts as arrived; connections and their memory are bounded, per host and in all. A
 //! host is declared silent only when everything it has sent was processed. Refusals and drops are logged with the
 //! reason. Absent: the words of the log (`wording`).
 
@@ -23,9 +23,11 @@ mod socket;
 pub use limits::{Limits, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN};
 pub use log::{ConnectionLabel, Log};
 
+use super::entrance::Entrance;
 use super::roster::Roster;
 use super::target::{Port, canonical};
 use crate::Escaped;
+use crate::spec::fabrics::DISCOVERY_NQN;
 use deadlines::TICK;
 use half_open::{HalfOpen, HalfOpenConnections};
 use log::RateLimitedLog;
@@ -55,6 +57,8 @@ struct Shared {
     threads: AtomicUsize,
     roster: Arc<Roster>,
     half_open: HalfOpenConnections,
+    /// For connections that begin with TLS, if there are keys.
+    entrance: Option<Entrance>,
 }
 
 /// Stops a server.
@@ -114,6 +118,11 @@ impl Server {
         limits: Limits,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
+        let subsystems = || vec![port.subsystem().nqn().to_owned(), DISCOVERY_NQN.to_owned()];
+        let entrance = port
+            .keyring()
+            .map(|keyring| Entrance::new(keyring.clone(), subsystems()))
+            .transpose()?;
 
         let shared = Shared {
             port: Arc::new(port.shared(limits.shares())),
@@ -124,6 +133,7 @@ impl Server {
             epoch,
             threads: AtomicUsize::new(0),
             roster: Arc::default(),
+            entrance,
         };
 
         Ok(Self {

@@ -10,11 +10,13 @@ use super::{FINISH_WITHIN, Shared, socket};
 use crate::Escaped;
 use crate::controller::Latency;
 use crate::tcp::buffer::Buffer;
+use crate::tcp::entrance::{self, Beginning, TurnedAway};
 use crate::tcp::patience::Patient;
 use crate::tcp::roster::Entered;
+use crate::tcp::socket::Socket;
 use crate::tcp::target::{Connection, End, Output, PDU_BYTES_MAX, canonical};
 use crate::tcp::wording;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -44,7 +46,7 @@ struct Session<'a> {
     seat: Option<Entered>,
     buffer: Buffer,
     out: Output,
-    stream: TcpStream,
+    stream: Socket,
 }
 
 /// What one round of receiving did.
@@ -60,10 +62,49 @@ impl Shared {
         let local = stream.local_addr().map_or(peer, canonical);
         let mut connection = Connection::new(self.port.clone(), peer, local);
 
-        let result = Session::new(self, stream, peer, number, &mut connection).run();
+        let result = match self.begin(stream) {
+            Ok(Beginning::Open(socket, proven)) => {
+                connection.prove(proven);
+                let mut session = Session::new(self, socket, peer, number, &mut connection);
+                let result = session.run();
+                session.stream.finish();
+                result
+            }
+            Ok(Beginning::TurnedAway(turned_away)) => {
+                self.half_open.remove(number);
+                return self.log_turned_away(&turned_away, number, peer);
+            }
+            Ok(Beginning::Ended(reason)) => Ok(reason.into()),
+            Err(error) => Err(error),
+        };
 
         self.half_open.remove(number);
         self.log_end(&connection, result, began.elapsed(), number, peer);
+    }
+
+    /// Waits for a connection's first byte, and shakes hands if it begins with TLS.
+    fn begin(&self, stream: TcpStream) -> io::Result<Beginning> {
+        socket::prepare(&stream)?;
+        let deadlines = entrance::Deadlines {
+            first_byte: self.limits.connect_within,
+            handshake: self.limits.handshake_within,
+        };
+        entrance::begin(self.entrance.as_ref(), stream, deadlines, || {
+            self.stop.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Logs and counts a connection that did not get as far as NVMe/TCP.
+    fn log_turned_away(&self, turned_away: &TurnedAway, number: u64, peer: SocketAddr) {
+        self.roster.refuse(turned_away.kind);
+        let host = Some(turned_away.hostnqn.as_str()).filter(|host| !host.is_empty());
+        let label = ConnectionLabel {
+            number,
+            peer,
+            host: host.map(Escaped::name),
+        };
+        let text = wording::turned_away(turned_away);
+        self.log.notice(self.now(), "tls", &label, &text);
     }
 
     /// Logs and counts how a connection ended.
@@ -135,7 +176,7 @@ fn label(connection: &Connection, number: u64, peer: SocketAddr) -> ConnectionLa
 impl<'a> Session<'a> {
     fn new(
         shared: &'a Shared,
-        stream: TcpStream,
+        stream: Socket,
         peer: SocketAddr,
         number: u64,
         connection: &'a mut Connection,
@@ -157,8 +198,7 @@ impl<'a> Session<'a> {
     }
 
     /// Serves the connection until it ends; returns why it ended.
-    fn run(mut self) -> io::Result<String> {
-        socket::prepare(&self.stream)?;
+    fn run(&mut self) -> io::Result<String> {
         if self.shared.port.subsystem().latency() == Latency::Emulated {
             socket::request_prompt_wakeups();
         }
@@ -168,7 +208,8 @@ impl<'a> Session<'a> {
             let Progress { consumed, sent } = match self.receive(now)? {
                 Ok(progress) => progress,
                 Err(end) => {
-                    let _ = self.stream.shutdown(Shutdown::Both);
+                    self.stream.finish();
+                    let _ = self.stream.tcp().shutdown(Shutdown::Both);
                     return Ok(wording::end(end));
                 }
             };
@@ -232,8 +273,10 @@ impl<'a> Session<'a> {
             return Ok(false);
         }
         let within = self.shared.limits.send_within;
-        self.out
-            .write_to(&mut Patient::new(&mut self.stream, within))?;
+        let mut patient = Patient::new(&mut self.stream, within);
+        self.out.write_to(&mut patient)?;
+        // With TLS, what was written may still be on its way into the socket.
+        patient.flush()?;
         Ok(true)
     }
 
@@ -274,7 +317,8 @@ impl<'a> Session<'a> {
         self.buffer.grow(2 * PDU_BYTES_MAX);
         self.shared.half_open.remove(self.number);
 
-        let text = wording::connected(association, qid, self.connection.proof());
+        let tls = self.connection.proven();
+        let text = wording::connected(association, qid, tls, self.connection.proof());
         let label = label(self.connection, self.number, self.peer);
         self.shared
             .log
@@ -291,10 +335,7 @@ impl<'a> Session<'a> {
         }
 
         let now = self.shared.now();
-        if !self
-            .deadlines
-            .begin_tick(now, socket::has_arrived(&self.stream))
-        {
+        if !self.deadlines.begin_tick(now, self.has_arrived()) {
             return Ok(None);
         }
 
@@ -306,6 +347,11 @@ impl<'a> Session<'a> {
             Some(why) => Err(io::Error::other(why)),
             None => Ok(None),
         }
+    }
+
+    /// Whether there is something to read, decrypted already or in the socket.
+    fn has_arrived(&self) -> bool {
+        self.stream.has_buffered() || socket::has_arrived(self.stream.tcp())
     }
 
     /// Whether the service ends, and the commands under way are finished or have had their time.
@@ -340,12 +386,15 @@ impl<'a> Session<'a> {
     /// Sleeps until there is input (if that is wanted), a completion is due at `until`, or it is time for a tick; `true`
     /// if there is input.
     fn sleep(&self, until: u64, for_input: bool) -> bool {
+        if for_input && self.stream.has_buffered() {
+            return true;
+        }
         let wait_ns = until
             .saturating_sub(self.shared.now())
             .saturating_sub(SPIN_NS)
             .min(TICK.as_nanos() as u64);
 
-        if socket::wait(&self.stream, for_input, wait_ns) {
+        if socket::wait(self.stream.tcp(), for_input, wait_ns) {
             return true;
         }
         while wait_ns == 0 && self.shared.now() < until {

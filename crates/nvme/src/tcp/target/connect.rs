@@ -5,7 +5,6 @@
 //! out. What it does hold is bounded with the half-open connections (`server`). Absent: the exchange (`authenticate`).
 
 use super::{Connection, End, PDU_BYTES_MAX, Queue, ReceiveContext, Refused};
-use crate::auth::Exchange;
 use crate::controller::{Association, ConnectRefusal, JoinedQueue};
 use crate::spec::auth::ConnectResult;
 use crate::spec::command::Sqe;
@@ -62,19 +61,14 @@ impl Connection {
         let qid = joined.map_or(0, |joined| joined.qid);
         let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
 
-        // Discovery, which names the subsystem and its address, is not authenticated.
-        let keyring = self.port.keyring.as_ref();
-        let exchange = keyring
-            .filter(|_| !association.is_discovery())
-            .map(|keyring| {
-                let subnqn = self.port.subsystem.nqn();
-                Exchange::new(keyring.clone(), association.hostnqn(), subnqn)
-            });
+        let exchange = self.exchange_of(&association);
 
         // A host that has all its connections learns so before it authenticates.
-        let of_host = self
-            .port
-            .seat(association.hostnqn(), self.peer.ip(), QUEUE_BYTES);
+        let of_host = self.port.seat(
+            association.hostnqn(),
+            self.peer.ip(),
+            QUEUE_BYTES + self.tls_bytes(),
+        );
         let seat = match &exchange {
             None => of_host,
             Some(_) => of_host.and_then(|of_host| {
@@ -122,6 +116,9 @@ impl Connection {
             let (association, entries) =
                 Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
             self.check_host(&association)?;
+            if self.proven().is_some() {
+                association.note_tls();
+            }
             return Ok((association, None, entries));
         }
 
@@ -141,12 +138,7 @@ impl Connection {
             return Err(ConnectRefusal::NOT_ALLOWED);
         }
 
-        let keyring = self.port.keyring.as_ref();
-        if keyring.is_none_or(|keyring| keyring.find(host).is_some()) {
-            Ok(())
-        } else {
-            Err(ConnectRefusal::NO_KEY)
-        }
+        self.check_key(association)
     }
 
     /// The host has authenticated its queue: it takes the queue's number, and its share of what its host may have.
@@ -154,6 +146,7 @@ impl Connection {
     /// # Errors
     /// Others have it by now.
     pub(super) fn admit_queue(&mut self) -> Result<(), &'static str> {
+        let tls_bytes = self.tls_bytes();
         let Some(queue) = self.queue.as_mut() else {
             return Ok(());
         };
@@ -163,7 +156,7 @@ impl Connection {
 
         // The new seat takes over what is charged for output.
         let host = queue.association.hostnqn();
-        let bytes = QUEUE_BYTES + self.output_bytes;
+        let bytes = QUEUE_BYTES + tls_bytes + self.output_bytes;
         let seat = self.port.seat(host, self.peer.ip(), bytes);
         let seat = seat.map_err(Full::reason)?;
 

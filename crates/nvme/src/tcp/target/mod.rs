@@ -17,6 +17,7 @@ mod connect;
 mod execute;
 mod output;
 mod port;
+mod secure;
 mod transfers;
 
 pub use output::Output;
@@ -35,6 +36,7 @@ use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{FatalError, Flags, Ic, kind, offset};
 use crate::spec::status::Status;
+use crate::tls::Proven;
 use awaiting_sync::AwaitingSync;
 use completions::DelayedCompletions;
 use std::net::SocketAddr;
@@ -140,6 +142,8 @@ pub struct Connection {
     peer: SocketAddr,
     local: SocketAddr,
     agreed: Option<Agreement>,
+    /// What a TLS handshake has proven, if there was one.
+    proven: Option<Proven>,
     queue: Option<Queue>,
     transfers: Transfers,
     held: DelayedCompletions,
@@ -163,6 +167,7 @@ impl Connection {
             peer,
             local,
             agreed: None,
+            proven: None,
             queue: None,
             transfers: Transfers::default(),
             held: DelayedCompletions::default(),

@@ -130,6 +130,10 @@ impl Port {
         self.keyring = keyring;
         self
     }
+    /// The keys that hosts need, if they do.
+    pub fn keyring(&self) -> Option<&Arc<Keyring>> {
+        self.keyring.as_ref()
+    }
     /// What discovery tells a host that reached us at `local`.
     pub(super) fn address(&self, local: SocketAddr) -> SocketAddr {
         match self.advertised {

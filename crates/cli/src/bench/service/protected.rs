@@ -1,0 +1,215 @@
+//! `bench --service --tls --chap`: what it costs that hosts prove who they are, and that nobody else can read.
+//!
+//! Invariant: the ways of serving take turns, load by load, so that a machine that is busy for a while slows all of them; what
+//! is compared is the median of the ratios of each round. Absent: other hosts' drivers, and networks.
+
+use super::load::{Lane, Load};
+use super::rig::{Protection, Rig, Served};
+use super::{QUEUES, SEQUENTIAL_PAGES, ServiceBenchSize, loads, warm_up};
+use crate::bench::median;
+use crate::failure::Failure;
+use crate::output;
+use indicatif::ProgressBar;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use serde::Serialize;
+
+/// Connections whose making is timed, each round.
+const CONNECTS: usize = 20;
+
+/// One way of serving; all are medians over the rounds.
+#[derive(Clone, Debug, Serialize)]
+struct Way {
+    name: &'static str,
+    random_reads_per_s: f64,
+    random_writes_per_s: f64,
+    sequential_read_gib_per_s: f64,
+    sequential_write_gib_per_s: f64,
+    /// Until both queues of a host are connected.
+    connect_ms: f64,
+    /// Of the four rates above, in their order, to those of serving without anything: medians of the rounds.
+    ratios: [f64; 4],
+    /// Processor time of both ends for a command, in the same order; a busy machine changes it less than the rates.
+    processor_us: [f64; 4],
+}
+
+/// All ways, that without anything first.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Compared {
+    ways: Vec<Way>,
+    rounds: usize,
+}
+
+/// A way of serving, under way.
+struct Lap {
+    name: &'static str,
+    rig: Rig,
+    lanes: Vec<Lane>,
+    rates: [Vec<f64>; 4],
+    processor_us: [Vec<f64>; 4],
+    connects: Vec<f64>,
+}
+
+impl Lap {
+    fn start(
+        name: &'static str,
+        protection: Protection,
+        served: &Served<'_>,
+        size: ServiceBenchSize,
+    ) -> Result<Self, Failure> {
+        let mut rig = Rig::new(&Served {
+            protection,
+            ..*served
+        })?;
+        let mut lanes = Lane::connect(&rig.client, QUEUES)?;
+        warm_up(&mut rig, &mut lanes, size)?;
+        Ok(Self {
+            name,
+            rig,
+            lanes,
+            rates: Default::default(),
+            processor_us: Default::default(),
+            connects: Vec::new(),
+        })
+    }
+
+    fn run(&mut self, index: usize, load: &Load) -> Result<(), Failure> {
+        let done = load.run(&self.rig.client, &mut self.lanes)?;
+        self.rates[index].push(done.commands as f64 / done.seconds);
+        self.processor_us[index].push(done.processor_seconds * 1e6 / done.commands as f64);
+        Ok(())
+    }
+
+    fn connect(&mut self) -> Result<(), Failure> {
+        for _ in 0..CONNECTS {
+            self.connects
+                .push(self.rig.connecting()?.as_secs_f64() * 1e3);
+        }
+        Ok(())
+    }
+
+    fn way(&self, bare: &Self) -> Way {
+        let ratios = [0, 1, 2, 3].map(|load| {
+            let pairs = self.rates[load].iter().zip(&bare.rates[load]);
+            median(pairs.map(|(own, bare)| own / bare).collect())
+        });
+        let [reads, writes, reads_in_order, writes_in_order] = self.rates.clone().map(median);
+        let bytes = f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64;
+        let gib = |rate: f64| rate * bytes / (1u64 << 30) as f64;
+        Way {
+            name: self.name,
+            random_reads_per_s: reads,
+            random_writes_per_s: writes,
+            sequential_read_gib_per_s: gib(reads_in_order),
+            sequential_write_gib_per_s: gib(writes_in_order),
+            connect_ms: median(self.connects.clone()),
+            ratios,
+            processor_us: self.processor_us.clone().map(median),
+        }
+    }
+}
+
+/// Serves in all ways that are wanted, in turns.
+pub(super) fn compare(
+    served: &Served<'_>,
+    wanted: Protection,
+    size: ServiceBenchSize,
+    line: &ProgressBar,
+) -> Result<Compared, Failure> {
+    let none = Protection::default();
+    let (tls, chap) = (
+        Protection { tls: true, ..none },
+        Protection { chap: true, ..none },
+    );
+    let ways = [
+        (true, "neither", none),
+        (wanted.chap, "DH-HMAC-CHAP", chap),
+        (wanted.tls, "TLS", tls),
+        (
+            wanted.tls && wanted.chap,
+            "both",
+            Protection {
+                tls: true,
+                chap: true,
+            },
+        ),
+    ];
+    line.set_message("starting");
+    let mut laps: Vec<Lap> = ways
+        .into_iter()
+        .filter(|(is_wanted, ..)| *is_wanted)
+        .map(|(_, name, protection)| Lap::start(name, protection, served, size))
+        .collect::<Result<_, _>>()?;
+
+    let region = (size.region / PAGE_BYTES as u64) as u32;
+    for round in 0..size.rounds {
+        line.set_message(format!("round {}", round + 1));
+        for (index, load) in loads(region, size).iter().enumerate() {
+            for lap in &mut laps {
+                lap.run(index, load)?;
+            }
+        }
+        laps.iter_mut().try_for_each(Lap::connect)?;
+    }
+
+    Ok(Compared {
+        ways: laps.iter().map(|lap| lap.way(&laps[0])).collect(),
+        rounds: size.rounds,
+    })
+}
+
+impl Compared {
+    /// Prints it.
+    pub fn show(&self, json: bool) -> Result<(), Failure> {
+        if json {
+            return output::json(&serde_json::json!(self));
+        }
+        let head = [
+            "",
+            "reads/s",
+            "writes/s",
+            "GiB/s read",
+            "GiB/s written",
+            "connect ms",
+        ];
+        let rows: Vec<_> = self
+            .ways
+            .iter()
+            .map(|way| {
+                let [reads, writes, reads_in_order, writes_in_order] = way.ratios;
+                vec![
+                    way.name.to_owned(),
+                    format!("{:.1} k ({reads:.2})", way.random_reads_per_s / 1e3),
+                    format!("{:.1} k ({writes:.2})", way.random_writes_per_s / 1e3),
+                    format!("{:.2} ({reads_in_order:.2})", way.sequential_read_gib_per_s),
+                    format!(
+                        "{:.2} ({writes_in_order:.2})",
+                        way.sequential_write_gib_per_s
+                    ),
+                    format!("{:.2}", way.connect_ms),
+                ]
+            })
+            .collect();
+        let processor_head = [
+            "processor time, µs",
+            "read",
+            "write",
+            "128 KiB read",
+            "128 KiB written",
+        ];
+        let processor_rows: Vec<_> = self
+            .ways
+            .iter()
+            .map(|way| {
+                let times = way.processor_us.iter().map(|time| format!("{time:.1}"));
+                std::iter::once(way.name.to_owned()).chain(times).collect()
+            })
+            .collect();
+        output::text(&format!(
+            "NVMe/TCP on the loopback, both ends on this machine; medians of {} rounds in which all take turns, and in brackets \
+             the ratio to neither.\n\n{}\nOf both ends together, for a command:\n\n{}",
+            self.rounds,
+            output::table(&head, &rows),
+            output::table(&processor_head, &processor_rows)
+        ))
+    }
+}

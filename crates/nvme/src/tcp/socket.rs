@@ -1,0 +1,83 @@
+//! A connection's bytes, with TLS or without.
+//!
+//! Invariant: as `TlsStream` has it, who polls the descriptor asks `has_buffered` first: plaintext that was decrypted and not
+//! read is no longer in the socket. Absent: handshakes.
+
+use crate::tls::TlsStream;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A connected socket.
+pub(super) enum Socket {
+    /// As it is.
+    Plain(TcpStream),
+    /// With TLS, after the handshake.
+    Tls(Box<TlsStream>),
+}
+
+impl Socket {
+    /// The socket itself: to poll, to set options.
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.socket(),
+        }
+    }
+
+    /// Whether a read may return something although nothing more arrives.
+    #[inline]
+    pub fn has_buffered(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.has_buffered(),
+        }
+    }
+
+    /// Tells the peer that nothing more comes, if there is a way to say it.
+    pub fn finish(&mut self) {
+        if let Self::Tls(stream) = self {
+            stream.close();
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp().as_fd()
+    }
+}
+
+impl Read for Socket {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+    #[inline]
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write_vectored(slices),
+            Self::Tls(stream) => stream.write_vectored(slices),
+        }
+    }
+    #[inline]
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}

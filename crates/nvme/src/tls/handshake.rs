@@ -1,0 +1,255 @@
+//! Both ends' handshakes, step by step: whoever calls decides how long to wait.
+//!
+//! Invariants: a server's handshake succeeds only with a key that its keyring had for the identity that the host named, and
+//! then names the host and the subsystem that the key is for; a client's only with the key that it was given. A stranger
+//! makes a server calculate keys for at most `IDENTITIES_MAX` identities. Absent: sockets (`stream`), deadlines (`tcp`).
+
+use super::ffi::{self, FindPsk, OfferPsk};
+use crate::auth::{Hash, Keyring, NoPsk, Psk};
+use openssl::error::ErrorStack;
+use openssl::ex_data::Index;
+use openssl::ssl::{
+    Ssl, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslSessionCacheMode,
+    SslVersion,
+};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Identities of one handshake that are looked up: Linux sends one.
+const IDENTITIES_MAX: usize = 8;
+
+const SHA256_SUITE: &str = "TLS_AES_128_GCM_SHA256";
+const SHA384_SUITE: &str = "TLS_AES_256_GCM_SHA384";
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// OpenSSL cannot be set up.
+    #[error("OpenSSL: {0}")]
+    Setup(#[from] ErrorStack),
+    /// The handshake failed; `hostnqn` is what the peer calls itself, or empty.
+    #[error("{why}")]
+    Refused {
+        /// The reason.
+        why: String,
+        /// The reason as one of few, for a counter.
+        kind: &'static str,
+        /// The host's name as the peer put it.
+        hostnqn: String,
+    },
+}
+
+/// Whom a handshake has proven to be at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proven {
+    /// The host.
+    pub hostnqn: String,
+    /// The subsystem that the key is for.
+    pub subnqn: String,
+    /// The hash of the cipher suite.
+    pub hash: Hash,
+}
+
+impl Proven {
+    /// The cipher suite.
+    pub fn suite(&self) -> &'static str {
+        suite(self.hash)
+    }
+}
+
+fn suite(hash: Hash) -> &'static str {
+    match hash {
+        Hash::Sha384 => SHA384_SUITE,
+        _ => SHA256_SUITE,
+    }
+}
+
+/// What both ends have in common.
+fn context(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
+    let mut context = SslContext::builder(method)?;
+    context.set_min_proto_version(Some(SslVersion::TLS1_3))?;
+    context.set_max_proto_version(Some(SslVersion::TLS1_3))?;
+    context.set_session_cache_mode(SslSessionCacheMode::OFF);
+    context.set_options(SslOptions::NO_TICKET | SslOptions::NO_RENEGOTIATION);
+    context.set_mode(SslMode::ENABLE_PARTIAL_WRITE | SslMode::ACCEPT_MOVING_WRITE_BUFFER);
+    Ok(context)
+}
+
+/// What a server needs for its handshakes.
+pub struct ServerContext {
+    context: SslContext,
+}
+
+/// Finds the keys of one handshake, and remembers what it was asked for.
+pub(super) struct Finder {
+    keyring: Arc<Keyring>,
+    subsystems: Vec<String>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    identities: usize,
+    /// The key that was found last: OpenSSL stops looking when one fits.
+    found: Option<Proven>,
+    /// Why another one was not.
+    missed: Option<NoPsk>,
+}
+
+impl Finder {
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FindPsk for Finder {
+    fn index() -> Index<Ssl, Self> {
+        static INDEX: OnceLock<Index<Ssl, Finder>> = OnceLock::new();
+        *INDEX.get_or_init(|| Ssl::new_ex_index().expect("OpenSSL has room for an index"))
+    }
+
+    fn find(&self, identity: &[u8]) -> Option<Psk> {
+        let mut seen = self.seen();
+        seen.identities += 1;
+        if seen.identities > IDENTITIES_MAX {
+            return None;
+        }
+
+        let subsystems: Vec<&str> = self.subsystems.iter().map(String::as_str).collect();
+        match self.keyring.find_psk(identity, &subsystems) {
+            Ok(named) => {
+                seen.found = Some(Proven {
+                    hostnqn: named.hostnqn,
+                    subnqn: named.subnqn,
+                    hash: named.psk.hash,
+                });
+                Some(named.psk)
+            }
+            Err(missed) => {
+                seen.missed = Some(missed);
+                None
+            }
+        }
+    }
+}
+
+impl ServerContext {
+    /// A context for handshakes with keys of any keyring.
+    ///
+    /// # Errors
+    /// OpenSSL's reason.
+    pub fn new() -> Result<Self, TlsError> {
+        let mut context = context(SslMethod::tls_server())?;
+        context.set_ciphersuites(&format!("{SHA256_SUITE}:{SHA384_SUITE}"))?;
+        // Linux' host ends connections on which a ticket arrives.
+        context.set_num_tickets(0)?;
+        ffi::find_psks::<Finder>(&mut context);
+        Ok(Self {
+            context: context.build(),
+        })
+    }
+
+    /// One connection's handshake, for these subsystems.
+    pub(super) fn ssl(
+        &self,
+        keyring: Arc<Keyring>,
+        subsystems: Vec<String>,
+    ) -> Result<Ssl, TlsError> {
+        let mut ssl = Ssl::new(&self.context)?;
+        ssl.set_accept_state();
+        ssl.set_ex_data(
+            Finder::index(),
+            Finder {
+                keyring,
+                subsystems,
+                seen: Mutex::default(),
+            },
+        );
+        Ok(ssl)
+    }
+}
+
+/// What a client needs for its handshakes with one subsystem.
+pub struct ClientContext {
+    context: SslContext,
+    psk: Psk,
+}
+
+pub(super) struct Offer(Psk);
+
+impl OfferPsk for Offer {
+    fn index() -> Index<Ssl, Self> {
+        static INDEX: OnceLock<Index<Ssl, Offer>> = OnceLock::new();
+        *INDEX.get_or_init(|| Ssl::new_ex_index().expect("OpenSSL has room for an index"))
+    }
+    fn psk(&self) -> &Psk {
+        &self.0
+    }
+}
+
+impl ClientContext {
+    /// A context for handshakes with this key, and with nothing else.
+    ///
+    /// # Errors
+    /// OpenSSL's reason.
+    pub fn new(psk: Psk) -> Result<Self, TlsError> {
+        let mut context = context(SslMethod::tls_client())?;
+        context.set_ciphersuites(suite(psk.hash))?;
+        ffi::offer_psks::<Offer>(&mut context);
+        Ok(Self {
+            context: context.build(),
+            psk,
+        })
+    }
+
+    /// One connection's handshake.
+    pub(super) fn ssl(&self) -> Result<Ssl, TlsError> {
+        let mut ssl = Ssl::new(&self.context)?;
+        ssl.set_connect_state();
+        ssl.set_ex_data(Offer::index(), Offer(self.psk.clone()));
+        Ok(ssl)
+    }
+}
+
+/// Who is at the other end of a server's handshake that has succeeded.
+pub(super) fn proven(ssl: &openssl::ssl::SslRef) -> Option<Proven> {
+    // Without certificates nothing but a key can have led here; this makes sure of it.
+    let found = ssl.ex_data(Finder::index())?.seen().found.clone();
+    found.filter(|_| ssl.session_reused())
+}
+
+/// Why a handshake failed: what is known of its keys first, then what OpenSSL says.
+pub(super) fn refused(ssl: &openssl::ssl::SslRef, error: &openssl::ssl::Error) -> TlsError {
+    let said = error.ssl_error().map(ErrorStack::errors);
+    let said = said.and_then(|errors| errors.iter().rev().find_map(|one| one.reason()));
+    let said = said.unwrap_or("the connection ended");
+
+    let Some(finder) = ssl.ex_data(Finder::index()) else {
+        let why = match said {
+            alert if alert.contains("alert") => {
+                "the target refused the TLS handshake: it has another key for this host, or none"
+                    .into()
+            }
+            "wrong version number" => "the target does not speak TLS".into(),
+            other => format!("the TLS handshake with the target failed: {other}"),
+        };
+        return TlsError::Refused {
+            why,
+            kind: "TLS handshake",
+            hostnqn: String::new(),
+        };
+    };
+    let seen = finder.seen();
+    let (why, kind, hostnqn) = match (&seen.found, &seen.missed) {
+        (None, Some(missed)) => (missed.why.into(), missed.why, missed.hostnqn.clone()),
+        (Some(found), _) if said.contains("binder") => {
+            let why = "its TLS key is wrong";
+            (why.into(), why, found.hostnqn.clone())
+        }
+        (found, _) => {
+            let hostnqn = found.as_ref().map(|found| found.hostnqn.clone());
+            let why = format!("the TLS handshake failed: {said}");
+            (why, "TLS handshake", hostnqn.unwrap_or_default())
+        }
+    };
+    TlsError::Refused { why, kind, hostnqn }
+}

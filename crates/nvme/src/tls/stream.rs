@@ -1,0 +1,359 @@
+//! Plaintext over a socket with time-outs: what `Read` and `Write` of a `TcpStream` promise, with TLS in between.
+//!
+//! OpenSSL never touches the socket. It reads ciphertext that was received and writes ciphertext that is to be sent, both
+//! in memory; this module moves them.
+//!
+//! Invariants:
+//! - one `read` waits for the socket once, at most as long as the socket's time-out, whatever a peer sends byte by byte; with a
+//!   part of a record it returns `WouldBlock`, as after that time;
+//! - after a `read` that filled its buffer there may be more, and `has_buffered` says so; after any other there is nothing
+//!   left but an incomplete record, whose rest must come by the socket. So who polls asks `has_buffered` first;
+//! - a `write` takes nothing while ciphertext of the one before is unsent, so that no more than `OUT_BYTES` wait;
+//! - `flush` returns when all ciphertext is in the socket.
+//!
+//! Absent: deadlines, which are the caller's.
+
+use super::handshake::{self, ClientContext, Proven, ServerContext, TlsError};
+use crate::auth::Keyring;
+use openssl::ssl::{Error, ErrorCode, Ssl, SslStream};
+use rustix::net::{RecvFlags, recv};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+/// Plaintext that one `write` takes at most.
+const OUT_BYTES: usize = 64 << 10;
+/// Plaintext of one record at most (RFC 8446 §5.1).
+const RECORD_BYTES: usize = 16 << 10;
+/// What records and alerts add to it.
+const OVERHEAD_BYTES: usize = 1 << 10;
+/// Ciphertext that is received at once.
+const IN_BYTES: usize = 64 << 10;
+/// Answers to a peer that asks for new keys and does not read, after which it is given up.
+const UNREAD_BYTES_MAX: usize = 2 * OUT_BYTES;
+
+/// Memory of a connection beside its socket's: our buffers, and OpenSSL's for a record each way.
+pub const CONNECTION_BYTES: usize =
+    IN_BYTES + OUT_BYTES + RECORD_BYTES + OVERHEAD_BYTES + 3 * RECORD_BYTES;
+
+/// A connection with TLS.
+pub struct TlsStream {
+    ssl: SslStream<Transport>,
+    /// The last read filled its buffer.
+    has_buffered: bool,
+    /// Small pieces of output, put together to a record.
+    record: Vec<u8>,
+}
+
+impl TlsStream {
+    /// The server's end of a connection that begins with TLS; `handshake` is to follow.
+    ///
+    /// # Errors
+    /// OpenSSL's reason.
+    pub fn server(
+        context: &ServerContext,
+        keyring: Arc<Keyring>,
+        subsystems: Vec<String>,
+        socket: TcpStream,
+    ) -> Result<Self, TlsError> {
+        Self::new(context.ssl(keyring, subsystems)?, socket)
+    }
+
+    /// The client's end of a connection; `handshake` is to follow.
+    ///
+    /// # Errors
+    /// OpenSSL's reason.
+    pub fn client(context: &ClientContext, socket: TcpStream) -> Result<Self, TlsError> {
+        Self::new(context.ssl()?, socket)
+    }
+
+    fn new(ssl: Ssl, socket: TcpStream) -> Result<Self, TlsError> {
+        Ok(Self {
+            ssl: SslStream::new(ssl, Transport::new(socket))?,
+            has_buffered: false,
+            record: Vec::new(),
+        })
+    }
+
+    /// Goes on with the handshake; `false` if the peer has to send more and did not within the socket's time-out.
+    ///
+    /// # Errors
+    /// It failed. The peer was told.
+    pub fn handshake(&mut self) -> Result<bool, TlsError> {
+        self.ssl.get_mut().waits = true;
+        let result = self.ssl.do_handshake();
+        // Whatever came of it, the peer learns: an alert is output too. A peer that does not read that little is not waited for.
+        let pushed = self.ssl.get_mut().push();
+
+        match result {
+            Ok(()) => match pushed {
+                Ok(()) => {
+                    // What the peer said right behind its last message is here already.
+                    self.has_buffered = !self.ssl.get_ref().is_drained();
+                    Ok(true)
+                }
+                Err(error) => Err(TlsError::Refused {
+                    why: format!("the TLS handshake failed: {error}"),
+                    kind: "TLS handshake",
+                    hostnqn: String::new(),
+                }),
+            },
+            Err(error) if is_wait(&error) => Ok(false),
+            Err(error) => Err(handshake::refused(self.ssl.ssl(), &error)),
+        }
+    }
+
+    /// Who is at the other end, if that is a host: after a handshake.
+    pub fn proven(&self) -> Option<Proven> {
+        handshake::proven(self.ssl.ssl())
+    }
+
+    /// The socket, to poll and to set options.
+    pub fn socket(&self) -> &TcpStream {
+        &self.ssl.get_ref().socket
+    }
+
+    /// Whether a read may return something although nothing more arrives.
+    pub fn has_buffered(&self) -> bool {
+        self.has_buffered
+    }
+
+    /// Tells the peer that nothing more comes, if it still reads.
+    pub fn close(&mut self) {
+        let _ = self.ssl.shutdown();
+        let _ = self.ssl.get_mut().push();
+    }
+
+    /// Encrypts up to `OUT_BYTES`; how much was taken.
+    fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = 0;
+        while taken < bytes.len() && self.ssl.get_ref().unsent() < OUT_BYTES {
+            match self.ssl.ssl_write(&bytes[taken..]) {
+                Ok(len) => taken += len,
+                Err(_) if taken > 0 => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Sends what has been encrypted. That the peer takes nothing now is found by the next write or flush.
+    fn push_lazily(&mut self) -> io::Result<()> {
+        match self.ssl.get_mut().push() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl Read for TlsStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // What is buffered is taken without waiting for more.
+        self.ssl.get_mut().waits = !std::mem::take(&mut self.has_buffered);
+        let mut filled = 0;
+
+        while filled < buffer.len() {
+            match self.ssl.ssl_read(&mut buffer[filled..]) {
+                Ok(len) => filled += len,
+                Err(error) if filled > 0 && is_wait(&error) => break,
+                Err(error) => {
+                    // An alert, or the answer to one.
+                    let _ = self.ssl.get_mut().push();
+                    let ended = error.code() == ErrorCode::ZERO_RETURN || self.ssl.get_ref().ended;
+                    return match (filled, ended) {
+                        (0, true) => Ok(0),
+                        (0, false) => Err(failed(error)),
+                        // The next read finds it again.
+                        _ => Ok(filled),
+                    };
+                }
+            }
+            self.ssl.get_mut().waits = false;
+            if self.ssl.ssl().pending() == 0 && self.ssl.get_ref().is_drained() {
+                break;
+            }
+        }
+        self.has_buffered = filled == buffer.len()
+            && (self.ssl.ssl().pending() > 0 || !self.ssl.get_ref().is_drained());
+
+        // A peer that asks for new keys is answered.
+        self.push_lazily()?;
+        if self.ssl.get_ref().unsent() > UNREAD_BYTES_MAX {
+            return Err(io::Error::other(
+                "its host asks for new TLS keys and does not read the answers",
+            ));
+        }
+        Ok(filled)
+    }
+}
+
+impl Write for TlsStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.ssl.get_mut().push()?;
+        let taken = self.encrypt(bytes)?;
+        self.push_lazily()?;
+        Ok(taken)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.ssl.get_mut().push()?;
+        let mut slices = slices.iter();
+        let mut piece: &[u8] = &[];
+        let mut taken = 0;
+
+        while self.ssl.get_ref().unsent() < OUT_BYTES {
+            // Many small answers make a record, not a record each.
+            let mut record = std::mem::take(&mut self.record);
+            record.clear();
+            while record.len() < RECORD_BYTES {
+                if piece.is_empty() {
+                    let Some(next) = slices.next() else { break };
+                    piece = next;
+                }
+                let (now, later) = piece.split_at(piece.len().min(RECORD_BYTES - record.len()));
+                record.extend_from_slice(now);
+                piece = later;
+            }
+
+            let wanted = record.len();
+            let encrypted = self.encrypt(&record);
+            self.record = record;
+            match encrypted {
+                Ok(len) => taken += len,
+                Err(_) if taken > 0 => break,
+                Err(error) => return Err(error),
+            }
+            if wanted < RECORD_BYTES {
+                break;
+            }
+        }
+
+        self.push_lazily()?;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.ssl.get_mut().push()
+    }
+}
+
+/// Whether an operation waits for the socket.
+fn is_wait(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::WANT_READ | ErrorCode::WANT_WRITE)
+}
+
+/// An error of OpenSSL's as one of a socket's.
+fn failed(error: Error) -> io::Error {
+    if is_wait(&error) {
+        return ErrorKind::WouldBlock.into();
+    }
+    let reason = error.ssl_error().map(|stack| stack.errors());
+    let reason = reason.and_then(|errors| errors.iter().rev().find_map(|one| one.reason()));
+    match (reason, error.into_io_error()) {
+        (Some(reason), _) => io::Error::new(ErrorKind::InvalidData, format!("TLS: {reason}")),
+        (None, Ok(error)) => error,
+        (None, Err(_)) => io::Error::new(ErrorKind::InvalidData, "TLS: the connection has failed"),
+    }
+}
+
+/// Ciphertext between OpenSSL and a socket.
+struct Transport {
+    socket: TcpStream,
+    /// The next time nothing is there, wait for the socket; once.
+    waits: bool,
+    /// The peer has ended its half of the connection.
+    ended: bool,
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    output: Vec<u8>,
+    /// Bytes of `output` that are in the socket.
+    sent: usize,
+}
+
+impl Transport {
+    fn new(socket: TcpStream) -> Self {
+        Self {
+            socket,
+            waits: true,
+            ended: false,
+            input: vec![0; IN_BYTES].into(),
+            start: 0,
+            end: 0,
+            output: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// Whether all that was received is with OpenSSL.
+    fn is_drained(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Receives what is there.
+    fn fill(&mut self) -> io::Result<()> {
+        let flags = if std::mem::take(&mut self.waits) {
+            // The peer may wait for this before it says more.
+            self.push()?;
+            RecvFlags::empty()
+        } else {
+            RecvFlags::DONTWAIT
+        };
+        let received = loop {
+            match recv(&self.socket, &mut self.input[..], flags) {
+                Ok((_, received)) => break received,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    let error = io::Error::from(error);
+                    // As a socket without TLS is treated: who resets a connection has ended it.
+                    self.ended |= error.kind() == ErrorKind::ConnectionReset;
+                    return Err(error);
+                }
+            }
+        };
+        self.ended |= received == 0;
+        (self.start, self.end) = (0, received);
+        Ok(())
+    }
+
+    /// Sends all ciphertext.
+    fn push(&mut self) -> io::Result<()> {
+        while self.sent < self.output.len() {
+            match self.socket.write(&self.output[self.sent..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        Ok(())
+    }
+}
+
+impl Read for Transport {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.is_drained() {
+            self.fill()?;
+        }
+        let len = buffer.len().min(self.end - self.start);
+        buffer[..len].copy_from_slice(&self.input[self.start..self.start + len]);
+        self.start += len;
+        Ok(len)
+    }
+}
+
+impl Write for Transport {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.output.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
