@@ -9,7 +9,7 @@ use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
