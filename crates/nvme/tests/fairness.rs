@@ -16,6 +16,9 @@ const PAGE: usize = 4096;
 /// Pages of the device, and of what a copy reads and writes.
 const PAGES: u32 = 32 << 10;
 const HALF: u32 = PAGES / 2;
+/// Reads that another host makes at least. Most of an attack's time it need not even be scheduled, on a busy machine; a
+/// host that is shut out makes one or two between the attacker's batches.
+const READS_MIN: u32 = 20;
 
 fn rig(limits: Limits) -> Rig {
     Rig::limited(
@@ -99,7 +102,7 @@ fn others_read_while_one_host_copies() {
         }
     });
     assert!(
-        reads > 100,
+        reads > READS_MIN,
         "{reads} reads while 400 copies of 16 MiB were made"
     );
 }
@@ -124,7 +127,7 @@ fn others_read_while_one_host_verifies() {
         }
     });
     assert!(
-        reads > 100,
+        reads > READS_MIN,
         "{reads} reads while 8,000 times 16 MiB were verified"
     );
 }
@@ -148,7 +151,7 @@ fn others_read_while_one_host_deallocates() {
         }
     });
     assert!(
-        reads > 100,
+        reads > READS_MIN,
         "{reads} reads while 2,000 times 64 MiB were deallocated"
     );
 }
