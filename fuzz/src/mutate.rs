@@ -2,7 +2,7 @@
 //!
 //! Invariant: the same seed and the same bytes give the same mutant.
 
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Values at which arithmetic turns over.

@@ -8,10 +8,12 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use remap_ssd_crash::{Code, Options, Report, mapping_of, replay, run};
-use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
+use remap_ssd_crash::{Adjust, Code, Options, Report, mapping_of, replay_adjusted, run};
+use remap_ssd_device::{DeviceConfig, Setting};
+use remap_ssd_ftl::{Config, GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and checks that what was
@@ -41,6 +43,10 @@ pub struct Args {
     /// Mapping table: page, or hybrid (a block table with an extension for single pages).
     #[arg(long, value_name = "page|hybrid", default_value_t = Granularity::Page)]
     pub mapping: Granularity,
+    /// Sets any value of the firmware by its name, on all devices: --set firmware.watermark=0.5. May be repeated, or
+    /// several with commas. Devices that cannot work with it are left out. docs/configuration.md lists them.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub set: Vec<Setting>,
     /// Run one script again, by the code that a failure printed.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mapping", "mutant", "media_faults", "threads"])]
     pub replay: Option<Code>,
@@ -69,6 +75,7 @@ Examples:
   remap-ssd crash --scheme opt
   remap-ssd crash --scheme nlog --gc coldmap
   remap-ssd crash --scheme shadow-oob --mapping hybrid
+  remap-ssd crash --scheme remap-ssd --set firmware.watermark=0.3,firmware.wear_gap=1
   remap-ssd crash --mutant entry-after-page
   remap-ssd crash --media-faults --scheme flog
   remap-ssd crash --replay remap-ssd:3:9f2c41d0";
@@ -81,13 +88,28 @@ const SECONDS_DEFAULT: f64 = 10.0;
 /// Something was lost that must not be, or was not that must.
 pub fn command(args: &Args) -> Result<(), Failure> {
     check(args)?;
+    let adjust = adjustment(&args.set)?;
 
     let reports = match &args.replay {
-        Some(code) => vec![(code.scheme, replay(code))],
-        None => schemes(args)
-            .into_iter()
-            .map(|scheme| (scheme, campaign(args, scheme)))
-            .collect(),
+        Some(code) => {
+            let report = replay_adjusted(code, &adjust);
+            vec![(code.scheme, report.map_err(|why| refused(args, &why))?)]
+        }
+        None => {
+            let campaigns: Vec<Options> = schemes(args)
+                .into_iter()
+                .map(|scheme| options(args, scheme, &adjust))
+                .collect();
+
+            // What cannot run is said before anything does.
+            for options in &campaigns {
+                options.setups().map_err(|why| refused(args, &why))?;
+            }
+            campaigns
+                .iter()
+                .map(|options| (options.scheme, campaign(args, options)))
+                .collect()
+        }
     };
 
     if args.json {
@@ -157,12 +179,87 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
     }
 }
 
-fn campaign(args: &Args, scheme: SchemeKind) -> Report {
+/// What `--set` makes of a device's firmware.
+fn adjustment(settings: &[Setting]) -> Result<Adjust, Failure> {
+    for setting in settings {
+        refuse_what_campaigns_choose(setting)?;
+    }
+    if settings.is_empty() {
+        return Ok(Adjust::default());
+    }
+
+    let device = DeviceConfig::preset(DEVICE).expect("it is in the list of presets");
+    let settings = settings.to_vec();
+    let wears_out = settings.iter().any(|one| one.key.path == ENDURANCE);
+
+    Ok(Adjust(Some(Arc::new(move |config: &Config| {
+        let device = DeviceConfig {
+            firmware: config.clone(),
+            ..device.clone()
+        };
+        let set = device
+            .with(&settings)
+            .map_err(|error| error.to_string())?
+            .firmware_of_chips();
+
+        // A device file has neither.
+        let pe_limit = if wears_out {
+            set.pe_limit
+        } else {
+            config.pe_limit
+        };
+        Ok(Config {
+            pe_limit,
+            guards: config.guards,
+            ..set
+        })
+    }))))
+}
+
+/// Any device: of what `--set` does to it, the firmware is taken.
+const DEVICE: &str = "fast21-32g";
+const ENDURANCE: &str = "flash.endurance";
+
+/// A campaign has no time, and small devices of many shapes.
+fn refuse_what_campaigns_choose(setting: &Setting) -> Result<(), Failure> {
+    let path = setting.key.path;
+    let why = match path {
+        ENDURANCE => return Ok(()),
+        "firmware.scheme" => "use --scheme instead",
+        "firmware.gc_policy" => "use --gc instead",
+        "firmware.mapping" => "use --mapping instead",
+        "firmware.lpns" => "a campaign has as many pages as its devices can have",
+        _ if path.starts_with("firmware.") => return Ok(()),
+        _ if path.starts_with("geometry.") || path == "content" => {
+            "a campaign has devices of many shapes and contents of its own"
+        }
+        _ => "a campaign knows no time: keys of the table firmware and flash.endurance can be set",
+    };
+    Err(Failure::usage(format_args!("--set {path}: {why}")))
+}
+
+/// Devices that cannot be, because of what was set.
+fn refused(args: &Args, why: &str) -> Failure {
+    let given = set_flags(args).join(" ");
+    Failure::usage(format_args!(
+        "no device of the campaign can work so: {why} (given: {given})"
+    ))
+}
+
+/// `--set`, as it would be typed.
+fn set_flags(args: &Args) -> Vec<String> {
+    args.set
+        .iter()
+        .map(|setting| format!("--set {}={}", setting.key.path, setting.value))
+        .collect()
+}
+
+fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust) -> Options {
     let seconds = args
         .seconds
         .or(args.cuts.is_none().then_some(SECONDS_DEFAULT));
     let expected = !scheme.is_durable() || args.mutant.is_some();
-    let options = Options {
+    Options {
         seconds,
         cuts: args.cuts,
         threads: args.threads,
@@ -171,11 +268,15 @@ fn campaign(args: &Args, scheme: SchemeKind) -> Report {
         mutant: args.mutant,
         media_faults: args.media_faults,
         failures: args.failures.unwrap_or(if expected { 1 } else { 10 }),
+        adjust: adjust.clone(),
         ..Options::new(scheme, args.seed)
-    };
+    }
+}
 
-    let line = progress_line(args, scheme, seconds);
-    let report = run(&options, &mut |progress| {
+fn campaign(args: &Args, options: &Options) -> Report {
+    let seconds = options.seconds;
+    let line = progress_line(args, options.scheme, seconds);
+    let report = run(options, &mut |progress| {
         let part = match (args.cuts, seconds) {
             (Some(cuts), _) => progress.cuts as f64 / cuts as f64,
             (None, seconds) => progress.seconds / seconds.unwrap_or(f64::INFINITY),
@@ -274,8 +375,12 @@ fn as_text(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
 
         if args.replay.is_none() {
             text.push_str(&format!(
-                "Run it again: remap-ssd crash --replay {}\n",
-                failed.code
+                "Run it again: remap-ssd crash --replay {}{}\n",
+                failed.code,
+                set_flags(args)
+                    .iter()
+                    .map(|flag| format!(" {flag}"))
+                    .collect::<String>()
             ));
         }
     }

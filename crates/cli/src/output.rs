@@ -71,6 +71,10 @@ impl Pending {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
+        if !folder.is_dir() {
+            let why = format!("there is no folder {}", folder.display());
+            return Err(Failure::about(path.display(), why));
+        }
 
         // Written beside it and renamed, so that a reader never finds half a file.
         let beside = tempfile::Builder::new()

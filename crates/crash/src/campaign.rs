@@ -16,7 +16,7 @@ use crate::oracle::{Content, LOST, Oracle};
 use crate::quiet;
 use crate::script::{Generator, ScriptCommand};
 use crate::setup::Setup;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_ftl::Ftl;
 use remap_ssd_media::{Faults, Image, Media, Outcome, Ppn};

@@ -4,7 +4,7 @@
 //! that find a missing wait. So each cut first draws a character and then the outcomes. Absent: the
 //! order among the operations; the rail keeps it, whatever is drawn here.
 
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_media::{OpKind, Outcome};
 

@@ -16,7 +16,7 @@
 
 use crate::oracle::{CommandId, Content};
 use crate::script::ScriptCommand;
-use rand::Rng;
+use rand::RngExt;
 use remap_ssd_ftl::{Config, RecoveryError};
 use remap_ssd_media::{Faults, Image, Media, Oob, PageView, Ppn, SbId};
 use std::collections::BTreeSet;
@@ -193,7 +193,7 @@ fn taken(media: &Media) -> BTreeSet<SbId> {
 }
 
 /// A page that can be damaged, if there is one.
-pub fn page(media: &Media, config: &Config, random: &mut impl Rng) -> Option<Ppn> {
+pub fn page(media: &Media, config: &Config, random: &mut impl RngExt) -> Option<Ppn> {
     let geometry = media.geometry();
     let taken = taken(media);
     let mut told = told(media, config);
@@ -218,7 +218,7 @@ pub fn held(media: &Media, page: Ppn) -> Option<Content> {
 }
 
 /// A word to damage, with the bits to flip: mostly one that is not zero.
-pub fn word(media: &Media, random: &mut impl Rng) -> Option<(usize, u64)> {
+pub fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
     let (words, taken) = (media.nvram_words() as u32, taken(media));
     let mut draws = (0..40).map(|_| random.random_range(0..words) as usize);
     let word = draws.find(|word| {

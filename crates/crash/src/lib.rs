@@ -27,5 +27,7 @@ pub mod setup;
 
 pub use code::Code;
 pub use marks::Marks;
-pub use run::{Budget, Failed, Options, Progress, Report, hunt, replay, replay_whole, run};
-pub use setup::mapping_of;
+pub use run::{
+    Budget, Failed, Options, Progress, Report, hunt, replay, replay_adjusted, replay_whole, run,
+};
+pub use setup::{Adjust, mapping_of};

@@ -8,7 +8,7 @@
 use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::Code;
 use crate::marks::Marks;
-use crate::setup::{Setup, mapping_of};
+use crate::setup::{Adjust, Setup, mapping_of};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -41,6 +41,8 @@ pub struct Options {
     pub media_faults: bool,
     /// Stop after this number of failures.
     pub failures: u32,
+    /// Values of the firmware that differ from the setups'. Setups that cannot work with them are left out.
+    pub adjust: Adjust,
 }
 
 impl Options {
@@ -58,7 +60,44 @@ impl Options {
             mutant: None,
             media_faults: false,
             failures: 10,
+            adjust: Adjust::default(),
         }
+    }
+
+    fn mapping(&self) -> Granularity {
+        mapping_of(self.mapping, self.mutant)
+    }
+
+    /// Setups that a campaign runs on, in order.
+    ///
+    /// # Errors
+    /// Why the firmware cannot work on any of them: the adjustment's fault.
+    pub fn setups(&self) -> Result<Vec<u32>, String> {
+        let useful = |at: &u32| {
+            self.mutant
+                .is_none_or(|guard| Setup::new(self.scheme, None, *at, None).exercises(guard))
+        };
+
+        let mut setups: Vec<u32> = match self.setup {
+            Some(setup) => vec![setup],
+            None if self.media_faults => Setup::FAILING.collect(),
+            None => (0..Setup::COUNT).filter(useful).collect(),
+        };
+
+        if self.adjust.0.is_some() {
+            let mut refused = None;
+            setups.retain(|at| {
+                let (mapping, adjust) = (self.mapping(), &self.adjust);
+                Setup::adjusted(mapping, self.scheme, self.policy, *at, self.mutant, adjust)
+                    .map_err(|why| refused = Some(why))
+                    .is_ok()
+            });
+
+            if let Some(why) = refused.filter(|_| setups.is_empty()) {
+                return Err(why);
+            }
+        }
+        Ok(setups)
     }
 }
 
@@ -115,23 +154,15 @@ struct Scripts {
     seed: u64,
     mutant: Option<Guard>,
     setups: Vec<u32>,
+    adjust: Adjust,
 }
 
 impl Scripts {
     fn new(options: &Options) -> Self {
-        let useful = |at: &u32| {
-            options
-                .mutant
-                .is_none_or(|guard| Setup::new(options.scheme, None, *at, None).exercises(guard))
-        };
-
-        let setups = match options.setup {
-            Some(setup) => vec![setup],
-            None if options.media_faults => Setup::FAILING.collect(),
-            None => (0..Setup::COUNT).filter(useful).collect(),
-        };
-
-        let mapping = mapping_of(options.mapping, options.mutant);
+        let setups = options
+            .setups()
+            .unwrap_or_else(|why| panic!("the firmware cannot work on any setup: {why}"));
+        let mapping = options.mapping();
         let Options {
             scheme,
             policy,
@@ -147,6 +178,7 @@ impl Scripts {
             seed,
             mutant,
             setups,
+            adjust: options.adjust.clone(),
         }
     }
 
@@ -169,14 +201,16 @@ impl Scripts {
     }
 }
 
-fn run_script(code: &Code) -> ScriptEnd {
-    let setup = Setup::mapped(
+fn run_script(code: &Code, adjust: &Adjust) -> ScriptEnd {
+    let setup = Setup::adjusted(
         code.mapping,
         code.scheme,
         code.policy,
         code.setup,
         code.mutant,
-    );
+        adjust,
+    )
+    .unwrap_or_else(|why| panic!("{code} cannot run: {why}"));
     Campaign::new(&setup, u64::from(code.seed)).run()
 }
 
@@ -204,7 +238,10 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
                 {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let code = scripts.code(number);
-                    if sender.send((number, code, run_script(&code))).is_err() {
+                    if sender
+                        .send((number, code, run_script(&code, &scripts.adjust)))
+                        .is_err()
+                    {
                         break;
                     }
                 }
@@ -296,20 +333,32 @@ impl<'a> Tally<'a> {
 
 /// Runs one script again, by its code.
 pub fn replay(code: &Code) -> Report {
+    replay_adjusted(code, &Adjust::default()).expect("every setup works as it is")
+}
+
+/// Runs one script again, with the values of the firmware that its campaign had.
+///
+/// # Errors
+/// Why the firmware cannot work with them on the script's device.
+pub fn replay_adjusted(code: &Code, adjust: &Adjust) -> Result<Report, String> {
     let options = Options {
         mapping: code.mapping,
         policy: code.policy,
         mutant: code.mutant,
+        setup: Some(code.setup),
+        adjust: adjust.clone(),
         ..Options::new(code.scheme, u64::from(code.seed))
     };
+    options.setups()?;
+
     let mut tally = Tally::new(&options);
-    tally.add(code, run_script(code));
-    tally.report
+    tally.add(code, run_script(code, adjust));
+    Ok(tally.report)
 }
 
 /// Runs one script again and hands out everything, the media that its last cut left included.
 pub fn replay_whole(code: &Code) -> ScriptEnd {
-    run_script(code)
+    run_script(code, &Adjust::default())
 }
 
 /// How long a campaign goes on.
@@ -336,7 +385,7 @@ pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Opti
             return None;
         }
         let code = scripts.code(number);
-        if let Some(text) = run_script(&code).failure {
+        if let Some(text) = run_script(&code, &scripts.adjust).failure {
             return Some(Failed {
                 code: code.to_string(),
                 text,

@@ -7,7 +7,7 @@
 //! what the commands do (the oracle's).
 
 use crate::oracle::{Content, ZEROES, is_known};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_ftl::{FilePage, Refusal};
 use std::collections::VecDeque;

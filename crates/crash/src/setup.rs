@@ -13,7 +13,9 @@ use remap_ssd_ftl::{
 };
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// One device and what to do with it.
 #[derive(Clone, Debug)]
@@ -38,6 +40,21 @@ pub struct Setup {
     pub media_faults: bool,
     /// The guard that is off, if one is.
     pub mutant: Option<Guard>,
+}
+
+/// Changes the firmware of every setup; by default none.
+///
+/// It is given a setup's configuration before the device's size is chosen, and says why where it cannot be.
+#[derive(Clone, Default)]
+pub struct Adjust(pub Option<AdjustFn>);
+
+/// What [`Adjust`] does.
+pub type AdjustFn = Arc<dyn Fn(&Config) -> Result<Config, String> + Send + Sync>;
+
+impl fmt::Debug for Adjust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Adjust").field(&self.0.is_some()).finish()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -486,6 +503,22 @@ impl Setup {
         index: u32,
         mutant: Option<Guard>,
     ) -> Self {
+        Self::adjusted(mapping, scheme, policy, index, mutant, &Adjust::default())
+            .unwrap_or_else(|why| panic!("{scheme} cannot work on setup {index}: {why}"))
+    }
+
+    /// The same with values of the firmware that the caller sets.
+    ///
+    /// # Errors
+    /// Why the firmware cannot work with them on this device, however large.
+    pub fn adjusted(
+        mapping: Granularity,
+        scheme: SchemeKind,
+        policy: Option<GcPolicy>,
+        index: u32,
+        mutant: Option<Guard>,
+        adjust: &Adjust,
+    ) -> Result<Self, String> {
         let index = index % Self::FAILING.end;
         let media_faults = Self::FAILING.contains(&index);
         let mut profile = *PROFILES
@@ -542,11 +575,15 @@ impl Setup {
             guards: mutant.map_or(Guards::ALL, Guards::without),
         };
 
-        let geometry = enough(&mut config, &profile);
+        if let Some(adjust) = &adjust.0 {
+            config = adjust(&config)?;
+        }
+
+        let geometry = enough(&mut config, &profile)?;
         let spare = profile.spare_pages + profile.bad_blocks * pages_per_block * 2;
         config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
 
-        Self {
+        Ok(Self {
             index,
             geometry,
             mode: profile.mode,
@@ -557,7 +594,7 @@ impl Setup {
             deep: profile.deep,
             media_faults,
             mutant,
-        }
+        })
     }
 
     /// Whether commands can be atomic with such entries.
@@ -614,7 +651,8 @@ fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
 
 /// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so
 /// few.
-fn enough(config: &mut Config, profile: &Profile) -> Geometry {
+fn enough(config: &mut Config, profile: &Profile) -> Result<Geometry, String> {
+    let mut why = String::new();
     let (dies, superblocks, pages_per_block) = profile.shape;
     for _ in 0..40 {
         for more in 0..64 {
@@ -637,17 +675,15 @@ fn enough(config: &mut Config, profile: &Profile) -> Geometry {
             config.lpns =
                 config.data_pages(&geometry) * (superblocks * geometry.groups() / 3).max(2);
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
-            if config.check(&geometry).is_ok() {
-                return geometry;
+            match config.check(&geometry) {
+                Ok(()) => return Ok(geometry),
+                Err(error) => why = error.to_string(),
             }
         }
         config.log_bytes += config.log_bytes / 4;
     }
 
-    panic!(
-        "{} cannot work on any device near {dies} dies of {superblocks} x {pages_per_block} pages",
-        config.scheme
-    );
+    Err(why)
 }
 
 /// NVRAM for the scheme's tables, however many LPNs there will be.

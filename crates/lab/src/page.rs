@@ -7,7 +7,7 @@ use crate::config::Form;
 use crate::study::Concluded;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use remap_ssd_sim::report::format::number;
-use remap_ssd_sim::report::html::STYLE;
+use remap_ssd_sim::report::html::styles;
 
 const MORE_STYLE: &str = "
 table.claims { white-space: normal; }
@@ -17,7 +17,6 @@ table.claims td.figure { text-align: right; white-space: nowrap; }
 .holds { color: var(--green); } .same-direction { color: var(--accent); } .differs { color: var(--vermilion); }
 .readme { white-space: pre-wrap; max-width: 60rem; }
 .figures.wide { grid-template-columns: 1fr; }
-.figures.wide svg { width: 100%; height: auto; border-radius: .4rem; }
 ";
 
 /// The report of all experiments as one HTML page without external parts.
@@ -33,7 +32,8 @@ pub fn page(concluded: &[Concluded], form: Form) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { "Claims of the papers, and what was measured" }
-                style { (PreEscaped(STYLE)) (PreEscaped(MORE_STYLE)) }
+                (styles())
+                style { (PreEscaped(MORE_STYLE)) }
             }
             body {
                 header {
@@ -120,7 +120,7 @@ fn experiment(one: &Concluded) -> Markup {
             @if !one.plots.is_empty() {
                 div class="figures wide" {
                     @for plot in &one.plots {
-                        figure { p class="reading" { (plot.reading) } div class="plot" { (plot.draw()) } }
+                        figure { p class="reading" { (plot.reading) } div class="picture" { (plot.draw()) } }
                     }
                 }
             }

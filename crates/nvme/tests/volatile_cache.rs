@@ -7,7 +7,7 @@
 mod kit;
 
 use kit::{NQN, Rig};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_nvme::controller::{
     Blocks, CutReport, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, RemapBlocks,

@@ -18,7 +18,7 @@ pub use spec::{AgingSpec, FillSpec};
 use crate::run::{Feed, command};
 use crate::source::{Source, SourceError};
 use crate::workload::stride;
-use rand::{RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Ftl, Refusal, Remap};

@@ -32,6 +32,7 @@ pub mod metrics;
 pub mod micro;
 mod open;
 mod pipeline;
+pub mod plot;
 pub mod report;
 pub mod run;
 pub mod source;

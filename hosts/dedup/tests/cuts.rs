@@ -9,7 +9,7 @@ mod kit;
 
 use kit::disk::{Content, MemDisk, Op, kept_on};
 use kit::{Setup, Subject, content, contents};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_dedup::guard::Guard;
 use remap_ssd_dedup::{Hash, Scheme};

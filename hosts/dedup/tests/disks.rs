@@ -4,7 +4,7 @@ mod kit;
 
 use kit::disk::MemDisk;
 use kit::{PAGE, Setup, content, contents, number};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_dedup::{
     Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme,

@@ -9,7 +9,7 @@ mod backend;
 use backend::Backend;
 use kit::disk::{MemDisk, Op};
 use kit::{kept, subsets};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};

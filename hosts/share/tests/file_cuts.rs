@@ -5,7 +5,7 @@ mod kit;
 
 use kit::disk::{MemDisk, PAGE, contents, tagged};
 use kit::{kept, subsets};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_share::files::{self, FileState};
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};

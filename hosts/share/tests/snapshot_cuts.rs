@@ -6,7 +6,7 @@ mod kit;
 
 use kit::disk::{Content, MemDisk};
 use kit::{MemNamespaces, kept, subsets};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_share::snapshot::{self, NewSnapshot, State};
 use remap_ssd_share::{Namespaces, Place, ShareError};

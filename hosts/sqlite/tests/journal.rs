@@ -5,7 +5,7 @@
 mod kit;
 
 use kit::{MemDisk, Op, PAGE};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::journal::Journal;
 use remap_ssd_sqlite::mark::{HEADER_BYTES, Mark};
@@ -115,7 +115,7 @@ impl Pager {
         kit::write(&mut self.flat, offset, data);
     }
 
-    fn header(&mut self, journal: &mut Journal, random: &mut impl Rng) {
+    fn header(&mut self, journal: &mut Journal, random: &mut impl RngExt) {
         let at = self.offset.next_multiple_of(self.sector);
         let mut bytes = vec![0; self.page.min(self.sector)];
         if self.safe {
@@ -184,7 +184,7 @@ impl Pager {
         }
     }
 
-    fn check(&self, journal: &mut Journal, random: &mut impl Rng) {
+    fn check(&self, journal: &mut Journal, random: &mut impl RngExt) {
         assert_eq!(journal.size().expect("readable"), self.flat.len() as u64);
         assert_eq!(journal.exists().expect("readable"), !self.flat.is_empty());
         let mut all = vec![9; self.flat.len() + 100];

@@ -9,7 +9,7 @@
 mod kit;
 
 use kit::{Content, MemDisk, Op, PAGE};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::journal::Journal;
 use remap_ssd_sqlite::mark::Mark;

@@ -7,7 +7,7 @@ use kit::PAGE;
 use kit::disk::MemDisk;
 use kit::noting::{Change, Noting};
 use kit::sqlite::{FILE_HEADER, HEADER, Log, Writer, recover};
-use rand::{Rng, RngCore, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::mark::Mark;
 use remap_ssd_sqlite::wal::{Wal, WalCounters};

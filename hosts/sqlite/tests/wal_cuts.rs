@@ -11,7 +11,7 @@ mod kit;
 use kit::disk::{Content, MemDisk, Op, kept};
 use kit::noting::{Change, Noting};
 use kit::sqlite::{Writer, recover};
-use rand::{Rng, RngCore, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sqlite::mark::Mark;
 use remap_ssd_sqlite::wal::Wal;

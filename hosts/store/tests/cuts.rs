@@ -9,7 +9,7 @@
 mod kit;
 
 use kit::{Content, MemDisk, Op, PAGE, contents, discard, tagged, write};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_store::guard::Guard;
 use remap_ssd_store::{Create, FileWrite, NewVolume, OpenOptions, Processes, Share, Store, Volume};

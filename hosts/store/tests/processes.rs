@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{MemDisk, PAGE, contents, tagged};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_store::guard::Guard;
 use remap_ssd_store::{

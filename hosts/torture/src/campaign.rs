@@ -13,7 +13,7 @@ use crate::image::Image;
 use crate::record::{About, Event, Recorder, Recording};
 use crate::shrink::shrink;
 use crate::stage::{FileSystem, MountedFs, Stage};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@
 
 use crate::contents::{ContentId, ZEROES};
 use crate::record::{Event, Recording};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet};
 

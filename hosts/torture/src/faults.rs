@@ -7,7 +7,7 @@
 //! the machine's. Absent: what a program makes of an error (its check knows).
 
 use crate::array::{Array, Shape};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 use remap_ssd_fuse::DiskError;
 use remap_ssd_nvme::spec::status::Status;

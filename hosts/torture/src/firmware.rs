@@ -401,7 +401,7 @@ impl Array for FirmwareDisk {
 mod tests {
     use super::*;
     use crate::record::{About, Event, Recorder};
-    use rand::{Rng, SeedableRng};
+    use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     /// A run of random requests on few pages of a small disk, so that the firmware collects and remaps.

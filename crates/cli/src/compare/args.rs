@@ -9,6 +9,7 @@ use remap_ssd_device::Setting;
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_sim::aging::{AgingSpec, FillSpec};
 use remap_ssd_sim::arrivals::Arrivals;
+use remap_ssd_sim::report::Progress;
 use remap_ssd_sim::trace::{Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::PathBuf;
@@ -195,6 +196,15 @@ pub struct Args {
     /// Write a page with tables and figures.
     #[arg(long, value_name = "HTML", help_heading = "Output")]
     pub report: Option<PathBuf>,
+    /// What the page shows the course of a run over: pages (of the host) or time (virtual).
+    #[arg(
+        long,
+        value_name = "pages|time",
+        default_value_t,
+        requires = "report",
+        help_heading = "Output"
+    )]
+    pub report_x: Progress,
     /// Write the results as JSON to a file, for `compare diff`.
     #[arg(long, value_name = "JSON", help_heading = "Output")]
     pub out: Option<PathBuf>,
@@ -223,15 +233,16 @@ impl Args {
 
     /// Takes the words of a command line, without those that decide only how it is done or shown.
     pub fn said(&mut self, words: impl IntoIterator<Item = String>) {
-        const SHOWN: [&str; 6] = [
+        const SHOWN: [&str; 7] = [
             "--threads",
             "--memory",
             "--json",
             "--details",
             "--report",
+            "--report-x",
             "--out",
         ];
-        const VALUES: [&str; 4] = ["--threads", "--memory", "--report", "--out"];
+        const VALUES: [&str; 5] = ["--threads", "--memory", "--report", "--report-x", "--out"];
 
         let mut words = words.into_iter();
         // The program's name, however it was found.

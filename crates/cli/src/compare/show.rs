@@ -114,6 +114,7 @@ pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
             "decides": config(args, plan, done),
         }),
         args.seed,
+        args.report_x,
     )
 }
 

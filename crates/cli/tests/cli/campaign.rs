@@ -104,3 +104,59 @@ fn a_missing_guard_is_noticed_and_its_code_replays() {
         shown.out
     );
 }
+
+#[test]
+fn a_value_that_is_set_counts_on_every_device_and_is_needed_to_replay() {
+    let campaign = |set: &[&str]| {
+        let words = [
+            "crash",
+            "--scheme",
+            "remap-ssd",
+            "--cuts",
+            "300",
+            "--seed",
+            "5",
+            "--json",
+        ];
+        run(&[&words, set].concat()).ok().json()
+    };
+    let (with, without) = (campaign(&[]), campaign(&["--set", "firmware.dedup=false"]));
+    assert_ne!(with["marks"], without["marks"]);
+    assert_eq!(campaign(&["--set", "firmware.dedup=false"]), without);
+
+    // A failure names what was set, and the code fails with it again.
+    let found = run(&[
+        "crash",
+        "--mutant",
+        "entry-after-page",
+        "--set",
+        "firmware.wear_gap=2",
+        "--set",
+        "firmware.watermark=0.9",
+    ])
+    .fails(1, &[]);
+    let line = found
+        .out
+        .lines()
+        .find_map(|line| line.strip_prefix("Run it again: remap-ssd "))
+        .expect("it says how to run it again");
+    assert!(
+        line.ends_with(" --set firmware.wear_gap=2 --set firmware.watermark=0.9"),
+        "{line}"
+    );
+    let words: Vec<&str> = line.split(' ').collect();
+    assert!(run(&words).fails(1, &[]).out.contains("DATA LOST"));
+}
+
+#[test]
+fn what_a_campaign_cannot_be_set_to_is_said_before_it_runs() {
+    for (set, words) in [
+        ("link.mib_s=3", "a campaign knows no time"),
+        ("geometry.dies=3", "devices of many shapes"),
+        ("firmware.gc_policy=cagc", "use --gc instead"),
+        ("firmware.gc_fre=0.1", "did you mean"),
+        ("firmware.gc_free=0.9", "must be 0 to below 0.9"),
+    ] {
+        run(&["crash", "--cuts", "10", "--set", set]).fails(2, &[words]);
+    }
+}

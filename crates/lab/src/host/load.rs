@@ -7,7 +7,7 @@
 //! ```
 //! Invariant: one seed, one sequence. Absent: hours and days.
 
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::PageKind;
 use remap_ssd_sim::source::{HostPage, Source};

@@ -1,10 +1,5 @@
 //! The page: one self-contained file of HTML.
 //!
-//! Figures are SVG written through `maud`, not through a plotting library: inline SVG takes its
-//! colours and fonts from the style sheet, so light and dark pages (and print) share one picture,
-//! its text can be selected and read aloud, and parts explain themselves when pointed at. A
-//! plotting library bakes colours in and positions text by guessed font metrics.
-//!
 //! Invariants: nothing is fetched and nothing runs (no script, font, image or link); all text from
 //! outside is escaped; the same input gives the same bytes, so there is no date and no wall-clock
 //! time on it; it can be read without colours.
@@ -12,15 +7,68 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::figures::{Figure, Key, figures};
+use super::figures::{Figure, figures};
 use super::format::one_line;
 use super::headline::cards;
 use super::metrics::{self, Overview, Section};
-use super::palette::{Paint, paints};
-use crate::summary::RunSummary;
+use super::palette::paints;
+use crate::plot;
+use crate::summary::{RunSummary, Sample};
 
-/// The style sheet of the page, for others that shall look like it.
-pub const STYLE: &str = include_str!("page.css");
+/// The style sheet of the page, for others that shall look like it; pictures have their own.
+const PAGE_STYLE: &str = include_str!("page.css");
+
+/// What the horizontal axis of a run's course is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// Pages that the host read or wrote: the same place is the same work.
+    #[default]
+    HostPages,
+    /// Virtual time.
+    Time,
+}
+
+impl Progress {
+    /// Where each sample is.
+    pub(super) fn of(self, samples: &[Sample]) -> Vec<f64> {
+        let (mut before_s, mut pages) = (0.0, 0.0);
+        let at = |sample: &Sample| match self {
+            Self::Time => sample.at_s,
+            Self::HostPages => {
+                pages += sample.iops * (sample.at_s - before_s);
+                before_s = sample.at_s;
+                pages
+            }
+        };
+        samples.iter().map(at).collect()
+    }
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::HostPages => "pages",
+            Self::Time => "time",
+        })
+    }
+}
+
+impl std::str::FromStr for Progress {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "pages" => Ok(Self::HostPages),
+            "time" => Ok(Self::Time),
+            other => Err(format!("`{other}` is neither pages nor time")),
+        }
+    }
+}
+
+/// Style sheets of a page with pictures, as elements.
+pub fn styles() -> Markup {
+    markup! { style { (PreEscaped(plot::STYLE)) (PreEscaped(PAGE_STYLE)) } }
+}
 
 /// The report of several runs as one page.
 ///
@@ -31,6 +79,7 @@ pub fn html(
     subtitle: &str,
     config: &serde_json::Value,
     seed: u64,
+    progress: Progress,
 ) -> String {
     markup! {
         (DOCTYPE)
@@ -40,7 +89,7 @@ pub fn html(
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (one_line(title)) }
-                style { (PreEscaped(STYLE)) }
+                (styles())
             }
 
             body {
@@ -57,7 +106,7 @@ pub fn html(
                         (overview(runs))
                         section aria-labelledby="figures" {
                             h2 id="figures" { "Figures" }
-                            div class="figures" { @for figure in figures(runs) { (draw(&figure)) } }
+                            div class="figures" { @for figure in figures(runs, progress) { (draw(&figure)) } }
                         }
                         (everything(runs))
                     }
@@ -131,28 +180,10 @@ fn draw(figure: &Figure) -> Markup {
             h3 { (figure.title) }
             p class="reading" { (figure.reading) }
             @match &figure.picture {
-                Ok(picture) => {
-                    @if !figure.legend.is_empty() {
-                        ul class="legend" {
-                            @for (name, key) in &figure.legend { li { (sample(key)) (name) } }
-                        }
-                    }
-                    div class="plot" { (picture) }
-                }
+                Ok(picture) => div class="picture" { (picture) },
                 Err(why) => p class="empty" { (why) },
             }
         }
-    }
-}
-
-fn sample(key: &Key) -> Markup {
-    match key {
-        Key::Box(color) => swatch(color),
-        Key::Line(Paint { color, dash }) => markup! {
-            svg class="sample" viewBox="0 0 28 10" aria-hidden="true" {
-                path class="line" d="M1 5L27 5" stroke-dasharray=(dash) style=(format!("--c:{color}")) {}
-            }
-        },
     }
 }
 

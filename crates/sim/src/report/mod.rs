@@ -9,18 +9,15 @@
 //! its place, its label and its colour in every table and figure.
 //! Absent: any measuring or averaging over runs; files (the caller writes the text).
 
-mod axis;
-mod bars;
 mod figures;
 pub mod format;
 mod headline;
 pub mod html;
-mod lines;
 pub mod metrics;
 mod palette;
-pub mod series;
 pub mod table;
 
-pub use html::html;
+pub use crate::plot::series;
+pub use html::{Progress, html};
 pub use metrics::labels;
 pub use table::{details, table};

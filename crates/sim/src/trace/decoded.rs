@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use remap_ssd_device::DeviceConfig;
+use remap_ssd_media::slab::prefetch;
 use rustc_hash::FxHashMap;
 
 use super::expand::{Expander, Item, Op};
@@ -127,7 +128,7 @@ impl Decoded {
                 }
                 NextRecord::Ignored => counts.ignored += 1,
                 NextRecord::Malformed(_) if options.skip_bad => counts.skipped += 1,
-                NextRecord::Malformed(reason) => return Err(decoder.input.malformed(reason)),
+                NextRecord::Malformed(error) => return Err(error),
                 NextRecord::End => break,
             }
         }
@@ -563,36 +564,70 @@ impl Census {
                 PageKind::Flush => continue,
             }
 
-            self.total.unique_pages += u64::from(self.seen.insert(page.lpn));
+            self.seen.insert(page.lpn);
             self.total.duration_ns = page.at_ns;
         }
 
         true
     }
 
-    fn total(self) -> TraceStat {
+    fn total(mut self) -> TraceStat {
+        self.total.unique_pages = self.seen.len();
         self.total
     }
 }
 
 /// A set of pages, as bits in chunks that are there when needed.
+///
+/// Pages go in some at a time, so that the processor fetches the bits of all of them at once.
 #[derive(Default)]
-struct PageSet(Vec<Option<Box<[u64; CHUNK_WORDS]>>>);
+struct PageSet {
+    chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
+    /// To be put in.
+    waiting: Vec<u32>,
+    /// Pages that are in.
+    len: u64,
+}
 
 const CHUNK_WORDS: usize = 512;
+const WAITING_MAX: usize = 64;
 
 impl PageSet {
-    /// Adds a page; `false` if it was there.
     #[inline]
-    fn insert(&mut self, page: u32) -> bool {
-        let (word, bit) = (page as usize / 64, page % 64);
-        let (chunk, word) = (word / CHUNK_WORDS, word % CHUNK_WORDS);
-        if chunk >= self.0.len() {
-            self.0.resize(chunk + 1, None);
+    fn insert(&mut self, page: u32) {
+        if self.waiting.len() == WAITING_MAX {
+            self.settle();
         }
-        let chunk = self.0[chunk].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
-        let is_new = chunk[word] >> bit & 1 == 0;
-        chunk[word] |= 1 << bit;
-        is_new
+
+        let (chunk, word) = Self::place(page);
+        if let Some(Some(chunk)) = self.chunks.get(chunk) {
+            prefetch(&chunk[..], word);
+        }
+        self.waiting.push(page);
+    }
+
+    /// Distinct pages that were put in.
+    fn len(&mut self) -> u64 {
+        self.settle();
+        self.len
+    }
+
+    fn settle(&mut self) {
+        for page in self.waiting.drain(..) {
+            let (chunk, word) = Self::place(page);
+            if chunk >= self.chunks.len() {
+                self.chunks.resize(chunk + 1, None);
+            }
+
+            let chunk = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
+            let bit = 1 << (page % 64);
+            self.len += u64::from(chunk[word] & bit == 0);
+            chunk[word] |= bit;
+        }
+    }
+
+    fn place(page: u32) -> (usize, usize) {
+        let word = page as usize / 64;
+        (word / CHUNK_WORDS, word % CHUNK_WORDS)
     }
 }

@@ -52,9 +52,13 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     let parsed =
         ByteExtent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
 
-    let hex_begins = hex_begins as usize - line.as_ptr() as usize;
-    for piece in words(&line[hex_begins..]) {
-        unhex(piece, &mut digests.bytes)?;
+    if hex_begins == hex.as_ptr() {
+        unhex(hex, &mut digests.bytes)?;
+    } else {
+        let hex_begins = hex_begins as usize - line.as_ptr() as usize;
+        for piece in words(&line[hex_begins..]) {
+            unhex(piece, &mut digests.bytes)?;
+        }
     }
     digests.grain = grain(digests.bytes.len() * 2, sectors)?;
     Ok(parsed)
@@ -95,45 +99,22 @@ fn grain(hex: usize, sectors: u64) -> Result<Grain, Reason> {
     }
 }
 
-/// The value of each byte as a hexadecimal digit; 16 and more where it is none.
-const DIGITS: [u8; 256] = {
-    let mut digits = [0xff; 256];
-    let mut value = 0;
-    while value < 16 {
-        let letter = b"0123456789abcdef"[value];
-        digits[letter as usize] = value as u8;
-        digits[letter.to_ascii_uppercase() as usize] = value as u8;
-        value += 1;
-    }
-    digits
-};
-
 fn is_hex(field: &[u8]) -> bool {
-    field.iter().all(|&byte| DIGITS[byte as usize] < 16)
+    field.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// Appends the bytes that `field` spells.
+#[inline]
 fn unhex(field: &[u8], bytes: &mut Vec<u8>) -> Result<(), Reason> {
-    let (pairs, rest) = field.as_chunks::<2>();
-    let mut all = 0;
-    bytes.extend(pairs.iter().map(|&[high, low]| {
-        let (high, low) = (DIGITS[high as usize], DIGITS[low as usize]);
-        all |= high | low;
-        high << 4 | low & 15
-    }));
-    all |= rest
-        .iter()
-        .fold(0, |all, &byte| all | DIGITS[byte as usize]);
+    let before = bytes.len();
+    bytes.resize(before + field.len() / 2, 0);
+    faster_hex::hex_decode(field, &mut bytes[before..]).map_err(|_| not_digests(field))
+}
 
-    if all >= 16 {
-        return Err(format!("the digest `{}` is not hexadecimal", clip(field)));
+#[cold]
+fn not_digests(field: &[u8]) -> Reason {
+    if is_hex(field) {
+        return format!("the digest has {} hex digits, an odd number", field.len());
     }
-    if rest.is_empty() {
-        Ok(())
-    } else {
-        Err(format!(
-            "the digest has {} hex digits, an odd number",
-            field.len()
-        ))
-    }
+    format!("the digest `{}` is not hexadecimal", clip(field))
 }

@@ -3,14 +3,16 @@
 //! A digest seen for the first time gets the next number, and so does every content that nobody
 //! recorded (a partial write, a trace without digests); the two never share one. Numbers are dense, so
 //! that tables may keep them in fewer bits.
-//! Invariants: one number per distinct digest; a fresh number is never given again.
+//!
+//! Looking digests up is most of reading a trace, since each is somewhere else in a table larger than any cache. So the
+//! table is flat, on huge pages, and a reader that knows digests ahead of their turn says so (`look_ahead`).
+//! Invariants: one number per distinct digest; a fresh number is never given again; a slot of the table is within reach
+//! of its digest's place without an empty slot between, and a quarter of the slots at least are empty.
 //! Absent: identities across readers. A trace in several files is read as their concatenation.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
-
-use rustc_hash::FxHashMap;
-use siphasher::sip128::{Hasher128, SipHasher13};
+use remap_ssd_media::slab::{Slab, prefetch};
+use xxhash_rust::xxh3::xxh3_128;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::record::DIGEST_BYTES;
 
@@ -18,10 +20,31 @@ use super::record::DIGEST_BYTES;
 pub(super) struct Identities {
     next: u64,
     /// Contents known by one MD5.
-    by_md5: HashMap<Md5, u64, BuildHasherDefault<Mixed>>,
+    by_md5: Table,
     /// Contents known by eight, through a 128-bit hash of them: a chance collision among a billion
     /// contents has a probability of 10^-21, and an eighth of the memory is needed.
-    by_md5s: FxHashMap<u128, u64>,
+    by_md5s: Table,
+}
+
+/// What a content is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Nothing: it is like no other.
+    Fresh,
+    /// One digest.
+    Md5(Digest),
+    /// The hash of eight.
+    Md5s(Digest),
+}
+
+impl Key {
+    /// Of the digest of a page, or of one digest a sector.
+    pub fn of(digests: &[u8]) -> Self {
+        match <[u8; DIGEST_BYTES]>::try_from(digests) {
+            Ok(md5) => Self::Md5(Digest::of(u128::from_le_bytes(md5))),
+            Err(_) => Self::Md5s(Digest::of(xxh3_128(digests))),
+        }
+    }
 }
 
 impl Identities {
@@ -29,29 +52,35 @@ impl Identities {
     pub fn above(base: u64) -> Self {
         Self {
             next: base + 1,
-            by_md5: HashMap::default(),
-            by_md5s: FxHashMap::default(),
+            by_md5: Table::new(),
+            by_md5s: Table::new(),
         }
     }
 
-    /// An identity that nothing else has or will have.
-    pub fn fresh(&mut self) -> u64 {
-        let identity = self.next;
-        self.next += 1;
-        identity
-    }
-
-    /// The identity of the content with this digest, or these digests one per sector.
-    pub fn of(&mut self, digests: &[u8]) -> u64 {
+    /// The identity of the content with this key.
+    #[inline]
+    pub fn of(&mut self, key: Key) -> u64 {
         let next = self.next;
-        let identity = match <[u8; DIGEST_BYTES]>::try_from(digests) {
-            Ok(md5) => *self.by_md5.entry(Md5::of(md5)).or_insert(next),
-            Err(_) => *self.by_md5s.entry(hash(digests)).or_insert(next),
+        let identity = match key {
+            Key::Fresh => next,
+            Key::Md5(digest) => self.by_md5.find_or_insert(digest, next),
+            Key::Md5s(digest) => self.by_md5s.find_or_insert(digest, next),
         };
+
         if identity == next {
             self.next += 1;
         }
         identity
+    }
+
+    /// Has the processor fetch what `of` will look at.
+    #[inline]
+    pub fn look_ahead(&self, key: Key) {
+        match key {
+            Key::Fresh => {}
+            Key::Md5(digest) => self.by_md5.look_ahead(digest),
+            Key::Md5s(digest) => self.by_md5s.look_ahead(digest),
+        }
     }
 
     /// Every identity given so far is below this one.
@@ -60,50 +89,115 @@ impl Identities {
     }
 }
 
-/// A digest of 16 bytes as two words. Looking it up is most of reading a trace, so it is hashed by two multiplications.
+/// 16 bytes as two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Md5(u64, u64);
+pub(super) struct Digest(u64, u64);
 
-impl Md5 {
-    fn of(bytes: [u8; DIGEST_BYTES]) -> Self {
-        let word = |half: [u8; 8]| u64::from_le_bytes(half);
-        let [first, second] = *bytes.as_chunks::<8>().0 else {
-            unreachable!("16 bytes are two words")
-        };
-        Self(word(first), word(second))
-    }
-}
-
-impl Hash for Md5 {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0);
-        state.write_u64(self.1);
-    }
-}
-
-/// Mixes the words of a digest. Digests that someone made up may differ in few bits.
-#[derive(Default)]
-struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a digest is two words")
+impl Digest {
+    fn of(value: u128) -> Self {
+        Self(value as u64, (value >> 64) as u64)
     }
 
+    /// Mixed by two multiplications: digests that someone made up may differ in few bits.
     #[inline]
-    fn write_u64(&mut self, word: u64) {
+    fn mixed(self) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        self.0 = (self.0.rotate_left(32) ^ word).wrapping_mul(ODD);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0.rotate_left(26)
+        let first = self.0.wrapping_mul(ODD);
+        (first.rotate_left(32) ^ self.1).wrapping_mul(ODD)
     }
 }
 
-fn hash(digests: &[u8]) -> u128 {
-    let mut hasher = SipHasher13::new();
-    hasher.write(digests);
-    hasher.finish128().as_u128()
+/// Identities by digest: open addressing, a digest's place given by the upper bits of its hash.
+///
+/// So a table of twice the size has the same order, and growing is one pass over both.
+struct Table {
+    slots: Slab<Slot>,
+    /// The hash is shifted right by so many bits.
+    shift: u32,
+    used: usize,
+}
+
+/// Identity 0 is no identity: the slot is empty.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Slot {
+    first: u64,
+    second: u64,
+    identity: u64,
+}
+
+const SLOTS_BITS_FIRST: u32 = 10;
+
+impl Table {
+    fn new() -> Self {
+        Self::of_bits(SLOTS_BITS_FIRST)
+    }
+
+    fn of_bits(bits: u32) -> Self {
+        Self {
+            slots: Slab::zeroed(1 << bits),
+            shift: u64::BITS - bits,
+            used: 0,
+        }
+    }
+
+    #[inline]
+    fn place(&self, digest: Digest) -> usize {
+        (digest.mixed() >> self.shift) as usize
+    }
+
+    #[inline]
+    fn look_ahead(&self, digest: Digest) {
+        // A slot may lie across two cache lines.
+        let place = self.place(digest);
+        prefetch(&self.slots, place);
+        prefetch(&self.slots, place + 1);
+    }
+
+    /// The identity of `digest`; `next` if it had none.
+    #[inline]
+    fn find_or_insert(&mut self, digest: Digest, next: u64) -> u64 {
+        if self.used >= self.slots.len() / 4 * 3 {
+            self.grow();
+        }
+
+        let Digest(first, second) = digest;
+        let mut place = self.place(digest);
+        let mask = self.slots.len() - 1;
+        loop {
+            let slot = &mut self.slots[place & mask];
+            if slot.identity == 0 {
+                *slot = Slot {
+                    first,
+                    second,
+                    identity: next,
+                };
+                self.used += 1;
+                return next;
+            }
+
+            if (slot.first, slot.second) == (first, second) {
+                return slot.identity;
+            }
+            place += 1;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let larger = Self::of_bits(u64::BITS - self.shift + 1);
+        let smaller = std::mem::replace(self, larger);
+
+        for slot in smaller.slots.iter().filter(|slot| slot.identity != 0) {
+            self.find_or_insert(Digest(slot.first, slot.second), slot.identity);
+        }
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table")
+            .field("used", &self.used)
+            .finish_non_exhaustive()
+    }
 }

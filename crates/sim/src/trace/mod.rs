@@ -50,7 +50,7 @@ pub use write::TraceWriter;
 
 use crate::source::{HostPage, Source, SourceError};
 use expand::{Expander, Item, Op};
-use identity::Identities;
+use identity::{Identities, Key};
 use input::{Input, TraceLine};
 use record::{Digests, Parsed, Reason, Request, Verb};
 use remap_ssd_device::DeviceConfig;
@@ -115,11 +115,27 @@ struct Decoder {
     digests: Digests,
     identities: Identities,
     clock: TraceClock,
+    ahead: Ahead,
     /// The device that a session names.
     device: Option<Box<DeviceConfig>>,
     /// The line of half a record at the end of a session.
     torn: Option<u64>,
 }
+
+/// Records that were parsed, and whose contents were not looked up yet: so that the lookups of many are under way at once.
+#[derive(Default)]
+struct Ahead {
+    records: Vec<AheadRecord>,
+    /// How many of them were handed out.
+    taken: usize,
+    /// Of all those records' pages, in order.
+    keys: Vec<Key>,
+    keys_taken: usize,
+}
+
+/// Records parsed ahead of their turn, unless they have many pages.
+const RECORDS_AHEAD: usize = 32;
+const KEYS_AHEAD: usize = 512;
 
 enum Parser {
     Fiu,
@@ -231,7 +247,7 @@ impl TraceReader {
                 }
                 NextRecord::Item | NextRecord::Ignored => self.counts.ignored += 1,
                 NextRecord::Malformed(_) if self.skip_bad => self.counts.skipped += 1,
-                NextRecord::Malformed(reason) => return Err(self.decoder.input.malformed(reason)),
+                NextRecord::Malformed(error) => return Err(error),
                 NextRecord::End if self.counts.requests == 0 => {
                     return Err(self.decoder.nothing(self.counts));
                 }
@@ -246,8 +262,25 @@ enum NextRecord {
     /// A request; it is in the item.
     Item,
     Ignored,
-    Malformed(Reason),
+    Malformed(SourceError),
     End,
+}
+
+/// What a decoder found ahead.
+enum AheadRecord {
+    /// A request, and how many pages with contents it has.
+    Item {
+        at_ns: u64,
+        op: Op,
+        pages: usize,
+    },
+    Ignored,
+    Malformed(Box<SourceError>),
+    /// Reading failed.
+    Failed(Box<SourceError>),
+    End {
+        torn: Option<u64>,
+    },
 }
 
 impl Decoder {
@@ -277,76 +310,123 @@ impl Decoder {
             digests: Digests::default(),
             identities: Identities::above(options.content_base),
             clock: TraceClock::default(),
+            ahead: Ahead::default(),
             device,
             torn: None,
         })
     }
 
-    /// Reads the next record; a request is put into `item`.
+    /// The next record; a request is put into `item`.
+    #[inline]
     fn next(&mut self, item: &mut Item) -> Result<NextRecord, SourceError> {
+        if self.ahead.taken == self.ahead.records.len() {
+            self.look_ahead();
+        }
+
+        let record = &mut self.ahead.records[self.ahead.taken];
+        match record {
+            AheadRecord::Item { at_ns, op, pages } => {
+                (item.at_ns, item.op) = (*at_ns, *op);
+                item.contents.clear();
+
+                let end = self.ahead.keys_taken + *pages;
+                let keys = &self.ahead.keys[self.ahead.keys_taken..end];
+                item.contents
+                    .extend(keys.iter().map(|key| self.identities.of(*key)));
+                (self.ahead.keys_taken, self.ahead.taken) = (end, self.ahead.taken + 1);
+                Ok(NextRecord::Item)
+            }
+            // It stays the end.
+            AheadRecord::End { torn } => {
+                self.torn = *torn;
+                Ok(NextRecord::End)
+            }
+            _ => {
+                self.ahead.taken += 1;
+                match std::mem::replace(record, AheadRecord::Ignored) {
+                    AheadRecord::Malformed(error) => Ok(NextRecord::Malformed(*error)),
+                    AheadRecord::Failed(error) => Err(*error),
+                    _ => Ok(NextRecord::Ignored),
+                }
+            }
+        }
+    }
+
+    /// Parses some records.
+    fn look_ahead(&mut self) {
+        self.ahead.records.clear();
+        self.ahead.keys.clear();
+        (self.ahead.taken, self.ahead.keys_taken) = (0, 0);
+
+        while self.ahead.records.len() < RECORDS_AHEAD && self.ahead.keys.len() < KEYS_AHEAD {
+            let record = self
+                .parse()
+                .unwrap_or_else(|error| AheadRecord::Failed(error.into()));
+            let is_last = matches!(record, AheadRecord::Failed(_) | AheadRecord::End { .. });
+            self.ahead.records.push(record);
+            if is_last {
+                break;
+            }
+        }
+    }
+
+    /// Reads the next record; the keys of a write's pages are appended.
+    fn parse(&mut self) -> Result<AheadRecord, SourceError> {
         loop {
             let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
                 ParsedRecord::Parsed(parsed) => parsed,
                 ParsedRecord::Blank => continue,
-                ParsedRecord::End => return Ok(NextRecord::End),
+                ParsedRecord::End => return Ok(AheadRecord::End { torn: None }),
             };
 
             // Every record of a session ends its line. One that does not is what a server that was killed, or whose machine lost
             // its power, had written of it; it may well read as a shorter request than it was.
             if matches!(self.parser, Parser::Session) && self.input.unended().is_some() {
-                self.torn = self.input.unended();
-                return Ok(NextRecord::End);
+                let torn = self.input.unended();
+                return Ok(AheadRecord::End { torn });
             }
 
-            match parsed {
+            let (at_ns, op, pages) = match parsed {
                 Ok(Parsed::Request(request)) => {
-                    item.at_ns = self.clock.since_start(request.at_ns);
-                    item.op = Op::Extent {
+                    let op = Op::Extent {
                         device: request.device,
                         verb: request.verb,
                         offset: request.offset,
                         len: request.len,
                     };
-
-                    self.contents(&request, &mut item.contents);
+                    (request.at_ns, op, self.keys(&request))
                 }
-                Ok(Parsed::Moved(moved)) => {
-                    item.at_ns = self.clock.since_start(moved.at_ns);
-                    item.op = Op::Moved(moved);
-                    item.contents.clear();
-                }
-                Ok(Parsed::Flush(at_ns)) if self.flushes => {
-                    item.at_ns = self.clock.since_start(at_ns);
-                    item.op = Op::Flush;
-                    item.contents.clear();
-                }
-                Ok(Parsed::Ignored | Parsed::Flush(_)) => return Ok(NextRecord::Ignored),
+                Ok(Parsed::Moved(moved)) => (moved.at_ns, Op::Moved(moved), 0),
+                Ok(Parsed::Flush(at_ns)) if self.flushes => (at_ns, Op::Flush, 0),
+                Ok(Parsed::Ignored | Parsed::Flush(_)) => return Ok(AheadRecord::Ignored),
                 Ok(Parsed::Blank) => continue,
-                Err(reason) => return Ok(NextRecord::Malformed(reason)),
-            }
+                Err(reason) => {
+                    return Ok(AheadRecord::Malformed(self.input.malformed(reason).into()));
+                }
+            };
 
-            return Ok(NextRecord::Item);
+            let at_ns = self.clock.since_start(at_ns);
+            return Ok(AheadRecord::Item { at_ns, op, pages });
         }
     }
 
-    /// The contents of a write's pages, in order.
+    /// Appends the keys of a write's pages, in order; says how many.
     #[inline]
-    fn contents(&mut self, request: &Request, contents: &mut Vec<u64>) {
-        contents.clear();
+    fn keys(&mut self, request: &Request) -> usize {
         if request.verb != Verb::Write {
-            return;
+            return 0;
         }
+
+        let before = self.ahead.keys.len();
         for Cut { page, whole } in cut(request.offset, request.len) {
-            let digests = if whole {
-                self.digests.of_page(request, page * PAGE_BYTES)
-            } else {
-                None
-            };
-            contents.push(match digests {
-                Some(digests) => self.identities.of(digests),
-                None => self.identities.fresh(),
-            });
+            let digests = whole
+                .then(|| self.digests.of_page(request, page * PAGE_BYTES))
+                .flatten();
+            let key = digests.map_or(Key::Fresh, Key::of);
+            self.identities.look_ahead(key);
+            self.ahead.keys.push(key);
         }
+        self.ahead.keys.len() - before
     }
 
     /// The error of a trace in which nothing can be replayed, with what there was instead.

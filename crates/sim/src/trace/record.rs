@@ -156,7 +156,7 @@ impl Digests {
 }
 
 /// `field` as a number, or a reason that names the field.
-#[inline]
+#[inline(always)]
 pub(super) fn number(field: &[u8], name: &str) -> Result<u64, Reason> {
     // Nineteen digits always fit.
     if (1..=19).contains(&field.len()) {
@@ -214,9 +214,55 @@ pub(super) fn clip(field: &[u8]) -> String {
 
 /// The fields of a line that blanks separate, from either end.
 #[inline]
-pub(super) fn words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty())
+pub(super) fn words(line: &[u8]) -> Words<'_> {
+    Words { rest: line }
+}
+
+/// What is left of a line's fields.
+#[derive(Clone, Debug)]
+pub(super) struct Words<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let begin = self.rest.iter().position(|byte| !is_blank(*byte))?;
+        let from_begin = &self.rest[begin..];
+        let end = from_begin.iter().position(|byte| is_blank(*byte));
+        let (word, rest) = from_begin.split_at(end.unwrap_or(from_begin.len()));
+        self.rest = rest;
+        Some(word)
+    }
+}
+
+impl<'a> DoubleEndedIterator for Words<'a> {
+    #[inline]
+    fn next_back(&mut self) -> Option<&'a [u8]> {
+        let end = 1 + self.rest.iter().rposition(|byte| !is_blank(*byte))?;
+        let to_end = &self.rest[..end];
+
+        // Digests are long: many bytes at a time first.
+        let mut unknown = to_end;
+        while let Some((before, chunk)) = unknown.split_last_chunk::<32>()
+            && chunk.iter().fold(u8::MAX, |least, byte| least.min(*byte)) > b' '
+        {
+            unknown = before;
+        }
+
+        let begin = unknown.iter().rposition(|byte| is_blank(*byte));
+        let (rest, word) = to_end.split_at(begin.map_or(0, |blank| blank + 1));
+        self.rest = rest;
+        Some(word)
+    }
+}
+
+/// One of the five bytes that `u8::is_ascii_whitespace` knows, none of them above a space.
+#[inline]
+fn is_blank(byte: u8) -> bool {
+    byte <= b' ' && byte.is_ascii_whitespace()
 }
 
 /// The fields of a line that commas separate.

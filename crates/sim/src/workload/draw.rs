@@ -2,14 +2,14 @@
 //!
 //! Invariant: the same bits give the same draw on any machine.
 
-use rand::RngCore;
+use rand::Rng;
 
 /// A number in `0..bound`, each equally likely.
 ///
 /// The high half of `32 random bits x bound` is the number; the few low halves that would favour some
 /// numbers are thrown away.
 #[inline]
-pub(super) fn below(bound: u32, rng: &mut impl RngCore) -> u32 {
+pub(super) fn below(bound: u32, rng: &mut impl Rng) -> u32 {
     debug_assert!(bound > 0);
     loop {
         let wide = u64::from((rng.next_u64() >> 32) as u32) * u64::from(bound);
@@ -38,7 +38,7 @@ impl Chance {
 
     /// Whether it happens this time.
     #[inline]
-    pub fn happens(self, rng: &mut impl RngCore) -> bool {
+    pub fn happens(self, rng: &mut impl Rng) -> bool {
         let bits = rng.next_u64();
         self.bound.is_none_or(|bound| bits < bound)
     }
@@ -46,7 +46,7 @@ impl Chance {
 
 /// A number above 0 and at most 1, even to 53 bits.
 #[inline]
-pub(crate) fn unit(rng: &mut impl RngCore) -> f64 {
+pub(crate) fn unit(rng: &mut impl Rng) -> f64 {
     const STEPS: f64 = 9_007_199_254_740_992.0; // 2^53
     ((rng.next_u64() >> 11) + 1) as f64 / STEPS
 }

@@ -13,7 +13,7 @@
 //! A file's size is drawn once and is its size each time it is created, as in filebench.
 //! Invariants: a page belongs to one file; what is read has been written or was there at the beginning.
 
-use rand::RngCore;
+use rand::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::WorkloadError;
@@ -215,7 +215,7 @@ impl Script for Fileserver {
 }
 
 /// A gamma distribution of shape 3/2: the sum of an exponential (shape 1) and half a squared normal (shape 1/2).
-fn file_bytes(rng: &mut impl RngCore) -> u32 {
+fn file_bytes(rng: &mut impl Rng) -> u32 {
     let turn = libm::cos(std::f64::consts::TAU * unit(rng));
     let shape_1 = -libm::log(unit(rng));
     let shape_half = -libm::log(unit(rng)) * turn * turn;

@@ -12,7 +12,7 @@
 //! else is IEEE basic operations and integers.
 //! Absent: limits on the exponent near 1, which inversion of an integral would need.
 
-use rand::RngCore;
+use rand::Rng;
 
 use super::WorkloadError;
 
@@ -93,7 +93,7 @@ impl Zipf {
 
     /// Draws the next rank, from 0.
     #[inline]
-    pub fn draw(&self, rng: &mut impl RngCore) -> u32 {
+    pub fn draw(&self, rng: &mut impl Rng) -> u32 {
         loop {
             // The top bits pick the cell; those below are the fraction that decides within it.
             let bits = rng.next_u64();

@@ -9,7 +9,7 @@
 mod backend;
 
 use backend::{Asked, Backend};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, LocalDisk, RemapAllError};

@@ -6,7 +6,7 @@
 pub mod disk;
 
 use disk::{Content, MemDisk, Op, PAGE};
-use rand::Rng;
+use rand::RngExt;
 use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_share::{Counts, Namespaces, Place, ShareError};
 use std::collections::HashMap;
@@ -158,7 +158,7 @@ pub fn kept(
 }
 
 /// Which of the operations that were not flushed are kept: all, none, one, all but one, the last, any.
-pub fn subsets(log: &[Op], random: &mut impl Rng) -> Vec<Vec<bool>> {
+pub fn subsets(log: &[Op], random: &mut impl RngExt) -> Vec<Vec<bool>> {
     let pending = log
         .iter()
         .rev()

@@ -3,7 +3,7 @@
 use crate::kit::disk::MemDisk;
 use crate::kit::engine::{Db, Value};
 use crate::life::{History, Model, Moment, NAMES, Random, blob, uri};
-use rand::Rng;
+use rand::RngExt;
 use remap_ssd_store::{Processes, Store, Volume};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 
 use crate::kit::disk::MemDisk;
 use crate::kit::engine::{Db, Failure, Value};
-use rand::Rng;
+use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet};
 

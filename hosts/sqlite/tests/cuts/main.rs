@@ -22,7 +22,7 @@ use judge::judge;
 use kit::disk::{Content, MemDisk, Op, kept_on};
 use kit::engine::start_with_vfs;
 use life::{History, Life, Model, Moment, Random, Setting, Synchronous};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use remap_ssd_store::{NewVolume, Processes, Store, Volume};
 use std::collections::HashMap;
 use std::sync::Arc;

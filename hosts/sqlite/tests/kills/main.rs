@@ -17,7 +17,7 @@ mod programs;
 use kit::engine::{Db, start_with_vfs};
 use processes::{Server, Writer};
 use programs::{Job, check};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_store::{NewVolume, Processes, Volume};

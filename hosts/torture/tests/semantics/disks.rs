@@ -1,6 +1,6 @@
 //! The recording disk and the disk after a cut are disks: what was written last is read, byte by byte.
 
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_torture::{About, Array, Choice, Event, Image, Recorder, Shape, State};
 

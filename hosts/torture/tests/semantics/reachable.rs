@@ -2,7 +2,7 @@
 //! kept it: nothing newer is durable. It knows no state, and nothing of the cutter's.
 
 use crate::kit::{Script, content_of, possible};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_torture::{Choice, ContentId, Event, Recording, State, ZEROES};
 use std::collections::BTreeSet;

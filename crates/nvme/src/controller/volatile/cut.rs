@@ -4,7 +4,7 @@
 //! is neither here nor on the device. Absent: writing the survivors to the device (`access`).
 
 use super::{SECTOR_BYTES, Sectors, Version, VolatileCache};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,11 +6,13 @@
 
 use maud::Markup;
 
-use super::{Figure, Key, Series};
-use crate::report::bars::{Bar, BarChart, Part};
+use super::{Figure, Series};
+use crate::plot::bars::{Bar, BarChart, Part};
+use crate::plot::paint::{Fill, Paint};
+use crate::plot::{Size, fluid};
 use crate::report::format::{compact, exact, number, percent, ratio, share};
 use crate::report::metrics::{BASELINE, attempted, demoted, speedup};
-use crate::report::palette::{PARTS, Paint};
+use crate::report::palette::PARTS;
 use crate::summary::RunSummary;
 
 impl<'a> Series<'a> {
@@ -40,6 +42,7 @@ impl<'a> Series<'a> {
                 name: note.clone(),
                 value: positive(value),
                 color: paint.color,
+                fill: paint.fill,
             };
 
             (note, vec![part])
@@ -62,8 +65,7 @@ impl<'a> Series<'a> {
         Figure {
             title: "Bandwidth",
             reading,
-            legend: Vec::new(),
-            picture: self.bar_chart(title, bars, compared.then_some(1.0)),
+            picture: self.bar_chart(title, &[], bars, compared.then_some(1.0)),
         }
     }
 
@@ -94,7 +96,8 @@ impl<'a> Series<'a> {
                     Part {
                         name,
                         value,
-                        color: PARTS[i],
+                        color: PARTS[i].color,
+                        fill: Fill::Solid,
                     }
                 })
                 .collect();
@@ -118,8 +121,12 @@ impl<'a> Series<'a> {
                 wrote or remapped, its colours are why; shorter is better, and below 1 remapping \
                 or deduplication saved more than upkeep cost."
                     .to_owned(),
-            legend: parts_legend(&NAMES[..shown]),
-            picture: self.bar_chart("flash pages programmed per host page", bars, None),
+            picture: self.bar_chart(
+                "flash pages programmed per host page",
+                &NAMES[..shown],
+                bars,
+                None,
+            ),
         }
     }
 
@@ -146,7 +153,8 @@ impl<'a> Series<'a> {
                     Part {
                         name,
                         value: of_tried * 100.0,
-                        color: PARTS[i],
+                        color: PARTS[i].color,
+                        fill: Fill::Solid,
                     }
                 })
                 .collect();
@@ -163,7 +171,12 @@ impl<'a> Series<'a> {
         let picture = if none && !self.runs.is_empty() {
             Err("No remap became a copy.")
         } else {
-            self.bar_chart("% of the pages that were to be remapped", bars, None)
+            self.bar_chart(
+                "% of the pages that were to be remapped",
+                &NAMES,
+                bars,
+                None,
+            )
         };
 
         Figure {
@@ -172,7 +185,6 @@ impl<'a> Series<'a> {
                 "A remap never fails, but it may become a physical copy; a bar shows how many \
                 of those tried did, its colours why; shorter is better."
                     .to_owned(),
-            legend: parts_legend(&NAMES),
             picture,
         }
     }
@@ -192,6 +204,7 @@ impl<'a> Series<'a> {
     fn bar_chart(
         &self,
         title: &str,
+        parts: &[&str],
         bars: Vec<Bar>,
         reference: Option<f64>,
     ) -> Result<Markup, &'static str> {
@@ -205,22 +218,15 @@ impl<'a> Series<'a> {
             .collect();
         let description = format!("{title}: {}", values.join("; "));
 
-        Ok(BarChart {
+        let chart = BarChart {
             description,
             title,
             bars,
+            legend: parts.iter().copied().zip(PARTS).collect(),
             reference,
-        }
-        .draw())
+        };
+        Ok(fluid(Size::Column, |size| chart.draw(size, false)))
     }
-}
-
-fn parts_legend(names: &[&str]) -> Vec<(String, Key)> {
-    names
-        .iter()
-        .zip(PARTS)
-        .map(|(name, color)| ((*name).to_owned(), Key::Box(color)))
-        .collect()
 }
 
 fn positive(value: f64) -> f64 {

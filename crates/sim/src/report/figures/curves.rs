@@ -3,17 +3,20 @@
 //! Invariants: the runs of a figure share its axes; a series too dense to follow gets a trend line.
 //! Absent: thinning and drawing; see `series` and `lines`.
 
-use super::{Figure, Key, Series};
-use crate::report::axis::{Axis, time_unit};
-use crate::report::lines::{ChartLine, LineChart};
-use crate::report::series::{Point, over_time, staircase, trend};
+use super::{Figure, Series};
+use crate::plot::axis::{Axis, time_unit};
+use crate::plot::lines::{ChartLine, LineChart};
+use crate::plot::series::{Point, finite, staircase, trend};
+use crate::plot::{Size, fluid};
+use crate::report::format::si;
+use crate::report::html::Progress;
 use crate::summary::{RunSummary, Sample};
 
 impl Series<'_> {
     /// What the host got, sample by sample.
     pub(super) fn bandwidth_over_time(&self) -> Figure {
         self.over_time(
-            "Bandwidth over time",
+            "Bandwidth over the run",
             "Higher and steadier is better; dips are what garbage collection and log reclaiming cost the host.",
             "MiB/s",
             |sample| sample.bandwidth_mib_s,
@@ -23,7 +26,7 @@ impl Series<'_> {
     /// What GC moved, sample by sample.
     pub(super) fn gc_over_time(&self) -> Figure {
         self.over_time(
-            "Garbage collection over time",
+            "Garbage collection over the run",
             "Pages that garbage collection moved; lower is better, and tall spikes delay what the host has queued.",
             "pages moved per second",
             |sample| sample.gc_pages_s,
@@ -48,10 +51,63 @@ impl Series<'_> {
     /// How many requests wait, sample by sample.
     pub(super) fn backlog_over_time(&self) -> Figure {
         self.over_time(
-            "Backlog over time",
+            "Backlog over the run",
             "Requests that had arrived and not ended; a line that rises to the end is a device that cannot keep up.",
             "requests",
             |sample| sample.backlog.unwrap_or(0) as f64,
+        )
+    }
+
+    /// How much a device that wears out can hold, by how much was written to it.
+    pub(super) fn capacity_over_writes(&self) -> Figure {
+        const GIB: f64 = (1u64 << 30) as f64;
+        const PAGE_BYTES: f64 = 4096.0;
+
+        let mut curves: Vec<Vec<Point>> = self
+            .runs
+            .iter()
+            .map(|run| {
+                // What was written before the measurement has worn the blocks too.
+                let total = run.wear_out.host_bytes as f64 / GIB;
+                let mut before_s = 0.0;
+                let mut written: Vec<f64> = Vec::new();
+                for sample in &run.samples {
+                    let more = sample.written_mib_s * (sample.at_s - before_s) / 1024.0;
+                    written.push(written.last().unwrap_or(&0.0) + more);
+                    before_s = sample.at_s;
+                }
+
+                let before = (total - written.last().unwrap_or(&0.0)).max(0.0);
+                let capacity = run
+                    .samples
+                    .iter()
+                    .map(|sample| sample.usable_pages as f64 * PAGE_BYTES / GIB);
+                finite(written.into_iter().map(|gib| gib + before).zip(capacity))
+            })
+            .collect();
+
+        let longest = largest(&curves, |point| point.0);
+        let (divisor, unit) = if longest >= 1024.0 {
+            (1024.0, "TiB")
+        } else {
+            (1.0, "GiB")
+        };
+        curves
+            .iter_mut()
+            .flatten()
+            .for_each(|point| point.0 /= divisor);
+
+        let axes = (
+            Axis::upto(largest(&curves, |point| point.0)),
+            Axis::rounded(largest(&curves, |point| point.1)),
+        );
+        self.line_figure(
+            "Capacity over writes",
+            "What the device has room for as its blocks wear out, by what the host has written or remapped, aging included; a line ends where the device became read-only, and further right is better.".to_owned(),
+            (&format!("written by the host, {unit}"), "GiB usable"),
+            axes,
+            curves,
+            |_| None,
         )
     }
 
@@ -69,10 +125,25 @@ impl Series<'_> {
         let mut curves: Vec<_> = self
             .runs
             .iter()
-            .map(|run| over_time(&run.samples, &value))
+            .map(|run| {
+                let at = self.progress.of(&run.samples);
+                finite(at.into_iter().zip(run.samples.iter().map(&value)))
+            })
             .collect();
 
-        let (divisor, unit) = time_unit(largest(&curves, |point| point.0));
+        let longest = largest(&curves, |point| point.0);
+        let (divisor, x_title) = match self.progress {
+            Progress::Time => {
+                let (divisor, unit) = time_unit(longest);
+                (divisor, format!("virtual time, {unit}"))
+            }
+            Progress::HostPages => match si(longest) {
+                (divisor, "") => (divisor, "host pages".to_owned()),
+                (divisor, "k") => (divisor, "host pages, thousands".to_owned()),
+                (divisor, "M") => (divisor, "host pages, millions".to_owned()),
+                (divisor, _) => (divisor, "host pages, thousand millions".to_owned()),
+            },
+        };
         curves
             .iter_mut()
             .flatten()
@@ -89,7 +160,6 @@ impl Series<'_> {
             Axis::rounded(largest(&curves, |point| point.1)),
         );
 
-        let x_title = format!("virtual time, {unit}");
         self.line_figure(
             title,
             reading,
@@ -193,21 +263,17 @@ impl Series<'_> {
             x,
             y,
             lines,
+            heading: None,
+            dots: false,
         };
 
         Figure {
             title,
             reading,
-            legend: self
-                .names
-                .iter()
-                .zip(&self.paints)
-                .map(|(name, &paint)| (name.clone(), Key::Line(paint)))
-                .collect(),
             picture: if empty {
                 Err("Nothing was recorded.")
             } else {
-                Ok(chart.draw())
+                Ok(fluid(Size::Column, |size| chart.draw(size, false)))
             },
         }
     }

@@ -9,8 +9,10 @@ mod curves;
 
 use maud::Markup;
 
+use super::html::Progress;
 use super::metrics::labels;
-use super::palette::{Paint, paints};
+use super::palette::paints;
+use crate::plot::paint::Paint;
 use crate::summary::RunSummary;
 
 /// A captioned picture with its legend.
@@ -18,27 +20,19 @@ pub struct Figure {
     pub title: &'static str,
     /// How to read it, in a sentence.
     pub reading: String,
-    /// Colours and what they stand for; empty if the picture says so itself.
-    pub legend: Vec<(String, Key)>,
     /// The picture, or why there is none.
     pub picture: Result<Markup, &'static str>,
 }
 
-/// What a legend shows beside a name.
-pub enum Key {
-    Line(Paint),
-    /// A filled box of a CSS colour.
-    Box(&'static str),
-}
-
 /// All figures of a report.
-pub fn figures(runs: &[RunSummary]) -> Vec<Figure> {
+pub fn figures(runs: &[RunSummary], progress: Progress) -> Vec<Figure> {
     let names = labels(runs);
 
     let all = Series {
         runs,
         names: &names,
         paints: paints(runs),
+        progress,
     };
 
     let mut figures = vec![
@@ -56,6 +50,15 @@ pub fn figures(runs: &[RunSummary]) -> Vec<Figure> {
         figures.push(all.backlog_over_time());
     }
 
+    let shrinks = |run: &RunSummary| {
+        let first = run.samples.first().map(|sample| sample.usable_pages);
+        let shrunk = run.samples.last().map(|sample| sample.usable_pages) < first;
+        shrunk || run.wear_out.read_only
+    };
+    if runs.iter().any(shrinks) {
+        figures.insert(1, all.capacity_over_writes());
+    }
+
     figures
 }
 
@@ -64,4 +67,5 @@ struct Series<'a> {
     runs: &'a [RunSummary],
     names: &'a [String],
     paints: Vec<Paint>,
+    progress: Progress,
 }

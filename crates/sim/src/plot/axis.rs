@@ -4,7 +4,7 @@
 //! times a power of ten; a linear axis starts at zero, so lengths can be compared.
 //! Absent: pixels. An axis places a value in `0..=1`, the chart does the rest.
 
-use super::format;
+use crate::report::format;
 
 /// One axis of a chart.
 #[derive(Clone, Debug)]

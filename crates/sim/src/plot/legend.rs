@@ -1,0 +1,106 @@
+//! Legends: names with their samples, in as many rows as it takes.
+//!
+//! Invariant: no entry leaves the picture; a name longer than a row is shortened and said in full when pointed at.
+
+use maud::{Markup, html};
+
+use super::paint::Paint;
+use super::{px, text};
+
+/// What a legend shows beside a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A piece of a line.
+    Line,
+    /// A box.
+    Box,
+}
+
+const ROW: f64 = 18.0;
+const GAP: f64 = 16.0;
+
+/// A legend, laid out.
+pub struct Legend<'a> {
+    entries: Vec<Entry<'a>>,
+    rows: usize,
+    mark: Mark,
+}
+
+struct Entry<'a> {
+    name: &'a str,
+    shown: String,
+    paint: Paint,
+    x: f64,
+    row: usize,
+}
+
+impl<'a> Legend<'a> {
+    /// Entries from `left` to `right`.
+    pub fn new(
+        names: impl IntoIterator<Item = (&'a str, Paint)>,
+        mark: Mark,
+        (left, right): (f64, f64),
+    ) -> Self {
+        let (mut x, mut row) = (left, 0);
+        let sample = Self::sample_width(mark);
+
+        let entries: Vec<Entry> = names
+            .into_iter()
+            .map(|(name, paint)| {
+                let shown = text::fitted(name, right - left - sample, text::TEXT);
+                let width = sample + text::width(&shown, text::TEXT);
+                if x > left && x + width > right {
+                    (x, row) = (left, row + 1);
+                }
+
+                let at = x;
+                x += width + GAP;
+                Entry {
+                    name,
+                    shown,
+                    paint,
+                    x: at,
+                    row,
+                }
+            })
+            .collect();
+
+        let rows = if entries.is_empty() { 0 } else { row + 1 };
+        Self {
+            entries,
+            rows,
+            mark,
+        }
+    }
+
+    /// Height that it takes.
+    pub fn height(&self) -> f64 {
+        ROW * self.rows as f64
+    }
+
+    /// Drawn below `top`.
+    pub fn draw(&self, top: f64) -> Markup {
+        html! {
+            @for entry in &self.entries {
+                @let middle = top + ROW * (entry.row as f64 + 0.5);
+                @match self.mark {
+                    Mark::Line => path class="line" style=(format!("--c:{}", entry.paint.color)) stroke-dasharray=(entry.paint.dash)
+                        d=(format!("M{} {}L{} {}", px(entry.x), px(middle), px(entry.x + 24.0), px(middle))) {},
+                    Mark::Box => rect class=(entry.paint.fill.class()) style=(format!("--c:{}", entry.paint.color))
+                        x=(px(entry.x)) y=(px(middle - 5.5)) width="11" height="11" {},
+                }
+                text class="entry" x=(px(entry.x + Self::sample_width(self.mark))) y=(px(middle + 4.0)) {
+                    (entry.shown)
+                    @if entry.shown != entry.name { title { (entry.name) } }
+                }
+            }
+        }
+    }
+
+    fn sample_width(mark: Mark) -> f64 {
+        match mark {
+            Mark::Line => 30.0,
+            Mark::Box => 17.0,
+        }
+    }
+}

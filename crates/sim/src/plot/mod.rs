@@ -1,0 +1,96 @@
+//! Pictures as SVG: lines, bars one below the other, and groups of columns, for every report and figure of the program.
+//!
+//! Written through `maud`, not through a plotting library: inline SVG takes its colours and fonts from a style sheet, so
+//! light and dark pages (and print) share one picture, its text can be selected and read aloud, and parts explain
+//! themselves when pointed at.
+//!
+//! Invariants: text is measured before it is placed ([`text`]), and what does not fit is wrapped or shortened, never cut
+//! off; a picture is drawn for a [`Size`], and [`fluid`] shows the one that fits the page; the first forty names of a
+//! figure look different; bars begin at zero; every bar and line says what it is when pointed at; the same input gives
+//! the same bytes; no script, font or image is needed.
+//! Absent: what is shown.
+
+pub mod axis;
+pub mod bars;
+pub mod columns;
+pub mod legend;
+pub mod lines;
+pub mod paint;
+pub mod series;
+pub mod text;
+
+use maud::{Markup, PreEscaped, html};
+
+/// Colours and strokes of all pictures, for light and dark; also of a page that shows them.
+pub const STYLE: &str = include_str!("plot.css");
+
+/// How wide a picture is drawn, in units that are pixels where there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// A telephone.
+    Narrow,
+    /// A column of a page.
+    Column,
+    /// The whole width of a page.
+    Wide,
+}
+
+impl Size {
+    /// Points that a line has at most.
+    pub(crate) fn points_max(self) -> usize {
+        match self {
+            Size::Narrow => series::POINTS_MAX / 2,
+            Size::Column | Size::Wide => series::POINTS_MAX,
+        }
+    }
+
+    /// Width of the drawing.
+    pub fn width(self) -> f64 {
+        match self {
+            Size::Narrow => 360.0,
+            Size::Column => 560.0,
+            Size::Wide => 960.0,
+        }
+    }
+}
+
+/// A picture that adapts to its page: the narrow drawing on a narrow one, else `size`'s.
+pub fn fluid(size: Size, draw: impl Fn(Size) -> Markup) -> Markup {
+    html! {
+        div class="fits-wide" { (draw(size)) }
+        div class="fits-narrow" { (draw(Size::Narrow)) }
+    }
+}
+
+/// What a file holds that is nothing but the picture.
+pub fn file(picture: &Markup) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
+        picture.0
+    )
+}
+
+/// An SVG element of this size; `alone` if it brings its style sheet and background.
+pub(crate) fn svg(
+    (width, height): (f64, f64),
+    description: &str,
+    alone: bool,
+    content: &Markup,
+) -> Markup {
+    let size = format!("0 0 {} {}", px(width), px(height));
+    html! {
+        svg xmlns=[alone.then_some("http://www.w3.org/2000/svg")] class="plot" role="img" viewBox=(size)
+            width=[alone.then(|| px(width))] height=[alone.then(|| px(height))] aria-label=(description) {
+            @if alone {
+                style { (PreEscaped(STYLE)) }
+                rect class="surface" width=(px(width)) height=(px(height)) {}
+            }
+            (content)
+        }
+    }
+}
+
+/// A coordinate to a tenth of a unit, as short as it can be written.
+pub fn px(coordinate: f64) -> String {
+    format!("{}", (coordinate * 10.0).round() / 10.0)
+}

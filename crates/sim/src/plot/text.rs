@@ -1,0 +1,104 @@
+//! How wide text is, and making it fit.
+//!
+//! The page's font is the reader's, so the widths are those of DejaVu Sans, one of the widest that browsers take for
+//! `system-ui` or `sans-serif`: text takes no more than what is said here.
+//! Absent: other scripts' exact widths; a letter that is not in the table counts as a wide one.
+
+/// Advances of ASCII from the space on, thousandths of the font's size.
+const ADVANCES: [u16; 95] = [
+    318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636, 636,
+    636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, 1000, 684, 686, 698, 770, 632,
+    575, 775, 752, 295, 295, 656, 557, 863, 748, 787, 603, 787, 695, 635, 611, 732, 684, 989, 685,
+    611, 685, 390, 337, 390, 838, 500, 500, 613, 635, 550, 635, 615, 352, 635, 634, 278, 278, 579,
+    278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
+];
+const ADVANCE_OTHER: u16 = 1000;
+/// Bold letters are wider.
+const BOLD: f64 = 1.12;
+
+/// Size of most text.
+pub const TEXT: f64 = 12.0;
+
+/// Width of `text` in a font of this size.
+pub fn width(text: &str, size: f64) -> f64 {
+    let advance = |c: char| match (c as usize).checked_sub(32) {
+        Some(at) if at < ADVANCES.len() => ADVANCES[at],
+        _ => ADVANCE_OTHER,
+    };
+    text.chars().map(advance).map(f64::from).sum::<f64>() * size / 1000.0
+}
+
+/// The same in bold.
+pub fn width_bold(text: &str, size: f64) -> f64 {
+    width(text, size) * BOLD
+}
+
+/// `text` if it fits, else as much of it as does, with an ellipsis.
+pub fn fitted(text: &str, room: f64, size: f64) -> String {
+    if width(text, size) <= room {
+        return text.to_owned();
+    }
+
+    let mut kept: String = text.to_owned();
+    while kept.pop().is_some() {
+        let shorter = format!("{}…", kept.trim_end());
+        if width(&shorter, size) <= room {
+            return shorter;
+        }
+    }
+    "…".to_owned()
+}
+
+/// `text` in lines that fit, broken at blanks; at most `lines`, the last one shortened.
+pub fn wrapped(text: &str, room: f64, size: f64, lines: usize) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match found.last_mut() {
+            Some(line) if found_fits(line, word, room, size) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => found.push(word.to_owned()),
+        }
+    }
+
+    if found.len() > lines {
+        let rest = found.split_off(lines - 1).join(" ");
+        found.push(rest);
+    }
+    found
+        .into_iter()
+        .map(|line| fitted(&line, room, size))
+        .collect()
+}
+
+fn found_fits(line: &str, word: &str, room: f64, size: f64) -> bool {
+    width(line, size) + width(" ", size) + width(word, size) <= room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shortened_or_wrapped_fits() {
+        for text in [
+            "remap-ssd",
+            "WWWWWWWWWWWW",
+            "a few words and more of them",
+            "µµµµ µµµµ",
+            "",
+        ] {
+            for room in [5.0, 20.0, 47.5, 300.0] {
+                let short = fitted(text, room, TEXT);
+                assert!(width(&short, TEXT) <= room.max(width("…", TEXT)), "{short}");
+
+                let lines = wrapped(text, room, TEXT, 2);
+                assert!(lines.len() <= 2);
+                assert!(lines.iter().all(|line| width(line, TEXT) <= room.max(12.0)));
+            }
+        }
+        assert_eq!(fitted("remap-ssd", 300.0, TEXT), "remap-ssd");
+        assert_eq!(wrapped("one two", 300.0, TEXT, 2), ["one two"]);
+    }
+}

@@ -1,0 +1,253 @@
+//! Pictures: with many names, long ones and little room, no text is cut off or lies over another.
+
+use remap_ssd_sim::plot::axis::Axis;
+use remap_ssd_sim::plot::bars::{Bar, BarChart, Part};
+use remap_ssd_sim::plot::columns::{ColumnChart, Panel};
+use remap_ssd_sim::plot::lines::{ChartLine, LineChart};
+use remap_ssd_sim::plot::paint::paints;
+use remap_ssd_sim::plot::{self, Size, text};
+
+const SIZES: [Size; 3] = [Size::Narrow, Size::Column, Size::Wide];
+
+/// Twenty names, from short to longer than a telephone is wide.
+fn names() -> Vec<String> {
+    let mut names: Vec<String> = ["none", "remap-ssd", "flog", "nlog", "opt", "local-flash"]
+        .map(String::from)
+        .to_vec();
+    names.extend((names.len()..19).map(|at| format!("remap-ssd, collection {at}")));
+    names.push(
+        "a name that is longer than the whole picture is wide, which has to be shortened".into(),
+    );
+    names
+}
+
+/// Where a text is: left, right, base line.
+struct Extent {
+    words: String,
+    left: f64,
+    right: f64,
+    y: f64,
+}
+
+fn extents(picture: &roxmltree::Document) -> Vec<Extent> {
+    picture
+        .descendants()
+        .filter(|node| node.has_tag_name("text"))
+        .map(|node| {
+            let number = |name: &str| node.attribute(name).unwrap().parse::<f64>().unwrap();
+            let words = node.text().unwrap_or_default().to_owned();
+            let size = match node.attribute("class").unwrap() {
+                "heading" => 14.0 * 1.12,
+                "panel" => 12.0 * 1.12,
+                "name" => 13.0,
+                "note" => 12.5,
+                "label" => 11.0,
+                _ => text::TEXT,
+            };
+            let (x, width) = (number("x"), text::width(&words, size));
+            let left = match node.attribute("text-anchor") {
+                Some("end") => x - width,
+                Some("middle") => x - width / 2.0,
+                _ => x,
+            };
+            Extent {
+                words,
+                left,
+                right: left + width,
+                y: number("y"),
+            }
+        })
+        .collect()
+}
+
+/// Everything is said within the picture, and nothing over something else.
+fn reads_well(picture: &str, size: Size) {
+    let document = roxmltree::Document::parse(picture).expect("the picture is well-formed");
+    let root = document.root_element();
+    let height: f64 = root
+        .attribute("viewBox")
+        .unwrap()
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let texts = extents(&document);
+
+    for one in &texts {
+        assert!(
+            one.left >= -0.1 && one.right <= size.width() + 0.1 && one.y < height,
+            "`{}` leaves the picture of {size:?}: {} to {} at {}",
+            one.words,
+            one.left,
+            one.right,
+            one.y
+        );
+    }
+    for (at, one) in texts.iter().enumerate() {
+        for other in &texts[at + 1..] {
+            let apart = one.right <= other.left || other.right <= one.left;
+            assert!(
+                apart
+                    || (one.y - other.y).abs() >= 9.0
+                    || one.words.is_empty()
+                    || other.words.is_empty(),
+                "`{}` lies over `{}` in {size:?}",
+                one.words,
+                other.words
+            );
+        }
+    }
+}
+
+#[test]
+fn lines_of_twenty_names_read_well_in_every_size() {
+    let names = names();
+    let lines = |points: fn(usize) -> Vec<(f64, f64)>| {
+        names
+            .iter()
+            .zip(paints(names.iter().map(String::as_str)))
+            .enumerate()
+            .map(|(at, (label, paint))| ChartLine {
+                label,
+                paint,
+                points: points(at),
+                trend: None,
+            })
+            .collect()
+    };
+
+    for (x, y) in [
+        (Axis::upto(123_456_789.0), Axis::rounded(98_765.0)),
+        (Axis::upto(7.0), Axis::rounded(0.000_12)),
+        (
+            Axis::logarithmic([1e-3, 1e9], |value| format!("{value} us")),
+            Axis::logarithmic([1.0, 2.0], |value| format!("{value}")),
+        ),
+    ] {
+        let chart = LineChart {
+            heading: Some(
+                "A heading that says rather a lot, so that it does not fit a telephone's width",
+            ),
+            description: String::new(),
+            x_title: "an axis whose title is so long that it has to be wrapped somewhere".into(),
+            y_title: "what is measured here, with a unit that takes its room as well",
+            x,
+            y,
+            lines: lines(|at| {
+                (0..50)
+                    .map(|x| (f64::from(x), (x as usize * at) as f64))
+                    .collect()
+            }),
+            dots: true,
+        };
+        for size in SIZES {
+            reads_well(&chart.draw(size, true).into_string(), size);
+        }
+    }
+}
+
+#[test]
+fn bars_of_twenty_names_read_well_in_every_size() {
+    let names = names();
+    for longest in [3, 19, 20] {
+        let bars = |names: &[String]| -> Vec<(String, f64)> {
+            let value = |at: usize| 1.0 + at as f64 * 7.25;
+            names
+                .iter()
+                .enumerate()
+                .map(|(at, name)| (name.clone(), value(at)))
+                .collect()
+        };
+        let values = bars(&names[..longest]);
+        let paints = paints(names.iter().map(String::as_str));
+
+        let chart = BarChart {
+            description: String::new(),
+            title: "flash pages programmed per host page",
+            bars: values
+                .iter()
+                .zip(&paints)
+                .map(|((label, value), paint)| Bar {
+                    label,
+                    note: format!("{value:.2}x (1,234 MiB/s)"),
+                    parts: vec![Part {
+                        name: String::new(),
+                        value: *value,
+                        color: paint.color,
+                        fill: paint.fill,
+                    }],
+                })
+                .collect(),
+            legend: names
+                .iter()
+                .map(String::as_str)
+                .zip(paints.iter().copied())
+                .take(4)
+                .collect(),
+            reference: Some(1.0),
+        };
+        for size in SIZES {
+            reads_well(&chart.draw(size, true).into_string(), size);
+        }
+    }
+}
+
+#[test]
+fn columns_of_twenty_names_read_well_in_every_size_and_all_are_there() {
+    let names = names();
+    let panel = |groups: usize, columns: usize| Panel {
+        title: format!("a panel with {groups} groups, each of {columns}"),
+        groups: (0..groups)
+            .map(|group| {
+                let column = |at: usize| (names[at].clone(), (group * at) as f64);
+                (
+                    format!("group number {group}"),
+                    (0..columns).map(column).collect(),
+                )
+            })
+            .collect(),
+    };
+
+    let panels = [panel(3, 20), panel(12, 2), panel(1, 1), panel(20, 20)];
+    let chart = ColumnChart {
+        heading: Some("Twenty columns in twenty groups, and fewer in others"),
+        description: String::new(),
+        y_title: "MiB/s",
+        panels: &panels,
+        names: names
+            .iter()
+            .map(String::as_str)
+            .zip(paints(names.iter().map(String::as_str)))
+            .collect(),
+        reference: Some(100.0),
+    };
+    for size in SIZES {
+        let picture = chart.draw(size, true).into_string();
+        reads_well(&picture, size);
+        let columns: usize = panels
+            .iter()
+            .flat_map(|panel| &panel.groups)
+            .map(|group| group.1.len())
+            .sum();
+        // Those of the legend and the ground, too.
+        assert_eq!(picture.matches("<rect").count(), columns + names.len() + 1);
+    }
+}
+
+#[test]
+fn a_file_brings_its_colours_for_light_and_dark() {
+    let chart = LineChart {
+        heading: None,
+        description: String::new(),
+        x_title: String::new(),
+        y_title: "",
+        x: Axis::upto(1.0),
+        y: Axis::upto(1.0),
+        lines: vec![],
+        dots: false,
+    };
+    let file = plot::file(&chart.draw(Size::Wide, true));
+    assert!(file.starts_with("<?xml") && file.contains("prefers-color-scheme: dark"));
+    roxmltree::Document::parse(&file).expect("it is well-formed");
+}
