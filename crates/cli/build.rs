@@ -1,5 +1,6 @@
-//! A digest of the sources that figures follow from, so that a sweep's results of another simulator are told apart: by the
-//! command line and by the Python package, which is built from the same sources.
+//! A digest of the sources that figures follow from, so that a sweep's results of another simulator
+//! are told apart: by the command line and by the Python package, which is built from the same
+//! sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,9 @@
 //! auth     line (1 byte: bits 0 and 1 the hash, bit 2 the controller has a secret, bit 3 a group of 2048 bits) | frames
 //! frame    bytes (2) | the payload of an Authentication Send, behind which an Authentication Receive follows
 //! ```
-//! The same bytes are what a target answers a host. Checked beside panics: answers are bounded, an exchange that failed is over after its failure, and nobody is proven who does
-//! not know the secret. Absent: commands and connections (`nvme::session`).
+//! The same bytes are what a target answers a host. Checked beside panics: answers are bounded, an
+//! exchange that failed is over after its failure, and nobody is proven who does not know the
+//! secret. Absent: commands and connections (`nvme::session`).
 
 use remap_ssd_nvme::auth::{
     Credentials, Exchange, HostExchange, Keyring, Keys, MESSAGE_BYTES_MAX, Secret, Step, parse,

@@ -1,7 +1,8 @@
-//! The committed corpus: small devices that have seen some use, a few lines of each trace format, and
-//! what a host in good order sends.
+//! The committed corpus: small devices that have seen some use, a few lines of each trace format,
+//! and what a host in good order sends.
 //!
-//! Invariant: [`make`] gives the same files on any machine, for one version of the firmware. Absent: anything recorded on a real system.
+//! Invariant: [`make`] gives the same files on any machine, for one version of the firmware.
+//! Absent: anything recorded on a real system.
 
 use remap_ssd_device::{DeviceConfig, PRESETS};
 use remap_ssd_ftl::{Config, EntrySize, FilePage, Ftl, Remap, SchemeKind};

@@ -1,15 +1,16 @@
 //! What arbitrary bytes are fed to, and a mutator that does without libFuzzer.
 //!
 //! - [`file`]: a device image as it lies in a file. Nearly every mutation is refused by its hash.
-//! - [`recover`]: an image unpacked and sealed again after mutation, so that recovery sees hostile media whose file is
-//!   in order. What does recover, and agrees with itself, is then used, powered off and recovered once more.
+//! - [`recover`]: an image unpacked and sealed again after mutation, so that recovery sees hostile
+//!   media whose file is in order. What does recover, and agrees with itself, is then used, powered
+//!   off and recovered once more.
 //! - [`trace`]: a trace in any format, compressed or not.
 //! - [`auth::auth`]: what hosts send to authenticate.
 //! - [`tls::tls`]: what strangers send before anybody knows who they are.
 //! - [`nvme::pdu`], [`nvme::command`], [`nvme::session`]: what hosts send over NVMe/TCP.
 //!
-//! Each returns or the bytes are a finding: a panic, an endless loop, memory without bound. Absent: what is right;
-//! the power-cut campaign knows that.
+//! Each returns or the bytes are a finding: a panic, an endless loop, memory without bound. Absent:
+//! what is right; the power-cut campaign knows that.
 
 pub mod auth;
 pub mod corpus;
@@ -63,7 +64,8 @@ fn power_on(image: &Image, config: &[u8]) {
         return;
     };
 
-    // Media that contradict themselves in ways that no power cut leaves are refused when an image is loaded.
+    // Media that contradict themselves in ways that no power cut leaves are refused when an image
+    // is loaded.
     if ftl.check().is_err() {
         return;
     }

@@ -6,8 +6,9 @@
 //! session  device (1 byte: bit 0 deduplication, bit 1 emulated latency) | frames
 //! frame    connection (1 byte) | bytes (2) | what it sends
 //! ```
-//! Checked beside panics: commands move no more than they may and what they said they would, whatever is sent back is a
-//! stream of whole PDUs and bounded, and the firmware's tables agree in the end. Absent: sockets.
+//! Checked beside panics: commands move no more than they may and what they said they would,
+//! whatever is sent back is a stream of whole PDUs and bounded, and the firmware's tables agree in
+//! the end. Absent: sockets.
 
 use crate::sound;
 use remap_ssd_device::{Device, DeviceConfig, PRESETS};

@@ -1,10 +1,12 @@
-//! Image files opened and closed by hand: the unpacked bytes, without their hash, are what is mutated.
+//! Image files opened and closed by hand: the unpacked bytes, without their hash, are what is
+//! mutated.
 //!
 //! ```text
 //! unpacked: header (40 bytes) | body
 //! file:     header (40 bytes) | zstd(body | BLAKE3 hash)
 //! ```
-//! Absent: what the bytes mean. If the format changes, the test that opens and seals the corpus fails.
+//! Absent: what the bytes mean. If the format changes, the test that opens and seals the corpus
+//! fails.
 
 use std::io::{Read, Write};
 

@@ -1,4 +1,5 @@
-//! The part of the corpus that hosts send: entries, streams and sessions, as a host in good order would.
+//! The part of the corpus that hosts send: entries, streams and sessions, as a host in good order
+//! would.
 //!
 //! Absent: anything recorded.
 
@@ -258,7 +259,8 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
     out
 }
 
-/// An I/O queue: every command, on the first queue with its data in the capsule, on others with data that are asked for.
+/// An I/O queue: every command, on the first queue with its data in the capsule, on others with
+/// data that are asked for.
 fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
     let mut first = Vec::new();
 
@@ -275,7 +277,8 @@ fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
             capsule(&mut out, sqe, cid as u16, &data, 1 << 20, agreed);
         } else {
             let mut asked = sqe;
-            // As Linux does it: an SGL of a page, whatever the number of ranges. No more is asked for than there are.
+            // As Linux does it: an SGL of a page, whatever the number of ranges. No more is asked
+            // for than there are.
             let longer = sqe.head().opcode() == io::DATASET_MANAGEMENT;
             asked.sgl = Sgl::new(
                 Sgl::TRANSPORT,

@@ -1,4 +1,5 @@
-//! What strangers can send before anybody knows who they are: a TLS handshake, and the identity in it.
+//! What strangers can send before anybody knows who they are: a TLS handshake, and the identity in
+//! it.
 //!
 //! ```text
 //! tls      which (1 byte) | the rest
@@ -6,8 +7,9 @@
 //!          1  an identity, as a handshake names it
 //!          2  text of a file of keys
 //! ```
-//! Checked beside panics: no handshake succeeds, since nobody here answers the server's part of it; an identity finds a key
-//! only if it is one of the two that the key has. Absent: what follows a handshake (`nvme::session`).
+//! Checked beside panics: no handshake succeeds, since nobody here answers the server's part of it;
+//! an identity finds a key only if it is one of the two that the key has. Absent: what follows a
+//! handshake (`nvme::session`).
 
 use remap_ssd_nvme::auth::{Claim, Derivation, HostKeys, Keyring, Keys, TlsKey};
 use remap_ssd_nvme::tls::{ClientContext, ServerContext, TlsStream};

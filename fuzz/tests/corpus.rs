@@ -1,9 +1,10 @@
 //! The corpus and mutations of it, on a stable compiler.
 //!
-//! `FUZZ_SECONDS=600 cargo test` looks longer; `FUZZ_SEED=N` and `FUZZ_FIRST=MUTANT` start elsewhere. A finding prints the
-//! number of its mutant; `FUZZ_KEEP=folder` keeps the bytes there as `target-number`, and `FUZZ_REPLAY=folder/target-number`
-//! runs them again with a backtrace. Findings go to `corpus/found` under such names once they are mended.
-//! `UPDATE_CORPUS=1` writes the rest of the corpus anew.
+//! `FUZZ_SECONDS=600 cargo test` looks longer; `FUZZ_SEED=N` and `FUZZ_FIRST=MUTANT` start
+//! elsewhere. A finding prints the number of its mutant; `FUZZ_KEEP=folder` keeps the bytes there
+//! as `target-number`, and `FUZZ_REPLAY=folder/target-number` runs them again with a backtrace.
+//! Findings go to `corpus/found` under such names once they are mended. `UPDATE_CORPUS=1` writes
+//! the rest of the corpus anew.
 
 use remap_ssd_fuzz::{auth, corpus, file, mutate, nvme, recover, seal, tls, trace};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -161,7 +162,8 @@ fn the_corpus_is_small_and_complete() {
         made.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 250_000,
         "the corpus stays small"
     );
-    // Which bytes a device holds changes with the firmware; old ones are as good, as long as they can be read.
+    // Which bytes a device holds changes with the firmware; old ones are as good, as long as they
+    // can be read.
     for (name, _) in &made {
         assert!(
             corpus::folder().join(name).exists(),
@@ -243,7 +245,8 @@ fn damaged_traces_are_read_or_refused() {
 fn sessions_that_are_not_damaged_are_served() {
     for (name, bytes) in files("session") {
         let [admin, one, two] = nvme::converse(&bytes);
-        // The second queue's file commands come after the first one has forgotten the files; all else is done twice.
+        // The second queue's file commands come after the first one has forgotten the files; all
+        // else is done twice.
         assert!(
             admin >= 25 && one >= 14 && two >= 14,
             "{name}: {admin}, {one}, {two}"

@@ -1,8 +1,9 @@
 //! A comparison, from the words of a command line to its JSON.
 //!
-//! The words are read by the command line's own reader, so that a mistake is said in the same sentence.
-//! Invariant: runs are made without the interpreter's lock; the calling thread looks for signals and tells how far
-//! they have come. Absent: what the options are called in Python (`remap_ssd/_compare.py`).
+//! The words are read by the command line's own reader, so that a mistake is said in the same
+//! sentence. Invariant: runs are made without the interpreter's lock; the calling thread looks for
+//! signals and tells how far they have come. Absent: what the options are called in Python
+//! (`remap_ssd/_compare.py`).
 
 use crate::errors::{Failed, failed};
 use clap::{CommandFactory, Parser};
@@ -26,7 +27,8 @@ struct CompareArgs {
 
 /// Runs a comparison; its JSON.
 ///
-/// `progress`, if any, is called every 50 ms with a list of (job, what it does, share of the run done).
+/// `progress`, if any, is called every 50 ms with a list of (job, what it does, share of the run
+/// done).
 #[pyfunction]
 pub fn compare(
     py: Python<'_>,

@@ -1,4 +1,5 @@
-//! Devices' descriptions: read, checked, written. TOML and JSON go in and out, so that Python needs neither types nor rules.
+//! Devices' descriptions: read, checked, written. TOML and JSON go in and out, so that Python needs
+//! neither types nor rules.
 //!
 //! Absent: which values make sense (`remap_ssd_device::config`).
 

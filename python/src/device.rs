@@ -1,11 +1,11 @@
 //! One device, used step by step in virtual time, and what power cuts leave of it.
 //!
-//! A command takes effect when it is submitted and is acknowledged at the time that the device says. What its
-//! acknowledgement waits for is durable from then on; everything else may be lost when power fails
-//! (`remap_ssd_media::rail`).
+//! A command takes effect when it is submitted and is acknowledged at the time that the device
+//! says. What its acknowledgement waits for is durable from then on; everything else may be lost
+//! when power fails (`remap_ssd_media::rail`).
 //!
-//! Invariants: `now` never decreases; acknowledged commands are those whose end is not after `now`. Absent: the
-//! interface of Python's class (`remap_ssd/_device.py`).
+//! Invariants: `now` never decreases; acknowledged commands are those whose end is not after `now`.
+//! Absent: the interface of Python's class (`remap_ssd/_device.py`).
 
 use crate::errors::{Failed, Refused, mistake};
 use pyo3::exceptions::PyValueError;
@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Operations that may be undone by a cut, at most: looking through them is what commands pay for it.
+/// Operations that may be undone by a cut, at most: looking through them is what commands pay for
+/// it.
 const PENDING_MAX: usize = 2048;
 
 /// A device.
@@ -209,7 +210,8 @@ impl Device {
             .map(|(times, ())| times)
     }
 
-    /// Lets virtual time pass, in which the firmware may work for itself; no farther than to 2^62 ns.
+    /// Lets virtual time pass, in which the firmware may work for itself; no farther than to 2^62
+    /// ns.
     fn idle(&self, py: Python<'_>, ns: u64) {
         py.detach(|| {
             let mut powered = self.lock();

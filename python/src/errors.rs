@@ -1,7 +1,7 @@
 //! How failures become exceptions.
 //!
-//! A mistake in the arguments is a `ValueError`; what could not be done is `remap_ssd.Failed`; a command that the
-//! device refused is `remap_ssd.Refused`. Absent: their texts.
+//! A mistake in the arguments is a `ValueError`; what could not be done is `remap_ssd.Failed`; a
+//! command that the device refused is `remap_ssd.Refused`. Absent: their texts.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

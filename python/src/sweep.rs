@@ -1,7 +1,7 @@
 //! Sweeps: the points of a grid, and one point's run, kept.
 //!
-//! Invariant: points, keys and files are those of the command line, since they are made by it. Absent: what runs the points
-//! (`remap_ssd/_engines.py`).
+//! Invariant: points, keys and files are those of the command line, since they are made by it.
+//! Absent: what runs the points (`remap_ssd/_engines.py`).
 
 use crate::compare::compare;
 use crate::errors::{Failed, failed, mistake};

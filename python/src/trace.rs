@@ -1,7 +1,7 @@
 //! Requests in arrays, written as a trace that the command line reads (`serve --record`'s format).
 //!
-//! Invariants: every row is one request; a row that cannot be one is an error that names it. Absent: arrays' types
-//! (`remap_ssd/_trace.py` makes plain columns of them).
+//! Invariants: every row is one request; a row that cannot be one is an error that names it.
+//! Absent: arrays' types (`remap_ssd/_trace.py` makes plain columns of them).
 
 use crate::errors::{Failed, mistake};
 use pyo3::prelude::*;
@@ -139,7 +139,8 @@ impl Columns<'_> {
                     }
                 }
                 (b'W', None) => {
-                    // Contents that were not recorded: this format writes `N` for them, and has no entry for it.
+                    // Contents that were not recorded: this format writes `N` for them, and has no
+                    // entry for it.
                     writeln!(file, "{at_ns} N {page} {count}")?;
                     continue;
                 }

@@ -1,6 +1,8 @@
-//! Bounded: the upper bound with as many entries as `log_bytes` has room for. Not durable; an example, see CONTRIBUTING.md.
+//! Bounded: the upper bound with as many entries as `log_bytes` has room for. Not durable; an
+//! example, see CONTRIBUTING.md.
 //!
-//! Invariant: no more remaps are in force than there is room for. Absent: anything that outlives power.
+//! Invariant: no more remaps are in force than there is room for. Absent: anything that outlives
+//! power.
 
 use super::index::OwnerIndex;
 use crate::clock::WsnClock;

@@ -1,8 +1,8 @@
 //! `crash`: the power-cut campaign.
 //!
-//! Invariants: a durable scheme that loses something is a failure of the command, with or without a guard off;
-//! a scheme that keeps its remaps in DRAM must be caught at losing them, or else the campaign is blind.
-//! Absent: the campaign (`remap_ssd_crash`).
+//! Invariants: a durable scheme that loses something is a failure of the command, with or without a
+//! guard off; a scheme that keeps its remaps in DRAM must be caught at losing them, or else the
+//! campaign is blind. Absent: the campaign (`remap_ssd_crash`).
 
 use crate::failure::Failure;
 use crate::numbers;
@@ -16,18 +16,21 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and checks that what was
-/// acknowledged is there and that nothing deallocated or overwritten comes back.
+/// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and
+/// checks that what was acknowledged is there and that nothing deallocated or overwritten comes
+/// back.
 ///
-/// Exit code 1 if a durable scheme lost data; with a guard off (--mutant) that is the expected result. `opt`
-/// and `unsafe` keep their remaps in DRAM and are expected to lose data: exit code 0 if the campaign found it, else 1.
+/// Exit code 1 if a durable scheme lost data; with a guard off (--mutant) that is the expected
+/// result. `opt` and `unsafe` keep their remaps in DRAM and are expected to lose data: exit code 0
+/// if the campaign found it, else 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Stop each scheme's campaign after this time [default: 10, without --cuts].
     #[arg(long, value_parser = numbers::seconds)]
     pub seconds: Option<f64>,
-    /// Stop each scheme's campaign after this number of distinct cuts; the result depends only on the seed.
+    /// Stop each scheme's campaign after this number of distinct cuts; the result depends only on
+    /// the seed.
     #[arg(long, value_parser = numbers::count)]
     pub cuts: Option<u64>,
     /// Random seed; the same seed gives the same results.
@@ -36,15 +39,16 @@ pub struct Args {
     /// Schemes, by name [default: all durable ones; with --mutant, one that relies on the guard].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub scheme: Vec<SchemeKind>,
-    /// Garbage collection policy of all devices: greedy, cost-benefit, coldmap, cagc [default: greedy on most, each
-    /// of the others on some].
+    /// Garbage collection policy of all devices: greedy, cost-benefit, coldmap, cagc [default:
+    /// greedy on most, each of the others on some].
     #[arg(long, value_name = "POLICY")]
     pub gc: Option<GcPolicy>,
     /// Mapping table: page, or hybrid (a block table with an extension for single pages).
     #[arg(long, value_name = "page|hybrid", default_value_t = Granularity::Page)]
     pub mapping: Granularity,
-    /// Sets any value of the firmware by its name, on all devices: --set firmware.watermark=0.5. May be repeated, or
-    /// several with commas. Devices that cannot work with it are left out. docs/configuration.md lists them.
+    /// Sets any value of the firmware by its name, on all devices: --set firmware.watermark=0.5.
+    /// May be repeated, or several with commas. Devices that cannot work with it are left out.
+    /// docs/configuration.md lists them.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub set: Vec<Setting>,
     /// Run one script again, by the code that a failure printed.
@@ -53,8 +57,8 @@ pub struct Args {
     /// Switch off this guard of the firmware, to see the campaign find the loss.
     #[arg(long, value_name = "GUARD")]
     pub mutant: Option<Guard>,
-    /// Test on failing media: flash pages and NVRAM words become unreadable between commands and at cuts. Damaged data
-    /// may be lost, but an older version must never be read.
+    /// Test on failing media: flash pages and NVRAM words become unreadable between commands and at
+    /// cuts. Damaged data may be lost, but an older version must never be read.
     #[arg(long, conflicts_with = "mutant")]
     pub media_faults: bool,
     /// Number of threads [default: one per core].
@@ -132,7 +136,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What works with page mapping only is said before anything runs, whether it was asked for, is a guard's or a replay code's.
+/// What works with page mapping only is said before anything runs, whether it was asked for, is a
+/// guard's or a replay code's.
 fn check(args: &Args) -> Result<(), Failure> {
     let (mapping, policy, schemes) = match &args.replay {
         Some(code) => (code.mapping, code.policy, vec![code.scheme]),

@@ -1,7 +1,8 @@
 //! `ctl`: looks at a served device and changes it, over the service's HTTP.
 //!
-//! Invariants: a verb is one request; what the server says against it is one sentence here, and exit code 1; a mistake in the
-//! arguments is exit code 2, whichever side finds it. Absent: what verbs do (`watch::served`).
+//! Invariants: a verb is one request; what the server says against it is one sentence here, and
+//! exit code 1; a mistake in the arguments is exit code 2, whichever side finds it. Absent: what
+//! verbs do (`watch::served`).
 
 use crate::failure::Failure;
 use crate::output::{self, pairs, table};
@@ -54,7 +55,8 @@ enum Verb {
         /// The host's name (NQN), or the number of one of its connections.
         host: String,
     },
-    /// Cuts the device's power and restores it: connections end, and the device recovers from flash and NVRAM.
+    /// Cuts the device's power and restores it: connections end, and the device recovers from flash
+    /// and NVRAM.
     PowerCut,
     /// Damages the medium.
     Inject {

@@ -1,7 +1,8 @@
 //! `dedup`: a disk that deduplicates on a device, as a file through FUSE.
 //!
-//! Invariants: what is there is not overwritten unless asked for; however serving ends, what the disk holds in memory is
-//! written and the device given back, or a sentence says why not. Absent: the schemes (`hosts/dedup`).
+//! Invariants: what is there is not overwritten unless asked for; however serving ends, what the
+//! disk holds in memory is written and the device given back, or a sentence says why not. Absent:
+//! the schemes (`hosts/dedup`).
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
@@ -27,7 +28,8 @@ const FILE: &str = "n1";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Method: `ccaw` lets the device copy, `ordermerge` keeps its own mappings and works on any device.
+    /// Method: `ccaw` lets the device copy, `ordermerge` keeps its own mappings and works on any
+    /// device.
     #[arg(long, value_name = "SCHEME")]
     scheme: Scheme,
     /// Make everything durable after this number of written pages; 0: only on flush.
@@ -38,7 +40,8 @@ pub struct Args {
     /// Empty folder to mount; the disk is the file `n1` in it.
     #[arg(long, value_name = "FOLDER")]
     fuse: PathBuf,
-    /// Hash of a new disk: `md5` (matching pages are compared) or `blake3` (matches are trusted) [default: md5].
+    /// Hash of a new disk: `md5` (matching pages are compared) or `blake3` (matches are trusted)
+    /// [default: md5].
     #[arg(long, value_name = "HASH")]
     hash: Option<Hash>,
     /// Compare the contents of matching pages, overriding the default of the hash.

@@ -1,7 +1,8 @@
 //! `experiment`: the published figures, run again and held against what the papers claim.
 //!
-//! Invariants: whatever is wrong with a name, a folder or a run is said before anything runs (exit code 2); claims that
-//! differ are a result, not a failure. Absent: experiments (`remap_ssd_lab` and `experiments/`).
+//! Invariants: whatever is wrong with a name, a folder or a run is said before anything runs (exit
+//! code 2); claims that differ are a result, not a failure. Absent: experiments (`remap_ssd_lab`
+//! and `experiments/`).
 
 use crate::failure::Failure;
 use crate::numbers;
@@ -20,8 +21,9 @@ use std::time::{Duration, Instant};
 
 /// Runs experiments of the papers again and lays our figures beside every claim.
 ///
-/// An experiment is a folder of text: which devices, schemes and workloads, and what the paper found. Results are kept
-/// run by run: give the same command again after an interruption, and it goes on where it stopped.
+/// An experiment is a folder of text: which devices, schemes and workloads, and what the paper
+/// found. Results are kept run by run: give the same command again after an interruption, and it
+/// goes on where it stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -38,9 +40,10 @@ pub struct Args {
     /// Folder for results; those of an earlier command are used again.
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub out: PathBuf,
-    /// Folder with experiments of your own, NAME/experiment.toml, and papers/NAME.toml; they replace built-in ones of
-    /// their names. One whose analysis is `table` needs no claims: its runs are printed as a table. For grids over any option
-    /// or value of the device, see `remap-ssd sweep`.
+    /// Folder with experiments of your own, NAME/experiment.toml, and papers/NAME.toml; they
+    /// replace built-in ones of their names. One whose analysis is `table` needs no claims: its
+    /// runs are printed as a table. For grids over any option or value of the device, see
+    /// `remap-ssd sweep`.
     #[arg(long, value_name = "DIR")]
     pub from: Option<PathBuf>,
     /// Make every run again, whatever is in the results folder.

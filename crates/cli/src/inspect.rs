@@ -1,8 +1,8 @@
 //! `inspect`: what a device image holds, and whether it is sound.
 //!
 //! The image is powered on in memory, as a device would be, and everything is read back.
-//! Invariants: the file is opened for reading only; a file that is no image, or a damaged one, is a sentence.
-//! Absent: repair.
+//! Invariants: the file is opened for reading only; a file that is no image, or a damaged one, is a
+//! sentence. Absent: repair.
 
 use crate::failure::Failure;
 use crate::output::{self, counted, pairs};
@@ -15,10 +15,11 @@ use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Shows the contents of a device image: superblocks, segment groups, wear, results of recovery. Checks every table
-/// against every other and every mapped page.
+/// Shows the contents of a device image: superblocks, segment groups, wear, results of recovery.
+/// Checks every table against every other and every mapped page.
 ///
-/// The file is not changed. Exit code 1 if it is not an image, or is damaged, in use or inconsistent.
+/// The file is not changed. Exit code 1 if it is not an image, or is damaged, in use or
+/// inconsistent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

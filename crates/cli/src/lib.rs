@@ -1,9 +1,10 @@
 //! The program `remap-ssd`: compare schemes, cut power, measure the simulator, look into images.
 //!
 //! Each command has its module: clap's arguments on top, then what it does, then how it is shown.
-//! Invariants: results go to standard output, everything else (progress, notes, errors) to standard error; exit
-//! code 0 is success, 1 a failure, 2 a mistake in the arguments; with `--json` standard output is one JSON value,
-//! the same for the same seed. Absent: anything that the libraries below could not be asked for.
+//! Invariants: results go to standard output, everything else (progress, notes, errors) to standard
+//! error; exit code 0 is success, 1 a failure, 2 a mistake in the arguments; with `--json` standard
+//! output is one JSON value, the same for the same seed. Absent: anything that the libraries below
+//! could not be asked for.
 
 pub mod bench;
 pub mod compare;
@@ -74,7 +75,8 @@ pub enum Command {
     Watch(Box<watch::Args>),
     /// Looks at a served device and changes it: hosts, power cuts, faults, snapshots.
     Ctl(ctl::Args),
-    /// Manages files on a device, for host software that shares pages instead of writing them twice.
+    /// Manages files on a device, for host software that shares pages instead of writing them
+    /// twice.
     Volume(volume::Args),
     /// Copies, moves, snapshots and defragments by sharing flash pages, without programming data.
     Share(share::Args),
@@ -103,7 +105,8 @@ pub fn main() -> ExitCode {
             cli
         }
         Err(error) => {
-            // Help and version come this way too. Nobody may be listening any more; that is no failure.
+            // Help and version come this way too. Nobody may be listening any more; that is no
+            // failure.
             let _ = error.print();
             return ExitCode::from(error.exit_code() as u8);
         }

@@ -1,7 +1,8 @@
-//! `completions` and `manual`: what a shell and `man` want to know of this program, from its own arguments.
+//! `completions` and `manual`: what a shell and `man` want to know of this program, from its own
+//! arguments.
 //!
-//! Invariants: both are written from the same declaration that parses arguments, so that they cannot
-//! differ from `--help`. Absent: where a system keeps them; the examples say it for Debian.
+//! Invariants: both are written from the same declaration that parses arguments, so that they
+//! cannot differ from `--help`. Absent: where a system keeps them; the examples say it for Debian.
 
 use crate::Cli;
 use crate::failure::Failure;

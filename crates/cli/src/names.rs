@@ -1,4 +1,5 @@
-//! Names as people type them: schemes, policies. A name that does not exist is an error that suggests one.
+//! Names as people type them: schemes, policies. A name that does not exist is an error that
+//! suggests one.
 //!
 //! Absent: the names themselves (`remap_ssd_ftl`).
 

@@ -5,8 +5,8 @@
 
 use remap_ssd_device::parse_scale;
 
-/// A size in bytes: `40MiB`, `80 MB`, `4096`. K, M, G and T stand for powers of 1024, as KiB and so on do; kB, MB,
-/// GB and TB for powers of 1000.
+/// A size in bytes: `40MiB`, `80 MB`, `4096`. K, M, G and T stand for powers of 1024, as KiB and so
+/// on do; kB, MB, GB and TB for powers of 1000.
 ///
 /// # Errors
 /// It is not one.

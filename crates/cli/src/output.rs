@@ -43,7 +43,8 @@ pub fn file(path: &Path, text: &str) -> Result<(), Failure> {
     Pending::begin(path)?.write(text)
 }
 
-/// A file that will be written: beside its place until it is whole, then renamed. Dropped, it leaves nothing.
+/// A file that will be written: beside its place until it is whole, then renamed. Dropped, it
+/// leaves nothing.
 #[derive(Debug)]
 pub struct Pending {
     path: PathBuf,

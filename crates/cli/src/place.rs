@@ -30,8 +30,9 @@ pub struct Place {
     /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN", conflicts_with = "image")]
     pub hostnqn: Option<String>,
-    /// A file of mode 600 with the keys of that host, as the server has them: `NVMeTLSkey-1:...` to connect by TLS,
-    /// `DHHC-1:...` to authenticate, or both; behind a secret, `controller=DHHC-1:...` if the server must prove itself too.
+    /// A file of mode 600 with the keys of that host, as the server has them: `NVMeTLSkey-1:...` to
+    /// connect by TLS, `DHHC-1:...` to authenticate, or both; behind a secret,
+    /// `controller=DHHC-1:...` if the server must prove itself too.
     #[arg(long, value_name = "FILE", conflicts_with = "image")]
     pub secret: Option<PathBuf>,
 }

@@ -10,7 +10,8 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
 use serde_json::json;
 
-/// Lists the ready-made devices with their values and what was assumed, or prints one as a file to start from.
+/// Lists the ready-made devices with their values and what was assumed, or prints one as a file to
+/// start from.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

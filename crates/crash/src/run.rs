@@ -41,7 +41,8 @@ pub struct Options {
     pub media_faults: bool,
     /// Stop after this number of failures.
     pub failures: u32,
-    /// Values of the firmware that differ from the setups'. Setups that cannot work with them are left out.
+    /// Values of the firmware that differ from the setups'. Setups that cannot work with them are
+    /// left out.
     pub adjust: Adjust,
 }
 

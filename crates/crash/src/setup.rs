@@ -44,7 +44,8 @@ pub struct Setup {
 
 /// Changes the firmware of every setup; by default none.
 ///
-/// It is given a setup's configuration before the device's size is chosen, and says why where it cannot be.
+/// It is given a setup's configuration before the device's size is chosen, and says why where it
+/// cannot be.
 #[derive(Clone, Default)]
 pub struct Adjust(pub Option<AdjustFn>);
 

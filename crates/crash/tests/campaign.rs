@@ -145,7 +145,8 @@ fn local_logs_that_leave_nvram_for_flash_survive_every_cut_and_demote_nothing_fo
     assert_eq!((marks.demoted_nvram_full, marks.demoted_watermark), (0, 0));
 }
 
-/// Power fails, and a capacitor saves what is in DRAM; also where the flash that it is saved to has failing blocks.
+/// Power fails, and a capacitor saves what is in DRAM; also where the flash that it is saved to has
+/// failing blocks.
 #[test]
 fn shadows_saved_by_a_capacitor_survive_every_cut() {
     let marks = keeps_its_promise(SchemeKind::ShadowOob);
@@ -153,7 +154,8 @@ fn shadows_saved_by_a_capacitor_survive_every_cut() {
     happened(&marks, REMAPPING);
 }
 
-/// Hybrid mapping: blocks are put in order by copies that a cut may leave or not, under every scheme that works with it.
+/// Hybrid mapping: blocks are put in order by copies that a cut may leave or not, under every
+/// scheme that works with it.
 #[test]
 fn blocks_in_order_survive_every_cut() {
     const MERGES: &[&str] = &[
@@ -207,7 +209,8 @@ fn a_capacitor_with_too_little_energy_is_caught() {
     );
 }
 
-/// Dedup hits, full counters and the watermark are not for it: a page has two owners at most, and no home by accident.
+/// Dedup hits, full counters and the watermark are not for it: a page has two owners at most, and
+/// no home by accident.
 #[test]
 fn wal_ssd_survives_every_cut() {
     let marks = keeps_its_promise(SchemeKind::WalSsd);
@@ -244,7 +247,8 @@ fn pebble_survives_every_cut() {
     happened(&marks, &names);
 }
 
-/// Every mark that a script on the file map can make, under schemes that differ in how a write becomes durable.
+/// Every mark that a script on the file map can make, under schemes that differ in how a write
+/// becomes durable.
 #[test]
 fn the_file_map_survives_every_cut() {
     let setup = (0..Setup::COUNT)
@@ -303,7 +307,8 @@ fn a_device_without_remapping_survives_every_cut() {
     happened(&marks, &["copies", "wear_runs"]);
 }
 
-/// Every policy under every durable scheme; the campaigns above have each policy on a few devices only.
+/// Every policy under every durable scheme; the campaigns above have each policy on a few devices
+/// only.
 #[test]
 fn any_policy_with_any_scheme_survives_every_cut() {
     for scheme in SchemeKind::ALL
@@ -352,7 +357,8 @@ fn a_worn_out_device_survives_every_cut() {
     }
 }
 
-/// Superblocks of one and of two dies of four, under every scheme that has no superblocks of its own.
+/// Superblocks of one and of two dies of four, under every scheme that has no superblocks of its
+/// own.
 #[test]
 fn superblocks_of_fewer_dies_survive_every_cut() {
     for scheme in SchemeKind::ALL

@@ -1,4 +1,5 @@
-//! The mutant list: without any one of its guards the firmware loses data, and the campaign notices.
+//! The mutant list: without any one of its guards the firmware loses data, and the campaign
+//! notices.
 
 use remap_ssd_crash::{Budget, hunt};
 use remap_ssd_ftl::{Guard, SchemeKind};
@@ -20,8 +21,8 @@ fn is_of_files(guard: &Guard) -> bool {
     guard.name().starts_with("fs-")
 }
 
-/// What shows in so few cuts that drawing them finds it too rarely: `every_cut.rs`, among the firmware's tests, leaves none
-/// out; and what damage takes to show, as in `every_fault.rs`.
+/// What shows in so few cuts that drawing them finds it too rarely: `every_cut.rs`, among the
+/// firmware's tests, leaves none out; and what damage takes to show, as in `every_fault.rs`.
 fn is_left_to_every_cut(guard: &Guard) -> bool {
     matches!(guard, Guard::RecordBeforeReclaim | Guard::MendingWaits)
 }

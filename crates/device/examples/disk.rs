@@ -1,9 +1,11 @@
-//! A client of [`Disk`]: a log that is checkpointed by remaps, so that its pages are programmed once.
+//! A client of [`Disk`]: a log that is checkpointed by remaps, so that its pages are programmed
+//! once.
 //!
 //! `cargo run --release -p remap-ssd-device --example disk`
 //!
-//! The functions are generic over `Disk`. The same code runs on a device in a folder (`Device::create_in_folder`) and on a
-//! served one (`remap_ssd_nvme::tcp::client`). Absent: recovery of the log, which a real one needs.
+//! The functions are generic over `Disk`. The same code runs on a device in a folder
+//! (`Device::create_in_folder`) and on a served one (`remap_ssd_nvme::tcp::client`). Absent:
+//! recovery of the log, which a real one needs.
 
 use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, LocalDisk, SchemeKind};
 use std::error::Error;

@@ -1,7 +1,8 @@
 //! Checks the files of a device in a folder for damage, says what would be lost, and repairs them.
 //!
-//! Invariants: a check changes nothing; a repair gives up what the check listed and nothing else, and keeps a copy of
-//! each file that it replaces. It never touches the page contents. Absent: what counts as damage (`media::folder`).
+//! Invariants: a check changes nothing; a repair gives up what the check listed and nothing else,
+//! and keeps a copy of each file that it replaces. It never touches the page contents. Absent: what
+//! counts as damage (`media::folder`).
 
 use crate::config::DeviceConfig;
 use crate::device::Device;
@@ -24,7 +25,8 @@ pub struct FolderCheck {
     pub beyond: Option<String>,
     /// LPNs that have a flash page.
     pub mapped: u64,
-    /// Mapped LPNs whose data was given up earlier: they read as media errors, although nothing is damaged.
+    /// Mapped LPNs whose data was given up earlier: they read as media errors, although nothing is
+    /// damaged.
     pub given_up: u64,
     /// Flash pages without a checksum, which an earlier version wrote.
     pub without_checksum: u64,
@@ -80,8 +82,9 @@ impl Device {
         Ok(())
     }
 
-    /// Repairs the folder: the device returns to the newest moment of which everything is known, and damaged pages read
-    /// as media errors until they are written again. Replaced files are kept in a folder, whose name is returned.
+    /// Repairs the folder: the device returns to the newest moment of which everything is known,
+    /// and damaged pages read as media errors until they are written again. Replaced files are kept
+    /// in a folder, whose name is returned.
     ///
     /// # Errors
     /// Nothing is left to recover from, or an I/O error; nothing has changed then.
@@ -130,7 +133,8 @@ pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<Damage>,
     Ok(live(device.ftl(), &suspects).map(metadata).collect())
 }
 
-/// Suspects that are still torn, in superblocks that are not free: a dead superblock is free after recovery.
+/// Suspects that are still torn, in superblocks that are not free: a dead superblock is free after
+/// recovery.
 fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
     let (media, geometry) = (ftl.media(), ftl.media().geometry());
     let needed = |ppn: &&Ppn| {

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Without `preset`, every key must be there but those of `[firmware]`, which have defaults.
-//! Invariants: a key that means nothing is an error; a checked config can be formatted; an error names all keys that are
-//! wrong at once. Absent: the keys' ranges and what they mean (`keys`), which values a paper gave (`preset`), what a factor
-//! changes (`scale`).
+//! Invariants: a key that means nothing is an error; a checked config can be formatted; an error
+//! names all keys that are wrong at once. Absent: the keys' ranges and what they mean (`keys`),
+//! which values a paper gave (`preset`), what a factor changes (`scale`).
 
 use crate::keys::{self, KEYS, Key, Problem};
 use crate::preset::preset;
@@ -64,7 +64,8 @@ pub struct Flash {
     pub erase_ns: u64,
     /// Moving a page over its channel; 0 if channels are not modelled.
     pub transfer_ns: u64,
-    /// Program/erase cycles a block endures: what it holds in its last one it keeps, and takes no more.
+    /// Program/erase cycles a block endures: what it holds in its last one it keeps, and takes no
+    /// more.
     pub endurance: u64,
 }
 
@@ -251,7 +252,8 @@ impl DeviceConfig {
         }
     }
 
-    /// The firmware's parameters, with what it knows of the chips: a block is used no more at its last cycle.
+    /// The firmware's parameters, with what it knows of the chips: a block is used no more at its
+    /// last cycle.
     pub fn firmware_of_chips(&self) -> Config {
         // An erase count has 21 bits.
         Config {
@@ -329,7 +331,8 @@ impl FromStr for Setting {
     }
 }
 
-/// What must be said without a preset and is not, as one sentence. A key that was misspelt is not named twice.
+/// What must be said without a preset and is not, as one sentence. A key that was misspelt is not
+/// named twice.
 fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
     let mut names: Vec<&str> = Vec::new();
     for key in KEYS.iter() {

@@ -1,10 +1,11 @@
 //! A device: firmware, timing, and the host's verbs with a time in front.
 //!
-//! A command takes effect when it is submitted; what it did on the media is then charged, and the answer says
-//! when it is done. Pages of one request are submitted one by one at the same `now`.
+//! A command takes effect when it is submitted; what it did on the media is then charged, and the
+//! answer says when it is done. Pages of one request are submitted one by one at the same `now`.
 //!
-//! Invariants: `now` never decreases; after each command the media's record of operations is empty; a refused
-//! command is done as well, at the time of its answer. Absent: the host's queue, and the wall clock.
+//! Invariants: `now` never decreases; after each command the media's record of operations is empty;
+//! a refused command is done as well, at the time of its answer. Absent: the host's queue, and the
+//! wall clock.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprints::Fingerprints;
@@ -35,7 +36,8 @@ pub enum PageKind {
     ReadModifyWrite,
     /// Deallocates one page, as a trim does.
     Trim,
-    /// A whole remap command, whose targets begin at the page it is submitted for. No data passes the link.
+    /// A whole remap command, whose targets begin at the page it is submitted for. No data passes
+    /// the link.
     Remap {
         /// First LPN that is read.
         source: u32,
@@ -181,7 +183,8 @@ impl Device {
         }
     }
 
-    /// Whether to say when commands are done, which is the default; if not, no time is modelled, and times mean nothing.
+    /// Whether to say when commands are done, which is the default; if not, no time is modelled,
+    /// and times mean nothing.
     pub fn keep_time(&mut self, keep: bool) {
         self.charging.timed = keep;
         self.ftl.media_mut().keep_time(keep);
@@ -208,7 +211,8 @@ impl Device {
     pub fn timing(&self) -> &Timing {
         &self.charging.timing
     }
-    /// Its halves, for whoever has commands done first and asks later when they were done: `halves`. `None` if no time is kept.
+    /// Its halves, for whoever has commands done first and asks later when they were done:
+    /// `halves`. `None` if no time is kept.
     pub fn halves(&mut self) -> Option<(FirmwareHalf<'_>, TimingHalf<'_>)> {
         let timed = self.charging.timed;
         let firmware = FirmwareHalf {
@@ -222,9 +226,9 @@ impl Device {
         self.ftl.into_media()
     }
 
-    /// Cuts the power and restores it: what is not on flash or in NVRAM is gone, and is rebuilt from them. Fingerprints are
-    /// not read again. What was set for this device stays set: pages kept apart, whether time is kept, a pause of
-    /// deduplication.
+    /// Cuts the power and restores it: what is not on flash or in NVRAM is gone, and is rebuilt
+    /// from them. Fingerprints are not read again. What was set for this device stays set: pages
+    /// kept apart, whether time is kept, a pause of deduplication.
     ///
     /// # Errors
     /// The media cannot be recovered.
@@ -260,8 +264,9 @@ impl Device {
         result
     }
 
-    /// Before the command at `index` of a list is submitted, for each of them in turn: asks for what commands further on
-    /// will need. For two at a time, whose waits for the page table then overlap.
+    /// Before the command at `index` of a list is submitted, for each of them in turn: asks for
+    /// what commands further on will need. For two at a time, whose waits for the page table then
+    /// overlap.
     #[inline(always)]
     pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
         look_ahead(&self.ftl, list, index, command);
@@ -290,7 +295,8 @@ impl Device {
         Completion { done_at, result }
     }
 
-    /// Submits all pages of a request; it is done with the last of them and reports the first refusal.
+    /// Submits all pages of a request; it is done with the last of them and reports the first
+    /// refusal.
     pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
         let mut whole = Completion {
             done_at: now,
@@ -338,7 +344,8 @@ impl Device {
         self.complete(now, DataPath::FromHost, result)
     }
 
-    /// Writes a page of a request that goes on with the next call, and is not acknowledged before it ends.
+    /// Writes a page of a request that goes on with the next call, and is not acknowledged before
+    /// it ends.
     #[inline]
     pub fn write_more(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let result = self.ftl.write_more(lpn, payload);
@@ -382,8 +389,8 @@ impl Device {
         self.complete(now, DataPath::Absent, result)
     }
 
-    /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware works for
-    /// itself, one step after the other; the last one may end after `until`.
+    /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware
+    /// works for itself, one step after the other; the last one may end after `until`.
     pub fn idle(&mut self, now: u64, until: u64) {
         let mut at = now.max(self.timing().busy_until()) + self.config.background.idle_after_ns;
         while at < until && self.ftl.background() {
@@ -418,7 +425,8 @@ impl Device {
         (self.send(now, blocks * size_of::<FileBlock>()), result)
     }
 
-    /// Files noted since the last reset, in order of their numbers, and when they are with the host.
+    /// Files noted since the last reset, in order of their numbers, and when they are with the
+    /// host.
     pub fn fs_files(&mut self, now: u64) -> (u64, Result<Vec<u32>, Refusal>) {
         let result = self.ftl.fs_files();
         let files = result.as_ref().map_or(0, Vec::len);

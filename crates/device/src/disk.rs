@@ -1,9 +1,11 @@
-//! A disk that can remap, as host software sees it: whole pages, and it does not matter where it is.
+//! A disk that can remap, as host software sees it: whole pages, and it does not matter where it
+//! is.
 //!
-//! Host software (a database's file layer, a deduplicating store, a log-structured file system) is written once against
-//! [`Disk`] and runs on a device in this process ([`LocalDisk`]), on one in a folder, or on one behind a network.
-//! Invariant: a disk does what is asked before it answers; what was written is there after the end of the process at any
-//! instant, and after a crash of the machine once `flush` has answered. Absent: time, queues, other hosts.
+//! Host software (a database's file layer, a deduplicating store, a log-structured file system) is
+//! written once against [`Disk`] and runs on a device in this process ([`LocalDisk`]), on one in a
+//! folder, or on one behind a network. Invariant: a disk does what is asked before it answers; what
+//! was written is there after the end of the process at any instant, and after a crash of the
+//! machine once `flush` has answered. Absent: time, queues, other hosts.
 
 use crate::device::Device;
 use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap};
@@ -74,8 +76,8 @@ pub trait Disk {
     /// Size of the disk in pages.
     fn pages(&self) -> u64;
 
-    /// What tells this disk from every other one, a copy of it with a name of its own among them (NGUID, NVMe 2.0 §4.5.1.2);
-    /// `None` if only this process can have it.
+    /// What tells this disk from every other one, a copy of it with a name of its own among them
+    /// (NGUID, NVMe 2.0 §4.5.1.2); `None` if only this process can have it.
     fn identity(&self) -> Option<[u8; 16]> {
         None
     }
@@ -92,8 +94,9 @@ pub trait Disk {
     /// The range, a device that is worn out, or the way to it.
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error>;
 
-    /// Writes in many places, with the same result as one write after the other. A remote disk keeps many under way at
-    /// once, so that a list costs a few round trips instead of one per place.
+    /// Writes in many places, with the same result as one write after the other. A remote disk
+    /// keeps many under way at once, so that a list costs a few round trips instead of one per
+    /// place.
     ///
     /// # Errors
     /// As `write`. After a failure any of the writes may have been done.
@@ -121,8 +124,8 @@ pub trait Disk {
     /// As `write`; an atomic remap may also be too large, or not possible on this disk.
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error>;
 
-    /// Does many remaps, with the same result as one after the other. A remote disk keeps many under way at once, so
-    /// that a list costs a few round trips instead of one per remap.
+    /// Does many remaps, with the same result as one after the other. A remote disk keeps many
+    /// under way at once, so that a list costs a few round trips instead of one per remap.
     ///
     /// # Errors
     /// As `remap`, and which one. After a failure any of the others may have been done.
@@ -134,8 +137,8 @@ pub trait Disk {
         })
     }
 
-    /// Writes one page and lists it as page `offset` of the file `inode` in the device's file map. The page is written
-    /// even if the map is full; the answer says whether it is listed.
+    /// Writes one page and lists it as page `offset` of the file `inode` in the device's file map.
+    /// The page is written even if the map is full; the answer says whether it is listed.
     ///
     /// # Errors
     /// As `write`, or there is no file map.

@@ -1,12 +1,13 @@
 //! When recent programs and clearings end: what `After` asks about.
 //!
-//! A program is asked about by its page. Nearly every one asked about has long ended, and one time per
-//! superblock tells so; the rest is in a direct-mapped table of the newest programs. A clearing of NVRAM, or
-//! the erases of a superblock together, are asked about by their name; names only grow.
+//! A program is asked about by its page. Nearly every one asked about has long ended, and one time
+//! per superblock tells so; the rest is in a direct-mapped table of the newest programs. A clearing
+//! of NVRAM, or the erases of a superblock together, are asked about by their name; names only
+//! grow.
 //!
-//! Invariant: an answer is never earlier than the end; it is exact unless a program that has not ended was
-//! displaced by one whose page shares its slot, and then it is the latest end of any such.
-//! Absent: operations that were never charged: they ended before time began.
+//! Invariant: an answer is never earlier than the end; it is exact unless a program that has not
+//! ended was displaced by one whose page shares its slot, and then it is the latest end of any
+//! such. Absent: operations that were never charged: they ended before time began.
 
 use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{ClearId, Geometry, Ppn};
@@ -60,7 +61,8 @@ impl ProgramEnds {
         self.note_row(ppn, 1, now, |_| end);
     }
 
-    /// Notes programs of consecutive pages of one superblock, which `end_of` says one by one; the latest end.
+    /// Notes programs of consecutive pages of one superblock, which `end_of` says one by one; the
+    /// latest end.
     #[inline(always)]
     pub(crate) fn note_row(
         &mut self,
@@ -114,7 +116,8 @@ impl ProgramEnds {
         }
     }
 
-    /// When the last programs of `count` pages of one superblock have ended; any time up to `now` if they have.
+    /// When the last programs of `count` pages of one superblock have ended; any time up to `now`
+    /// if they have.
     #[inline]
     pub(crate) fn of_all(&self, first: Ppn, count: u16, now: u64) -> u64 {
         let end = self.of(first, now);

@@ -5,19 +5,21 @@
 //! records  36 bytes each: flash page (4), digest of what it holds (32)
 //! hash     32 bytes: BLAKE3 of all before
 //! ```
-//! The file `fingerprints` is written at a clean shutdown, after the state it belongs to, and names that state's
-//! generation. Opening a folder begins a new generation before anything changes, and removes the file.
+//! The file `fingerprints` is written at a clean shutdown, after the state it belongs to, and names
+//! that state's generation. Opening a folder begins a new generation before anything changes, and
+//! removes the file.
 //!
-//! Order: 1. the last state, durable  2. the file aside, durable  3. its name  4. the device is opened: a state of the
-//! next generation, durable  5. anything changes. Cut before 3: there is no file of this generation, and any other is
-//! ignored. Between 3 and 4: state and file match. After 4: no state has the file's generation any more, so a file that
-//! was not removed is ignored.
+//! Order: 1. the last state, durable  2. the file aside, durable  3. its name  4. the device is
+//! opened: a state of the next generation, durable  5. anything changes. Cut before 3: there is no
+//! file of this generation, and any other is ignored. Between 3 and 4: state and file match. After
+//! 4: no state has the file's generation any more, so a file that was not removed is ignored.
 //!
-//! A file with the right generation may still not match the contents (a folder assembled from two copies). So the
-//! firmware compares a page with its saved digest at the first hit, before it maps anything to the page.
+//! A file with the right generation may still not match the contents (a folder assembled from two
+//! copies). So the firmware compares a page with its saved digest at the first hit, before it maps
+//! anything to the page.
 //!
-//! Invariant: the file changes nothing but how many duplicates are found. Absent: when pages are read, and by which
-//! thread (the service decides).
+//! Invariant: the file changes nothing but how many duplicates are found. Absent: when pages are
+//! read, and by which thread (the service decides).
 
 use crate::device::Device;
 use remap_ssd_ftl::{FingerprintKind, UnknownPage};
@@ -34,8 +36,8 @@ const MAGIC: [u8; 8] = *b"RMPFPRNT";
 const VERSION: u32 = 1;
 const BUFFER_BYTES: usize = 1 << 20;
 const SLICE: usize = 256;
-/// Maximum number of passes over the device: garbage collection may move pages behind a pass, and the next pass finds
-/// them.
+/// Maximum number of passes over the device: garbage collection may move pages behind a pass, and
+/// the next pass finds them.
 const PASSES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -90,7 +92,8 @@ pub enum SavedFingerprints {
 }
 
 impl Device {
-    /// Reads the fingerprints that were saved with the state of this generation. The file is removed in any case.
+    /// Reads the fingerprints that were saved with the state of this generation. The file is
+    /// removed in any case.
     pub(crate) fn recall_fingerprints(&mut self, dir: &Path, generation: Option<u64>) {
         if self.ftl().deduplicates() {
             self.fingerprints = match self.recall_from(&dir.join(NAME), generation) {
@@ -226,8 +229,9 @@ fn is_whole(source: &mut impl Read, header: &FingerprintsHeader) -> io::Result<b
     Ok(hash.finalize() == kept)
 }
 
-/// Reads and hashes the pages with unknown fingerprints of a device in a folder, in slices, while the device is in use:
-/// `list` and `enter` hold the device for some tens of microseconds each, and `read` does not need it.
+/// Reads and hashes the pages with unknown fingerprints of a device in a folder, in slices, while
+/// the device is in use: `list` and `enter` hold the device for some tens of microseconds each, and
+/// `read` does not need it.
 pub struct Relearner {
     contents: File,
     kind: FingerprintKind,
@@ -280,7 +284,8 @@ impl Relearner {
         Some(pages)
     }
 
-    /// Reads and hashes pages. Their content does not change until their superblock is erased, which `enter` detects.
+    /// Reads and hashes pages. Their content does not change until their superblock is erased,
+    /// which `enter` detects.
     ///
     /// # Errors
     /// The system's reason.

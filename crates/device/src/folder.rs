@@ -1,4 +1,5 @@
-//! A device in a folder: survives the process at any instant, and the machine up to the last `sync`.
+//! A device in a folder: survives the process at any instant, and the machine up to the last
+//! `sync`.
 //!
 //! ```text
 //! device.toml   the configuration and its checksum; written last, so that a folder without it was never finished
@@ -24,11 +25,12 @@ pub(crate) const CONFIG: &str = "device.toml";
 const CONFIG_ASIDE: &str = "device.toml.part";
 
 impl Device {
-    /// Makes a new device in a folder that does not exist or is empty, with all the space it will ever need.
+    /// Makes a new device in a folder that does not exist or is empty, with all the space it will
+    /// ever need.
     ///
     /// # Errors
-    /// The configuration cannot work, the folder holds something, or the system's reason, a full disk among them;
-    /// nothing is left behind then.
+    /// The configuration cannot work, the folder holds something, or the system's reason, a full
+    /// disk among them; nothing is left behind then.
     pub fn create_in_folder(
         dir: &Path,
         config: DeviceConfig,
@@ -110,8 +112,8 @@ impl Device {
         let (media, replayed) = found.begin()?;
         let (mut device, report) = Self::recover(media, config)?;
         device.dir = Some(dir.to_owned());
-        // Records in the journal mean that no clean shutdown followed this state: the saved fingerprints are out of
-        // date.
+        // Records in the journal mean that no clean shutdown followed this state: the saved
+        // fingerprints are out of date.
         device.recall_fingerprints(dir, (replayed.records == 0).then_some(replayed.generation));
         Ok((device, report))
     }
@@ -124,7 +126,8 @@ impl Device {
         ConfigFile::read(dir)?.parse()
     }
 
-    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done with it.
+    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done
+    /// with it.
     ///
     /// # Errors
     /// As `open_in_folder`.
@@ -134,7 +137,8 @@ impl Device {
         Self::recover(media, config)
     }
 
-    /// Makes everything acknowledged survive a crash of this machine. Nothing to do for a device in memory.
+    /// Makes everything acknowledged survive a crash of this machine. Nothing to do for a device in
+    /// memory.
     ///
     /// # Errors
     /// The system could not write: nothing may be acknowledged any more.
@@ -142,8 +146,8 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().sync())
     }
 
-    /// Begins to make everything acknowledged durable while the device goes on (`remap_ssd_media::folder::Commit` says how);
-    /// `None` for a device in memory.
+    /// Begins to make everything acknowledged durable while the device goes on
+    /// (`remap_ssd_media::folder::Commit` says how); `None` for a device in memory.
     ///
     /// # Errors
     /// As `sync`.
@@ -169,8 +173,8 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().commit_failed(error));
     }
 
-    /// The file of pages' contents in a folder: who writes it out early (`File::sync_data`) spares the device a wait before
-    /// it erases. Nothing else may be done to it.
+    /// The file of pages' contents in a folder: who writes it out early (`File::sync_data`) spares
+    /// the device a wait before it erases. Nothing else may be done to it.
     ///
     /// # Errors
     /// The system's reason.
@@ -178,13 +182,14 @@ impl Device {
         Media::contents_file(dir)
     }
 
-    /// Shuts down cleanly. Failing to save the fingerprints is reported, but is no error: the pages can be read
-    /// instead.
+    /// Shuts down cleanly. Failing to save the fingerprints is reported, but is no error: the pages
+    /// can be read instead.
     ///
     /// # Errors
     /// As `sync`.
     pub fn close(mut self) -> io::Result<SavedFingerprints> {
-        // 1. the last state  2. the fingerprints, with that state's generation. Cut before 2: there are none.
+        // 1. the last state  2. the fingerprints, with that state's generation. Cut before 2: there
+        //    are none.
         self.untimed(|ftl| ftl.media_mut().tidy())?;
         Ok(self.save_fingerprints())
     }

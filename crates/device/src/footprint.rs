@@ -4,12 +4,13 @@ use crate::config::DeviceConfig;
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// For each flash page: L2P, OOBs, reference counts, and what aging keeps of the logical pages it has written.
+/// For each flash page: L2P, OOBs, reference counts, and what aging keeps of the logical pages it
+/// has written.
 const BYTES_PER_PAGE: u64 = 16;
 
 impl DeviceConfig {
-    /// Bytes that a device of this kind takes when it is in use, about: an estimate from measurements, mostly within a
-    /// sixth.
+    /// Bytes that a device of this kind takes when it is in use, about: an estimate from
+    /// measurements, mostly within a sixth.
     pub fn memory_bytes(&self) -> u64 {
         let firmware = &self.firmware;
         let content = match self.content {

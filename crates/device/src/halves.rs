@@ -1,15 +1,18 @@
-//! The two halves of a device: the firmware, which knows no time, and the timing, which knows no tables.
+//! The two halves of a device: the firmware, which knows no time, and the timing, which knows no
+//! tables.
 //!
 //! ```text
 //! one thread:   firmware does a command -> its operations -> timing says when it is done -> next command
 //! two threads:  firmware does many commands -> Record -> timing says when each was done, meanwhile the firmware goes on
 //! ```
 //!
-//! The operations and the way that a command's data takes ([`DataPath`]) are all that passes from one to the other. So both ways
-//! give the same times, as long as the order of commands does not depend on when earlier ones were done.
+//! The operations and the way that a command's data takes ([`DataPath`]) are all that passes from
+//! one to the other. So both ways give the same times, as long as the order of commands does not
+//! depend on when earlier ones were done.
 //!
-//! Invariants: a record's operations are those of its steps, in order; nothing is allocated per command once the lists of a
-//! record have grown. Absent: requests and who waits for them (the caller's), and threads (the caller's as well).
+//! Invariants: a record's operations are those of its steps, in order; nothing is allocated per
+//! command once the lists of a record have grown. Absent: requests and who waits for them (the
+//! caller's), and threads (the caller's as well).
 
 use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
 use crate::timing::{CommandStart, Timing};
@@ -32,7 +35,8 @@ pub(crate) enum DataPath {
     Merged,
 }
 
-/// Does a command of one page. `step` is called at each step: that its operations are in the media's list, and whose data it has.
+/// Does a command of one page. `step` is called at each step: that its operations are in the
+/// media's list, and whose data it has.
 #[inline(always)]
 pub(crate) fn perform(
     ftl: &mut Ftl,
@@ -77,8 +81,8 @@ pub(crate) fn perform(
     result
 }
 
-/// Before the command at `index` of a list is submitted, for each of them in turn: asks for what commands further on
-/// will need. For two at a time, whose waits for the page table then overlap.
+/// Before the command at `index` of a list is submitted, for each of them in turn: asks for what
+/// commands further on will need. For two at a time, whose waits for the page table then overlap.
 #[inline(always)]
 pub(crate) fn look_ahead<T>(
     ftl: &Ftl,
@@ -221,7 +225,8 @@ impl FirmwareHalf<'_> {
         look_ahead(self.ftl, list, index, command);
     }
 
-    /// Does one page of a request, which goes on with the next call or does not, and notes what that was.
+    /// Does one page of a request, which goes on with the next call or does not, and notes what
+    /// that was.
     ///
     /// # Errors
     /// Why the device refuses it.

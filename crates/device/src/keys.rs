@@ -1,13 +1,14 @@
 //! Every key of a device file, once: its unit, its range and what it says.
 //!
-//! From this table come the reference page, files with comments, the JSON schema (`reference`), single values
-//! (`--set firmware.gc_free=0.1`) and the errors that name all that is wrong at once (`problems`).
+//! From this table come the reference page, files with comments, the JSON schema (`reference`),
+//! single values (`--set firmware.gc_free=0.1`) and the errors that name all that is wrong at once
+//! (`problems`).
 //!
 //! A scheme's own keys are declared in its folder (`SchemeFacts::keys`) and taken up from there.
 //!
-//! Invariant: each field of a `DeviceConfig` has a row here, and each row but those of the file itself (`preset`, `scale`,
-//! `firmware.gc_mode`) is such a field; a test compares them.
-//! Absent: what several keys must be together (`DeviceConfig::check`, the firmware's `Config::check`).
+//! Invariant: each field of a `DeviceConfig` has a row here, and each row but those of the file
+//! itself (`preset`, `scale`, `firmware.gc_mode`) is such a field; a test compares them. Absent:
+//! what several keys must be together (`DeviceConfig::check`, the firmware's `Config::check`).
 
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind, SchemeValues};
 use serde_json::Value;
@@ -284,7 +285,8 @@ pub struct Problem {
     pub meant: Option<&'static str>,
 }
 
-/// Everything that is wrong with single keys: names, types, ranges. In the order of the keys' names.
+/// Everything that is wrong with single keys: names, types, ranges. In the order of the keys'
+/// names.
 pub fn problems(said: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     walk("", said, &mut found);
@@ -502,7 +504,8 @@ pub(crate) fn nested(path: &str, value: Value) -> Value {
     })
 }
 
-/// Puts keys of single schemes that stand in `[firmware]` into the schemes' tables, as far as these do not say them.
+/// Puts keys of single schemes that stand in `[firmware]` into the schemes' tables, as far as these
+/// do not say them.
 pub(crate) fn move_renamed(said: &mut Value) {
     let Some(firmware) = said.get_mut("firmware").and_then(Value::as_object_mut) else {
         return;

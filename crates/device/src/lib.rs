@@ -1,12 +1,13 @@
-//! The firmware and the time it takes: a device that is told when a command arrives and says when it is done.
+//! The firmware and the time it takes: a device that is told when a command arrives and says when
+//! it is done.
 //!
 //! ```text
 //! submit(now, command) -> ftl (takes effect at once, records media operations) -> timing -> done_at
 //! ```
 //!
-//! Invariants: time is an argument and an answer, in nanoseconds of `u64`; completion times follow from the
-//! order of submission alone. Absent: a clock, threads, queues of outstanding commands (the caller's), and
-//! any knowledge of how a remap is persisted.
+//! Invariants: time is an argument and an answer, in nanoseconds of `u64`; completion times follow
+//! from the order of submission alone. Absent: a clock, threads, queues of outstanding commands
+//! (the caller's), and any knowledge of how a remap is persisted.
 //!
 //! ```
 //! use remap_ssd_device::{Device, DeviceConfig, Payload, Remap};

@@ -1,7 +1,8 @@
-//! What the table of keys is made into: a reference page, device files with comments, a JSON schema.
+//! What the table of keys is made into: a reference page, device files with comments, a JSON
+//! schema.
 //!
-//! Invariants: nothing here says what a key means, `keys` does; a file with comments reads back as the same device.
-//! Absent: reading device files (`config`).
+//! Invariants: nothing here says what a key means, `keys` does; a file with comments reads back as
+//! the same device. Absent: reading device files (`config`).
 
 use crate::config::DeviceConfig;
 use crate::keys::{GC_MODES, KEYS, Key, Kind, Range};

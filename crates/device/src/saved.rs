@@ -1,8 +1,8 @@
 //! A device in a file: what outlives power, and the configuration it was made from.
 //!
 //! Loading is powering on: recovery rebuilds the tables from the media, and time begins anew.
-//! Invariant: what was saved reads back, whatever the scheme; one that could not keep that promise is refused.
-//! Absent: the file's format (the media's), and counters, which start at zero.
+//! Invariant: what was saved reads back, whatever the scheme; one that could not keep that promise
+//! is refused. Absent: the file's format (the media's), and counters, which start at zero.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::device::Device;

@@ -1,20 +1,23 @@
 //! A smaller device that behaves like a given one.
 //!
-//! What a run costs grows with the flash pages; what it shows depends on the number of superblocks, the
-//! share of over-provisioning and the share of remapping metadata. So a factor shrinks the blocks, not their
-//! number:
+//! What a run costs grows with the flash pages; what it shows depends on the number of superblocks,
+//! the share of over-provisioning and the share of remapping metadata. So a factor shrinks the
+//! blocks, not their number:
 //!
 //! - pages per block: rounded, at least 1; the factor that this gives is the one used for the rest;
-//! - logical pages: in proportion to the *data* pages of a superblock, rounded down, since head and tail take
-//!   a larger share of a small one;
+//! - logical pages: in proportion to the *data* pages of a superblock, rounded down, since head and
+//!   tail take a larger share of a small one;
 //! - files and pages of the file map: in proportion, rounded down, at least 64;
-//! - remapping metadata and slots for deallocations: in proportion, rounded down, the slots at least 64;
-//! - segments: as they are while a superblock's share of the NVRAM is 16 of them or more, then the power of
-//!   two that it is, at least 256 bytes (or the given size, if smaller); the metadata is a multiple of it.
+//! - remapping metadata and slots for deallocations: in proportion, rounded down, the slots at
+//!   least 64;
+//! - segments: as they are while a superblock's share of the NVRAM is 16 of them or more, then the
+//!   power of two that it is, at least 256 bytes (or the given size, if smaller); the metadata is a
+//!   multiple of it.
 //!
 //! - tables that fit into the NVRAM still do: they shrink a little less.
 //!
-//! Latencies, counters, watermarks and the number of dies stay. Invariant: what is returned has been checked.
+//! Latencies, counters, watermarks and the number of dies stay. Invariant: what is returned has
+//! been checked.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use remap_ssd_ftl::Config;

@@ -1,4 +1,5 @@
-//! A device of a given size to be used rather than simulated: real bytes, all logical pages addressable.
+//! A device of a given size to be used rather than simulated: real bytes, all logical pages
+//! addressable.
 //!
 //! Latencies are those of `fast21-32g`. Everything here is our choice, none of it a paper's.
 
@@ -15,7 +16,8 @@ pub const SERVICE_BYTES_MAX: u64 = 4 << 40;
 const SUPERBLOCKS: u64 = 256;
 /// A ninth of the flash is over-provisioned, as in FAST'21.
 const LOGICAL_PER_SPARE: u64 = 8;
-/// NVRAM is this share of the size: 1 GiB copied is 6 MiB of 24-byte entries, and 2 GiB have 10 MiB.
+/// NVRAM is this share of the size: 1 GiB copied is 6 MiB of 24-byte entries, and 2 GiB have 10
+/// MiB.
 const NVRAM_SHARE: u64 = 200;
 
 impl DeviceConfig {
@@ -94,7 +96,8 @@ impl DeviceConfig {
         let pages_per_superblock = u64::from(dies * pages_per_block);
         let least = (lpns + lpns / LOGICAL_PER_SPARE).div_ceil(pages_per_superblock) as u32;
 
-        // Heads, tails, the reserve and a scheme's own superblocks come on top: a few more, or a reason why not.
+        // Heads, tails, the reserve and a scheme's own superblocks come on top: a few more, or a
+        // reason why not.
         (least..least + least / 4 + 64)
             .step_by(1 + least as usize / 64)
             .map(fits)

@@ -1,22 +1,24 @@
 //! How long media operations take: every die, channel and port as a timeline.
 //!
-//! Operations are charged in the order of submission, each once, and their ends are known at once. Two kinds
-//! of resource:
+//! Operations are charged in the order of submission, each once, and their ends are known at once.
+//! Two kinds of resource:
 //!
-//! - A *die* is held: an operation begins when the die is free and what it waits for has ended, and whatever
-//!   is charged later comes after it (first come, first served: garbage collection has no lower priority).
-//!   Only one thing may overtake. Where an operation that is not the host's waits (an erase for all copies, a
-//!   tail for its data), the time the die would stand idle is kept as its *gap*, and host operations charged
-//!   later use it as far as they fit.
-//! - A *lane* (channel, NVRAM port, hash unit, each direction of the host link) is passed in turn. The turn is
-//!   taken at submission; an operation whose data is not there yet ends later without blocking the lane.
+//! - A *die* is held: an operation begins when the die is free and what it waits for has ended, and
+//!   whatever is charged later comes after it (first come, first served: garbage collection has no
+//!   lower priority). Only one thing may overtake. Where an operation that is not the host's waits
+//!   (an erase for all copies, a tail for its data), the time the die would stand idle is kept as
+//!   its *gap*, and host operations charged later use it as far as they fit.
+//! - A *lane* (channel, NVRAM port, hash unit, each direction of the host link) is passed in turn.
+//!   The turn is taken at submission; an operation whose data is not there yet ends later without
+//!   blocking the lane.
 //!
-//! Lookups of owners and clearings of NVRAM run beside the stores, on lanes of their own at the port's speed.
-//! A copy's program is not held for its read when GC does it, since reads run ahead into the controller's
-//! buffers (as in the published evaluations); when a command does it, it is.
+//! Lookups of owners and clearings of NVRAM run beside the stores, on lanes of their own at the
+//! port's speed. A copy's program is not held for its read when GC does it, since reads run ahead
+//! into the controller's buffers (as in the published evaluations); when a command does it, it is.
 //!
-//! Invariants: no operation ends before what its `after` names; ends follow from the sequence of charges
-//! alone; nothing is allocated per operation. Absent: the host's queue, and retries (recorded as operations).
+//! Invariants: no operation ends before what its `after` names; ends follow from the sequence of
+//! charges alone; nothing is allocated per operation. Absent: the host's queue, and retries
+//! (recorded as operations).
 
 use crate::config::Latencies;
 use crate::ends::{ClearEnds, ProgramEnds};
@@ -95,8 +97,9 @@ pub struct Timing {
     /// End of the latest NVRAM store, and of the latest operation of any kind.
     stores_end: u64,
     all_end: u64,
-    /// `all_end` before the flash operations that are being recorded in a row and wait for everything: the
-    /// erases or tail pages of a superblock wait for what came before them, not for each other.
+    /// `all_end` before the flash operations that are being recorded in a row and wait for
+    /// everything: the erases or tail pages of a superblock wait for what came before them, not for
+    /// each other.
     row: Option<u64>,
 }
 

@@ -1,5 +1,6 @@
-//! Damage to the files of a device in a folder, under the real firmware: it is refused with the file's name and a place, or
-//! pages read as media errors, or nothing is wrong. No page is ever older than what was flushed.
+//! Damage to the files of a device in a folder, under the real firmware: it is refused with the
+//! file's name and a place, or pages read as media errors, or nothing is wrong. No page is ever
+//! older than what was flushed.
 
 mod kit;
 

@@ -1,6 +1,8 @@
-//! A device in a folder on a disk that begins to fail: what was flushed stays, whatever is asked of it afterwards.
+//! A device in a folder on a disk that begins to fail: what was flushed stays, whatever is asked of
+//! it afterwards.
 //!
-//! The limit of files' sizes stands for the disk: it is the whole process's, so that the tests here take turns.
+//! The limit of files' sizes stands for the disk: it is the whole process's, so that the tests here
+//! take turns.
 
 mod kit;
 
@@ -57,7 +59,8 @@ fn scribble(media: &mut Media) {
     }
 }
 
-/// A device that was filled, overwritten and flushed, on a disk that takes no bytes from `limit_at` on of any file.
+/// A device that was filled, overwritten and flushed, on a disk that takes no bytes from `limit_at`
+/// on of any file.
 fn keeps_what_was_flushed(
     dir: &Path,
     journal_bytes: Option<u64>,
@@ -159,7 +162,8 @@ fn after_a_page_that_could_not_be_written_nothing_flushed_is_lost() {
 
 #[test]
 fn after_a_state_that_could_not_be_written_nothing_flushed_is_lost() {
-    // In memory pages are stored where they are mapped, so that the state is the first that cannot be written.
+    // In memory pages are stored where they are mapped, so that the state is the first that cannot
+    // be written.
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() {
         tempfile::tempdir_in(memory)

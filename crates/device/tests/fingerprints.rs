@@ -1,4 +1,5 @@
-//! What deduplication knows after a shutdown, a kill, and with a file that does not belong to the device.
+//! What deduplication knows after a shutdown, a kill, and with a file that does not belong to the
+//! device.
 
 use remap_ssd_device::{Device, DeviceConfig, Fingerprints, Relearner, SavedFingerprints};
 use remap_ssd_ftl::SchemeKind;

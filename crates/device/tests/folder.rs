@@ -1,4 +1,5 @@
-//! Devices in folders under the real firmware: what a machine that dies leaves of what was acknowledged.
+//! Devices in folders under the real firmware: what a machine that dies leaves of what was
+//! acknowledged.
 
 mod kit;
 
@@ -23,7 +24,8 @@ fn number(name: &str) -> Option<u64> {
     })
 }
 
-/// The files as they were after each command since the last sync: a machine that dies leaves a mixture of them.
+/// The files as they were after each command since the last sync: a machine that dies leaves a
+/// mixture of them.
 struct Versions(Vec<Vec<Vec<u8>>>);
 
 impl Versions {
@@ -37,7 +39,8 @@ impl Versions {
             self.0 = vec![now];
             false
         } else if synced {
-            // The firmware synced in the middle of the command: what came before is durable, the command may be.
+            // The firmware synced in the middle of the command: what came before is durable, the
+            // command may be.
             self.0 = vec![now];
             true
         } else {

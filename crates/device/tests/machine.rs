@@ -1,6 +1,7 @@
 //! Devices in folders under the real firmware, on a machine that dies again and again.
 //!
-//! The disk is a model: what was not synced may be found in any mixture, so that a sync that is left out is noticed.
+//! The disk is a model: what was not synced may be found in any mixture, so that a sync that is
+//! left out is noticed.
 
 #![cfg(target_os = "linux")]
 
@@ -53,7 +54,8 @@ fn a_new_device_is_there_once_it_is_made() {
     }
 }
 
-/// What was synced is there, what a host has seen after one crash is there after the next, and nothing older comes back.
+/// What was synced is there, what a host has seen after one crash is there after the next, and
+/// nothing older comes back.
 #[test]
 fn a_host_may_go_on_after_a_crash_and_crash_again() {
     let (mut older, mut opened_twice) = (0, 0);

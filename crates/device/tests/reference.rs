@@ -205,7 +205,8 @@ fn the_reference_page_is_current() {
     );
 }
 
-// A scheme declares its keys in its own folder; files, single values and the schema take them from there.
+// A scheme declares its keys in its own folder; files, single values and the schema take them from
+// there.
 #[test]
 fn a_schemes_own_key_is_in_its_table_and_read_where_older_files_have_it() {
     let mut seen = 0;

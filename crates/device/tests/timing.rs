@@ -1,4 +1,5 @@
-//! Exact completion times of small cases: what holds a die, what passes a lane, what waits for what.
+//! Exact completion times of small cases: what holds a die, what passes a lane, what waits for
+//! what.
 
 use remap_ssd_device::config::Latencies;
 use remap_ssd_device::{CommandStart, Timing};
@@ -241,7 +242,8 @@ fn host_operations_use_the_time_an_erase_waits() {
     bench.at(0, &long);
     let erase = bench.erase(1, 1, After::ALL);
     bench.at(0, &[erase]);
-    // Die 1 would stand idle until 4 programs of die 0 have ended: 4 fit, the fifth comes after the erase.
+    // Die 1 would stand idle until 4 programs of die 0 have ended: 4 fit, the fifth comes after the
+    // erase.
     let ends = [1, 5, 9, 13, 17].map(|page| {
         let program = bench.program(Purpose::Host, page);
         bench.at(0, &[program])

@@ -81,10 +81,10 @@ impl AtomicSlot {
         }
     }
 
-    /// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt. That
-    /// is the slot, since a command may have been under way and nothing else identifies its witnesses;
-    /// or a word of the list, if it is the second one or the slot does not hold the sum. Nothing is
-    /// stored here where commands cannot be atomic.
+    /// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt.
+    /// That is the slot, since a command may have been under way and nothing else identifies its
+    /// witnesses; or a word of the list, if it is the second one or the slot does not hold the sum.
+    /// Nothing is stored here where commands cannot be atomic.
     pub fn read_back(&self, media: &mut Media) -> Result<Vec<u64>, usize> {
         if !self.has_commands {
             return Ok(Vec::new());
@@ -119,8 +119,8 @@ impl AtomicSlot {
         Ok(numbers)
     }
 
-    /// After recovery: `seen` are the numbers that still have witnesses, `words` the places in NVRAM of
-    /// some of these.
+    /// After recovery: `seen` are the numbers that still have witnesses, `words` the places in
+    /// NVRAM of some of these.
     pub fn resume(
         &self,
         media: &mut Media,
@@ -132,8 +132,8 @@ impl AtomicSlot {
         seen.dedup();
         *aborted = seen;
         self.remember(media, aborted);
-        // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as little
-        // as before.
+        // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as
+        // little as before.
         for word in words.iter().cloned().flatten() {
             media.store(word, 0, Purpose::Meta, After::NOTHING);
         }
@@ -149,10 +149,10 @@ impl AtomicSlot {
     /// Writes the list of aborted numbers, and empties the slot.
     fn remember(&self, media: &mut Media, aborted: &[u64]) {
         // 1. the list, in which numbers keep their places  2. the slot. Cut between: both hold the
-        // number. The sum in the slot is cleared before the list changes, since it would be wrong in
-        // between. There are more numbers than places only if none could be removed for long. Then the
-        // slot keeps its number and no other command may use it (`is_free`), so there is never one too
-        // many.
+        // number. The sum in the slot is cleared before the list changes, since it would be wrong
+        // in between. There are more numbers than places only if none could be removed for long.
+        // Then the slot keeps its number and no other command may use it (`is_free`), so there is
+        // never one too many.
         if !Self::is_free(aborted) {
             return;
         }

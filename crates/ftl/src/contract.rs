@@ -89,7 +89,8 @@ pub struct Usage {
     pub reserved_bytes: u64,
 }
 
-/// How full a scheme's room is: two fields of `Usage`. What is used of unlimited room may be left out.
+/// How full a scheme's room is: two fields of `Usage`. What is used of unlimited room may be left
+/// out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Occupancy {
@@ -224,9 +225,9 @@ pub trait Recover {
     fn drop_aborted(&mut self, _core: &mut Core) {}
 
     /// Called when the tables are rebuilt and pages mark the LPNs in doubt. Zeroes the unreadable
-    /// records, after everything else (`Guards::after_doubts`), and restores the room that GC relies
-    /// on. `false` if there is not enough flash space for what must be made durable. Takes no
-    /// sequence number if they are used up (`WsnClock::is_used_up`).
+    /// records, after everything else (`Guards::after_doubts`), and restores the room that GC
+    /// relies on. `false` if there is not enough flash space for what must be made durable. Takes
+    /// no sequence number if they are used up (`WsnClock::is_used_up`).
     fn resume(&mut self, core: &mut Core) -> bool;
 }
 
@@ -235,8 +236,8 @@ pub trait Inspect {
     /// How much of the metadata's room is used and valid.
     fn usage(&self, blocks: &Superblocks) -> Usage;
 
-    /// Of that, what a time series shows. It is asked at each request, so that schemes whose `usage`
-    /// counts say it themselves.
+    /// Of that, what a time series shows. It is asked at each request, so that schemes whose
+    /// `usage` counts say it themselves.
     fn occupancy(&self, blocks: &Superblocks) -> Occupancy {
         self.usage(blocks).into()
     }

@@ -1,10 +1,10 @@
 //! The RC-table: how many LPNs share a flash page (FAST'21 §4.4).
 //!
-//! Invariants: `get(p) == |{ l : map[l] == p }|`; a page with count 0 is garbage. Four bits a page; the firmware
-//! refuses a remap that would pass the maximum, and only recovery may find more owners than that (an
-//! unacknowledged overwrite lost, the remap that took its place kept): those pages have the rest of their
-//! count in `overflow`.
-//! Absent: which LPNs. Only the OOB and the scheme know.
+//! Invariants: `get(p) == |{ l : map[l] == p }|`; a page with count 0 is garbage. Four bits a page;
+//! the firmware refuses a remap that would pass the maximum, and only recovery may find more owners
+//! than that (an unacknowledged overwrite lost, the remap that took its place kept): those pages
+//! have the rest of their count in `overflow`. Absent: which LPNs. Only the OOB and the scheme
+//! know.
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
@@ -128,7 +128,8 @@ impl Counts {
         }
     }
 
-    /// Calls `found` with the index and the count (15 for more) of each of `len` pages from `first` on that has owners.
+    /// Calls `found` with the index and the count (15 for more) of each of `len` pages from `first`
+    /// on that has owners.
     #[inline(always)]
     pub fn each_owned(&self, first: Ppn, len: u32, mut found: impl FnMut(u32, u8)) {
         const LOWEST: u64 = 0x1111_1111_1111_1111;

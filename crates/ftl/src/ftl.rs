@@ -244,8 +244,8 @@ impl Ftl {
         &self.apart
     }
 
-    /// Lets writes be programmed without looking for their content on flash, or looks for it again. What is written
-    /// meanwhile is not known by its content later. Not persisted.
+    /// Lets writes be programmed without looking for their content on flash, or looks for it again.
+    /// What is written meanwhile is not known by its content later. Not persisted.
     pub fn pause_dedup(&mut self, pause: bool) {
         self.end_write();
         self.dedup_paused = pause;

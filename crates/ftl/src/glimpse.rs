@@ -1,8 +1,9 @@
 //! The counters that a time series shows, cheap enough to be noted for each request.
 //!
-//! Whoever has commands done before their times are known cannot say beforehand at which of them a reading of the counters
-//! will be due. So a glimpse is taken at each, and most of them are never looked at.
-//! Invariant: what it says is what `Ftl::stats`, `Ftl::usage` and `Ftl::usable_pages` say. Absent: when it is taken.
+//! Whoever has commands done before their times are known cannot say beforehand at which of them a
+//! reading of the counters will be due. So a glimpse is taken at each, and most of them are never
+//! looked at. Invariant: what it says is what `Ftl::stats`, `Ftl::usage` and `Ftl::usable_pages`
+//! say. Absent: when it is taken.
 
 use crate::contract::Occupancy;
 use crate::ftl::Ftl;

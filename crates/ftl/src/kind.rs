@@ -30,9 +30,9 @@ pub enum Hue {
     Purple,
 }
 
-/// Memory that a scheme takes of the machine that simulates it, about, in bytes for each flash page:
-/// the fingerprint store, and the list of what each superblock has remapped, for schemes whose
-/// entries are not kept by superblock.
+/// Memory that a scheme takes of the machine that simulates it, about, in bytes for each flash
+/// page: the fingerprint store, and the list of what each superblock has remapped, for schemes
+/// whose entries are not kept by superblock.
 ///
 /// Measured, not counted: the growth of a process's resident memory from 2.4 to 4.7 million flash
 /// pages, in steady state at the capacity of the presets. Absent: the NVRAM image, and the core's

@@ -1,8 +1,8 @@
 //! Looking ahead: asking for the cache lines that commands and collections will touch soon.
 //!
 //! A prefetch changes nothing but time, and so nothing here may change a table. Absent: what is
-//! prefetched inside a loop over a table of its own (`in_force`, `recovery`, `relocate`), which is part
-//! of that loop.
+//! prefetched inside a loop over a table of its own (`in_force`, `recovery`, `relocate`), which is
+//! part of that loop.
 
 use crate::dedup::{Fingerprint, Pages};
 use crate::ftl::Ftl;

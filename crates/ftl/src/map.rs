@@ -1,9 +1,11 @@
-//! Logical to physical: one 32-bit word a page, with the LR bit on top; or, under hybrid mapping, a table of blocks.
+//! Logical to physical: one 32-bit word a page, with the LR bit on top; or, under hybrid mapping, a
+//! table of blocks.
 //!
-//! Invariants: `UNMAPPED` or a valid flash page; the LR bit (FAST'21 §4.4) is set if the mapping was made by
-//! a remap, so that its witness is a remapping entry, and clear if the page's own OOB names the LPN. Under hybrid mapping
-//! there are no cells, so that the check of their bounds, which is made anyway, is all that a page of the table costs.
-//! Absent: reference counts and owners' lists.
+//! Invariants: `UNMAPPED` or a valid flash page; the LR bit (FAST'21 §4.4) is set if the mapping
+//! was made by a remap, so that its witness is a remapping entry, and clear if the page's own OOB
+//! names the LPN. Under hybrid mapping there are no cells, so that the check of their bounds, which
+//! is made anyway, is all that a page of the table costs. Absent: reference counts and owners'
+//! lists.
 
 use crate::block_map::BlockMap;
 use crate::mapping::Mapping;
@@ -167,8 +169,8 @@ impl Map {
         }
     }
 
-    /// Clears the LR bit of a remapped page, to drop the older duplicates of its entry during a newest-first
-    /// scan; `mark_remapped` restores it.
+    /// Clears the LR bit of a remapped page, to drop the older duplicates of its entry during a
+    /// newest-first scan; `mark_remapped` restores it.
     #[inline]
     pub fn hide_remapped(&mut self, lpn: u32) {
         match self.cells.get_mut(lpn as usize) {

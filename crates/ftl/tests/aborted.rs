@@ -27,8 +27,8 @@ fn copy(target: u32, source: u32, atomic: bool) -> Remap {
     }
 }
 
-/// LPNs 0 and 1 share a page; an entry of a command that a cut aborted says the same of LPN 1 once more. Between them
-/// LPN 1 had a page that the cut took away.
+/// LPNs 0 and 1 share a page; an entry of a command that a cut aborted says the same of LPN 1 once
+/// more. Between them LPN 1 had a page that the cut took away.
 fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
     let firmware = small_config(scheme);
     let config = Config {
@@ -68,7 +68,8 @@ fn reclaiming_keeps_the_entry_that_counts() {
         let mut ftl = with_an_aborted_entry(scheme);
         let mut random = Random(1);
         let lpns = u64::from(ftl.config().lpns);
-        // Everything is collected several times over, on flash and in NVRAM, and power goes now and then.
+        // Everything is collected several times over, on flash and in NVRAM, and power goes now and
+        // then.
         for round in 0..60 {
             for step in 0..150 {
                 let (lpn, source) = (

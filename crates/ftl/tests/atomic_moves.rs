@@ -1,7 +1,9 @@
-//! Pages of an atomic command that garbage collection moves while the command itself is not durable yet.
+//! Pages of an atomic command that garbage collection moves while the command itself is not durable
+//! yet.
 //!
-//! The host has many commands under way. A copy in whose OOB the command's number stands must not land before the slot
-//! says that the number may not count: a part of the command would be there after a cut.
+//! The host has many commands under way. A copy in whose OOB the command's number stands must not
+//! land before the slot says that the number may not count: a part of the command would be there
+//! after a cut.
 
 mod kit;
 
@@ -93,7 +95,8 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
                 );
             }
 
-            // Two pages, each alone among what is overwritten next, so that their superblocks are soon worth collecting.
+            // Two pages, each alone among what is overwritten next, so that their superblocks are
+            // soon worth collecting.
             for lpn in [2, 3] {
                 put(&mut ftl, lpn, u64::from(lpn) + 1);
                 (0..8).for_each(|at| put(&mut ftl, 40 + 10 * lpn + at, 2000));
@@ -110,7 +113,8 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
             })
             .unwrap();
 
-            // Without its first owner the page has the command's entry to tell of it, and its copy the command's number.
+            // Without its first owner the page has the command's entry to tell of it, and its copy
+            // the command's number.
             put(&mut ftl, 2, 9002);
             put(&mut ftl, 3, 9003);
             for lpn in [2, 3] {

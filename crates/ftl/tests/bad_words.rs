@@ -1,7 +1,8 @@
-//! Blocks that fail while hardly anything else is durable: what NVRAM says of them decides where recovery looks for heads.
+//! Blocks that fail while hardly anything else is durable: what NVRAM says of them decides where
+//! recovery looks for heads.
 //!
-//! Nothing ends but what an acknowledgement waits for, and what that comes after. So a store that a head or an erase
-//! forgets to wait for is missing in the next cut.
+//! Nothing ends but what an acknowledgement waits for, and what that comes after. So a store that a
+//! head or an erase forgets to wait for is missing in the next cut.
 
 mod kit;
 

@@ -100,7 +100,8 @@ fn opt_remaps_for_nothing() {
     );
 }
 
-/// With two slots a page: an entry in place, L2P beside it; a page written changes both tables as well.
+/// With two slots a page: an entry in place, L2P beside it; a page written changes both tables as
+/// well.
 #[test]
 fn a_remap_in_place_is_one_store_and_one_to_l2p() {
     let mut ftl = small(SchemeKind::Pebble);
@@ -146,7 +147,8 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
     );
 }
 
-/// A page that moves on and on needs two slots: the new entry must not take the place of the one it supersedes.
+/// A page that moves on and on needs two slots: the new entry must not take the place of the one it
+/// supersedes.
 #[test]
 fn a_chain_of_moves_programs_nothing() {
     let mut ftl = small(SchemeKind::Pebble);
@@ -164,7 +166,8 @@ fn a_chain_of_moves_programs_nothing() {
             })
             .unwrap()
         });
-        // An entry, L2P of both LPNs, and the record that the source is gone; now and then bitmaps of such records.
+        // An entry, L2P of both LPNs, and the record that the source is gone; now and then bitmaps
+        // of such records.
         let host = ops
             .iter()
             .filter(|op| op.kind == OpKind::NvWrite && op.purpose == Purpose::Host);
@@ -313,8 +316,8 @@ fn finding_owners_reads_one_group_or_the_whole_log() {
     }
 }
 
-/// Recovery reads head pages, tail pages, OOB areas of open superblocks and NVRAM: counted on the papers' setup A
-/// with 120 MB of remapping metadata.
+/// Recovery reads head pages, tail pages, OOB areas of open superblocks and NVRAM: counted on the
+/// papers' setup A with 120 MB of remapping metadata.
 #[test]
 fn recovery_of_setup_a_reads_heads_tails_open_oobs_and_nvram() {
     let geometry = Geometry::new(Shape {
@@ -389,7 +392,8 @@ fn recovery_of_a_small_device_reads_no_data_page() {
 }
 
 fn journaled(pages: u32) -> Ftl {
-    // Pages that lose their mapping are recorded at least every 64 pages, or every half of the slots.
+    // Pages that lose their mapping are recorded at least every 64 pages, or every half of the
+    // slots.
     let config = Config {
         dealloc_slots: 128,
         ..small_config(SchemeKind::WalSsd)
@@ -402,7 +406,8 @@ fn journaled(pages: u32) -> Ftl {
     ftl
 }
 
-/// Forwards or backwards, with or without relocation: the deallocation of the sources is a record of its own.
+/// Forwards or backwards, with or without relocation: the deallocation of the sources is a record
+/// of its own.
 #[test]
 fn a_checkpoint_of_any_length_is_one_commit_record() {
     for len in [1, 8, 60] {
@@ -459,7 +464,8 @@ fn a_page_that_has_another_home_is_copied() {
     ftl.check().unwrap();
 }
 
-/// A victim whose pages have two owners each: no lookup, one read and one program a page, and the clearing of its records.
+/// A victim whose pages have two owners each: no lookup, one read and one program a page, and the
+/// clearing of its records.
 #[test]
 fn collecting_pages_with_homes_costs_no_metadata() {
     let mut ftl = journaled(60);

@@ -1,4 +1,5 @@
-//! What local logs cost, counted exactly: under a capacitor, in NVRAM with flash behind it, and on flash.
+//! What local logs cost, counted exactly: under a capacitor, in NVRAM with flash behind it, and on
+//! flash.
 
 mod kit;
 
@@ -70,7 +71,8 @@ fn under_a_capacitor_a_remap_is_nothing_and_a_page_of_them_one_program() {
     );
 }
 
-/// With a small cache the fullest superblock's entries are flushed, however few they are: a program for each flush.
+/// With a small cache the fullest superblock's entries are flushed, however few they are: a program
+/// for each flush.
 #[test]
 fn a_small_cache_programs_pages_that_are_mostly_empty() {
     let config = Config {
@@ -82,7 +84,8 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
     for lpn in 0..300 {
         ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
     }
-    // The rule once more: with two slots left, the superblock with the most cached entries is flushed.
+    // The rule once more: with two slots left, the superblock with the most cached entries is
+    // flushed.
     let (mut cached, mut flushed, mut flushes, mut programs) = ([0; 5], 0, 0, 0);
     let mut random = Random(5);
     for target in 300..430 {
@@ -126,7 +129,8 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
 #[test]
 fn a_group_leaves_nvram_in_as_many_programs_as_its_valid_entries_fill_pages() {
     let mut ftl = filled(&small_config(SchemeKind::RemapSsdLh));
-    // 64 segments of 7 entries; the largest group leaves when two are free: with the entry after the 62nd segment's first.
+    // 64 segments of 7 entries; the largest group leaves when two are free: with the entry after
+    // the 62nd segment's first.
     let before = 61 * 7 + 1;
     for index in 0..before {
         let ops = remap_onto(&mut ftl, 40 + index);
@@ -158,7 +162,8 @@ fn a_group_leaves_nvram_in_as_many_programs_as_its_valid_entries_fill_pages() {
     );
 }
 
-/// The lookup before a superblock is collected reads its own pages of entries and its own entries in NVRAM.
+/// The lookup before a superblock is collected reads its own pages of entries and its own entries
+/// in NVRAM.
 #[test]
 fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
     for (scheme, cache_pages) in [(SchemeKind::LocalFlash, 1), (SchemeKind::RemapSsdLh, 64)] {
@@ -187,7 +192,8 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
             let moved = ops[end..]
                 .iter()
                 .find(|op| op.kind == OpKind::Read && op.purpose == Purpose::Gc);
-            // Without a page to move, or with groups changed meanwhile, which superblock it was cannot be told here.
+            // Without a page to move, or with groups changed meanwhile, which superblock it was
+            // cannot be told here.
             let Some(read) = moved.filter(|_| {
                 metadata == (ftl.scheme_counter("destages"), ftl.stats().metadata_gc_runs)
             }) else {

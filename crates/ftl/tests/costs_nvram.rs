@@ -99,8 +99,9 @@ fn victim(ops: &[Op], ftl: &Ftl) -> Option<usize> {
     first.map(|page| ftl.media().geometry().superblock(page).0 as usize)
 }
 
-/// Collecting a group reads its entries, writes those in force to new segments with their heads and links, and zeroes the
-/// old segments; and it is the group with the most invalid ones, of those that give a segment back.
+/// Collecting a group reads its entries, writes those in force to new segments with their heads and
+/// links, and zeroes the old segments; and it is the group with the most invalid ones, of those
+/// that give a segment back.
 fn check_collection(ops: &[Op], before: &[Group], after: &[Group], free: usize, costs: &Costs) {
     let is_rewritten = |at: &usize| {
         !before[*at].segments.is_empty() && !after[*at].segments.contains(&before[*at].segments[0])
@@ -171,8 +172,8 @@ fn lookups_and_collections_of_nvram_cost_what_their_entries_take() {
             let after = groups(&ftl);
             let done = ftl.stats() - stats;
 
-            // Whose owners were looked up shows when the first of its pages is read. A lookup reads the entries of that
-            // superblock, and nothing else.
+            // Whose owners were looked up shows when the first of its pages is read. A lookup reads
+            // the entries of that superblock, and nothing else.
             if let Some(bytes) = lookup(&ops) {
                 looked_up = Some((bytes, before.clone()));
             }

@@ -174,7 +174,8 @@ fn garbage_collection_survives_a_damaged_entry() {
     );
 }
 
-/// LPN 2 got the page of LPN 1, was written, and got that page again: two entries say the same, and the write is between them.
+/// LPN 2 got the page of LPN 1, was written, and got that page again: two entries say the same, and
+/// the write is between them.
 fn remapped_there_and_back(scheme: SchemeKind) -> (Ftl, Vec<usize>) {
     let mut ftl = small(scheme);
     (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap());
@@ -192,7 +193,8 @@ fn remapped_there_and_back(scheme: SchemeKind) -> (Ftl, Vec<usize>) {
     (ftl, changed)
 }
 
-/// The older entry is not to be taken for the damaged one: the write between them would be the newest.
+/// The older entry is not to be taken for the damaged one: the write between them would be the
+/// newest.
 #[test]
 fn a_damaged_entry_is_made_up_for_where_an_older_one_says_the_same() {
     for scheme in kit::durable() {
@@ -232,7 +234,8 @@ fn a_damaged_entry_is_made_up_for_where_an_older_one_says_the_same() {
     }
 }
 
-/// The negative control needs no power cut to lose data: a page that moves keeps the owner in its OOB and no other.
+/// The negative control needs no power cut to lose data: a page that moves keeps the owner in its
+/// OOB and no other.
 #[test]
 fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first() {
     let mut ftl = small(SchemeKind::Unsafe);
@@ -591,7 +594,8 @@ fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
     }
 }
 
-/// The entries of an atomic command have one number, and a page of the log may end in the midst of them.
+/// The entries of an atomic command have one number, and a page of the log may end in the midst of
+/// them.
 #[test]
 fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_number() {
     let config = Config {
@@ -644,7 +648,8 @@ fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_numbe
     }
 }
 
-/// A log that is full of entries in force has one free unit to begin with, and needs no other for what a damaged word said.
+/// A log that is full of entries in force has one free unit to begin with, and needs no other for
+/// what a damaged word said.
 #[test]
 fn a_log_in_nvram_is_rewritten_whichever_word_of_it_is_damaged() {
     let geometry = Geometry::new(Shape {

@@ -1,5 +1,5 @@
-//! The fingerprint store: what it finds, what it has no room for, what comes back after power-on, and pages that cannot be
-//! read.
+//! The fingerprint store: what it finds, what it has no room for, what comes back after power-on,
+//! and pages that cannot be read.
 
 mod kit;
 
@@ -82,7 +82,8 @@ fn overwrite_until(ftl: &mut Ftl, mut done: impl FnMut(&Ftl) -> bool) {
     panic!("60,000 writes did not do it");
 }
 
-/// Writes each page's present content again; how many of them were programmed, and what was counted.
+/// Writes each page's present content again; how many of them were programmed, and what was
+/// counted.
 fn rewrite_all(ftl: &mut Ftl, contents: &[u64]) -> (u64, Stats) {
     let before = ftl.stats();
     for (lpn, content) in (0..).zip(contents) {
@@ -145,7 +146,8 @@ fn writing_a_content_again_cures_a_page_whose_read_failed() {
     }
 }
 
-// MurmurHash3's hits are read: there a page that nobody has read since it was damaged is noticed as well.
+// MurmurHash3's hits are read: there a page that nobody has read since it was damaged is noticed as
+// well.
 #[test]
 fn a_hit_that_cannot_be_verified_programs_the_page() {
     let config = Config {
@@ -221,7 +223,8 @@ fn a_remap_that_had_to_copy_an_unreadable_page_makes_the_store_forget_it() {
     }
 }
 
-// Identity 0 is also what a page of metadata has: a bitmap is programmed where a page with content 0 has been.
+// Identity 0 is also what a page of metadata has: a bitmap is programmed where a page with content
+// 0 has been.
 #[test]
 fn no_write_is_deduplicated_onto_a_page_of_metadata() {
     let mut ftl = device(ContentMode::Identity, &small_config(SchemeKind::RemapSsd));
@@ -292,7 +295,8 @@ fn opt_misses_no_duplicate() {
                 random.below(config.lpns.into()) as usize,
             );
             if random.below(8) == 0 && contents[other] != 0 {
-                // A page without room for another owner is copied: its content is in two pages then.
+                // A page without room for another owner is copied: its content is in two pages
+                // then.
                 let remap = Remap {
                     target: lpn as u32,
                     source: other as u32,
@@ -314,7 +318,8 @@ fn opt_misses_no_duplicate() {
         }
         let before = ftl.stats();
         for (lpn, content) in (0..).zip(&contents).filter(|(_, content)| **content > 0) {
-            // Not found, or found where nobody else has room: then every page of this content has three owners.
+            // Not found, or found where nobody else has room: then every page of this content has
+            // three owners.
             let stats = ftl.stats();
             let owners = contents.iter().filter(|other| *other == content).count() as u64;
             write(&mut ftl, lpn, *content);
@@ -401,7 +406,8 @@ fn pages_are_learnt_piece_by_piece_while_hosts_go_on() {
     }
 }
 
-/// Pages that nobody overwrites are moved meanwhile: where one was there may be another of which nothing is known either.
+/// Pages that nobody overwrites are moved meanwhile: where one was there may be another of which
+/// nothing is known either.
 #[test]
 fn a_digest_that_comes_after_its_page_has_moved_is_not_taken_for_that_of_another_page() {
     let config = small_config(SchemeKind::RemapSsd);
@@ -485,8 +491,8 @@ fn shared_by(ftl: &mut Ftl, lpns: u32) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// LPNs 20 to 39 are kept apart: whatever hosts do, each of them has its pages alone, also after a restart and after
-/// collection, and reads what it was given.
+/// LPNs 20 to 39 are kept apart: whatever hosts do, each of them has its pages alone, also after a
+/// restart and after collection, and reads what it was given.
 #[test]
 fn lpns_that_are_kept_apart_share_nothing() {
     for mode in MODES {

@@ -1,7 +1,8 @@
-//! Every command of a script, cut after each of its operations and with each of them missing; and many recoveries too.
+//! Every command of a script, cut after each of its operations and with each of them missing; and
+//! many recoveries too.
 //!
-//! Commands are settled one by one, so that a cut concerns one: the campaign has many under way and draws its cuts;
-//! here none is left out.
+//! Commands are settled one by one, so that a cut concerns one: the campaign has many under way and
+//! draws its cuts; here none is left out.
 
 mod kit;
 
@@ -13,8 +14,8 @@ use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Remap, S
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 use std::ops::Range;
 
-/// Dies, superblocks and pages per block. In the first, superblocks have five pages of data: collection within nearly every
-/// command.
+/// Dies, superblocks and pages per block. In the first, superblocks have five pages of data:
+/// collection within nearly every command.
 const SHAPES: [(u32, u32, u32); 5] = [(1, 48, 7), (2, 30, 6), (2, 24, 8), (1, 30, 12), (3, 20, 5)];
 
 /// Pages of a command, at most.
@@ -210,7 +211,8 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
     Ok(cuts)
 }
 
-/// Devices of each scheme, of each shape and with several sizes of everything else: ten, or as many as `EVERY_CUT` says.
+/// Devices of each scheme, of each shape and with several sizes of everything else: ten, or as many
+/// as `EVERY_CUT` says.
 #[expect(
     clippy::disallowed_methods,
     reason = "how long a test runs is not what it tests"

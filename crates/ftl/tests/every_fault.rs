@@ -1,8 +1,9 @@
-//! Every word of NVRAM and every flash page of a device, damaged one at a time: found at power-on, or planted while the
-//! device goes on. What is read then is right or a media error, what is a media error is cured by a write, and recovery is
-//! refused only where FORMAT.md says so.
+//! Every word of NVRAM and every flash page of a device, damaged one at a time: found at power-on,
+//! or planted while the device goes on. What is read then is right or a media error, what is a
+//! media error is cured by a write, and recovery is refused only where FORMAT.md says so.
 //!
-//! The devices are tiny and nearly full; superblocks, segments and log pages come and go within a few commands.
+//! The devices are tiny and nearly full; superblocks, segments and log pages come and go within a
+//! few commands.
 
 mod kit;
 
@@ -144,7 +145,8 @@ fn cycle(ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<Ftl, S
     }
 }
 
-/// Writes the LPNs that read as media errors: no power cycle brings the errors back, nor older data.
+/// Writes the LPNs that read as media errors: no power cycle brings the errors back, nor older
+/// data.
 fn cure(mut ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<(), String> {
     let (mut contents, config) = (contents.clone(), ftl.config().clone());
     for &lpn in errors {
@@ -253,7 +255,8 @@ impl Table {
             word if word < lives => 0,
             // Every home that a page waits for may be the one.
             _ if self.config.scheme == SchemeKind::WalSsd => self.config.lpns as usize / 2,
-            // The pages of an atomic command, or of a deallocation, or of an extent; the entries of a segment or a room.
+            // The pages of an atomic command, or of a deallocation, or of an extent; the entries of
+            // a segment or a room.
             _ => 8
                 .max(slots)
                 .max(self.geometry.pages_per_superblock() as usize * 2),
@@ -261,8 +264,9 @@ impl Table {
     }
 }
 
-/// Pages of which nothing but themselves tells what they held: they may have been torn by a cut, as far as anyone can
-/// tell. They are in superblocks that are being filled, or that were closed without a tail.
+/// Pages of which nothing but themselves tells what they held: they may have been torn by a cut, as
+/// far as anyone can tell. They are in superblocks that are being filled, or that were closed
+/// without a tail.
 fn is_unvouched(ftl: &Ftl, page: Ppn) -> bool {
     let geometry = ftl.media().geometry();
     let sb_id = geometry.superblock(page);
@@ -523,8 +527,8 @@ fn nothing_old_is_read() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What recovers from damage is cut after each of its operations, and with each of them missing: the doubt stays, or the
-/// pages that say so are there.
+/// What recovers from damage is cut after each of its operations, and with each of them missing:
+/// the doubt stays, or the pages that say so are there.
 fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, String> {
     let (ftl, contents) = aged(setup, seed, 300);
     let (image, config, mut cuts) = (ftl.media().to_image(), &setup.1, 0);
@@ -564,7 +568,8 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
             }
 
             let at = |what: String| at(format!("cut without {absent:?} of {pending}: {what}"));
-            // Superblocks that recovery has opened may have the incarnation that an entry of nobody knows whom names.
+            // Superblocks that recovery has opened may have the incarnation that an entry of nobody
+            // knows whom names.
             let mut again = match Ftl::recover(media, config.clone()) {
                 Ok((again, _)) => again,
                 Err(_)

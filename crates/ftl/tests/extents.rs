@@ -1,4 +1,5 @@
-//! Remap-SSD-X: what runs cost, counted exactly, and that splitting them never leaves the device without room.
+//! Remap-SSD-X: what runs cost, counted exactly, and that splitting them never leaves the device
+//! without room.
 
 mod kit;
 
@@ -29,7 +30,8 @@ fn config() -> Config {
     }
 }
 
-/// LPNs 0 to 99 hold contents of their own, in pages in a row behind the head of the first superblock.
+/// LPNs 0 to 99 hold contents of their own, in pages in a row behind the head of the first
+/// superblock.
 fn with_a_file(config: &Config) -> Ftl {
     let mut ftl = device(geometry(), config);
     for lpn in 0..100 {
@@ -157,7 +159,8 @@ fn an_atomic_run_costs_an_entry_the_slot_and_the_commit() {
     );
 }
 
-/// A stream of duplicates in the order of their contents: one entry, made longer by one word a page.
+/// A stream of duplicates in the order of their contents: one entry, made longer by one word a
+/// page.
 #[test]
 fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
     let mut ftl = with_a_file(&config());
@@ -183,8 +186,8 @@ fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
     }
 }
 
-/// A write command of duplicates in the order of their contents costs what a copied run does. A page that is new ends the
-/// run: its program may reclaim, and the run is stored before.
+/// A write command of duplicates in the order of their contents costs what a copied run does. A
+/// page that is new ends the run: its program may reclaim, and the run is stored before.
 #[test]
 fn a_written_run_of_64_duplicates_costs_one_entry() {
     let mut ftl = with_a_file(&config());
@@ -287,8 +290,9 @@ fn a_snapshot_takes_a_tenth_of_remap_ssds_nvram_at_most() {
     );
 }
 
-/// Collecting a superblock moves its shared pages as runs: the lookup reads its entries and no others, the other
-/// references of 60 pages become one entry at the new place, and its group's segments are released.
+/// Collecting a superblock moves its shared pages as runs: the lookup reads its entries and no
+/// others, the other references of 60 pages become one entry at the new place, and its group's
+/// segments are released.
 #[test]
 fn collecting_a_superblock_moves_a_run_as_one_entry() {
     let mut ftl = device(
@@ -302,7 +306,8 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
         ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
     }
     ftl.remap(&copy(1900, 20, 60)).unwrap();
-    // Overwritten until a superblock has been collected: the rest of the first one, and a part of the others.
+    // Overwritten until a superblock has been collected: the rest of the first one, and a part of
+    // the others.
     let rest = (0..20).chain(80..250);
     let mut overwritten = rest
         .chain((250..1900).step_by(3))
@@ -353,8 +358,9 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
     }
 }
 
-/// Files and their copies, stored densely; then every other page of both is overwritten until all is collected. What one
-/// entry said takes an entry a page then, more than there is room for: garbage collection copies what it cannot place.
+/// Files and their copies, stored densely; then every other page of both is overwritten until all
+/// is collected. What one entry said takes an entry a page then, more than there is room for:
+/// garbage collection copies what it cannot place.
 #[test]
 fn extents_that_fall_apart_never_leave_the_device_without_room() {
     const HALF: u32 = 1200;

@@ -1,8 +1,8 @@
 //! What is done in rows and runs while nothing can go wrong is what is done page by page otherwise.
 //!
-//! Two devices get the same commands. One is plain; on the other a power rail watches, so that every page and every
-//! entry goes its own way. Media, tables, counters and times must be the same in the end. So the campaign, which always
-//! has a rail, speaks for both.
+//! Two devices get the same commands. One is plain; on the other a power rail watches, so that
+//! every page and every entry goes its own way. Media, tables, counters and times must be the same
+//! in the end. So the campaign, which always has a rail, speaks for both.
 
 mod kit;
 
@@ -12,7 +12,8 @@ use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Oob, Op, OpKind, Ppn};
 use std::collections::BTreeMap;
 
-/// What was done, whichever way: pages read and programmed, in order; bytes of NVRAM for each purpose.
+/// What was done, whichever way: pages read and programmed, in order; bytes of NVRAM for each
+/// purpose.
 #[derive(Default, PartialEq, Debug)]
 struct Done {
     pages: Vec<(Did, Ppn)>,

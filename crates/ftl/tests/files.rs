@@ -39,7 +39,8 @@ fn bytes(ops: &[Op], kind: OpKind) -> u32 {
         .sum()
 }
 
-/// First word of the map: it ends where the scheme's region, 8 KiB at the end of NVRAM, begins at a multiple of 8.
+/// First word of the map: it ends where the scheme's region, 8 KiB at the end of NVRAM, begins at a
+/// multiple of 8.
 fn base(ftl: &Ftl) -> usize {
     let words = 1 + 2 * 2 * FILES as usize + 4 * BLOCKS as usize;
     let scheme = ftl.media().nvram_words() - (8 << 10) / 8;
@@ -222,8 +223,8 @@ fn generations_start_over() {
     assert_eq!((ftl.media().peek(at), ftl.fs_files()), (1, Ok(vec![])));
 }
 
-/// A cut leaves a slot of the table, but neither the reset before it nor the entry: with the next reset it would name pages
-/// that were never noted, and a file that takes nobody's place.
+/// A cut leaves a slot of the table, but neither the reset before it nor the entry: with the next
+/// reset it would name pages that were never noted, and a file that takes nobody's place.
 #[test]
 fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
     let mut ftl = mapped();
@@ -260,7 +261,8 @@ fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
     ftl.check().unwrap();
 }
 
-/// Which pages were noted cannot be told any more: the map says so until the host resets it, and the data is there.
+/// Which pages were noted cannot be told any more: the map says so until the host resets it, and
+/// the data is there.
 #[test]
 fn a_damaged_map_is_a_media_error_until_it_is_reset() {
     let mut ftl = mapped();

@@ -21,7 +21,8 @@ fn with_bytes(fingerprint: FingerprintKind) -> Ftl {
     Ftl::format(media, config).expect("the configuration works")
 }
 
-/// MurmurHash3's multiplier for the first half of a block, and its second; and their inverses modulo 2^64.
+/// MurmurHash3's multiplier for the first half of a block, and its second; and their inverses
+/// modulo 2^64.
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
@@ -46,9 +47,10 @@ fn unmixed2(mixed: u64) -> u64 {
         .wrapping_mul(inverse(C2))
 }
 
-/// Two pages with one MurmurHash3, whatever its seed. A difference in bit 36 of the first mixed half becomes one in the
-/// top bit of h1, which survives addition and multiplication; it reaches h2 through the addition, where bit 32 of the
-/// second half meets it; the next block's top bit ends it.
+/// Two pages with one MurmurHash3, whatever its seed. A difference in bit 36 of the first mixed
+/// half becomes one in the top bit of h1, which survives addition and multiplication; it reaches h2
+/// through the addition, where bit 32 of the second half meets it; the next block's top bit ends
+/// it.
 fn colliding() -> [[u8; PAGE_BYTES]; 2] {
     let page = |differences: [u64; 4]| {
         let mut bytes = [0x5a; PAGE_BYTES];

@@ -1,7 +1,8 @@
-//! The floors of the firmware: which module may know which, and that nothing outside `scheme/` knows a scheme.
+//! The floors of the firmware: which module may know which, and that nothing outside `scheme/`
+//! knows a scheme.
 //!
-//! A module may use what is on its own floor or below, and never in a circle. `Ftl`'s methods are spread over the verbs, which call
-//! each other as methods; what is held here is what a file names.
+//! A module may use what is on its own floor or below, and never in a circle. `Ftl`'s methods are
+//! spread over the verbs, which call each other as methods; what is held here is what a file names.
 
 use remap_ssd_ftl::SchemeKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +59,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Sources that may name schemes beside `scheme/`: what the figures of a paper show is told by the names of its schemes.
+/// Sources that may name schemes beside `scheme/`: what the figures of a paper show is told by the
+/// names of its schemes.
 const NAMED_IN: &[&str] = &["crates/lab/src/analysis", "crates/lab/src/folder.rs"];
 
 fn sources(dir: &Path) -> Vec<PathBuf> {
@@ -103,7 +105,8 @@ fn module(src: &Path, path: &Path) -> Vec<String> {
     parts
 }
 
-/// The paths that begin with `crate` or `super` in a file's code, with what braces list written out.
+/// The paths that begin with `crate` or `super` in a file's code, with what braces list written
+/// out.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -223,7 +226,8 @@ fn no_module_knows_what_is_above_its_floor() {
 
 #[test]
 fn no_modules_know_each_other_in_a_circle() {
-    // What names nobody that is left is taken away, until nothing changes: what stays is a circle, or knows one.
+    // What names nobody that is left is taken away, until nothing changes: what stays is a circle,
+    // or knows one.
     let mut left = imports();
     loop {
         let names: BTreeSet<String> = left.keys().cloned().collect();

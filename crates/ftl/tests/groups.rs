@@ -54,8 +54,8 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
     }
 }
 
-/// A superblock of w dies has a head and a tail page for each 409 pages; a segment group is of one superblock, so that
-/// entries for pages of four blocks take one segment or four.
+/// A superblock of w dies has a head and a tail page for each 409 pages; a segment group is of one
+/// superblock, so that entries for pages of four blocks take one segment or four.
 #[test]
 fn narrow_superblocks_cost_heads_and_tails_and_segments() {
     for (dies, metadata, segments) in [(4, 1, 1), (2, 2, 2), (1, 4, 4)] {
@@ -86,7 +86,8 @@ fn narrow_superblocks_cost_heads_and_tails_and_segments() {
     }
 }
 
-/// Collecting a superblock of one block looks at the entries of that block alone, and frees one block.
+/// Collecting a superblock of one block looks at the entries of that block alone, and frees one
+/// block.
 #[test]
 fn collecting_a_narrow_superblock_reads_its_own_group_and_erases_its_own_blocks() {
     for dies in [1, 2, 4] {

@@ -1,4 +1,5 @@
-//! Hybrid mapping: how blocks come in order, what that costs, counted exactly, and that what is read is what was written.
+//! Hybrid mapping: how blocks come in order, what that costs, counted exactly, and that what is
+//! read is what was written.
 
 mod kit;
 
@@ -65,7 +66,8 @@ fn write_in_order(ftl: &mut Ftl, lpns: std::ops::Range<u32>, identity: u64) {
     }
 }
 
-// Every block is written from its first page to its last, twice: nothing is copied, and the extension stays empty.
+// Every block is written from its first page to its last, twice: nothing is copied, and the
+// extension stays empty.
 #[test]
 fn blocks_written_in_order_switch() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -94,7 +96,8 @@ fn blocks_written_in_order_switch() {
     assert_eq!(ftl.extension_entries(), 0);
 }
 
-// Six of a block's eight pages are written in order, then another block begins: the other two are copied behind them.
+// Six of a block's eight pages are written in order, then another block begins: the other two are
+// copied behind them.
 #[test]
 fn a_block_written_in_part_is_completed() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -114,7 +117,8 @@ fn a_block_written_in_part_is_completed() {
     assert_eq!(ftl.extension_entries(), 0);
 }
 
-// A page in the middle of a block that is written in order comes out of order: it stays elsewhere until the block ends.
+// A page in the middle of a block that is written in order comes out of order: it stays elsewhere
+// until the block ends.
 #[test]
 fn one_page_out_of_order_ends_up_in_the_partial_merge() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -134,7 +138,8 @@ fn one_page_out_of_order_ends_up_in_the_partial_merge() {
     assert_eq!(read_all(&mut ftl)[5..8], [Some(6), Some(20_000), Some(8)]);
 }
 
-// Fewer than half of a block's pages are not worth it: they stay in the extension, and nothing is copied.
+// Fewer than half of a block's pages are not worth it: they stay in the extension, and nothing is
+// copied.
 #[test]
 fn a_block_that_was_hardly_begun_is_left() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -154,7 +159,8 @@ fn a_block_that_was_hardly_begun_is_left() {
     assert_eq!(ftl.extension_entries(), 3);
 }
 
-// The extension has room for 30 entries. The 31st page out of order has the block with the most of them copied, all of it.
+// The extension has room for 30 entries. The 31st page out of order has the block with the most of
+// them copied, all of it.
 #[test]
 fn pages_out_of_order_fill_the_extension() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
@@ -181,7 +187,8 @@ fn pages_out_of_order_fill_the_extension() {
     );
 }
 
-// A copy is entries of the extension; the block that gets them is put in order one day, and shares nothing then.
+// A copy is entries of the extension; the block that gets them is put in order one day, and shares
+// nothing then.
 #[test]
 fn a_copy_is_in_the_extension_until_a_merge_unshares_it() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);

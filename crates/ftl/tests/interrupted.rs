@@ -23,7 +23,8 @@ struct Script {
     recovery_cut: u64,
     /// As many logical pages as the device can have.
     full: bool,
-    /// So little room for entries, and so few sharers a page, that much is copied and logs fill their pages at once.
+    /// So little room for entries, and so few sharers a page, that much is copied and logs fill
+    /// their pages at once.
     tight: bool,
 }
 
@@ -127,7 +128,8 @@ fn tight(config: &Config) -> Config {
         .expect("some size works")
 }
 
-/// What a cut leaves after the first `landed` operations, and all but the last of the rest by chance.
+/// What a cut leaves after the first `landed` operations, and all but the last of the rest by
+/// chance.
 fn cut_before_the_last(ftl: &Ftl, landed: usize) -> Media {
     let (last, mut at) = (ftl.media().pending() - 1, 0);
     let image = ftl.media().cut(|| {
@@ -190,7 +192,8 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
         ftl.remap(&command)
             .unwrap_or_else(|refusal| panic!("{at}: {refusal}"));
 
-        // Mostly all has landed but the commit, so that nothing is missing for the command to be taken for whole.
+        // Mostly all has landed but the commit, so that nothing is missing for the command to be
+        // taken for whole.
         let pending = ftl.media().pending();
         let landed = if random.below(8) == 0 {
             random.below(pending as u64) as usize
@@ -281,8 +284,8 @@ fn it_does_not_matter_how_superblocks_are_filled() {
     }
 }
 
-/// Blocks in their last cycle are not collected: what is in them stays, and so do the numbers of commands that were
-/// interrupted.
+/// Blocks in their last cycle are not collected: what is in them stays, and so do the numbers of
+/// commands that were interrupted.
 #[test]
 fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
     let config = Config {
@@ -351,8 +354,8 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
     assert_eq!(ftl.remap(&atomic), Ok(()));
 }
 
-/// A log's superblock is dead, so that nobody remembers which commands of its pages were aborted, and opened again; a cut
-/// undoes the erases of all its blocks but one.
+/// A log's superblock is dead, so that nobody remembers which commands of its pages were aborted,
+/// and opened again; a cut undoes the erases of all its blocks but one.
 #[test]
 fn what_an_old_log_page_says_of_an_aborted_command_does_not_count() {
     let run = |guards, seed| stale_log_pages(guards, seed).is_err();
@@ -438,7 +441,8 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
     Ok(())
 }
 
-/// Every cut of a power-on that removes what interrupted commands left, and each of its operations missing.
+/// Every cut of a power-on that removes what interrupted commands left, and each of its operations
+/// missing.
 #[test]
 fn the_power_on_that_removes_them_can_be_cut_anywhere() {
     let script = Script {

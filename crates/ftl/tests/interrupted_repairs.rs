@@ -1,4 +1,5 @@
-//! Recovery from damage that a second cut interrupts: what was in doubt is in doubt again, or has been settled for good.
+//! Recovery from damage that a second cut interrupts: what was in doubt is in doubt again, or has
+//! been settled for good.
 
 mod kit;
 
@@ -8,8 +9,9 @@ use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{After, Media, OpKind, Outcome, Page, Ppn, Purpose};
 use std::ops::Range;
 
-/// Recovers what is damaged and cuts the power: `outcome` says what becomes of recovery's operations, by number and, if they
-/// are programs, by page. What was not stored anew is still damaged. How many operations there were.
+/// Recovers what is damaged and cuts the power: `outcome` says what becomes of recovery's
+/// operations, by number and, if they are programs, by page. What was not stored anew is still
+/// damaged. How many operations there were.
 fn interrupted(
     media: &mut Media,
     config: &Config,
@@ -54,7 +56,8 @@ fn copied(media: &Media) -> Media {
     copy
 }
 
-/// The number of an aborted command moves nowhere else in the list while the word that it was in is damaged.
+/// The number of an aborted command moves nowhere else in the list while the word that it was in is
+/// damaged.
 #[test]
 fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
     let slot = 3 * small_geometry().superblocks() as usize;
@@ -128,9 +131,10 @@ fn log() -> Range<usize> {
     first..first + 2 * 2 * small_config(SchemeKind::RemapSsd).dealloc_slots as usize
 }
 
-/// A device that found LPN 2 in doubt, again and again, and each time a cut tore the page that says so, until the last one
-/// that needs no collection; after how many cuts. LPNs from 20 on have been deallocated by so many records in the halves of
-/// the deallocation log. If there are some in both, recovery flushes the log.
+/// A device that found LPN 2 in doubt, again and again, and each time a cut tore the page that says
+/// so, until the last one that needs no collection; after how many cuts. LPNs from 20 on have been
+/// deallocated by so many records in the halves of the deallocation log. If there are some in both,
+/// recovery flushes the log.
 fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
     let config = Config {
         dedup: false,
@@ -177,8 +181,8 @@ fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
     unreachable!("flash is finite")
 }
 
-/// As long as there is a page that needs no collection, to the last one of the superblock being filled, the damaged word goes
-/// after it.
+/// As long as there is a page that needs no collection, to the last one of the superblock being
+/// filled, the damaged word goes after it.
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_while_there_is_a_page_for_it() {
     let (_, _, rounds) = without_room_for_doubts([0, 0]);
@@ -218,8 +222,9 @@ fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) 
     assert_eq!(ftl.read(2), Ok(Page::Identity(2000)), "{what}");
 }
 
-/// Collection must come before the page that says that the LPN is in doubt, and the damaged word is gone before that page is
-/// there: a record says it meanwhile, whatever operation is the last one before the cut.
+/// Collection must come before the page that says that the LPN is in doubt, and the damaged word is
+/// gone before that page is there: a record says it meanwhile, whatever operation is the last one
+/// before the cut.
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
     for records in [[0, 0], [2, 0], [1, 1]] {
@@ -250,7 +255,8 @@ fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
     }
 }
 
-/// The next recovery finds the record, and so does the one after it, whatever each of them left undone.
+/// The next recovery finds the record, and so does the one after it, whatever each of them left
+/// undone.
 #[test]
 fn an_lpn_in_doubt_stays_in_doubt_through_several_cuts() {
     let mut random = Random(7);
@@ -272,7 +278,8 @@ fn an_lpn_in_doubt_stays_in_doubt_through_several_cuts() {
     }
 }
 
-/// A slot is used again while the zeroes of the doubt that was in it are under way, and the cut comes between two words.
+/// A slot is used again while the zeroes of the doubt that was in it are under way, and the cut
+/// comes between two words.
 #[test]
 fn a_deallocation_over_a_doubt_counts_as_a_whole() {
     let config = Config {
@@ -290,8 +297,9 @@ fn a_deallocation_over_a_doubt_counts_as_a_whole() {
     }
 }
 
-/// Without its number nobody knows whether a deallocation is that of a command that a cut interrupted. That it is newer than
-/// all else that is known of its LPNs, as the record before it shows, changes nothing.
+/// Without its number nobody knows whether a deallocation is that of a command that a cut
+/// interrupted. That it is newer than all else that is known of its LPNs, as the record before it
+/// shows, changes nothing.
 #[test]
 fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
     for records_before in 0..2 {
@@ -340,8 +348,9 @@ fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
     }
 }
 
-/// Relocations whose entries are durable and whose deallocation records a cut has lost: recovery records their sources. There is
-/// exactly room for them, or one slot too few, and then bitmaps say it.
+/// Relocations whose entries are durable and whose deallocation records a cut has lost: recovery
+/// records their sources. There is exactly room for them, or one slot too few, and then bitmaps say
+/// it.
 #[test]
 fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
     const RUNS: u32 = 5;

@@ -62,8 +62,8 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
     }
 }
 
-/// Overwrites that nobody saw are lost in a cut, and the remaps that took their place are kept: recovery finds more owners
-/// than the counter may say. They move together, and they go one by one.
+/// Overwrites that nobody saw are lost in a cut, and the remaps that took their place are kept:
+/// recovery finds more owners than the counter may say. They move together, and they go one by one.
 #[test]
 fn more_owners_than_the_counter_may_say_are_found_moved_and_dropped() {
     let config = Config {
@@ -178,8 +178,8 @@ fn the_last_page_is_served_and_the_one_behind_it_is_not() {
     }
 }
 
-/// Pieces of a long remap have 64 pages, or half of the slots for deallocations. Every other page of these commands loses a
-/// mapping, so that each piece needs as many records as it can.
+/// Pieces of a long remap have 64 pages, or half of the slots for deallocations. Every other page
+/// of these commands loses a mapping, so that each piece needs as many records as it can.
 #[test]
 fn remaps_of_any_length_around_a_piece_do_the_same_as_single_ones() {
     let geometry = Geometry::new(Shape {
@@ -210,7 +210,8 @@ fn remaps_of_any_length_around_a_piece_do_the_same_as_single_ones() {
                 ] {
                     let mut ftl = device(geometry, &config);
                     let mut model = vec![0u64; config.lpns as usize];
-                    // Of the sources, and of the targets with another step, some have never been written.
+                    // Of the sources, and of the targets with another step, some have never been
+                    // written.
                     for lpn in
                         (0..config.lpns).filter(|lpn| lpn % 2 == 0 || lpn % 3 == 0 && *lpn >= 300)
                     {

@@ -1,4 +1,5 @@
-//! Superblocks whose head cannot be read: any page proves that it was there, and without one the superblock is free.
+//! Superblocks whose head cannot be read: any page proves that it was there, and without one the
+//! superblock is free.
 
 mod kit;
 
@@ -29,8 +30,9 @@ fn filled(ftl: &Ftl) -> Option<SbId> {
         .map(|(id, _)| id)
 }
 
-/// A device with every page written, and the power rail attached while a superblock was opened, of which nothing is durable
-/// yet: that superblock, and how many programs come before its head. The page that opened it is LPN 599.
+/// A device with every page written, and the power rail attached while a superblock was opened, of
+/// which nothing is durable yet: that superblock, and how many programs come before its head. The
+/// page that opened it is LPN 599.
 fn opening(scheme: SchemeKind) -> (Ftl, SbId, usize) {
     let mut ftl = device(small_geometry(), &config(scheme));
     (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -69,8 +71,8 @@ fn cut_after(ftl: &Ftl, whole: usize, rest: Outcome) -> Media {
     Media::from_image(&image)
 }
 
-/// A cut tears its first pages, filling goes on behind them, and when it is full its head decays. Taken for free, it would
-/// leave what it supersedes.
+/// A cut tears its first pages, filling goes on behind them, and when it is full its head decays.
+/// Taken for free, it would leave what it supersedes.
 #[test]
 fn a_superblock_with_torn_first_pages_outlives_its_head() {
     for scheme in SchemeKind::ALL
@@ -119,7 +121,8 @@ fn a_superblock_with_torn_first_pages_outlives_its_head() {
     }
 }
 
-/// After any cut there may be a head that is torn, and nothing behind it: that is seen from the first page of each block.
+/// After any cut there may be a head that is torn, and nothing behind it: that is seen from the
+/// first page of each block.
 #[test]
 fn a_torn_head_costs_a_page_of_each_block() {
     let (ftl, sb, head) = opening(SchemeKind::None);
@@ -135,7 +138,8 @@ fn a_torn_head_costs_a_page_of_each_block() {
         .ops
         .iter()
         .filter(|op| op.kind == OpKind::Read && pages.contains(&op.page));
-    // The head and the page after it are read as heads first, and behind the head, in its block, there is one page more.
+    // The head and the page after it are read as heads first, and behind the head, in its block,
+    // there is one page more.
     assert_eq!(reads.count() as u32, 2 + small_geometry().dies() + 1);
 }
 
@@ -146,8 +150,9 @@ fn without_its_life(media: &mut Media, sb: SbId) {
     });
 }
 
-/// Cuts the power in the erase of every superblock that is collected: `outcome` says what becomes of its blocks, by die. Then
-/// the first word of its life decays. Whatever the two recoveries after that make of it, they read what was written.
+/// Cuts the power in the erase of every superblock that is collected: `outcome` says what becomes
+/// of its blocks, by die. Then the first word of its life decays. Whatever the two recoveries after
+/// that make of it, they read what was written.
 fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
     let config = config(SchemeKind::None);
     let mut ftl = device(small_geometry(), &config);
@@ -158,7 +163,8 @@ fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
             .superblocks()
             .map(|(_, sb)| sb.life.incarnation())
             .collect();
-        // Mostly the same few: superblocks are collected soon, and what is left of them goes to older ones.
+        // Mostly the same few: superblocks are collected soon, and what is left of them goes to
+        // older ones.
         let among = if random.below(16) == 0 {
             LPNS.into()
         } else {
@@ -235,8 +241,8 @@ fn half_an_erase_without_life_brings_nothing_back() {
     });
 }
 
-/// The word that says which blocks failed decays, and is stored anew; then the life does. The pages that a failed block never
-/// got are no erase.
+/// The word that says which blocks failed decays, and is stored anew; then the life does. The pages
+/// that a failed block never got are no erase.
 #[test]
 fn a_failed_block_is_no_half_an_erase() {
     let config = config(SchemeKind::None);

@@ -92,7 +92,8 @@ fn as_many_commands_may_be_cut_off_as_power_fails() {
     }
 }
 
-/// All witnesses are in the superblock that is being filled, where they stay: their numbers are kept.
+/// All witnesses are in the superblock that is being filled, where they stay: their numbers are
+/// kept.
 #[test]
 fn more_numbers_than_half_the_list_are_kept() {
     for scheme in durable().filter(|scheme| !scheme.uses_hints()) {

@@ -36,8 +36,8 @@ fn content_of(page: &Page) -> u64 {
     }
 }
 
-/// Contents 1 to 40 lie on LPNs 0 to 39, every third of them on another LPN as well. When collection has moved them, each
-/// is written once more: a remap, and no program.
+/// Contents 1 to 40 lie on LPNs 0 to 39, every third of them on another LPN as well. When
+/// collection has moved them, each is written once more: a remap, and no program.
 #[test]
 fn a_page_that_moved_is_still_a_duplicate() {
     for mode in [ContentMode::Identity, ContentMode::Bytes] {
@@ -93,7 +93,8 @@ fn a_page_that_moved_is_still_a_duplicate() {
     }
 }
 
-/// Pages are erased and hold bitmaps, lost data or other contents then; what they held before is no duplicate of that.
+/// Pages are erased and hold bitmaps, lost data or other contents then; what they held before is no
+/// duplicate of that.
 #[test]
 fn what_a_page_held_before_its_erase_is_forgotten() {
     let geometry = Geometry::new(Shape {

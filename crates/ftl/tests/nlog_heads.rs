@@ -1,4 +1,5 @@
-//! Heads of NLog's units that cannot be read: of one the place follows from the others, of two it does not.
+//! Heads of NLog's units that cannot be read: of one the place follows from the others, of two it
+//! does not.
 
 mod kit;
 
@@ -63,7 +64,8 @@ fn one_head_that_cannot_be_read_loses_nothing() {
     }
 }
 
-/// Neither of their places is known, and what one of them says may be older than what the other does.
+/// Neither of their places is known, and what one of them says may be older than what the other
+/// does.
 #[test]
 fn two_heads_that_cannot_be_read_are_refused() {
     let (ftl, heads) = three_units();

@@ -1,4 +1,5 @@
-//! Numbers at their edges: when the sequence numbers are used up the device is read-only, and loses nothing.
+//! Numbers at their edges: when the sequence numbers are used up the device is read-only, and loses
+//! nothing.
 
 mod kit;
 
@@ -20,7 +21,8 @@ fn atomic_config(scheme: SchemeKind) -> Config {
     }
 }
 
-/// A device in use, whose time leaps to `wsn`: by the life of a superblock that has never been opened.
+/// A device in use, whose time leaps to `wsn`: by the life of a superblock that has never been
+/// opened.
 fn aged(config: &Config, wsn: u64) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
@@ -89,7 +91,8 @@ fn step(
     Ok(())
 }
 
-/// Everything that changes something is refused, and what was acknowledged is there; a power-on changes nothing.
+/// Everything that changes something is refused, and what was acknowledged is there; a power-on
+/// changes nothing.
 fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
     let config = ftl.config().clone();
     let mut wsn = ftl.wsn();
@@ -255,7 +258,8 @@ fn a_forged_number_is_refused_or_makes_the_device_read_only() {
             match Ftl::recover(media, config.clone()) {
                 Ok((mut ftl, _)) => {
                     assert!(opens && ftl.is_read_only(), "{scheme}, {number:#x}");
-                    // Nothing carries it: it is forgotten, and the next power-on finds the device as it was.
+                    // Nothing carries it: it is forgotten, and the next power-on finds the device
+                    // as it was.
                     (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
                     assert!(
                         !ftl.is_read_only() && read_all(&mut ftl) == contents,
@@ -383,7 +387,8 @@ fn remap_on_and_on(ftl: &mut Ftl, times: u32) {
     }
 }
 
-/// The numbers of a group are nearly used up; every remap is served, and power-on finds what it says.
+/// The numbers of a group are nearly used up; every remap is served, and power-on finds what it
+/// says.
 fn goes_on(ftl: Ftl, name: &str) {
     let config = ftl.config().clone();
     let recovered = |ftl: Ftl| {

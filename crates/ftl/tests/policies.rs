@@ -96,8 +96,9 @@ fn worked(policy: GcPolicy) -> Ftl {
     ftl
 }
 
-/// Where pages are by their reference count when garbage collection has placed them: no zone holds what belongs into
-/// another at the time it was moved, each page is moved once, and everything is the same after recovery.
+/// Where pages are by their reference count when garbage collection has placed them: no zone holds
+/// what belongs into another at the time it was moved, each page is moved once, and everything is
+/// the same after recovery.
 #[test]
 fn zones_hold_what_belongs_there_and_outlive_power() {
     for policy in GcPolicy::ALL {
@@ -131,8 +132,8 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
     }
 }
 
-/// Under Coldmap a shared page and a single one of the same victim part; the shared one goes to the most worn of the
-/// free superblocks, the single one to the least worn.
+/// Under Coldmap a shared page and a single one of the same victim part; the shared one goes to the
+/// most worn of the free superblocks, the single one to the least worn.
 #[test]
 fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
     let mut ftl = worked(GcPolicy::Coldmap);
@@ -197,8 +198,9 @@ fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
     assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Cagc), 4 * data);
 }
 
-/// Where collection waits for garbage and empties a victim at once, as FEMU's does: no victim is taken for less while free
-/// superblocks are left, none is ever half empty between two writes, and what moves lies among what the host writes.
+/// Where collection waits for garbage and empties a victim at once, as FEMU's does: no victim is
+/// taken for less while free superblocks are left, none is ever half empty between two writes, and
+/// what moves lies among what the host writes.
 #[test]
 fn collection_may_wait_for_garbage_and_join_the_host() {
     let base = Config {

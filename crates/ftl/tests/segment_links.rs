@@ -1,4 +1,5 @@
-//! A segment's place in its group after its second word could not be read: what is stored later must find it right.
+//! A segment's place in its group after its second word could not be read: what is stored later
+//! must find it right.
 
 mod kit;
 
@@ -21,7 +22,8 @@ fn flipped(ftl: &Ftl, word: usize) -> Option<Ftl> {
         .map(|(ftl, _)| ftl)
 }
 
-/// Remaps to pages of one superblock, and writes between them, so that its group has several segments and is rewritten.
+/// Remaps to pages of one superblock, and writes between them, so that its group has several
+/// segments and is rewritten.
 fn churn(ftl: &mut Ftl, model: &mut [u64], random: &mut Random, commands: u32) {
     for _ in 0..commands {
         let (lpn, source) = (12 + random.below(30) as u32, random.below(12) as u32);

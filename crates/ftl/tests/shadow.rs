@@ -1,4 +1,5 @@
-//! Copyless Copy: what shadows of OOBs in DRAM cost, counted exactly, and what the capacitor does when power fails.
+//! Copyless Copy: what shadows of OOBs in DRAM cost, counted exactly, and what the capacitor does
+//! when power fails.
 
 mod kit;
 
@@ -56,7 +57,8 @@ fn a_remap_is_a_store_to_dram_and_costs_nothing() {
     assert_eq!(ftl.stats().remaps, 201);
 }
 
-/// The first remap finds flash to be saved to: a superblock of 62 pages has room for 8 pages and three failing blocks of 16.
+/// The first remap finds flash to be saved to: a superblock of 62 pages has room for 8 pages and
+/// three failing blocks of 16.
 #[test]
 fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
     let programs = |ftl: &Ftl| ftl.media().counts.programs;
@@ -175,7 +177,8 @@ fn blocks_that_fail_when_power_fails_are_left_out() {
     }
 }
 
-/// What a failed program left in a block stays there once the block is bad, and is no page that was saved.
+/// What a failed program left in a block stays there once the block is bad, and is no page that was
+/// saved.
 #[test]
 fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
     let mut ftl = with_remaps(

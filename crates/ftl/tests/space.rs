@@ -30,8 +30,8 @@ const SCRIPTS: [Script; 2] = [
     },
 ];
 
-/// Each cut undoes every store or every erase, and all that comes after one, so that no superblock counts as dead
-/// that did not before. What goes wrong, if anything does.
+/// Each cut undoes every store or every erase, and all that comes after one, so that no superblock
+/// counts as dead that did not before. What goes wrong, if anything does.
 fn run(config: &Config, script: Script, seed: u64) -> Result<(), String> {
     let mut ftl = device(small_geometry(), config);
     let mut random = Random(seed);

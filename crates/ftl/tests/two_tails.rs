@@ -58,7 +58,8 @@ fn recover(
     Ok(found)
 }
 
-/// The last pages of a superblock come from the second tail page, which is read only if both are there.
+/// The last pages of a superblock come from the second tail page, which is read only if both are
+/// there.
 #[test]
 fn both_pages_of_a_tail_tell_what_they_should_or_the_pages_do_themselves() {
     for scheme in durable() {

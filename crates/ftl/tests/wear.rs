@@ -1,4 +1,5 @@
-//! Until death: blocks wear out at their limit, the device shrinks, and at its end everything can still be read.
+//! Until death: blocks wear out at their limit, the device shrinks, and at its end everything can
+//! still be read.
 
 mod kit;
 
@@ -98,8 +99,9 @@ fn a_worn_out_device_refuses_changes_keeps_its_data_and_outlives_power() {
     }
 }
 
-/// Collecting a superblock in its last cycle would move its pages and give nothing back, so it never happens. The end
-/// comes when every other one is as full as it can be, with the reserve untouched.
+/// Collecting a superblock in its last cycle would move its pages and give nothing back, so it
+/// never happens. The end comes when every other one is as full as it can be, with the reserve
+/// untouched.
 #[test]
 fn a_device_lives_about_as_long_as_its_blocks_endure() {
     let mut ftl = device(

@@ -1,7 +1,8 @@
 //! What a file must be able to do: an array of bytes whose size does not change.
 //!
-//! Invariant: an answer says when it is done, in the clock of all services of the device, if there is one. Absent: the
-//! kernel, and what is behind it: a namespace (`disk`), or a disk of host software (`pages`).
+//! Invariant: an answer says when it is done, in the clock of all services of the device, if there
+//! is one. Absent: the kernel, and what is behind it: a namespace (`disk`), or a disk of host
+//! software (`pages`).
 
 use crate::disk::{Disk, DiskError};
 
@@ -37,7 +38,8 @@ pub trait Bytes: Send + Sync + 'static {
     /// It could not.
     fn flush(&self) -> Result<u64, DiskError>;
 
-    /// Copies whole blocks by remapping: how many bytes, which may be fewer than asked for; and when it is done.
+    /// Copies whole blocks by remapping: how many bytes, which may be fewer than asked for; and
+    /// when it is done.
     ///
     /// # Errors
     /// The range, or it could not.

@@ -1,6 +1,7 @@
 //! Answers that are held until the timing model completes them.
 //!
-//! Invariant: answers are given in the order of their times, none early. Dropped, the rest is given at once.
+//! Invariant: answers are given in the order of their times, none early. Dropped, the rest is given
+//! at once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

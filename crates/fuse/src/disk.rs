@@ -1,9 +1,10 @@
 //! A namespace addressed by bytes.
 //!
-//! Partial blocks are read, changed and written whole, in one turn at the device, so that neighbouring bytes are never
-//! lost. Between the pages of any other request, other hosts may go first. Waiting for durability comes after the turn,
-//! together with all other waiters. Invariants: an answer says when it is done, in the clock of all services of the
-//! device; ranges past the end are cut or refused here. Absent: the kernel.
+//! Partial blocks are read, changed and written whole, in one turn at the device, so that
+//! neighbouring bytes are never lost. Between the pages of any other request, other hosts may go
+//! first. Waiting for durability comes after the turn, together with all other waiters. Invariants:
+//! an answer says when it is done, in the clock of all services of the device; ranges past the end
+//! are cut or refused here. Absent: the kernel.
 
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::telemetry::CommandKind;
@@ -71,7 +72,8 @@ impl DiskAccess<'_> {
         data: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), DiskError> {
-        // Files have a volatile cache as disks have: what is to stay is flushed, or opened to be written through.
+        // Files have a volatile cache as disks have: what is to stay is flushed, or opened to be
+        // written through.
         let job = Job {
             nsid: self.namespace.nsid,
             request,
@@ -173,7 +175,8 @@ impl Cover {
 }
 
 impl Disk {
-    /// A disk over a namespace; `None` if there is none of that number, or no subsystem any more. Times count from `epoch`.
+    /// A disk over a namespace; `None` if there is none of that number, or no subsystem any more.
+    /// Times count from `epoch`.
     pub fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
         let (namespace, emulated) = gate.with(|subsystem| {
             Some((
@@ -206,7 +209,8 @@ impl Disk {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// Runs commands in one turn. The turn may be interrupted between pages, unless the commands belong together.
+    /// Runs commands in one turn. The turn may be interrupted between pages, unless the commands
+    /// belong together.
     fn turn<R>(
         &self,
         together: bool,
@@ -277,7 +281,8 @@ impl Disk {
         Ok((data, done_at))
     }
 
-    /// Writes what of the range is on the disk: how many bytes; and when it is done. `through`: not only to a cache.
+    /// Writes what of the range is on the disk: how many bytes; and when it is done. `through`: not
+    /// only to a cache.
     ///
     /// # Errors
     /// Nothing of it is on the disk, or the device refused, or is gone.
@@ -298,7 +303,8 @@ impl Disk {
         Ok((len as u32, done_at))
     }
 
-    /// Makes a range read as zeroes: whole pages are deallocated. What lies behind the disk is left out.
+    /// Makes a range read as zeroes: whole pages are deallocated. What lies behind the disk is left
+    /// out.
     ///
     /// # Errors
     /// The device refused, or is gone.
@@ -357,13 +363,13 @@ impl Disk {
         Ok(done_at)
     }
 
-    /// Copies bytes from another disk of the device, or from this one, as Copy does: whole pages are remapped. A long
-    /// copy takes several Copy commands. Returns how many bytes were copied, which may be fewer than asked for, and
-    /// when it is done.
+    /// Copies bytes from another disk of the device, or from this one, as Copy does: whole pages
+    /// are remapped. A long copy takes several Copy commands. Returns how many bytes were copied,
+    /// which may be fewer than asked for, and when it is done.
     ///
     /// # Errors
-    /// The range is not whole blocks, or past the end; the device refused, or is gone. If it refused after some Copy
-    /// commands, their bytes are returned instead.
+    /// The range is not whole blocks, or past the end; the device refused, or is gone. If it
+    /// refused after some Copy commands, their bytes are returned instead.
     pub fn copy(
         &self,
         offset: u64,

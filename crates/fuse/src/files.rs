@@ -1,8 +1,9 @@
 //! What the kernel asks for: one folder with a file for every namespace, or disk.
 //!
-//! Files are opened for direct I/O, so that the kernel keeps no data of ours: what it acknowledges is acknowledged by the
-//! device. Punched holes and zeroed ranges are deallocated pages, fsync is Flush, copy_file_range is Copy, which
-//! remaps. Invariant: sizes, names and owners never change. Absent: caches, and locks.
+//! Files are opened for direct I/O, so that the kernel keeps no data of ours: what it acknowledges
+//! is acknowledged by the device. Punched holes and zeroed ranges are deallocated pages, fsync is
+//! Flush, copy_file_range is Copy, which remaps. Invariant: sizes, names and owners never change.
+//! Absent: caches, and locks.
 
 use crate::bytes::Bytes;
 use crate::delayed::DelayedAnswers;

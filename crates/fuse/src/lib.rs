@@ -1,5 +1,5 @@
-//! The device's namespaces as files: for hosts without NVMe modules, to be loop-mounted or opened as they are. And any
-//! disk of host software as a file.
+//! The device's namespaces as files: for hosts without NVMe modules, to be loop-mounted or opened
+//! as they are. And any disk of host software as a file.
 //!
 //! ```text
 //! disk      a namespace addressed by bytes; no kernel needed
@@ -9,8 +9,8 @@
 //! files     what the kernel asks for, as operations on disks
 //! mount     mountpoints: what can be wrong with them, and what a server that was killed leaves behind
 //! ```
-//! Invariants: a namespace's commands take the way of NVMe/TCP's, through the same controller and lock; the kernel caches no data of
-//! ours. Absent: names, owners or sizes that could change.
+//! Invariants: a namespace's commands take the way of NVMe/TCP's, through the same controller and
+//! lock; the kernel caches no data of ours. Absent: names, owners or sizes that could change.
 
 mod bytes;
 mod delayed;

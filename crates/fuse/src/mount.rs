@@ -1,9 +1,9 @@
 //! Mountpoints: mounting, unmounting, and everything that can be wrong with them.
 //!
-//! A server that was killed leaves its mount behind, dead: whoever looks at it is told "Transport endpoint is not
-//! connected". The next server takes such a mount away if it was one of ours, and nothing else.
-//! Invariant: however it ends, the device can be given back: the gate is closed, or the disk taken out, when unmounting
-//! returns.
+//! A server that was killed leaves its mount behind, dead: whoever looks at it is told "Transport
+//! endpoint is not connected". The next server takes such a mount away if it was one of ours, and
+//! nothing else. Invariant: however it ends, the device can be given back: the gate is closed, or
+//! the disk taken out, when unmounting returns.
 
 use crate::bytes::Bytes;
 use crate::delayed::DelayedAnswers;
@@ -28,8 +28,8 @@ const DEVICE: &str = "/dev/fuse";
 const THREADS: usize = 4;
 /// Once it is unmounted everywhere, the service ends within milliseconds.
 const ENDING_MAX: Duration = Duration::from_secs(5);
-/// A program that forks has our files open for its child too, until the child runs a program of its own: a mount can
-/// be busy for milliseconds after its last file was closed.
+/// A program that forks has our files open for its child too, until the child runs a program of its
+/// own: a mount can be busy for milliseconds after its last file was closed.
 const BUSY_MAX: Duration = Duration::from_millis(500);
 
 /// Why nothing is mounted, and what to do.
@@ -67,8 +67,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts files for all namespaces of a subsystem; times count from `epoch`. `ended` is called when the files are gone,
-    /// by `unmount` or by somebody else.
+    /// Mounts files for all namespaces of a subsystem; times count from `epoch`. `ended` is called
+    /// when the files are gone, by `unmount` or by somebody else.
     ///
     /// # Errors
     /// The reason, and what to do about it.
@@ -98,8 +98,8 @@ impl Mounted {
         )
     }
 
-    /// Mounts a file for a disk of host software, which stays with the caller: what is left of it is taken out of `disk`
-    /// after unmounting. `ended` as in `mount`.
+    /// Mounts a file for a disk of host software, which stays with the caller: what is left of it
+    /// is taken out of `disk` after unmounting. `ended` as in `mount`.
     ///
     /// # Errors
     /// The reason, and what to do about it.
@@ -116,7 +116,8 @@ impl Mounted {
         )
     }
 
-    /// Mounts arrays of bytes, each a file by its name; they stay with the caller. `ended` as in `mount`.
+    /// Mounts arrays of bytes, each a file by its name; they stay with the caller. `ended` as in
+    /// `mount`.
     ///
     /// # Errors
     /// The reason, and what to do about it.
@@ -176,8 +177,9 @@ impl Mounted {
         &self.mountpoint
     }
 
-    /// Unmounts, after what is under way. `false` if the files were in use: the folder is free again and the device is
-    /// given back all the same, and whoever has a file open is told that the device is gone.
+    /// Unmounts, after what is under way. `false` if the files were in use: the folder is free
+    /// again and the device is given back all the same, and whoever has a file open is told that
+    /// the device is gone.
     ///
     /// # Errors
     /// The service had failed before.
@@ -189,7 +191,8 @@ impl Mounted {
             return Ok(false);
         }
 
-        // In another mount namespace, such as a container's, there may be a copy of the mount: then the service goes on.
+        // In another mount namespace, such as a container's, there may be a copy of the mount: then
+        // the service goes on.
         let ended = self.thread.take().filter(ends_soon).map(JoinHandle::join);
         (self.close)();
         match ended {
@@ -200,8 +203,8 @@ impl Mounted {
         }
     }
 
-    /// Unmounts as soon as nobody uses the files, if that is soon; `false` if it must be tried another way, as it must
-    /// without the right to unmount, or if the files are unmounted already.
+    /// Unmounts as soon as nobody uses the files, if that is soon; `false` if it must be tried
+    /// another way, as it must without the right to unmount, or if the files are unmounted already.
     fn unmount_once_free(&self) -> bool {
         let until = Instant::now() + BUSY_MAX;
         loop {
@@ -231,11 +234,13 @@ fn ends_soon<T>(thread: &JoinHandle<T>) -> bool {
 
 /// Keeps this thread, and those that it starts, from waiting for themselves.
 ///
-/// A file system may lie on our file, by a loop device. When memory is short, a thread that allocates is made to write back
-/// dirty pages and to evict inodes, of that file system too, and a thread that writes a file is slowed down until dirty pages
-/// are written, that file system's too. Both would wait for requests that only these threads can serve.
+/// A file system may lie on our file, by a loop device. When memory is short, a thread that
+/// allocates is made to write back dirty pages and to evict inodes, of that file system too, and a
+/// thread that writes a file is slowed down until dirty pages are written, that file system's too.
+/// Both would wait for requests that only these threads can serve.
 fn serve_without_deadlock() {
-    // Without CAP_SYS_RESOURCE, or before Linux 5.6, it is refused: then it is as it was, and there is no loop device of ours either.
+    // Without CAP_SYS_RESOURCE, or before Linux 5.6, it is refused: then it is as it was, and there
+    // is no loop device of ours either.
     let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 

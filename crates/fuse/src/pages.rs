@@ -1,8 +1,8 @@
 //! A disk of host software as a file: whole pages behind bytes.
 //!
-//! Requests take turns (one mutex around the disk). Partial pages are read, changed and written in one turn, so that
-//! neighbouring bytes are never lost. Invariant: after `take` everything is answered with "gone". Absent: time; the
-//! disk's promises are its own.
+//! Requests take turns (one mutex around the disk). Partial pages are read, changed and written in
+//! one turn, so that neighbouring bytes are never lost. Invariant: after `take` everything is
+//! answered with "gone". Absent: time; the disk's promises are its own.
 
 use crate::bytes::Bytes;
 use crate::disk::DiskError;

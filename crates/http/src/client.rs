@@ -1,6 +1,7 @@
 //! The other end, for `remap-ssd ctl` and tests: one request, one answer.
 //!
-//! Invariant: an answer has at most `ANSWER_BYTES_MAX`. Absent: names that are looked up more than once, TLS.
+//! Invariant: an answer has at most `ANSWER_BYTES_MAX`. Absent: names that are looked up more than
+//! once, TLS.
 
 use crate::token::Token;
 use std::io::{self, Read, Write};

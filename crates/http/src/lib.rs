@@ -10,9 +10,10 @@
 //! server   sockets, threads, limits of clients and of time
 //! client   the other end, for `remap-ssd ctl`
 //! ```
-//! Invariants: no request makes anything here panic, wait for ever, or hold more than a few kilobytes; verbs need a token, always;
-//! without a token only names that a browser cannot be tricked into are answered. Absent: devices. What is shown here is
-//! what a `Watched` says, whether that is served or simulated.
+//! Invariants: no request makes anything here panic, wait for ever, or hold more than a few
+//! kilobytes; verbs need a token, always; without a token only names that a browser cannot be
+//! tricked into are answered. Absent: devices. What is shown here is what a `Watched` says, whether
+//! that is served or simulated.
 
 pub mod client;
 pub mod metrics;

@@ -1,8 +1,9 @@
-//! A status as metrics: OpenMetrics 1.0, or Prometheus' text format 0.0.4 for those who do not ask for it.
+//! A status as metrics: OpenMetrics 1.0, or Prometheus' text format 0.0.4 for those who do not ask
+//! for it.
 //!
-//! Names follow Prometheus' practice: `remap_ssd_` in front, base units, `_total` behind counters. Invariant: `io stat` and these say
-//! the same, under the same words. Absent: registers that live longer than a scrape; what is counted is counted
-//! elsewhere.
+//! Names follow Prometheus' practice: `remap_ssd_` in front, base units, `_total` behind counters.
+//! Invariant: `io stat` and these say the same, under the same words. Absent: registers that live
+//! longer than a scrape; what is counted is counted elsewhere.
 
 use crate::status::Status;
 use prometheus_client::collector::Collector;

@@ -1,7 +1,8 @@
 //! One request, parsed: its method, path and body, and the three headers that mean something here.
 //!
-//! Invariants: a head has at most `HEAD_BYTES_MAX` bytes and 64 headers, a body `BODY_BYTES_MAX`; what is not understood is refused
-//! with a status, never guessed. One request a connection: nothing can hide behind another. Absent: sockets (`server`).
+//! Invariants: a head has at most `HEAD_BYTES_MAX` bytes and 64 headers, a body `BODY_BYTES_MAX`;
+//! what is not understood is refused with a status, never guessed. One request a connection:
+//! nothing can hide behind another. Absent: sockets (`server`).
 
 use crate::route::Response;
 

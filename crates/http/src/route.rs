@@ -9,8 +9,9 @@
 //! POST /api/ctl/VERB                      with a token
 //! POST /api/play                          how fast a simulation is played
 //! ```
-//! Without a token's file, only clients that name an address of the loopback are answered: a page elsewhere whose name
-//! was made to mean this machine is not. Paths are compared whole: nothing is looked up in a file system. Absent: sockets.
+//! Without a token's file, only clients that name an address of the loopback are answered: a page
+//! elsewhere whose name was made to mean this machine is not. Paths are compared whole: nothing is
+//! looked up in a file system. Absent: sockets.
 
 use crate::metrics::{self, Format};
 use crate::page;

@@ -1,9 +1,10 @@
 //! Sockets and threads: one request a connection, one thread each, within limits.
 //!
-//! `tiny_http` and its like keep a thread for whoever connects, for as long as it likes; this server's limits are why it is
-//! our own, on `httparse`. Invariants: at most `Limits::clients` connections; when all are taken the oldest one ends for the next; a
-//! request that is not there within `Limits::receive_within`, and an answer that is not taken within `Limits::send_within`, end
-//! their connection. Absent: what is answered (`route`).
+//! `tiny_http` and its like keep a thread for whoever connects, for as long as it likes; this
+//! server's limits are why it is our own, on `httparse`. Invariants: at most `Limits::clients`
+//! connections; when all are taken the oldest one ends for the next; a request that is not there
+//! within `Limits::receive_within`, and an answer that is not taken within `Limits::send_within`,
+//! end their connection. Absent: what is answered (`route`).
 
 use crate::request::{self, HEAD_BYTES_MAX, Head, Request};
 use crate::route::{self, Response};
@@ -68,7 +69,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and answers from now on. Whoever can reach an address beyond the loopback needs the token.
+    /// Listens, and answers from now on. Whoever can reach an address beyond the loopback needs the
+    /// token.
     ///
     /// # Errors
     /// The system's reason; `InvalidInput` for such an address without a token.
@@ -227,7 +229,8 @@ impl Shared {
             self.send(stream, &response, true)?;
         }
 
-        // Closing with something unread would reset the connection, and the answer might be lost on the way.
+        // Closing with something unread would reset the connection, and the answer might be lost on
+        // the way.
         stream.shutdown(Shutdown::Write)?;
         stream.set_read_timeout(Some(Duration::from_millis(100)))?;
         let (until, mut drained) = (Instant::now() + DRAIN_WITHIN, 0);

@@ -1,7 +1,7 @@
 //! What is known of a device, as plain data.
 //!
-//! Invariants: counters never go back but when the device has lost its power; whatever is counted in pages is in flash pages of
-//! 4096 bytes. Absent: where the numbers come from.
+//! Invariants: counters never go back but when the device has lost its power; whatever is counted
+//! in pages is in flash pages of 4096 bytes. Absent: where the numbers come from.
 
 use crate::route::Refused;
 use serde::Serialize;
@@ -46,7 +46,8 @@ pub trait Watched: Send + Sync + 'static {
 pub struct CommandStatistics {
     /// Name of the kind.
     pub name: &'static str,
-    /// Commands by time, not cumulative: up to 1 µs, up to 2 µs, and so on; the last is for all that took longer.
+    /// Commands by time, not cumulative: up to 1 µs, up to 2 µs, and so on; the last is for all
+    /// that took longer.
     pub buckets: Vec<u64>,
     /// Sum of their times, in nanoseconds.
     pub sum_ns: u64,
@@ -201,8 +202,8 @@ pub struct Cells {
     pub per_cell: u32,
     /// Pages of a superblock.
     pub pages_per_superblock: u32,
-    /// One letter a cell: `f`ree, `h` open for the host, `g` open for collection, `c`losed, `r`etired; of several superblocks
-    /// the one that is open, else the most frequent.
+    /// One letter a cell: `f`ree, `h` open for the host, `g` open for collection, `c`losed,
+    /// `r`etired; of several superblocks the one that is open, else the most frequent.
     pub state: String,
     /// Pages that an LPN owns, by cell.
     pub valid: Vec<u32>,

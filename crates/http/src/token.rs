@@ -1,7 +1,7 @@
 //! Who may have more than health and the page: whoever knows what is in the token's file.
 //!
-//! Invariants: a comparison takes equally long wherever the first difference is; the token is never logged or shown. Absent:
-//! TLS; beyond the loopback put a proxy in front that has it.
+//! Invariants: a comparison takes equally long wherever the first difference is; the token is never
+//! logged or shown. Absent: TLS; beyond the loopback put a proxy in front that has it.
 
 use constant_time_eq::constant_time_eq;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Clients that mean no good: cut, slow, huge, many. None of them may hang the server, or keep others from being answered.
+//! Clients that mean no good: cut, slow, huge, many. None of them may hang the server, or keep
+//! others from being answered.
 
 use remap_ssd_http::{Cells, Host, Limits, Refused, Server, Status, Token, Watched, client};
 use serde_json::{Value, json};

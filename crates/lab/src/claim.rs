@@ -1,13 +1,15 @@
 //! A paper's claim, our figure, and the one rule that compares them.
 //!
-//! A figure is compared by its *effect*: its distance from the value that would mean "no effect" (1 for a ratio, 0 for
-//! a share). The claim *holds* if our effect is within 25 % of the claimed one; it shows the *same direction* if ours is
-//! at least half of it, more than claimed included; else it *differs*. Of a claim "up to x", ours may be anything below:
-//! it holds up to 25 % above, and has the same direction while the claimed effect is at least half of ours. A claim of
-//! *no* effect has no size to compare with: its yardstick is an effect of 10 %, so that it holds within 2.5 % and has
-//! the same direction within 5 %.
+//! A figure is compared by its *effect*: its distance from the value that would mean "no effect" (1
+//! for a ratio, 0 for a share). The claim *holds* if our effect is within 25 % of the claimed one;
+//! it shows the *same direction* if ours is at least half of it, more than claimed included; else
+//! it *differs*. Of a claim "up to x", ours may be anything below: it holds up to 25 % above, and
+//! has the same direction while the claimed effect is at least half of ours. A claim of *no* effect
+//! has no size to compare with: its yardstick is an effect of 10 %, so that it holds within 2.5 %
+//! and has the same direction within 5 %.
 //!
-//! Invariant: the verdict is a function of these numbers alone. Absent: how ours was found (`analysis`).
+//! Invariant: the verdict is a function of these numbers alone. Absent: how ours was found
+//! (`analysis`).
 
 use crate::LabError;
 use serde::{Deserialize, Serialize};
@@ -277,7 +279,8 @@ pub fn judge(
     expected.iter().map(one).collect()
 }
 
-/// Puts measured figures where a reason names them: `{name}` as a number, `{name%}` in percent, `{name+}` as a change.
+/// Puts measured figures where a reason names them: `{name}` as a number, `{name%}` in percent,
+/// `{name+}` as a change.
 fn filled(text: &str, measures: &Measures) -> String {
     let mut out = String::new();
     let mut rest = text;

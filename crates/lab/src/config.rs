@@ -1,4 +1,5 @@
-//! An experiment as its folder says it, and the one table of parameters that all experiments of a paper share.
+//! An experiment as its folder says it, and the one table of parameters that all experiments of a
+//! paper share.
 //!
 //! ```toml
 //! # experiments/NAME/experiment.toml
@@ -15,8 +16,8 @@
 //! log_mib = [40, 80, 120]           # before scaling; left out: the setup's
 //! arrivals = ["closed", "trace"]    # as `compare --arrivals` has them; closed, or left out: as earlier requests end
 //! ```
-//! Invariants: a key that means nothing is an error; nothing here can change a latency, a size or aging for one
-//! figure alone: those are the paper's table. Absent: combining the lists (`grid`).
+//! Invariants: a key that means nothing is an error; nothing here can change a latency, a size or
+//! aging for one figure alone: those are the paper's table. Absent: combining the lists (`grid`).
 
 use crate::LabError;
 use remap_ssd_ftl::GcPolicy;
@@ -70,11 +71,11 @@ pub enum Kind {
     Workload,
     /// A device is aged, switched off and recovered.
     Recovery,
-    /// Filled, then measured by one kind of command: `move-remap`, `move-readwrite`, `write` or `fs-write`, each with
-    /// `,threads=N`.
+    /// Filled, then measured by one kind of command: `move-remap`, `move-readwrite`, `write` or
+    /// `fs-write`, each with `,threads=N`.
     Micro,
-    /// New, under host software: `plain`, `ccaw` or `ordermerge`, each with `,window=N` and `,compare`, and a load as content
-    /// (`host/load.rs`).
+    /// New, under host software: `plain`, `ccaw` or `ordermerge`, each with `,window=N` and
+    /// `,compare`, and a load as content (`host/load.rs`).
     Host,
 }
 

@@ -1,8 +1,9 @@
 //! An experiment's runs as one table: CSV, and the same as Parquet.
 //!
-//! A column for each property of the runs and each number of their results; lists (series over time) are left out, they
-//! are in the runs' own files. Invariants: every row has every column; the order of columns is that of their names,
-//! the runs' first; both files hold the same values. Absent: figures.
+//! A column for each property of the runs and each number of their results; lists (series over
+//! time) are left out, they are in the runs' own files. Invariants: every row has every column; the
+//! order of columns is that of their names, the runs' first; both files hold the same values.
+//! Absent: figures.
 
 use crate::parquet::{self, Column};
 use crate::table::Table;

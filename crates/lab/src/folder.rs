@@ -1,6 +1,7 @@
 //! The experiments' folders: those built into the program, and others on disk over them.
 //!
-//! Invariant: a folder on disk replaces the built-in one of its name whole. Absent: what is in the texts (`config`).
+//! Invariant: a folder on disk replaces the built-in one of its name whole. Absent: what is in the
+//! texts (`config`).
 
 use crate::LabError;
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
-//! From an experiment's grids to its runs: every combination, each with all that decides its result.
+//! From an experiment's grids to its runs: every combination, each with all that decides its
+//! result.
 //!
-//! Invariants: a run that cannot be is said here, before any runs; equal runs of different experiments have equal keys
-//! and are run once; a scheme whose remapping metadata has no size to choose is not run once a size.
-//! Absent: doing it (`perform`).
+//! Invariants: a run that cannot be is said here, before any runs; equal runs of different
+//! experiments have equal keys and are run once; a scheme whose remapping metadata has no size to
+//! choose is not run once a size. Absent: doing it (`perform`).
 
 use crate::LabError;
 use crate::config::{Experiment, Fill, Form, Grid, Kind, Paper, RunLength, Setup};
@@ -40,7 +41,8 @@ pub struct RunSpec {
     pub content: String,
     /// Content model of what aging writes.
     pub aging_content: String,
-    /// Remapping metadata in MiB before scaling; for a scheme without limit what its aging is made like, or 0.
+    /// Remapping metadata in MiB before scaling; for a scheme without limit what its aging is made
+    /// like, or 0.
     pub log_mib: f64,
     /// NVRAM segments before scaling, bytes.
     pub segment_bytes: u32,
@@ -314,8 +316,8 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         // More than they need until it is known how large they are at that scale.
         device.firmware.log_bytes = tables + tables / 4;
     }
-    // Aging remaps a share of what the metadata has room for. A scheme without limit is aged like one that has it, so that
-    // each size is compared from the same mappings.
+    // Aging remaps a share of what the metadata has room for. A scheme without limit is aged like
+    // one that has it, so that each size is compared from the same mappings.
     let alike =
         !grid.log_mib.is_empty() && setup.nvram_used > 0.0 && kind.facts().remaps && tables == 0;
     let sized = limited || alike;
@@ -352,7 +354,8 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         }
         content => content.to_owned(),
     };
-    // Contents of the published model are there already when the measured run begins; others are its own.
+    // Contents of the published model are there already when the measured run begins; others are
+    // its own.
     let aging_content = setup.aging_content.clone().unwrap_or_else(|| {
         if content.starts_with("papers:") {
             content.clone()

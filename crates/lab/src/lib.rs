@@ -1,15 +1,17 @@
-//! The published figures, run again: experiments as folders of text, their runs, and the claims they are held against.
+//! The published figures, run again: experiments as folders of text, their runs, and the claims
+//! they are held against.
 //!
 //! ```text
 //! folder (TOML) -> grid (runs) -> queue (cores, memory) -> store (a file a run) -> analysis -> claims, figures, page
 //! ```
-//! An experiment is `experiments/NAME/`: `experiment.toml` says which runs, `expectation.toml` what the paper found,
-//! `README.md` what it is about. Device and aging come from one table of parameters per paper, `experiments/papers/`.
+//! An experiment is `experiments/NAME/`: `experiment.toml` says which runs, `expectation.toml` what
+//! the paper found, `README.md` what it is about. Device and aging come from one table of
+//! parameters per paper, `experiments/papers/`.
 //!
-//! Invariants: everything that can be wrong with a folder is said before anything runs; a run's file is named after
-//! all that decides its result, so that an interrupted experiment goes on where it stopped and two experiments share
-//! what they have in common; the same files give the same page. Absent: how anything is simulated (`sim`, `device`),
-//! and the terminal (`cli`).
+//! Invariants: everything that can be wrong with a folder is said before anything runs; a run's
+//! file is named after all that decides its result, so that an interrupted experiment goes on where
+//! it stopped and two experiments share what they have in common; the same files give the same
+//! page. Absent: how anything is simulated (`sim`, `device`), and the terminal (`cli`).
 
 pub mod analysis;
 pub mod claim;

@@ -1,6 +1,7 @@
 //! Microbenchmarks of single commands, by the names that experiments give them.
 //!
-//! Invariant: the device is filled before, outside of the measured time. Absent: how commands are issued (`sim`).
+//! Invariant: the device is filled before, outside of the measured time. Absent: how commands are
+//! issued (`sim`).
 
 use crate::grid::RunSpec;
 use remap_ssd_device::Device;

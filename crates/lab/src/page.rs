@@ -1,6 +1,7 @@
 //! The report: one page with the table of claims, then each experiment's figures and measures.
 //!
-//! Invariants: nothing is fetched and nothing runs; the same results give the same bytes. Absent: judging.
+//! Invariants: nothing is fetched and nothing runs; the same results give the same bytes. Absent:
+//! judging.
 
 use crate::claim::{Claim, Verdict};
 use crate::config::Form;

@@ -1,12 +1,14 @@
-//! Parquet, as much of it as a small table needs: one row group, one plain uncompressed page a column, nothing missing.
+//! Parquet, as much of it as a small table needs: one row group, one plain uncompressed page a
+//! column, nothing missing.
 //!
 //! ```text
 //! "PAR1"  (page header, values) for each column  file metadata  its length, 4 bytes  "PAR1"
 //! ```
-//! Headers and metadata are Thrift structs in the compact protocol (parquet-format's `parquet.thrift`); words are UTF-8
-//! byte arrays, numbers doubles, those that are missing NaN. The `parquet` crate takes longer to build than the rest of
-//! this one by an order of magnitude, for encodings, compression and nesting that nothing here needs.
-//! Invariant: what is written follows from the columns alone. Absent: reading what others wrote.
+//! Headers and metadata are Thrift structs in the compact protocol (parquet-format's
+//! `parquet.thrift`); words are UTF-8 byte arrays, numbers doubles, those that are missing NaN. The
+//! `parquet` crate takes longer to build than the rest of this one by an order of magnitude, for
+//! encodings, compression and nesting that nothing here needs. Invariant: what is written follows
+//! from the columns alone. Absent: reading what others wrote.
 
 mod read;
 
@@ -293,7 +295,8 @@ fn varint(mut value: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    // The bytes were read back by the `parquet` crate when this was written; any change has to be again.
+    // The bytes were read back by the `parquet` crate when this was written; any change has to be
+    // again.
     #[test]
     fn a_small_file_is_what_other_readers_accept() {
         let columns = [

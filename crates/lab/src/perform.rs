@@ -1,7 +1,7 @@
 //! One run: a device, aged, measured or recovered, and what came of it as JSON.
 //!
-//! Invariants: the result follows from the run alone, so the same run gives the same bytes on any machine; real time
-//! is left out for that reason. Absent: files, other runs.
+//! Invariants: the result follows from the run alone, so the same run gives the same bytes on any
+//! machine; real time is left out for that reason. Absent: files, other runs.
 
 use crate::config::{Fill, Kind};
 use crate::grid::RunSpec;
@@ -50,7 +50,8 @@ pub fn check(run: &RunSpec) -> Result<(), String> {
         (Kind::Host, _) => host::check(run),
         (Kind::Workload, Some(path)) => decoded(path).map(drop),
 
-        // Whether there is such a recording is known already, and whether it is whole a matter of tests.
+        // Whether there is such a recording is known already, and whether it is whole a matter of
+        // tests.
         (Kind::Workload, None) if !run.recording.is_empty() => Ok(()),
         (Kind::Workload, None) => {
             if let (Some(arrivals), workload) = (arrivals(run)?, workload(run)?) {
@@ -161,7 +162,8 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
     Ok((workload, ((f64::from(addressable) * span) as u32).max(1)))
 }
 
-/// Does it, with another thread if there is one to borrow. `tell` learns how much of it is done, from 0 to 1.
+/// Does it, with another thread if there is one to borrow. `tell` learns how much of it is done,
+/// from 0 to 1.
 ///
 /// # Errors
 /// Why there is no result.
@@ -301,7 +303,8 @@ fn measured(
 
     let mut summary = done.map_err(|error| error.to_string())?;
     summary.wall_s = 0.0;
-    // Enough of the series and of the distribution for a figure; the rest of them is large and looked at by nobody.
+    // Enough of the series and of the distribution for a figure; the rest of them is large and
+    // looked at by nobody.
     summary.latency_cdf.clear();
 
     let mut value = serde_json::to_value(&summary).map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
 //! Figures of experiments: groups of bars in panels, as the papers arrange them, and lines.
 //!
-//! Invariant: a figure is a file that stands alone, light or dark as the reader's system is. PNG is left to whoever needs
-//! it: any browser exports these, and a renderer would double what has to be built.
-//! Absent: what is shown (`analysis`); drawing (`remap_ssd_sim::plot`).
+//! Invariant: a figure is a file that stands alone, light or dark as the reader's system is. PNG is
+//! left to whoever needs it: any browser exports these, and a renderer would double what has to be
+//! built. Absent: what is shown (`analysis`); drawing (`remap_ssd_sim::plot`).
 
 use maud::Markup;
 use remap_ssd_sim::plot::axis::Axis;

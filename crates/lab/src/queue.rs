@@ -1,9 +1,9 @@
 //! Runs on all cores, as many at a time as memory allows.
 //!
-//! The longest runs begin first, so that no core is left with one at the end. A run begins when its memory fits beside
-//! that of those under way; one that is larger than the whole limit runs alone.
-//! Invariants: what is computed does not depend on the order; after a failure nothing new begins, and what is under
-//! way is finished and kept. Absent: what a run is.
+//! The longest runs begin first, so that no core is left with one at the end. A run begins when its
+//! memory fits beside that of those under way; one that is larger than the whole limit runs alone.
+//! Invariants: what is computed does not depend on the order; after a failure nothing new begins,
+//! and what is under way is finished and kept. Absent: what a run is.
 
 use remap_ssd_sim::cores::Cores;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,8 @@ struct State {
     failed: bool,
 }
 
-/// Does every job by `work`, which may borrow threads that no job needs, and returns the first failure, by the order in which jobs were given.
+/// Does every job by `work`, which may borrow threads that no job needs, and returns the first
+/// failure, by the order in which jobs were given.
 ///
 /// # Errors
 /// What `work` said.

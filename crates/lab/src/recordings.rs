@@ -1,16 +1,17 @@
-//! What a device was asked by real programs, recorded once: built into the program, for experiments to replay.
+//! What a device was asked by real programs, recorded once: built into the program, for experiments
+//! to replay.
 //!
-//! Each is a compressed session (`remap_ssd_sim::trace`), without times and contents. `rig/sqlite-figures`, `rig/f2fs` and
-//! `rig/fswrite` make them.
-//! `NAME@2` is a recording up to its second mark: so the time of what lies between two marks is a difference of two replays.
+//! Each is a compressed session (`remap_ssd_sim::trace`), without times and contents.
+//! `rig/sqlite-figures`, `rig/f2fs` and `rig/fswrite` make them. `NAME@2` is a recording up to its
+//! second mark: so the time of what lies between two marks is a difference of two replays.
 //!
 //! Invariant: replayed from front to back, with its flushes. Absent: other traces (`trace:FILE`).
 
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
 
-/// A mark is a deallocation of this page alone: the last one of the 500 MiB that `rig/f2fs` and `rig/fswrite` record on, which no
-/// file system has.
+/// A mark is a deallocation of this page alone: the last one of the 500 MiB that `rig/f2fs` and
+/// `rig/fswrite` record on, which no file system has.
 const MARK: u32 = (500 << 20) / 4096 - 1;
 
 /// How a workload that is a recording begins.

@@ -1,10 +1,12 @@
-//! Recovery: what is read of a device that lost power, and how long that takes; really, and by a model of it.
+//! Recovery: what is read of a device that lost power, and how long that takes; really, and by a
+//! model of it.
 //!
-//! The model counts what recovery reads of an aged device: a head page of every superblock, the tail pages of those in
-//! use, the OOB areas of two that are open (half full each), the NVRAM whole or a log on flash whole. The really recovered
-//! devices say how good it is; then it goes where no device fits into memory.
-//! Invariants: pages are read from all dies at a time, NVRAM by one port; the model and the measurement turn counts into
-//! time by one function. Absent: rebuilding the tables in DRAM, which takes processor time that no paper gives.
+//! The model counts what recovery reads of an aged device: a head page of every superblock, the
+//! tail pages of those in use, the OOB areas of two that are open (half full each), the NVRAM whole
+//! or a log on flash whole. The really recovered devices say how good it is; then it goes where no
+//! device fits into memory. Invariants: pages are read from all dies at a time, NVRAM by one port;
+//! the model and the measurement turn counts into time by one function. Absent: rebuilding the
+//! tables in DRAM, which takes processor time that no paper gives.
 
 use crate::grid::RunSpec;
 use remap_ssd_device::{Device, DeviceConfig};

@@ -5,8 +5,9 @@
 //! DIR/EXPERIMENT/results.csv    all its runs; results.parquet; figures as SVG
 //! DIR/claims.json               DIR/findings.json   DIR/report.html
 //! ```
-//! Invariants: a file is there whole or not at all (written under another name, then renamed); a file that does not
-//! hold exactly the run it is named after is as good as none. Absent: what the results mean.
+//! Invariants: a file is there whole or not at all (written under another name, then renamed); a
+//! file that does not hold exactly the run it is named after is as good as none. Absent: what the
+//! results mean.
 
 use crate::LabError;
 use crate::grid::RunSpec;

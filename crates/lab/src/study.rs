@@ -3,8 +3,8 @@
 //! ```text
 //! plan: every folder read, every run checked -> run: what is not in the store -> conclude: analyses, files, page
 //! ```
-//! Invariants: nothing runs before everything has been checked; what is written depends on the runs' results alone, not
-//! on which of them were made now. Absent: the terminal.
+//! Invariants: nothing runs before everything has been checked; what is written depends on the
+//! runs' results alone, not on which of them were made now. Absent: the terminal.
 
 use crate::LabError;
 use crate::analysis::{self, Analysis};

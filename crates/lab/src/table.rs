@@ -38,8 +38,9 @@ impl Row {
         })
     }
 
-    /// Flash pages programmed for each page the host wrote, as FAST'21's platforms count them: the host's and moved pages;
-    /// neither heads and tails of superblocks nor pages of a log (`data_program_cnt` of the simulator).
+    /// Flash pages programmed for each page the host wrote, as FAST'21's platforms count them: the
+    /// host's and moved pages; neither heads and tails of superblocks nor pages of a log
+    /// (`data_program_cnt` of the simulator).
     ///
     /// # Errors
     /// The run has no such numbers.

@@ -1,4 +1,5 @@
-//! What can be said of experiments before anything runs: which there are, and what is wrong with one.
+//! What can be said of experiments before anything runs: which there are, and what is wrong with
+//! one.
 
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::{Form, LabError, Library, Study};

@@ -1,4 +1,5 @@
-//! What is built in of real programs' sessions: whole, on devices that are large enough, and with a flush to wait for.
+//! What is built in of real programs' sessions: whole, on devices that are large enough, and with a
+//! flush to wait for.
 
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::grid::RunSpec;
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 /// Addresses are folded no further than this.
 const WHOLE_DISK: u32 = u32::MAX >> 1;
 
-/// Reads a recording through: the highest page that it names, requests that are remaps, and flushes.
+/// Reads a recording through: the highest page that it names, requests that are remaps, and
+/// flushes.
 fn read(text: &str) -> (u32, u64, u64) {
     let mut source = recordings::find(text)
         .unwrap()

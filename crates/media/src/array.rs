@@ -1,8 +1,8 @@
 //! The NAND array as cells: what each page holds and how far each block has been programmed.
 //!
 //! Invariants: a block is programmed row by row (`next_row`); a torn or spoiled page reads as
-//! uncorrectable until its block is erased. One `NandArray` holds either the whole device (the live view)
-//! or a single superblock (a chunk of an [`crate::Image`]), so both follow the same rules.
+//! uncorrectable until its block is erased. One `NandArray` holds either the whole device (the live
+//! view) or a single superblock (a chunk of an [`crate::Image`]), so both follow the same rules.
 //! Absent: pending operations, time, and NVRAM.
 
 use crate::content::{ContentMode, Page, PageBytes, PageView};

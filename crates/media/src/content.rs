@@ -1,7 +1,8 @@
 //! What a page holds: 4 KiB of real bytes, or an identity that stands for them.
 //!
-//! Invariant: in one device all data pages are of one mode; metadata pages are real bytes in every mode.
-//! Equal identities mean equal contents. Absent: hashing (the firmware's dedup engine does that).
+//! Invariant: in one device all data pages are of one mode; metadata pages are real bytes in every
+//! mode. Equal identities mean equal contents. Absent: hashing (the firmware's dedup engine does
+//! that).
 
 use crate::geometry::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,8 @@ pub enum ContentMode {
 /// A page's bytes, shared between the flash page and its copies.
 pub type PageBytes = Arc<[u8; PAGE_BYTES]>;
 
-/// What the host hands over with a write. Bytes stay where they are until the flash page takes them.
+/// What the host hands over with a write. Bytes stay where they are until the flash page takes
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
     /// A 64-bit number that stands for the content.

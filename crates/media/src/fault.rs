@@ -1,7 +1,7 @@
 //! Faults that a test or a campaign can plant, and the errors they surface as.
 //!
-//! Invariant: every fault is a property of a place (a page, a block, a word), never of time, so that a run
-//! with faults is as repeatable as one without.
+//! Invariant: every fault is a property of a place (a page, a block, a word), never of time, so
+//! that a run with faults is as repeatable as one without.
 
 use crate::geometry::{BlockId, Ppn};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,10 @@
 //! Where things are: pages, blocks, dies, channels and superblocks.
 //!
-//! A superblock is the block of one index on every die of a *group*: all dies, unless the groups are narrower. Superblock
-//! `s` is in group `s mod groups`. A physical page number counts pages superblock by superblock and, within one, row by
-//! row across its dies: `ppn = superblock * pages_per_superblock + row * dies + die`.
-//! Invariant: `Geometry` is validated on construction; all its products fit in 31 bits.
+//! A superblock is the block of one index on every die of a *group*: all dies, unless the groups
+//! are narrower. Superblock `s` is in group `s mod groups`. A physical page number counts pages
+//! superblock by superblock and, within one, row by row across its dies: `ppn = superblock *
+//! pages_per_superblock + row * dies + die`. Invariant: `Geometry` is validated on construction;
+//! all its products fit in 31 bits.
 
 use serde::{Deserialize, Serialize};
 

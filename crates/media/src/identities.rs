@@ -1,8 +1,9 @@
 //! Identities of all pages' contents, in four bytes each as long as none needs more.
 //!
-//! Synthetic contents are numbered from 1, and half the bytes are half the cache and TLB misses of a comparison. The first
-//! identity past 32 bits (traces bring hashes) widens the whole array, once.
-//! Invariant: what is read is what was stored; 0 where nothing was. Absent: what an identity stands for.
+//! Synthetic contents are numbered from 1, and half the bytes are half the cache and TLB misses of
+//! a comparison. The first identity past 32 bits (traces bring hashes) widens the whole array,
+//! once. Invariant: what is read is what was stored; 0 where nothing was. Absent: what an identity
+//! stands for.
 
 use crate::slab::{LINE_BYTES, Slab, prefetch};
 use std::ops::Range;

@@ -1,11 +1,13 @@
-//! Images in files: a header, then everything that outlives power as one compressed stream with its hash.
+//! Images in files: a header, then everything that outlives power as one compressed stream with its
+//! hash.
 //!
 //! ```text
 //! header   40 bytes, `ImageHeader`
 //! body     zstd: configuration, superblocks, NVRAM words; then the BLAKE3 hash of all that
 //! ```
-//! Invariants: a file is replaced whole or not at all (written aside, synced, renamed); whatever bytes a file holds,
-//! loading ends in an image or a reason, and allocates no more than it has read. Absent: what the bytes mean.
+//! Invariants: a file is replaced whole or not at all (written aside, synced, renamed); whatever
+//! bytes a file holds, loading ends in an image or a reason, and allocates no more than it has
+//! read. Absent: what the bytes mean.
 
 use crate::array::{Contents, NandArray};
 use crate::content::ContentMode;

@@ -1,9 +1,9 @@
 //! NAND flash and NVRAM as bytes that outlive power.
 //!
-//! A [`Media`] is what the firmware runs on: a NAND array (channels, dies, blocks, pages, OOB) and an
-//! NVRAM of 8-byte words. Every operation takes effect at once in the *live* view, is recorded in
-//! [`Media::ops`] for whoever keeps time, and, while a power [`rail`] is attached, stays *pending* until
-//! settled, so that a cut can leave it whole, absent or torn.
+//! A [`Media`] is what the firmware runs on: a NAND array (channels, dies, blocks, pages, OOB) and
+//! an NVRAM of 8-byte words. Every operation takes effect at once in the *live* view, is recorded
+//! in [`Media::ops`] for whoever keeps time, and, while a power [`rail`] is attached, stays
+//! *pending* until settled, so that a cut can leave it whole, absent or torn.
 //!
 //! Absent: time, threads, randomness, and any idea of what the bytes mean.
 

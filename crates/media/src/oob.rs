@@ -1,7 +1,8 @@
 //! The spare area of a flash page: who owned the page when it was programmed, and when.
 //!
-//! Invariant: 10 bytes on the medium, no padding; 14 on a device whose pages can name a second owner. The tail metadata
-//! of a superblock is the same record for each of its pages, so that the medium keeps one copy and shows two views of it.
+//! Invariant: 10 bytes on the medium, no padding; 14 on a device whose pages can name a second
+//! owner. The tail metadata of a superblock is the same record for each of its pages, so that the
+//! medium keeps one copy and shows two views of it.
 
 use bitfield_struct::bitfield;
 
@@ -18,7 +19,8 @@ pub struct SecondOwner {
     /// The LPN plus one; 0 is none.
     #[bits(31)]
     lpn_plus_one: u32,
-    /// Does it own the page as of the record's WSN? If not, it is where the page is meant to go one day.
+    /// Does it own the page as of the record's WSN? If not, it is where the page is meant to go one
+    /// day.
     pub owns: bool,
 }
 

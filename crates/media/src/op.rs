@@ -1,17 +1,19 @@
 //! The record of what the firmware asked of the media, for the timing model.
 //!
-//! Invariant: an operation starts after everything its [`After`] names has ended; the power rail and the
-//! timing model read the same field, so a wait can be neither forgotten nor free.
-//! Absent: durations.
+//! Invariant: an operation starts after everything its [`After`] names has ended; the power rail
+//! and the timing model read the same field, so a wait can be neither forgotten nor free. Absent:
+//! durations.
 
 use crate::geometry::Ppn;
 use std::ops::Range;
 
-/// Names one clearing of an NVRAM range, or the erases of one superblock, so that reuse can wait for it.
+/// Names one clearing of an NVRAM range, or the erases of one superblock, so that reuse can wait
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ClearId(pub u64);
 
-/// What must be durable before an operation may begin. Small, because it travels with every operation.
+/// What must be durable before an operation may begin. Small, because it travels with every
+/// operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
     clear: ClearId,
@@ -138,8 +140,9 @@ pub enum OpKind {
     Read,
     /// Program one flash page of die `die`.
     Program,
-    /// GC's copies to consecutive pages of one row, from `page` on die `die` on: for each of `sources`, read that page, then
-    /// program the next one. A row is one record, since most of what a device in steady state does is this.
+    /// GC's copies to consecutive pages of one row, from `page` on die `die` on: for each of
+    /// `sources`, read that page, then program the next one. A row is one record, since most of
+    /// what a device in steady state does is this.
     CopyRow,
     /// Erase one block of die `die`.
     Erase,
@@ -151,8 +154,8 @@ pub enum OpKind {
     NvWrite,
     /// Zero `amount` bytes of NVRAM; `clear` of a later operation may name it by `clear_id`.
     NvClear,
-    /// The owners of a victim's pages are being looked up: what follows for GC waits until the scans
-    /// recorded since `LookupBegin` have ended.
+    /// The owners of a victim's pages are being looked up: what follows for GC waits until the
+    /// scans recorded since `LookupBegin` have ended.
     LookupBegin,
     /// The end of a lookup.
     LookupEnd,
@@ -183,8 +186,8 @@ pub struct Op {
     pub after_page: Ppn,
     /// Pages of `After::pages`, or 0.
     pub after_pages: u16,
-    /// `After::clear` of this operation; for `NvClear` and `Erase` its own name, which several erases may
-    /// share (it ends when the last of them does). Names only grow. 0 is none.
+    /// `After::clear` of this operation; for `NvClear` and `Erase` its own name, which several
+    /// erases may share (it ends when the last of them does). Names only grow. 0 is none.
     pub clear_id: ClearId,
 }
 

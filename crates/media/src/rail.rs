@@ -1,13 +1,14 @@
 //! The power rail: which operations are durable, which are pending, and what a cut may leave.
 //!
-//! The pending operations form a partial order. Operation B comes after A if B's [`After`] names A, if both
-//! touch one flash block, if a fence stands between two NVRAM stores, or if B changes a record that A stored to. The states that a cut at *any* instant
-//! can leave are exactly the durable image plus a subset of the pending operations that is closed
-//! downwards in this order, whose topmost programs and erases may be torn. So a cut inside a command needs no
-//! hook inside the firmware: cutting after the command covers every instant of it.
+//! The pending operations form a partial order. Operation B comes after A if B's [`After`] names A,
+//! if both touch one flash block, if a fence stands between two NVRAM stores, or if B changes a
+//! record that A stored to. The states that a cut at *any* instant can leave are exactly the
+//! durable image plus a subset of the pending operations that is closed downwards in this order,
+//! whose topmost programs and erases may be torn. So a cut inside a command needs no hook inside
+//! the firmware: cutting after the command covers every instant of it.
 //!
-//! Invariants: `image` holds settled operations only; an operation is settled together with everything it
-//! comes after. Absent: randomness (the caller chooses each outcome) and time.
+//! Invariants: `image` holds settled operations only; an operation is settled together with
+//! everything it comes after. Absent: randomness (the caller chooses each outcome) and time.
 
 use crate::array::Stored;
 use crate::geometry::{BlockId, Ppn};

@@ -1,8 +1,8 @@
 //! Flat arrays of plain values on huge pages.
 //!
-//! Random accesses to arrays of tens of megabytes miss the TLB on every step; 2 MiB pages buy a quarter to a
-//! third of the simulator's speed. Small arrays stay on the heap.
-//! Invariant: the memory is zero when new, and every bit pattern of `T` is a value.
+//! Random accesses to arrays of tens of megabytes miss the TLB on every step; 2 MiB pages buy a
+//! quarter to a third of the simulator's speed. Small arrays stay on the heap. Invariant: the
+//! memory is zero when new, and every bit pattern of `T` is a value.
 
 use std::ops::{Deref, DerefMut};
 use zerocopy::{FromBytes, IntoBytes};
@@ -54,8 +54,8 @@ impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
 impl<T> Drop for Slab<T> {
     fn drop(&mut self) {
         if self.map.is_none() {
-            // SAFETY: without a mapping, `data` and `len` came from `Box::into_raw` in `zeroed`, and are
-            // given back exactly once, here.
+            // SAFETY: without a mapping, `data` and `len` came from `Box::into_raw` in `zeroed`,
+            // and are given back exactly once, here.
             drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.data, self.len)) });
         }
     }
@@ -65,8 +65,8 @@ impl<T> Deref for Slab<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `data` points to `len` initialised values in memory that `self` owns (a mapping or a boxed
-        // slice), that is never reallocated, and that is reached through `self` alone.
+        // SAFETY: `data` points to `len` initialised values in memory that `self` owns (a mapping
+        // or a boxed slice), that is never reallocated, and that is reached through `self` alone.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }
@@ -87,7 +87,8 @@ impl<T: FromBytes + IntoBytes + Copy> Clone for Slab<T> {
     }
 }
 
-// SAFETY: a `Slab` owns its memory exclusively, like a box or the mapping inside it; `T` is plain data.
+// SAFETY: a `Slab` owns its memory exclusively, like a box or the mapping inside it; `T` is plain
+// data.
 unsafe impl<T: Send> Send for Slab<T> {}
 // SAFETY: shared access only reads.
 unsafe impl<T: Sync> Sync for Slab<T> {}
@@ -97,8 +98,8 @@ unsafe impl<T: Sync> Sync for Slab<T> {}
 pub fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(value) = slice.get(index) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch of a valid address has no effect that a program can observe; SSE is part of
-        // the x86_64 baseline.
+        // SAFETY: a prefetch of a valid address has no effect that a program can observe; SSE is
+        // part of the x86_64 baseline.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());

@@ -1,4 +1,5 @@
-//! Commits beside which the device goes on: whatever the machine leaves when it dies, what they covered is there.
+//! Commits beside which the device goes on: whatever the machine leaves when it dies, what they
+//! covered is there.
 
 mod kit;
 
@@ -35,7 +36,8 @@ fn a_commit_keeps_what_was_before_it_whatever_comes_while_it_is_made() {
 
     // Since the last whole sync: the files, the image, and the block erased by each step.
     let mut versions = vec![(files(live.path()), twin.to_image(), None)];
-    // The oldest version that each file's sectors can be of, what the commit under way covers, and what the last one did.
+    // The oldest version that each file's sectors can be of, what the commit under way covers, and
+    // what the last one did.
     let (mut oldest, mut begun, mut kept) = ([0; FILES.len()], 0, 0);
     let mut stage = Stage::None;
     let (mut commits, mut needed) = (0, 0);

@@ -1,4 +1,5 @@
-//! Damage to the files of a device in a folder: found, named, and never taken for the end of what happened.
+//! Damage to the files of a device in a folder: found, named, and never taken for the end of what
+//! happened.
 
 mod kit;
 
@@ -24,7 +25,8 @@ fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
         .expect("no fault is planted");
 }
 
-/// A device with a state, a journal of records of each kind behind it, and flushes among them and at the end.
+/// A device with a state, a journal of records of each kind behind it, and flushes among them and
+/// at the end.
 fn folder(dir: &Path) -> Media {
     let mut media =
         Media::create_folder(dir, tiny(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
@@ -73,8 +75,8 @@ impl Flips {
         }
     }
 
-    /// Flips a bit of every byte of a part of a file: each time the device is as it was, or is refused with the file's name
-    /// and a place.
+    /// Flips a bit of every byte of a part of a file: each time the device is as it was, or is
+    /// refused with the file's name and a place.
     fn every(&mut self, file: &str, range: std::ops::Range<usize>) -> &mut Self {
         let path = self.dir.path().join(file);
         let good = std::fs::read(&path).expect("the file is there");

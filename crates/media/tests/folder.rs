@@ -1,4 +1,5 @@
-//! Devices in folders: what is left when the process dies, when the machine dies, and when a file is damaged.
+//! Devices in folders: what is left when the process dies, when the machine dies, and when a file
+//! is damaged.
 
 mod kit;
 
@@ -62,7 +63,8 @@ fn a_process_that_dies_leaves_every_operation_behind() {
 /// The files of a moment, what the device was then, and the block that the last operation erased.
 type Version = (Vec<Vec<u8>>, Image, Option<BlockId>);
 
-/// A mixture of the sectors of some versions of the files. A file that is `held` is as in the versions before the last.
+/// A mixture of the sectors of some versions of the files. A file that is `held` is as in the
+/// versions before the last.
 fn mixed(versions: &[Version], held: Option<usize>, numbers: &mut Numbers) -> Vec<Vec<u8>> {
     let mix = |file: usize| {
         let among = if held == Some(file) {
@@ -90,7 +92,8 @@ fn begun(before: &[Vec<u8>], after: &[Vec<u8>]) -> Option<usize> {
         .find(|file| before[*file][..16] != after[*file][..16])
 }
 
-/// The files while the journal is being made durable: the last record, which says that it is, is not there yet.
+/// The files while the journal is being made durable: the last record, which says that it is, is
+/// not there yet.
 fn cut_in_sync(before: &[Vec<u8>], after: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut cut = after.to_vec();
     for (before, cut) in before.iter().zip(&mut cut).skip(3) {
@@ -163,7 +166,8 @@ fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
             continue;
         }
 
-        // A new state is durable before its journal is begun, and until then the machine may have died at any moment.
+        // A new state is durable before its journal is begun, and until then the machine may have
+        // died at any moment.
         put_files(copy.path(), &mixed(&versions, begun, &mut numbers));
         let (found, report) = Media::open_folder(copy.path()).expect("a prefix is whole");
         dropped += u64::from(report.dropped > 0);

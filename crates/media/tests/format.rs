@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The files that persist records, and the items in them that say what and where; none means the whole file.
+/// The files that persist records, and the items in them that say what and where; none means the
+/// whole file.
 const RECORDS: &[(&str, &[&str])] = &[
     ("crates/media/src/oob.rs", &[]),
     (

@@ -1,4 +1,5 @@
-//! Images in files: what was saved reads back, and whatever else a file holds is refused with a reason.
+//! Images in files: what was saved reads back, and whatever else a file holds is refused with a
+//! reason.
 
 mod kit;
 
@@ -129,7 +130,8 @@ fn a_cut_file_is_damaged_wherever_it_ends() {
     for mode in MODES {
         let file = bytes_of(&lived_in(mode));
         for len in 0..file.len() {
-            // The last bytes close the compressed stream; the hash before them has said that all is there.
+            // The last bytes close the compressed stream; the hash before them has said that all is
+            // there.
             if let Ok((image, config)) = read(&file[..len], LIMIT) {
                 assert!(
                     len + 4 > file.len(),

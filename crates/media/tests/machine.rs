@@ -1,6 +1,8 @@
-//! Devices in folders on a machine that dies: at any time, in opening, and again after it has gone on working.
+//! Devices in folders on a machine that dies: at any time, in opening, and again after it has gone
+//! on working.
 //!
-//! The disk is a model (`kit/disk.rs`), so that a file that should have been synced and was not is noticed.
+//! The disk is a model (`kit/disk.rs`), so that a file that should have been synced and was not is
+//! noticed.
 
 #![cfg(target_os = "linux")]
 
@@ -15,7 +17,8 @@ use remap_ssd_media::{After, BlockId, Image, Media, Purpose, SbId};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// What a medium may be found to be: its states since the last sync, each with the block that the step to it erased.
+/// What a medium may be found to be: its states since the last sync, each with the block that the
+/// step to it erased.
 struct Twin {
     media: Media,
     states: Vec<(Image, Option<BlockId>)>,
@@ -51,7 +54,8 @@ impl Twin {
 fn operate(numbers: &mut Numbers, folder: &mut Media, twin: &mut Twin) {
     let operation = Operation::draw(numbers, folder);
 
-    // What the contents of an erased block give way to is durable first. Other erases give way to nothing.
+    // What the contents of an erased block give way to is durable first. Other erases give way to
+    // nothing.
     let is_between_erases = twin.states[1..].iter().all(|(_, erased)| erased.is_some());
     if operation.erased().is_some() && !is_between_erases {
         twin.synced();
@@ -92,7 +96,8 @@ fn a_new_device_is_there_once_it_is_made() {
     }
 }
 
-/// What was synced stays, whatever happened in between; and what was found after a crash stays after the next one.
+/// What was synced stays, whatever happened in between; and what was found after a crash stays
+/// after the next one.
 #[test]
 fn a_machine_may_die_again_and_again() {
     let (mut older, mut newest) = (0, 0);
@@ -210,7 +215,8 @@ fn nothing_is_durable_after_a_sync_that_failed() {
     assert!([4, 5].contains(&word), "{word}");
 }
 
-/// Pages are given up by an erase only when what took their place is durable, with a sync of its own if need be.
+/// Pages are given up by an erase only when what took their place is durable, with a sync of its
+/// own if need be.
 #[test]
 fn an_erase_waits_for_the_disk() {
     let dir = tempfile::tempdir().expect("a folder");

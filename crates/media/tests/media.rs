@@ -180,7 +180,8 @@ fn a_copy_lands_only_after_the_page_it_was_read_from() {
     assert_eq!(read(&mut after_cut(&media, &[Whole]), page(1, 0)), Ok(1));
 }
 
-// Two commands store to one word; the second is acknowledged first. The first must not land over it later.
+// Two commands store to one word; the second is acknowledged first. The first must not land over it
+// later.
 #[test]
 fn a_settled_store_is_never_undone_by_an_older_one() {
     let mut media = railed();

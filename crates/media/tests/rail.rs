@@ -1,8 +1,9 @@
-//! A power cut leaves what the order of the operations allows and nothing else, against a trivial model.
+//! A power cut leaves what the order of the operations allows and nothing else, against a trivial
+//! model.
 //!
-//! The model keeps every operation ever issued with the list of those it comes directly after, written down from the
-//! definitions alone: same block, named pages, a named clearing, all, every store, a fence between stores, a change of a
-//! record.
+//! The model keeps every operation ever issued with the list of those it comes directly after,
+//! written down from the definitions alone: same block, named pages, a named clearing, all, every
+//! store, a fence between stores, a change of a record.
 
 mod kit;
 
@@ -434,7 +435,8 @@ impl Model {
         }
     }
 
-    /// The cells after a cut with these outcomes for the operations that are free to land, in order.
+    /// The cells after a cut with these outcomes for the operations that are free to land, in
+    /// order.
     fn cut(&self, outcomes: &[Outcome]) -> Cells {
         let mut cells = Cells::blank();
         let mut whole = vec![false; self.issued.len()];

@@ -1,4 +1,5 @@
-//! A snapshot costs a handle a piece, and a change after it copies the piece it touches: bytes are counted.
+//! A snapshot costs a handle a piece, and a change after it copies the piece it touches: bytes are
+//! counted.
 
 use remap_ssd_media::Outcome::{Absent, Whole};
 use remap_ssd_media::geometry::Shape;
@@ -11,8 +12,8 @@ struct Counting;
 
 thread_local!(static ASKED: Cell<usize> = const { Cell::new(0) });
 
-// SAFETY: every call is passed on unchanged; counting touches a thread-local cell without a destructor, which does not
-// allocate.
+// SAFETY: every call is passed on unchanged; counting touches a thread-local cell without a
+// destructor, which does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ASKED.with(|asked| asked.set(asked.get() + layout.size()));
@@ -34,7 +35,8 @@ fn bytes_asked_by<T>(act: impl FnOnce() -> T) -> (usize, T) {
     (ASKED.with(Cell::get) - before, value)
 }
 
-// 64 superblocks of 8192 pages: 9 MiB of cells, of which one superblock is 144 KiB, and 8 MiB of NVRAM.
+// 64 superblocks of 8192 pages: 9 MiB of cells, of which one superblock is 144 KiB, and 8 MiB of
+// NVRAM.
 #[test]
 fn a_snapshot_shares_what_has_not_changed() {
     let shape = Shape {

@@ -1,11 +1,12 @@
-//! What a host notices of other hosts' long commands, how long one command takes at most, and how fast forced writes are.
+//! What a host notices of other hosts' long commands, how long one command takes at most, and how
+//! fast forced writes are.
 //!
 //! ```sh
 //! cargo bench -p remap-ssd-nvme --bench under_attack                 # a minute
 //! cargo bench -p remap-ssd-nvme --bench under_attack -- forced       # one part: reads, commands, forced
 //! ```
-//! The device is in a folder in the temporary directory, `TMPDIR`. Figures only: bounds that hold on any machine are in
-//! `tests/fairness.rs`, and throughput is `remap-ssd bench --service`.
+//! The device is in a folder in the temporary directory, `TMPDIR`. Figures only: bounds that hold
+//! on any machine are in `tests/fairness.rs`, and throughput is `remap-ssd bench --service`.
 
 #[path = "../tests/kit/mod.rs"]
 mod kit;
@@ -354,7 +355,8 @@ fn one_command_at_its_limits() {
                 receive: 0,
             },
         );
-        // As much as one command may name, in ranges of 1 GiB: the same ones again, since the device is no larger.
+        // As much as one command may name, in ranges of 1 GiB: the same ones again, since the
+        // device is no larger.
         let ranges = vec![range; 16];
         sqe.cdw10 = 15;
         timed(

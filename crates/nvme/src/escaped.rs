@@ -1,7 +1,8 @@
 //! Escapes text from peers for logs and terminals.
 //!
-//! Invariant: what is shown is one line without control characters, and no two different texts look the same. So a name
-//! can neither forge a line of a log nor move a cursor. Absent: JSON, which escapes by itself.
+//! Invariant: what is shown is one line without control characters, and no two different texts look
+//! the same. So a name can neither forge a line of a log nor move a cursor. Absent: JSON, which
+//! escapes by itself.
 
 use std::fmt::{Display, Formatter, Result, Write};
 

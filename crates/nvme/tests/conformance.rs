@@ -1,4 +1,5 @@
-//! Our client against our target, over real sockets: every command does what it says, and nothing more.
+//! Our client against our target, over real sockets: every command does what it says, and nothing
+//! more.
 
 mod kit;
 
@@ -152,7 +153,8 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
         )
         .is_err()
     );
-    // Copy between them: format 2 names the source's namespace; the block sizes differ, so it is refused.
+    // Copy between them: format 2 names the source's namespace; the block sizes differ, so it is
+    // refused.
     drop((small, large));
     rig.stop();
     let specs = [
@@ -458,7 +460,8 @@ fn the_controller_says_what_linux_needs_to_hear() {
     let namespace = client.namespace().clone();
     assert_eq!({ namespace.nsze }, 8192);
 
-    // Every structure and log page that Linux or nvme-cli reads, by hand, on an admin queue of its own.
+    // Every structure and log page that Linux or nvme-cli reads, by hand, on an admin queue of its
+    // own.
     let mut admin_queue = |sqe: Sqe, receive| {
         let call = Call {
             sqe,

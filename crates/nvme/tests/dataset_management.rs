@@ -1,4 +1,5 @@
-//! Trims as hosts send them. Linux sends 4,096 bytes with every Dataset Management, whatever its number of ranges says.
+//! Trims as hosts send them. Linux sends 4,096 bytes with every Dataset Management, whatever its
+//! number of ranges says.
 
 mod kit;
 
@@ -22,7 +23,8 @@ fn dsm(ranges: usize) -> Sqe {
     sqe
 }
 
-/// Ranges of two blocks, one every four, from a block on; behind them what else lies in the host's page.
+/// Ranges of two blocks, one every four, from a block on; behind them what else lies in the host's
+/// page.
 fn ranges(first: u64, count: usize, bytes: usize) -> Vec<u8> {
     let ranges: Vec<DsmRange> = (0..count as u64)
         .map(|index| DsmRange {
@@ -73,7 +75,8 @@ fn a_trim_of_one_range_in_a_page_of_4096_bytes_trims_that_range() {
         "nothing else"
     );
 
-    // Asked for by R2T, as with targets that take less in a capsule: no more is asked for than is needed.
+    // Asked for by R2T, as with targets that take less in a capsule: no more is asked for than is
+    // needed.
     let data = ranges(8, 1, LINUX_BYTES);
     let bytes = queue.capsule(&transport(dsm(1), LINUX_BYTES as u32), &[]);
     queue.send(&bytes);

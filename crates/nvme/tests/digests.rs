@@ -1,4 +1,5 @@
-//! Bytes that change on their way, and PDUs that cannot be: what fails, what goes on, and what the host is told.
+//! Bytes that change on their way, and PDUs that cannot be: what fails, what goes on, and what the
+//! host is told.
 
 mod kit;
 
@@ -91,7 +92,8 @@ fn damaged_data_fail_their_command_and_the_connection_goes_on() {
     rig.stop();
 }
 
-/// What a connection says last: fatal error status, its information, and the header returned with it.
+/// What a connection says last: fatal error status, its information, and the header returned with
+/// it.
 fn terminated(peer: &mut Peer) -> (u16, u32, Vec<u8>) {
     loop {
         let arrived = peer.next().expect("a termination request");

@@ -1,5 +1,5 @@
-//! Host software is written once: the same steps on a disk in this process, on one in a folder, and on two behind the
-//! network leave the same bytes, and what cannot be is refused by each.
+//! Host software is written once: the same steps on a disk in this process, on one in a folder, and
+//! on two behind the network leave the same bytes, and what cannot be is refused by each.
 
 mod kit;
 
@@ -336,8 +336,8 @@ fn every_disk_has_the_same_file_map_or_none() {
     }
 }
 
-/// Passes bytes on between a host and the server, and counts how often the host has to wait for an answer before it
-/// says more: round trips.
+/// Passes bytes on between a host and the server, and counts how often the host has to wait for an
+/// answer before it says more: round trips.
 fn counting_proxy(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -381,7 +381,8 @@ fn a_checkpoint_does_not_pay_a_round_trip_a_page() {
     let mut client = Client::connect(address, Options::default()).expect("it listens");
     Disk::write(&mut client, 1000, &content(1000, PAGES, 3)).expect("possible");
 
-    // A database's pages in their order, from all over the log: 389 has no factor in common with 1,000.
+    // A database's pages in their order, from all over the log: 389 has no factor in common with
+    // 1,000.
     let one = |page: u64, step: u64| DiskRemap {
         target: page * step,
         source: 1000 + page * 389 % PAGES,
@@ -433,7 +434,8 @@ fn a_transaction_does_not_pay_a_round_trip_a_page() {
         apart.len()
     );
 
-    // More than may be under way at once, one of them larger than a command; and a page that is written twice.
+    // More than may be under way at once, one of them larger than a command; and a page that is
+    // written twice.
     let mut many: Vec<(u64, u64, u8)> = (0..300).map(|place| (place * 5, 1, place as u8)).collect();
     many.extend([(1600, 400, 9), (1602, 1, 10)]);
     let found = trips(&many, &mut client);

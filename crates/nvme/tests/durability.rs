@@ -1,5 +1,5 @@
-//! What a host may rely on when a command has been acknowledged, in a folder that a crash of the machine would leave as it
-//! was last synced; and what commands do to the other blocks of a page.
+//! What a host may rely on when a command has been acknowledged, in a folder that a crash of the
+//! machine would leave as it was last synced; and what commands do to the other blocks of a page.
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{FilePage, Remap, SchemeKind};
@@ -21,7 +21,8 @@ struct Host {
 }
 
 impl Host {
-    /// Two namespaces of 512-byte blocks; what is acknowledged may stay in the machine's cache until a flush.
+    /// Two namespaces of 512-byte blocks; what is acknowledged may stay in the machine's cache
+    /// until a flush.
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let mut config =

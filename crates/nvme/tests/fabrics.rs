@@ -1,4 +1,5 @@
-//! Connect and what follows it: what refused hosts are told, which queues there are and when they end, identifiers.
+//! Connect and what follows it: what refused hosts are told, which queues there are and when they
+//! end, identifiers.
 
 mod kit;
 
@@ -427,7 +428,8 @@ fn what_a_queue_read_before_it_waited_makes_its_host_no_more_silent() {
     let connected = Association::connect(&subsystem(), &sqe, &connect_data(0xffff), address, 0);
     let (association, _) = connected.expect("a keep-alive time of 2 s");
 
-    // The admin queue is heard at 10 s; a command of an I/O queue was read at 1 s, and is done only now.
+    // The admin queue is heard at 10 s; a command of an I/O queue was read at 1 s, and is done only
+    // now.
     association.heard(10 * SECOND);
     association.heard(SECOND);
     assert!(!association.is_silent(11 * SECOND));

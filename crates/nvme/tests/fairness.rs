@@ -16,8 +16,8 @@ const PAGE: usize = 4096;
 /// Pages of the device, and of what a copy reads and writes.
 const PAGES: u32 = 32 << 10;
 const HALF: u32 = PAGES / 2;
-/// Reads that another host makes at least. Most of an attack's time it need not even be scheduled, on a busy machine; a
-/// host that is shut out makes one or two between the attacker's batches.
+/// Reads that another host makes at least. Most of an attack's time it need not even be scheduled,
+/// on a busy machine; a host that is shut out makes one or two between the attacker's batches.
 const READS_MIN: u32 = 20;
 
 fn rig(limits: Limits) -> Rig {
@@ -46,8 +46,8 @@ fn copy() -> (Sqe, CopyRange) {
     (sqe, CopyRange::new(0, (copy_blocks_max(12) - 1) as u16))
 }
 
-/// Sends as many commands as a queue takes, again and again; how often another host reads meanwhile. Each time so many
-/// slices are used up others may go first.
+/// Sends as many commands as a queue takes, again and again; how often another host reads
+/// meanwhile. Each time so many slices are used up others may go first.
 fn reads_during(slices_used_up: u64, attack: impl Fn(&mut Client) + Sync) -> u32 {
     let rig = rig(Limits::default());
     let (mut attacker, mut reader) = (host(&rig, "attacker"), host(&rig, "reader"));
@@ -176,7 +176,8 @@ fn a_host_whose_keep_alives_arrive_in_time_lives_however_late_they_are_read() {
         })
         .expect("served");
 
-    // Both queues' threads wait for the device; meanwhile the host says every 100 ms that it is there.
+    // Both queues' threads wait for the device; meanwhile the host says every 100 ms that it is
+    // there.
     let smart = Sqe {
         cdw10: 0x02 | 127 << 16,
         ..entry(admin::GET_LOG_PAGE, u32::MAX)

@@ -102,8 +102,8 @@ fn a_flush_behind_which_nothing_was_written_asks_for_no_sync() {
     rig.stop();
 }
 
-/// A long command that makes the device program much waits for the disk, so that nobody waits behind it before an erase. One
-/// that programs nothing has no part in what others have written.
+/// A long command that makes the device program much waits for the disk, so that nobody waits
+/// behind it before an erase. One that programs nothing has no part in what others have written.
 #[test]
 fn a_copy_waits_for_the_disk_only_if_it_programs() {
     let dir = tempfile::tempdir().expect("a folder");

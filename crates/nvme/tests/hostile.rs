@@ -1,4 +1,5 @@
-//! Peers that send anything, or nothing, or do not read: the connection ends, and nobody else notices.
+//! Peers that send anything, or nothing, or do not read: the connection ends, and nobody else
+//! notices.
 
 mod kit;
 
@@ -239,7 +240,8 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
     sqe.cdw12 = RwCdw12::new().with_nlb_z(255).into_bits();
     let result = client.queue(|queue| {
         for _ in 0..400 {
-            // Too large for the capsule: each waits for its data to be asked for, and they are never sent.
+            // Too large for the capsule: each waits for its data to be asked for, and they are
+            // never sent.
             queue.send_only(&Call {
                 sqe,
                 send: &vec![0; 1 << 20],

@@ -1,4 +1,5 @@
-//! What one command may do, to the block: Identify says it, longer commands are refused whole, our client keeps to it.
+//! What one command may do, to the block: Identify says it, longer commands are refused whole, our
+//! client keeps to it.
 
 mod kit;
 
@@ -86,7 +87,8 @@ fn one_copy_is_16_mib_in_one_range_or_in_256_and_not_a_block_more() {
             (most, most, 255)
         );
 
-        // One range too long, two and 256 that are too long together: refused before any of it is copied.
+        // One range too long, two and 256 that are too long together: refused before any of it is
+        // copied.
         let to = most * 2;
         let mut many = vec![most / 256; 256];
         many[255] += 1;

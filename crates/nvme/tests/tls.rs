@@ -160,8 +160,9 @@ fn record(kind: u8, len: usize) -> Vec<u8> {
 
 #[test]
 fn keys_and_identities_are_those_of_nvme_cli_and_of_the_standard() {
-    // `nvme check-tls-key --identity=1` of nvme-cli 2.13 prints the second identity of each key, libnvme's. The others,
-    // and the TLS PSKs, were calculated by a program of a few lines of Python.
+    // `nvme check-tls-key --identity=1` of nvme-cli 2.13 prints the second identity of each key,
+    // libnvme's. The others, and the TLS PSKs, were calculated by a program of a few lines of
+    // Python.
     for (text, way, identity, psk) in [
         (
             KEY_256,
@@ -543,7 +544,8 @@ fn a_byte_that_is_changed_on_the_way_ends_the_connection_and_reaches_nobody() {
     let mut honest = Client::connect(rig.address, options(Some(key(1)))).expect("by its key");
     honest.write(4, &[4; 4096]).expect("written");
 
-    // Connections are an admin queue and an I/O queue, and both again when one broke. Large writes alone are this long.
+    // Connections are an admin queue and an I/O queue, and both again when one broke. Large writes
+    // alone are this long.
     let changed = Arc::new(Mutex::new(0));
     let count = changed.clone();
     let between = Between::new(rig.address, move |before, bytes| {
@@ -599,7 +601,8 @@ fn commands_in_flight_large_transfers_and_digests_work_under_tls_as_without() {
             .collect();
         client.write(0, &content).expect("written");
 
-        // Reads of all sizes, as many under way as the queue takes: they arrive in few records, or over many.
+        // Reads of all sizes, as many under way as the queue takes: they arrive in few records, or
+        // over many.
         for blocks in [1u64, 2, 7, 32, 256] {
             let count = (pages / blocks).min(100);
             let calls: Vec<Call<'_>> = (0..count)

@@ -1,8 +1,9 @@
-//! A volatile write cache loses what NVMe lets it lose, and nothing else: a model of each block judges random commands
-//! and power cuts.
+//! A volatile write cache loses what NVMe lets it lose, and nothing else: a model of each block
+//! judges random commands and power cuts.
 //!
-//! The model keeps, for each block, what it may hold after a cut: its last durable content and everything since. Earlier
-//! durability (a full cache) leaves fewer possibilities, and is allowed. Absent: sockets, but for the last tests.
+//! The model keeps, for each block, what it may hold after a cut: its last durable content and
+//! everything since. Earlier durability (a full cache) leaves fewer possibilities, and is allowed.
+//! Absent: sockets, but for the last tests.
 
 mod kit;
 
@@ -57,7 +58,8 @@ struct Bench {
     stamp: u64,
     /// Is the write cache feature on?
     cache_enabled: bool,
-    /// Blocks that a cut has left older than they were, and those that it left between two versions.
+    /// Blocks that a cut has left older than they were, and those that it left between two
+    /// versions.
     older: u64,
     between: u64,
 }
@@ -434,7 +436,8 @@ fn a_cached_remap_is_written_back_as_a_remap() {
     assert_eq!(bench.stamps(1, false)[20..28], [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
-// The parts of a large write are executed as they arrive. All of them must be durable, not only the last one.
+// The parts of a large write are executed as they arrive. All of them must be durable, not only the
+// last one.
 #[test]
 fn a_large_write_with_fua_from_the_network_is_durable_as_a_whole() {
     let rig = Rig::caching(kit::device(16 << 20, false), 4 << 20);
@@ -461,7 +464,8 @@ fn a_large_write_with_fua_from_the_network_is_durable_as_a_whole() {
     rig.stop();
 }
 
-// As nvme-cli does it: id-ctrl, get-feature and set-feature 6. What was written before is durable, too.
+// As nvme-cli does it: id-ctrl, get-feature and set-feature 6. What was written before is durable,
+// too.
 #[test]
 fn a_host_sees_the_cache_and_switches_it_off_and_on() {
     let rig = Rig::caching(kit::device(16 << 20, false), 4 << 20);

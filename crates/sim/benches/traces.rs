@@ -4,9 +4,10 @@
 //! cargo bench -p remap-ssd-sim --bench traces                  # samples of each format, repeated; half a minute
 //! cargo bench -p remap-ssd-sim --bench traces -- FILE ...      # these files, as often as it takes two million records
 //! ```
-//! *Reading* is all that a comparison does with a trace before its first run: bytes to records, digests to identities,
-//! counts, and the requests as they are kept. *Replaying* gives one run its pages from what was kept.
-//! The median of seven times, and the fastest, which busy neighbours disturb least. Figures only: no bound fails here.
+//! *Reading* is all that a comparison does with a trace before its first run: bytes to records,
+//! digests to identities, counts, and the requests as they are kept. *Replaying* gives one run its
+//! pages from what was kept. The median of seven times, and the fastest, which busy neighbours
+//! disturb least. Figures only: no bound fails here.
 
 use remap_ssd_sim::source::{HostPage, PageKind, Source};
 use remap_ssd_sim::trace::{Decoded, Format, TraceOptions, TraceWriter};
@@ -48,7 +49,8 @@ fn main() {
     }
 }
 
-/// Requests of one page, three of four writes, of which half have a content that was written before.
+/// Requests of one page, three of four writes, of which half have a content that was written
+/// before.
 fn written(format: Format, path: &Path) {
     let file = std::fs::File::create(path).expect("there is room");
     let mut writer = TraceWriter::new(format, BufWriter::new(file));
@@ -106,7 +108,8 @@ fn digests_of_sectors(path: &Path) {
     file.flush().expect("there is room");
 }
 
-/// A file so often one after the other that it has about two million lines; as it is if it is compressed or binary.
+/// A file so often one after the other that it has about two million lines; as it is if it is
+/// compressed or binary.
 fn repeated(path: &Path, folder: &Path) -> PathBuf {
     let bytes = std::fs::read(path).expect("the file is there");
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;

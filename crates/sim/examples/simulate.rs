@@ -1,4 +1,5 @@
-//! Simulates one workload on several schemes, by the library alone: age a device, run, read the summary.
+//! Simulates one workload on several schemes, by the library alone: age a device, run, read the
+//! summary.
 //!
 //! `cargo run --release -p remap-ssd-sim --example simulate`
 //!
@@ -31,7 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let addressable = device.config().addressable_lpns();
         let mut requests = Workload::new(spec.config(content, addressable, 1))?;
 
-        // Full, in garbage collection, and with NVRAM 90 % used, as in the paper. A new device says little.
+        // Full, in garbage collection, and with NVRAM 90 % used, as in the paper. A new device says
+        // little.
         age(&mut device, &mut requests, &AgingOptions::default())?;
 
         let options = RunOptions {

@@ -1,15 +1,17 @@
 //! Bringing a device to the state in which the published evaluations measure.
 //!
-//! 1. Random writes until garbage collection has run (FAST'21 section 5.2); on request each of the pages once before, so
-//!    that none is unmapped. Or all logical pages once, in order, each with a content of its own, and nothing else
-//!    (Coldmap, section V).
-//! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid. A page remapped for
-//!    the second time leaves an entry that no longer counts. A device without remapping skips this step, and
-//!    so does one whose tables have a place for every page (it has nothing to fill) or that remaps to homes only.
+//! 1. Random writes until garbage collection has run (FAST'21 section 5.2); on request each of the
+//!    pages once before, so that none is unmapped. Or all logical pages once, in order, each with a
+//!    content of its own, and nothing else (Coldmap, section V).
+//! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid. A page
+//!    remapped for the second time leaves an entry that no longer counts. A device without
+//!    remapping skips this step, and so does one whose tables have a place for every page (it has
+//!    nothing to fill) or that remaps to homes only.
 //! 3. If asked for, writes of some times the addressable pages, until its state is steady.
 //!
-//! No virtual time passes. Invariants: every loop is bounded, and one that gets nowhere is an error that says
-//! why; the same seed and source give the same device. Absent: which contents are written (the source's).
+//! No virtual time passes. Invariants: every loop is bounded, and one that gets nowhere is an error
+//! that says why; the same seed and source give the same device. Absent: which contents are written
+//! (the source's).
 
 mod spec;
 
@@ -108,14 +110,15 @@ pub enum AgingError {
     Refused(Refusal),
 }
 
-/// Writes that may go by while fewer than one in 64 of them is programmed, in multiples of the logical pages.
+/// Writes that may go by while fewer than one in 64 of them is programmed, in multiples of the
+/// logical pages.
 const FRUITLESS_ROUNDS: u64 = 8;
 
 /// Pages submitted between two looks at the firmware's counters.
 const STRIDE: u64 = 1024;
 
-/// Ages a device. `writes` is a random workload over the addressable pages with the contents of the run to
-/// come; what it reads or deallocates is left out.
+/// Ages a device. `writes` is a random workload over the addressable pages with the contents of the
+/// run to come; what it reads or deallocates is left out.
 ///
 /// # Errors
 /// The source fails, or the device does not get into the wanted state.
@@ -172,7 +175,8 @@ pub fn age(
     })
 }
 
-/// Contents of a sequential fill have identities from this one on: no workload and no trace has them.
+/// Contents of a sequential fill have identities from this one on: no workload and no trace has
+/// them.
 const FILL_CONTENTS: u64 = 1 << 44;
 
 /// Every logical page once; how many that are.
@@ -191,7 +195,8 @@ struct Aging<'a> {
     device: &'a mut Device,
     source: &'a mut dyn Source,
     feed: Feed,
-    /// Where pages go instead of where the source says: the next one, the step from one to the next, and how many there are.
+    /// Where pages go instead of where the source says: the next one, the step from one to the
+    /// next, and how many there are.
     place: Option<(u64, u64, u64)>,
     written: LpnSet,
     /// The members of `written`, to draw from.
@@ -295,8 +300,8 @@ impl Aging<'_> {
         };
 
         let mut done = 0;
-        // With room for `room` entries, 0.9 of it used takes about 0.9 x room remaps; where the scheme reclaims
-        // meanwhile, or entries are larger, a few times that.
+        // With room for `room` entries, 0.9 of it used takes about 0.9 x room remaps; where the
+        // scheme reclaims meanwhile, or entries are larger, a few times that.
         while done < 4 * room {
             let (used, valid) = fullness(self.device.ftl(), room);
             if used >= options.nvram_used {
@@ -335,8 +340,8 @@ impl Aging<'_> {
     }
 }
 
-/// Shares of the room that are used and valid. A scheme without limit counts all remaps so far against the same room,
-/// so that every scheme starts a run from the same mappings.
+/// Shares of the room that are used and valid. A scheme without limit counts all remaps so far
+/// against the same room, so that every scheme starts a run from the same mappings.
 fn fullness(ftl: &Ftl, room: u64) -> (f64, f64) {
     let usage = ftl.usage();
     let (used, valid, whole) = match usage.capacity_bytes {

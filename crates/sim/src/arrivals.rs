@@ -5,11 +5,12 @@
 //! rate:R[,bound=N]           R a second in the mean, at random (a Poisson process)
 //! ```
 //!
-//! With `bound` at most N requests are with the device; what arrives meanwhile waits in front of it. Without it all are.
-//! [`Timed`] lays such times over any source.
+//! With `bound` at most N requests are with the device; what arrives meanwhile waits in front of
+//! it. Without it all are. [`Timed`] lays such times over any source.
 //!
-//! Invariants: times never decrease, and all pages of a request have one; what is read and written does not depend on
-//! the times. `Display` writes a form that reads back as the same. Absent: what waiting costs (`run`).
+//! Invariants: times never decrease, and all pages of a request have one; what is read and written
+//! does not depend on the times. `Display` writes a form that reads back as the same. Absent: what
+//! waiting costs (`run`).
 
 use crate::source::{HostPage, Source, SourceError};
 use crate::workload::{Bursts, NamedWorkload, WorkloadError, unit};

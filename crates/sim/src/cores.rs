@@ -1,7 +1,8 @@
 //! Threads that several runs share.
 //!
-//! Each run has a thread anyway. Those that are allowed besides, or that others have done with, are lent to runs that can
-//! use a second one. Invariant: never more are lent than there are. Absent: which results depend on it (none does).
+//! Each run has a thread anyway. Those that are allowed besides, or that others have done with, are
+//! lent to runs that can use a second one. Invariant: never more are lent than there are. Absent:
+//! which results depend on it (none does).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,7 +1,8 @@
 //! The host's queue: which of the outstanding requests ends first.
 //!
-//! A winner tree over a fixed number of places: replacing the winner costs one comparison a level, without a
-//! branch. Ends and places share a word, so equal ends are told apart by place and a run is deterministic.
+//! A winner tree over a fixed number of places: replacing the winner costs one comparison a level,
+//! without a branch. Ends and places share a word, so equal ends are told apart by place and a run
+//! is deterministic.
 //!
 //! Invariant: a parent is the smaller of its two children. Absent: what the requests are.
 

@@ -1,8 +1,8 @@
 //! What a run measures while it goes: latencies, counters, a time series.
 //!
-//! Counters are read as they are and subtracted at the end; the series keeps readings, and when it has twice as
-//! many as wanted it drops every second one and doubles its interval, so a run of unknown length ends with
-//! between one and two times the wanted number of points.
+//! Counters are read as they are and subtracted at the end; the series keeps readings, and when it
+//! has twice as many as wanted it drops every second one and doubles its interval, so a run of
+//! unknown length ends with between one and two times the wanted number of points.
 //!
 //! Invariants: recording a latency is a few additions; all rates are over virtual time.
 //! Absent: when anything happened (the run's), and words (the report's).
@@ -68,7 +68,8 @@ impl Latencies {
         }
     }
 
-    /// Points (microseconds, share of requests that took no longer), dense where the tail thins out.
+    /// Points (microseconds, share of requests that took no longer), dense where the tail thins
+    /// out.
     pub fn cdf(&self) -> Vec<(f64, f64)> {
         let total = self.0.len() as f64;
         let (mut points, mut seen, mut shown) = (Vec::new(), 0, 0.0);
@@ -154,7 +155,8 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// Starts at `now`, with a reading every `interval_ns` until there are more than twice `wanted`.
+    /// Starts at `now`, with a reading every `interval_ns` until there are more than twice
+    /// `wanted`.
     pub fn start(device: &Device, now: u64, interval_ns: u64, wanted: usize) -> Self {
         let interval_ns = interval_ns.max(1);
         Self {
@@ -190,7 +192,8 @@ impl Meters {
         self.due_ns = (self.due_ns + self.interval_ns).max(now + self.interval_ns / 2);
     }
 
-    /// Everything but the accounting of requests and the wall clock; the last completion was at `end_ns`.
+    /// Everything but the accounting of requests and the wall clock; the last completion was at
+    /// `end_ns`.
     pub fn finish(mut self, device: &Device, end_ns: u64, page_ops: PageOps) -> RunSummary {
         let last = Whole::of(device, end_ns, page_ops);
         if self
@@ -380,7 +383,8 @@ fn nvram_used(glimpse: &Glimpse) -> f64 {
     share(glimpse.room.used_bytes, glimpse.room.capacity_bytes)
 }
 
-/// Years until `endurance` is reached by what grew by `grown` in `seconds`; infinite if it did not grow.
+/// Years until `endurance` is reached by what grew by `grown` in `seconds`; infinite if it did not
+/// grow.
 fn years(endurance: u64, grown: f64, seconds: f64) -> f64 {
     if grown > 0.0 {
         endurance as f64 / grown * seconds / S_PER_YEAR

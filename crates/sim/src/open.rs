@@ -1,9 +1,10 @@
-//! The open loop: requests that arrive at their own times, how long they take from then on, and how many wait.
+//! The open loop: requests that arrive at their own times, how long they take from then on, and how
+//! many wait.
 //!
-//! A request's response is counted from its arrival, so it has what it waited for a place with the device, if places are
-//! bounded, and for flushes. The backlog is what has arrived and has not ended.
-//! Invariants: requests enter in the order of their arrival; a response is no shorter than the request's latency.
-//! Absent: what requests are (`run`).
+//! A request's response is counted from its arrival, so it has what it waited for a place with the
+//! device, if places are bounded, and for flushes. The backlog is what has arrived and has not
+//! ended. Invariants: requests enter in the order of their arrival; a response is no shorter than
+//! the request's latency. Absent: what requests are (`run`).
 
 use crate::inflight::InFlight;
 use crate::metrics::Latencies;

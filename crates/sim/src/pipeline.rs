@@ -1,24 +1,28 @@
 //! One run on two threads, with the results of one.
 //!
-//! The firmware knows no time. In a closed loop a request enters when an earlier one ends, but which one is next does not
-//! depend on that. So a second thread has the firmware do request after request, and notes what they did; this one draws
-//! what is to come, and says of what was done when that was:
+//! The firmware knows no time. In a closed loop a request enters when an earlier one ends, but
+//! which one is next does not depend on that. So a second thread has the firmware do request after
+//! request, and notes what they did; this one draws what is to come, and says of what was done when
+//! that was:
 //!
 //! ```text
 //! this thread      source ──pages──►                    ──record──► timing, latencies, time series
 //! the other one               firmware, accounting
 //! ```
 //!
-//! Lots of about a thousand pages go round. Their lists are used again, so that nothing is allocated once they have grown,
-//! and there are few of them, so that they stay in the caches of the two cores.
+//! Lots of about a thousand pages go round. Their lists are used again, so that nothing is
+//! allocated once they have grown, and there are few of them, so that they stay in the caches of
+//! the two cores.
 //!
-//! Not for runs in which time has a say in what the firmware does. In an open loop the device works for itself while
-//! nothing arrives, and how much depends on when earlier requests ended. A run until the device is worn out goes on one
-//! thread as well: what such a device has room for changes with every page, and counting that for each request would
-//! take longer than a second thread saves.
+//! Not for runs in which time has a say in what the firmware does. In an open loop the device works
+//! for itself while nothing arrives, and how much depends on when earlier requests ended. A run
+//! until the device is worn out goes on one thread as well: what such a device has room for changes
+//! with every page, and counting that for each request would take longer than a second thread
+//! saves.
 //!
-//! Invariants: requests are not divided between lots; the source is read as far as on one thread; a reading of the counters is that
-//! of the moment when its request entered, since each request has its own glimpse of them. Absent: clocks.
+//! Invariants: requests are not divided between lots; the source is read as far as on one thread; a
+//! reading of the counters is that of the moment when its request entered, since each request has
+//! its own glimpse of them. Absent: clocks.
 
 use crate::metrics::PageOps;
 use crate::run::{Feed, Front, Progress, RunError, RunOptions, Sink, Tally, command};
@@ -59,7 +63,8 @@ struct Lot {
     page_ops: PageOps,
 }
 
-/// What the firmware's thread returns: the accounting, and whether the source ended inside a request.
+/// What the firmware's thread returns: the accounting, and whether the source ended inside a
+/// request.
 type Accounts = (Tally, bool);
 
 /// Runs the source on both halves of the device; `None` if it has none.
@@ -244,12 +249,14 @@ impl Sink for RequestRecorder<'_> {
     }
 }
 
-/// Cuts the source into lots of whole requests, and reads it exactly as far as a run on one thread does.
+/// Cuts the source into lots of whole requests, and reads it exactly as far as a run on one thread
+/// does.
 struct Feeder {
     feed: Feed,
     /// Pages at the beginning of the window that are in the lot before.
     sent: usize,
-    /// Page operations that one thread would have done before the window, and whether that ends inside a request.
+    /// Page operations that one thread would have done before the window, and whether that ends
+    /// inside a request.
     operations: u64,
     is_inside: bool,
     limit: u64,

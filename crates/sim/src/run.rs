@@ -1,12 +1,13 @@
 //! One run: a source's requests through a device, in virtual time.
 //!
-//! Closed loop: a request enters when the earliest of the outstanding ones ends, `queue_depth` of them at a time.
-//! Open loop: it enters at its own time, however many are outstanding or as soon as a bounded number of places has one
-//! free, and between requests the device may work for itself. A flush enters when all requests before it have ended, and
-//! requests after it when it has. All pages of a request enter together, and its latency is that of the last to be done.
+//! Closed loop: a request enters when the earliest of the outstanding ones ends, `queue_depth` of
+//! them at a time. Open loop: it enters at its own time, however many are outstanding or as soon as
+//! a bounded number of places has one free, and between requests the device may work for itself. A
+//! flush enters when all requests before it have ended, and requests after it when it has. All
+//! pages of a request enter together, and its latency is that of the last to be done.
 //!
-//! Invariants: every request that the source yields ends up completed or refused, or the run is an error;
-//! submission times never decrease. Absent: what a request means (the device's) and aging.
+//! Invariants: every request that the source yields ends up completed or refused, or the run is an
+//! error; submission times never decrease. Absent: what a request means (the device's) and aging.
 
 use crate::inflight::InFlight;
 use crate::metrics::{Meters, PageOps};
@@ -37,8 +38,8 @@ pub struct RunOptions {
     pub sample_interval_ns: u64,
     /// About how many points the series shall have.
     pub samples: usize,
-    /// Threads that the run may have. With two or more the firmware gets its own, where that changes no result. Which one
-    /// that is never shows.
+    /// Threads that the run may have. With two or more the firmware gets its own, where that
+    /// changes no result. Which one that is never shows.
     pub threads: u32,
 }
 
@@ -98,7 +99,8 @@ pub enum RunError {
 /// Pages taken from the source at a time.
 const BATCH_PAGES: usize = 1024;
 
-/// Runs `source` on `device` and says what was measured. `progress` is told now and then and may stop the run.
+/// Runs `source` on `device` and says what was measured. `progress` is told now and then and may
+/// stop the run.
 ///
 /// # Errors
 /// The source fails or is empty, requests are unaccounted for, or `progress` breaks.
@@ -165,7 +167,8 @@ pub fn run(
     Ok(summary)
 }
 
-/// Each command is done when the one before it has its times. Also says whether the source ended inside a request.
+/// Each command is done when the one before it has its times. Also says whether the source ended
+/// inside a request.
 fn run_directly(
     device: &mut Device,
     source: &mut dyn Source,
@@ -219,8 +222,8 @@ impl Feed {
         Ok(!self.pages.is_empty())
     }
 
-    /// Takes the next page, while the window behind it is long enough to look ahead, and asks for the tables of
-    /// the pages that follow.
+    /// Takes the next page, while the window behind it is long enough to look ahead, and asks for
+    /// the tables of the pages that follow.
     #[inline(always)]
     pub(crate) fn next(&mut self, device: &Device) -> Option<HostPage> {
         if self.next + LOOK_AHEAD_FAR >= self.pages.len() {

@@ -1,7 +1,7 @@
 //! What a device under test is fed: a stream of page operations, in batches.
 //!
-//! Invariants: `lpn < addressable`, and so are all pages of a remap; the pages of one request are adjacent in the stream, and only the
-//! last of them carries `last`; `at_ns` never decreases.
+//! Invariants: `lpn < addressable`, and so are all pages of a remap; the pages of one request are
+//! adjacent in the stream, and only the last of them carries `last`; `at_ns` never decreases.
 //! Absent: time of completion (the device's) and how LBAs were folded (the trace reader's).
 
 pub use remap_ssd_device::PageKind;
@@ -9,11 +9,13 @@ pub use remap_ssd_device::PageKind;
 /// One page of one host request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPage {
-    /// When the request arrives, in nanoseconds from the start of the trace; used by open-loop replay.
+    /// When the request arrives, in nanoseconds from the start of the trace; used by open-loop
+    /// replay.
     pub at_ns: u64,
     /// Identity of the content written: equal identities mean equal 4 KiB. Never 0 for writes.
     pub content: u64,
-    /// Logical page number, already folded into the addressable range; the first one of a remap's targets.
+    /// Logical page number, already folded into the addressable range; the first one of a remap's
+    /// targets.
     pub lpn: u32,
     /// The operation on the page.
     pub kind: PageKind,
@@ -27,7 +29,8 @@ const _: () = assert!(size_of::<HostPage>() == 32);
 pub trait Source {
     /// Appends up to about `want` page operations to `out`, never splitting a request.
     ///
-    /// Returns `false` when the source is exhausted (nothing was appended). Synthetic workloads never are.
+    /// Returns `false` when the source is exhausted (nothing was appended). Synthetic workloads
+    /// never are.
     ///
     /// # Errors
     /// A malformed trace names file, line and reason.

@@ -6,7 +6,8 @@
 use remap_ssd_ftl::SurvivalClass;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Latency percentiles in microseconds. What was not measured, or by too few requests, is not a number: null in JSON.
+/// Latency percentiles in microseconds. What was not measured, or by too few requests, is not a
+/// number: null in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Percentiles {
     /// How many requests were measured.
@@ -198,7 +199,8 @@ pub struct OpenLoop {
     pub backlog_mean: f64,
     /// Largest number of requests waiting.
     pub backlog_max: u64,
-    /// Those there were when the last had arrived. A device that cannot keep up ends with about as many as ever.
+    /// Those there were when the last had arrived. A device that cannot keep up ends with about as
+    /// many as ever.
     pub backlog_end: u64,
 }
 
@@ -252,14 +254,16 @@ pub struct RunSummary {
     /// Of those, pages of a log of remaps that is kept in the flash array.
     #[serde(default)]
     pub log_pages: u64,
-    /// Write amplification without metadata: pages of the host and of GC for each page the host wrote or remapped.
+    /// Write amplification without metadata: pages of the host and of GC for each page the host
+    /// wrote or remapped.
     #[serde(default = "none", deserialize_with = "number_or_null")]
     pub write_amplification_data: f64,
     /// References that a scheme without reverse mappings lost when their pages moved.
     pub lost_references: u64,
     /// Writes that found their content on flash already (dedup hits).
     pub dedup_hits: u64,
-    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint store had no room.
+    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint
+    /// store had no room.
     #[serde(default)]
     pub dedup_missed: u64,
     /// Cumulative distribution of write latency: (microseconds, fraction of requests).
@@ -306,8 +310,8 @@ pub struct RunSummary {
     /// Program/erase cycles that a block endures: what the next two figures count on.
     #[serde(default)]
     pub endurance_cycles: u64,
-    /// Terabytes (10^12 bytes) that the host can write like this until the mean block reaches its endurance; null if no block
-    /// was erased, or nothing written.
+    /// Terabytes (10^12 bytes) that the host can write like this until the mean block reaches its
+    /// endurance; null if no block was erased, or nothing written.
     #[serde(default = "none", deserialize_with = "number_or_null")]
     pub life_tb_written: f64,
     /// The same as writes of the whole logical size each day for `WARRANTY_YEARS`.

@@ -1,7 +1,8 @@
 //! When requests enter and end, and what that says of latencies.
 //!
-//! Invariants: submission times never decrease; nothing here depends on anything but the sequence of calls, so the device
-//! may have done the requests long before. Absent: what requests are made of, and who does them (`run`, `pipeline`).
+//! Invariants: submission times never decrease; nothing here depends on anything but the sequence
+//! of calls, so the device may have done the requests long before. Absent: what requests are made
+//! of, and who does them (`run`, `pipeline`).
 
 use crate::inflight::InFlight;
 use crate::metrics::{Meters, PageOps};

@@ -1,4 +1,5 @@
-//! Requests that arrive at times of their own: what is counted, and the times of workloads beside those of real excerpts.
+//! Requests that arrive at times of their own: what is counted, and the times of workloads beside
+//! those of real excerpts.
 //!
 //! The excerpts are not part of the project; without them their test says so and passes.
 
@@ -190,7 +191,8 @@ fn a_workload_without_times_says_which_have_some() {
 
 // ---- real excerpts ----
 
-/// Bursts of a stream: how many requests each has in the mean, how many the one has that a request is in, requests a second.
+/// Bursts of a stream: how many requests each has in the mean, how many the one has that a request
+/// is in, requests a second.
 fn bursts(times: &[u64]) -> [f64; 3] {
     const PAUSE_NS: u64 = 1_000_000;
     let mut lengths = vec![1.0];

@@ -1,4 +1,5 @@
-//! Microbenchmarks: MOVE by remap or by the host, fs_write against write, and the arithmetic of the NVRAM.
+//! Microbenchmarks: MOVE by remap or by the host, fs_write against write, and the arithmetic of the
+//! NVRAM.
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{Config, SchemeKind, SchemeValues};
@@ -73,8 +74,9 @@ fn fs_write_costs_what_write_costs() {
     }
 }
 
-// Claim PB11. Entries alone give 25, 50 and 75.8 %. The conventional device and the one that remaps leave the same 10
-// points for "some other system data structures"; the third leaves 4.2, so its 80 % cannot include all of those.
+// Claim PB11. Entries alone give 25, 50 and 75.8 %. The conventional device and the one that remaps
+// leave the same 10 points for "some other system data structures"; the third leaves 4.2, so its 80
+// % cannot include all of those.
 #[test]
 fn shares_of_the_nvram_are_the_tables_and_a_remainder() {
     let [conventional, remap, files] = bam_use();
@@ -89,8 +91,8 @@ fn shares_of_the_nvram_are_the_tables_and_a_remainder() {
     );
 }
 
-// Ours, for the same 512 GB: L2P as in the paper; P2L twice that for each slot, since an entry has 8 bytes (an LPN and an
-// age) and there are as many as physical pages.
+// Ours, for the same 512 GB: L2P as in the paper; P2L twice that for each slot, since an entry has
+// 8 bytes (an LPN and an age) and there are as many as physical pages.
 #[test]
 fn our_tables_for_512_gb_of_flash() {
     let geometry = Geometry::new(Shape {

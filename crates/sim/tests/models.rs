@@ -1,5 +1,6 @@
-//! The models of published workloads do what their sources state: ratios, skew and working sets, as profiled; nothing
-//! is read or deallocated that is not there; and what was fitted to excerpts of real traces lies near them.
+//! The models of published workloads do what their sources state: ratios, skew and working sets, as
+//! profiled; nothing is read or deallocated that is not there; and what was fitted to excerpts of
+//! real traces lies near them.
 //!
 //! The excerpts are not part of the project; without them their tests say so and pass.
 
@@ -40,7 +41,8 @@ fn near(found: f64, stated: f64, tolerance: f64) {
 #[test]
 fn fileserver_turns_over_8000_files_of_128_kib_in_the_mean() {
     let all = profiled("fileserver", 32 * GIB, 400_000);
-    // What is written in a turn: a file, and 8 KiB appended (three pages: the one it begins in, and two).
+    // What is written in a turn: a file, and 8 KiB appended (three pages: the one it begins in, and
+    // two).
     let deleted = 32.5 + 3.0;
     near(
         all.pages.trimmed as f64 / all.pages.written as f64,
@@ -116,7 +118,8 @@ fn ycsb_writes_log_and_memtables_and_rewrites_them_in_compactions() {
         }
     }
     let per_log = |pages: u64| pages as f64 / log as f64;
-    // A memtable has less than its updates (their keys repeat), each level rewrites about its ratio to the next.
+    // A memtable has less than its updates (their keys repeat), each level rewrites about its ratio
+    // to the next.
     assert!(
         (2.0..12.0).contains(&per_log(rewritten)),
         "{}",
@@ -191,7 +194,8 @@ fn fiu_traces_have_the_published_shares_of_writes_and_of_duplicate_writes() {
 
 #[test]
 fn fiu_traces_have_the_published_working_sets() {
-    // At a 64th of the size, which is a 64th of the working set; a three-week trace is some ten times its working set.
+    // At a 64th of the size, which is a 64th of the working set; a three-week trace is some ten
+    // times its working set.
     for (name, gib) in [("fiu-homes", 17.4), ("fiu-mail", 56.2), ("fiu-webvm", 2.1)] {
         let working_set = gib * f64::from(GIB) / 64.0;
         let all = profiled(name, 4 * GIB, (10.0 * working_set) as u64);
@@ -309,8 +313,8 @@ fn a_journal_names_the_homes_that_its_pages_are_remapped_to() {
             _ => {}
         }
     }
-    // 32 pages of 34 name a home. Three to four quarters of the journal, of 7,712 pages each, are not checkpointed yet;
-    // few of the 262,144 database pages are in the journal twice.
+    // 32 pages of 34 name a home. Three to four quarters of the journal, of 7,712 pages each, are
+    // not checkpointed yet; few of the 262,144 database pages are in the journal twice.
     let all = profiled("journal", 32 * GIB, 20_000);
     near(
         f64::from(named) / pages.iter().filter(|page| page.kind.writes()).count() as f64,
@@ -394,8 +398,9 @@ impl Deallocated {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// On any device that is not refused: pages in range, what is read or deallocated is there, requests are whole and
-    /// adjacent, batches do not show, contents change no address, a seed repeats.
+    /// On any device that is not refused: pages in range, what is read or deallocated is there,
+    /// requests are whole and adjacent, batches do not show, contents change no address, a seed
+    /// repeats.
     #[test]
     fn a_model_keeps_its_promises(
         kind in prop::sample::select(MODELS.to_vec()),
@@ -461,7 +466,8 @@ fn a_smaller_device_is_the_published_one_scaled_down_and_a_larger_one_is_not_sca
     }
 }
 
-/// Pinned streams: they change only when somebody means them to, on no machine and with no compiler.
+/// Pinned streams: they change only when somebody means them to, on no machine and with no
+/// compiler.
 #[test]
 fn a_seed_gives_the_same_stream_everywhere() {
     let digest = |kind: ModelKind| {

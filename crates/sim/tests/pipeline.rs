@@ -1,4 +1,5 @@
-//! A run on two threads is the run on one: bit for bit, for every scheme, and whatever the host does.
+//! A run on two threads is the run on one: bit for bit, for every scheme, and whatever the host
+//! does.
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
@@ -44,8 +45,8 @@ fn aged(config: &DeviceConfig) -> Device {
     device
 }
 
-/// Everything that a run leaves behind: its summary as JSON but for the wall clock, the state of the device, and what the
-/// source says next.
+/// Everything that a run leaves behind: its summary as JSON but for the wall clock, the state of
+/// the device, and what the source says next.
 fn traces(
     mut device: Device,
     source: &mut dyn Source,
@@ -112,7 +113,8 @@ fn named(text: &str, config: &DeviceConfig, seed: u64) -> Box<dyn Source> {
         .unwrap()
 }
 
-// Every scheme, on the workload that its device is made for: garbage collection, reclaiming of metadata and all.
+// Every scheme, on the workload that its device is made for: garbage collection, reclaiming of
+// metadata and all.
 #[test]
 fn every_scheme_gives_the_same_on_two_threads() {
     for (index, scheme) in SchemeKind::ALL.into_iter().enumerate() {
@@ -262,7 +264,8 @@ fn requests_of_every_kind_give_the_same_on_two_threads() {
     }
 }
 
-// What such a device has room for changes with single pages: the counters of each request have to say so.
+// What such a device has room for changes with single pages: the counters of each request have to
+// say so.
 #[test]
 fn a_device_that_wears_out_meanwhile_gives_the_same_on_two_threads() {
     let mut config = config(SchemeKind::RemapSsd, false);

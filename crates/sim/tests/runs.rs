@@ -307,7 +307,8 @@ fn a_flush_waits_for_what_came_before_it_and_what_follows_waits_for_it() {
     let flushed: Vec<HostPage> = (0..3)
         .flat_map(|n| [writes(n..n + 1), vec![page(PageKind::Flush, 0, true)]].concat())
         .collect();
-    // A program takes half a millisecond, and three dies are as fast as one; the superblock's head comes before the first.
+    // A program takes half a millisecond, and three dies are as fast as one; the superblock's head
+    // comes before the first.
     let (together, one_by_one) = (seconds(writes(0..3)), seconds(flushed));
     assert!((0.0010..0.0011).contains(&together.0), "{together:?}");
     assert!((0.0020..0.0021).contains(&one_by_one.0), "{one_by_one:?}");
@@ -558,7 +559,8 @@ fn a_remap_command_is_one_request_of_many_pages() {
         latency(SchemeKind::RemapSsd, 1),
         latency(SchemeKind::RemapSsd, 64),
     );
-    // The port's turns are taken at submission: some of the stores pass while the command is on the link.
+    // The port's turns are taken at submission: some of the stores pass while the command is on the
+    // link.
     assert!(
         one < 2.0 && (64.0 * 0.125..12.0).contains(&many),
         "{one} {many}"
@@ -606,7 +608,8 @@ fn overwriting_makes_the_state_steady() {
     );
 }
 
-// What a comparison from a saved device is for: it shows what a comparison shows that ages the device itself.
+// What a comparison from a saved device is for: it shows what a comparison shows that ages the
+// device itself.
 #[test]
 fn a_run_from_a_saved_device_shows_what_a_run_without_the_saving_shows() {
     for (scheme, content) in [

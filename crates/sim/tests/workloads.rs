@@ -1,5 +1,6 @@
-//! Synthetic workloads: what is drawn has the distribution that its name promises, duplicates come in
-//! the shares that theory gives, the same seed gives the same stream, and nothing leaves its range.
+//! Synthetic workloads: what is drawn has the distribution that its name promises, duplicates come
+//! in the shares that theory gives, the same seed gives the same stream, and nothing leaves its
+//! range.
 //!
 //! Statistics are checked over many draws from fixed seeds, against bounds of four to five standard
 //! deviations: a wrong distribution fails by far more, a right one passes always.
@@ -117,7 +118,8 @@ fn one_rank_and_the_largest_count_of_ranks_are_possible() {
 
 // ---- contents ----
 
-/// Share of writes whose content some page holds at that moment, after the device is in steady state.
+/// Share of writes whose content some page holds at that moment, after the device is in steady
+/// state.
 fn hits_in_steady_state(content: ContentModel) -> f64 {
     const PAGES: u32 = 50_000;
     let mut workload = Workload::new(config("randwrite", content, PAGES)).unwrap();
@@ -374,7 +376,8 @@ fn random_pages_are_even_and_reads_have_their_share() {
 
 // ---- determinism ----
 
-/// Pinned streams: they change only when somebody means them to, on no machine and with no compiler.
+/// Pinned streams: they change only when somebody means them to, on no machine and with no
+/// compiler.
 #[test]
 fn a_seed_gives_the_same_stream_everywhere() {
     let digest = |spec: &str, content| {

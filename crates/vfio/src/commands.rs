@@ -1,7 +1,7 @@
 //! Commands: from a submission queue entry to its completion.
 //!
-//! Invariants: what is to be durable is completed only then; no identifier is under way twice. Absent: which command is
-//! next (`worker`), and what I/O commands do (`nvme`'s controller).
+//! Invariants: what is to be durable is completed only then; no identifier is under way twice.
+//! Absent: which command is next (`worker`), and what I/O commands do (`nvme`'s controller).
 
 use crate::completions::DelayedCompletion;
 use crate::function::{AwaitingSync, FunctionShared, FunctionState};

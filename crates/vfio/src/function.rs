@@ -1,9 +1,11 @@
-//! The function as the monitor sees it: configuration space, registers, doorbells, memory, interrupts.
+//! The function as the monitor sees it: configuration space, registers, doorbells, memory,
+//! interrupts.
 //!
-//! Doorbells are numbers that the function's thread (`worker`) looks at; everything else is behind one lock, which the
-//! thread holds for a burst of commands. Invariants: memory that the monitor takes away is not used afterwards; a
-//! controller that is reset has no queue, and nothing that was under way is completed to its successor; closed, the
-//! device is given back. Absent: vfio-user's messages (`socket`), and what commands do (`commands`).
+//! Doorbells are numbers that the function's thread (`worker`) looks at; everything else is behind
+//! one lock, which the thread holds for a burst of commands. Invariants: memory that the monitor
+//! takes away is not used afterwards; a controller that is reset has no queue, and nothing that was
+//! under way is completed to its successor; closed, the device is given back. Absent: vfio-user's
+//! messages (`socket`), and what commands do (`commands`).
 
 use crate::completions::DelayedCompletions;
 use crate::memory::Memory;
@@ -111,7 +113,8 @@ impl Function {
         }
     }
 
-    /// Ends the thread after the commands under way, and gives the device back. `false` if the thread had failed.
+    /// Ends the thread after the commands under way, and gives the device back. `false` if the
+    /// thread had failed.
     pub fn close(&mut self) -> bool {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
@@ -193,7 +196,8 @@ impl Function {
         }
     }
 
-    /// Says how to interrupt: event file descriptors of vectors from `start` on. Vectors past the last are ignored.
+    /// Says how to interrupt: event file descriptors of vectors from `start` on. Vectors past the
+    /// last are ignored.
     pub fn set_vectors(&self, start: u32, files: impl IntoIterator<Item = Option<File>>) {
         if let Some(state) = &mut *self.shared.lock() {
             let vectors = state.vectors.iter_mut().skip(start as usize);

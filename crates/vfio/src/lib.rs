@@ -1,4 +1,5 @@
-//! The device as a PCI Express function: an NVMe controller in a virtual machine, for the operating system's own driver.
+//! The device as a PCI Express function: an NVMe controller in a virtual machine, for the operating
+//! system's own driver.
 //!
 //! ```text
 //! memory      the guest's memory: what is mapped, and nothing beyond it
@@ -12,9 +13,9 @@
 //! socket      vfio-user: the virtual machine monitor's requests
 //! library_panics  panics of the vfio-user library
 //! ```
-//! Invariants: whatever a guest writes to registers, queues or lists, nothing here panics and no byte outside its memory is
-//! read or written; what is read from its memory is copied before it is looked at, since it may change meanwhile.
-//! Absent: what commands do (`nvme`'s controller).
+//! Invariants: whatever a guest writes to registers, queues or lists, nothing here panics and no
+//! byte outside its memory is read or written; what is read from its memory is copied before it is
+//! looked at, since it may change meanwhile. Absent: what commands do (`nvme`'s controller).
 
 mod commands;
 mod completions;

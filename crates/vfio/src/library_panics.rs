@@ -1,8 +1,8 @@
-//! The vfio-user library panics on malformed messages. We catch the panic and log it; without this module its own
-//! message would go to standard error as well, as often as a peer likes.
+//! The vfio-user library panics on malformed messages. We catch the panic and log it; without this
+//! module its own message would go to standard error as well, as often as a peer likes.
 //!
-//! Invariant: only panics of the library are silenced. Our own code that the library calls runs under `ours`, and its
-//! panics are printed as usual. Absent: catching them.
+//! Invariant: only panics of the library are silenced. Our own code that the library calls runs
+//! under `ours`, and its panics are printed as usual. Absent: catching them.
 
 use std::cell::Cell;
 use std::panic::{set_hook, take_hook};

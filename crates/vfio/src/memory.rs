@@ -1,8 +1,9 @@
 //! The guest's memory, as far as the virtual machine monitor has mapped it for the device.
 //!
-//! Invariants: regions do not overlap; an access lies within one region, or within several that adjoin, or is refused
-//! whole; what the monitor mapped for reading only is not written. All accesses are volatile ones (`vm-memory`), since
-//! the guest goes on running. Files that shrink under their mapping are beyond this: the monitor must not do that.
+//! Invariants: regions do not overlap; an access lies within one region, or within several that
+//! adjoin, or is refused whole; what the monitor mapped for reading only is not written. All
+//! accesses are volatile ones (`vm-memory`), since the guest goes on running. Files that shrink
+//! under their mapping are beyond this: the monitor must not do that.
 
 use rustix::mm::{MapFlags, ProtFlags};
 use std::collections::BTreeMap;

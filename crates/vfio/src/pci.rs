@@ -5,8 +5,8 @@
 //! 04  command, status       10  BAR 0, 64 bits, 16 KiB
 //! 34  capabilities at 40    40  MSI-X: table in BAR 0 at 2000, pending bits at 3000
 //! ```
-//! Invariant: only writable bits change. Absent: legacy interrupts, and MSI-X's table, which the virtual machine monitor
-//! has itself.
+//! Invariant: only writable bits change. Absent: legacy interrupts, and MSI-X's table, which the
+//! virtual machine monitor has itself.
 
 /// Bytes of the configuration space (PCI 3.0 §6.1).
 pub const CONFIG_BYTES: u64 = 256;

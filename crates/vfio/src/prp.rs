@@ -1,7 +1,7 @@
 //! Where in the guest's memory a command's data are: physical region pages (Base 2.0 §4.1.1).
 //!
-//! Invariants: lists are read once; how much of them is read is bounded by the transfer; every segment lies in the
-//! guest's memory when data begin to move.
+//! Invariants: lists are read once; how much of them is read is bounded by the transfer; every
+//! segment lies in the guest's memory when data begin to move.
 
 use crate::memory::{Access, Memory};
 use remap_ssd_nvme::controller::HostData;
@@ -67,7 +67,8 @@ pub fn segments(
         return Ok(found);
     }
 
-    // A list, which may begin anywhere in its page; the last entry of a page leads to the next one if more are needed.
+    // A list, which may begin anywhere in its page; the last entry of a page leads to the next one
+    // if more are needed.
     let mut list = second;
     while rest > 0 {
         if !list.is_multiple_of(ENTRY) {
@@ -96,7 +97,8 @@ pub fn segments(
         }
 
         match entries.next() {
-            // A page whose only entry leads on must lead to the beginning of one, so that this ends.
+            // A page whose only entry leads on must lead to the beginning of one, so that this
+            // ends.
             Some(next) if rest > 0 && next.is_multiple_of(PAGE) => list = next,
             Some(_) if rest > 0 => return Err(Status::PRP_OFFSET),
             _ => {}

@@ -1,7 +1,8 @@
 //! Submission and completion queues in the guest's memory.
 //!
-//! Invariants: a command is fetched only if its completion will find room; doorbells that make no sense change nothing; a
-//! completion's last dword, with the phase, is stored after the rest. Absent: what commands do.
+//! Invariants: a command is fetched only if its completion will find room; doorbells that make no
+//! sense change nothing; a completion's last dword, with the phase, is stored after the rest.
+//! Absent: what commands do.
 
 use crate::memory::{Memory, OutOfReach};
 use crate::pci::VECTORS;
@@ -212,7 +213,8 @@ impl Queues {
         }
     }
 
-    /// The next command of a queue whose doorbell says `tail`, if there is one and room for its completion.
+    /// The next command of a queue whose doorbell says `tail`, if there is one and room for its
+    /// completion.
     ///
     /// # Errors
     /// The queue is not in the guest's memory.
@@ -279,7 +281,8 @@ impl Queues {
             .checked_add(u64::from(queue.tail) * CQE_BYTES)
             .ok_or(OutOfReach)?;
 
-        // 1. all but the last dword  2. the last, whose phase tells the guest that the entry is there.
+        // 1. all but the last dword  2. the last, whose phase tells the guest that the entry is
+        //    there.
         memory.write(at, &cqe.as_bytes()[..12])?;
         let last = u32::from_le_bytes(cqe.as_bytes()[12..].try_into().expect("four bytes"));
         memory.store(at + 12, last.to_le())?;

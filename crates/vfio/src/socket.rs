@@ -1,8 +1,10 @@
-//! vfio-user: a virtual machine monitor connects, maps the guest's memory and hands the guest's accesses on.
+//! vfio-user: a virtual machine monitor connects, maps the guest's memory and hands the guest's
+//! accesses on.
 //!
-//! One monitor at a time; when it goes, the function is reset and the next one may come. Invariants: a message that
-//! makes no sense is answered with an error or ends the connection, nothing else; a socket that a killed server left is
-//! taken away, one that is served is not; only its owner may connect, unless the owner gives the file other permissions.
+//! One monitor at a time; when it goes, the function is reset and the next one may come.
+//! Invariants: a message that makes no sense is answered with an error or ends the connection,
+//! nothing else; a socket that a killed server left is taken away, one that is served is not; only
+//! its owner may connect, unless the owner gives the file other permissions.
 
 use crate::function::Function;
 use crate::library_panics;
@@ -58,7 +60,8 @@ pub struct Service {
 struct Backend(Function);
 
 impl Service {
-    /// Listens for a virtual machine monitor; times count from `epoch`. `log` gets a line for each that comes or goes.
+    /// Listens for a virtual machine monitor; times count from `epoch`. `log` gets a line for each
+    /// that comes or goes.
     ///
     /// # Errors
     /// The reason, and what to do about it.
@@ -74,7 +77,8 @@ impl Service {
         let function = Function::start(subsystem, epoch)?;
         let stop = Arc::new(AtomicBool::new(false));
 
-        // It waits in the library for messages and cannot be called back: ended, it finds a closed function.
+        // It waits in the library for messages and cannot be called back: ended, it finds a closed
+        // function.
         std::thread::Builder::new()
             .name("vfio-user".into())
             .spawn({

@@ -1,7 +1,8 @@
-//! The function's thread: it fetches commands, has them executed, completes them and interrupts the guest.
+//! The function's thread: it fetches commands, has them executed, completes them and interrupts the
+//! guest.
 //!
-//! Invariants: the lock is held for at most `BURST` commands; guest memory that cannot be reached makes the controller
-//! fail, and nothing else. Absent: what commands do (`commands`).
+//! Invariants: the lock is held for at most `BURST` commands; guest memory that cannot be reached
+//! makes the controller fail, and nothing else. Absent: what commands do (`commands`).
 
 use crate::function::{FunctionShared, FunctionState, interrupt};
 use crate::memory::OutOfReach;
@@ -85,7 +86,8 @@ impl FunctionShared {
         Ok(true)
     }
 
-    /// Completes what is due and executes commands, some of each queue in turns; `true` if there may be more.
+    /// Completes what is due and executes commands, some of each queue in turns; `true` if there
+    /// may be more.
     fn burst(&self, state: &mut FunctionState) -> Result<bool, OutOfReach> {
         let now = self.now();
         let mut worked = false;

@@ -1,5 +1,5 @@
-//! The socket: who may connect to it, and what becomes of messages that make no sense. A file of its own, since it looks
-//! at what the whole process writes when it panics.
+//! The socket: who may connect to it, and what becomes of messages that make no sense. A file of
+//! its own, since it looks at what the whole process writes when it panics.
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;

@@ -1,5 +1,5 @@
-//! What protects the data, each with a switch: a test turns one off after the other and requires that power cuts, or a disk
-//! that fails for a moment, are noticed.
+//! What protects the data, each with a switch: a test turns one off after the other and requires
+//! that power cuts, or a disk that fails for a moment, are noticed.
 //!
 //! Absent: any other use.
 

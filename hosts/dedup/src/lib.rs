@@ -1,11 +1,13 @@
-//! Deduplication by the host, as disks on a disk: with a device that copies by remapping, and without.
+//! Deduplication by the host, as disks on a disk: with a device that copies by remapping, and
+//! without.
 //!
 //! ```text
 //! Ccaw<D>        a write whose content is on the disk becomes a copy; addresses stay as they are  (Copyless Copy §III-B)
 //! OrderMerge<D>  its own mappings and reference counts; content is stored once                    (OrderMergeDedup, FAST'16)
 //! ```
-//! Both are [`Disk`](remap_ssd_device::Disk)s on any [`Disk`](remap_ssd_device::Disk), so they stack. Both work in
-//! *windows*: after so many pages written, what was done is made durable, as in the papers' comparison.
+//! Both are [`Disk`](remap_ssd_device::Disk)s on any [`Disk`](remap_ssd_device::Disk), so they
+//! stack. Both work in *windows*: after so many pages written, what was done is made durable, as in
+//! the papers' comparison.
 //!
 //! ```text
 //! Ccaw        write: a segment's first change  → header "invalid", flush
@@ -14,8 +16,9 @@
 //! OrderMerge  write: data to a free block, mapping in memory
 //!             window: pages of counts, flush, pages of mappings, flush; then counts of what was replaced go down
 //! ```
-//! Invariants: what was flushed is there after any cut; a page never reads as what another page's write was given
-//! (FORMAT.md, "Deduplication by the host", has the arguments). Absent: threads, clocks, other hosts of the same disk.
+//! Invariants: what was flushed is there after any cut; a page never reads as what another page's
+//! write was given (FORMAT.md, "Deduplication by the host", has the arguments). Absent: threads,
+//! clocks, other hosts of the same disk.
 
 mod ccaw;
 mod error;

@@ -27,7 +27,8 @@ pub fn inside<E: std::error::Error>(page: u64, pages: u64, end: u64) -> Result<(
     }
 }
 
-/// Runs of indices for which `next(previous, this)` says that they belong together, none longer than a batch.
+/// Runs of indices for which `next(previous, this)` says that they belong together, none longer
+/// than a batch.
 pub fn runs(
     count: usize,
     mut next: impl FnMut(usize, usize) -> bool,
@@ -55,7 +56,8 @@ pub fn write_each<D: Disk>(
     Ok(())
 }
 
-/// Reads pages and shows each, or why it cannot be read. Pages that cannot be read together are read one by one.
+/// Reads pages and shows each, or why it cannot be read. Pages that cannot be read together are
+/// read one by one.
 pub fn read_each<D: Disk>(
     disk: &mut D,
     first: u64,

@@ -1,9 +1,9 @@
 //! Signatures of pages: 128 bits that say which pages are equal.
 //!
-//! MD5 is what the papers have. Since anybody can make two pages of one MD5, a hit is compared unless that is switched off.
-//! BLAKE3 is keyed with a random number of the disk's own: who does not know it cannot look for collisions, and 2^32
-//! pages agree by accident with a probability of 2^-65.
-//! Invariant: no page has the signature of zeroes, which stands for "unknown".
+//! MD5 is what the papers have. Since anybody can make two pages of one MD5, a hit is compared
+//! unless that is switched off. BLAKE3 is keyed with a random number of the disk's own: who does
+//! not know it cannot look for collisions, and 2^32 pages agree by accident with a probability of
+//! 2^-65. Invariant: no page has the signature of zeroes, which stands for "unknown".
 
 use md5::{Digest, Md5};
 use remap_ssd_media::geometry::PAGE_BYTES;

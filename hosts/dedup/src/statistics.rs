@@ -13,7 +13,8 @@ pub struct Statistics {
     pub duplicates: u64,
     /// Pages read to compare contents.
     pub compared: u64,
-    /// Of these, pages whose contents differed although their signatures agreed, or that could not be read.
+    /// Of these, pages whose contents differed although their signatures agreed, or that could not
+    /// be read.
     pub mismatches: u64,
     /// Copies that the disk below refused; the pages were written.
     pub copies_refused: u64,

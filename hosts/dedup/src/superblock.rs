@@ -1,13 +1,15 @@
-//! What a disk is made into, in its first two pages: scheme, hash, sizes. And how that is made and found again.
+//! What a disk is made into, in its first two pages: scheme, hash, sizes. And how that is made and
+//! found again.
 //!
-//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: what was there is gone in part, as
-//! was asked for. Cut in 3 or 4: none, one or both; one is enough, and over it everything is blank because of 2.
+//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: what was
+//! there is gone in part, as was asked for. Cut in 3 or 4: none, one or both; one is enough, and
+//! over it everything is blank because of 2.
 //!
-//! *Find*: superblocks are written together and never change, so one that can be believed is enough; the other one is
-//! written again from it.
+//! *Find*: superblocks are written together and never change, so one that can be believed is
+//! enough; the other one is written again from it.
 //!
-//! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: what the other pages hold
-//! (`ccaw/format.rs`, `ordermerge/format.rs`).
+//! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: what the
+//! other pages hold (`ccaw/format.rs`, `ordermerge/format.rs`).
 
 use crate::DedupError;
 use crate::guard::Guard;
@@ -69,8 +71,8 @@ pub struct NewDedup {
     pub pages: Option<u64>,
     /// `Ccaw`: pages of a segment of the table; 1,024 (4 MiB) as in the paper.
     pub segment_pages: u32,
-    /// `OrderMerge`: blocks beyond those that can be addressed. They are written while what they replace cannot be freed yet: a
-    /// window that is longer ends early on a full disk.
+    /// `OrderMerge`: blocks beyond those that can be addressed. They are written while what they
+    /// replace cannot be freed yet: a window that is longer ends early on a full disk.
     pub spare: u32,
     /// Identity and key; random unless given, which is for simulations and tests.
     pub identity: Option<[u8; 16]>,
@@ -204,7 +206,8 @@ impl Superblock {
         }
     }
 
-    /// A checksum of something at a page of this disk, so that a page that got to another place is not believed.
+    /// A checksum of something at a page of this disk, so that a page that got to another place is
+    /// not believed.
     pub fn crc(&self, page: u64, bytes: &[u8]) -> u32 {
         let crc = crc32c::crc32c(&self.uuid);
         let crc = crc32c::crc32c_append(crc, &page.to_le_bytes());
@@ -256,8 +259,8 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupErr
     }
 }
 
-/// Finds the superblock of a scheme, and mends its damaged copy. What a process that has ended wrote, and did not flush, is
-/// durable then: what is read next is relied on.
+/// Finds the superblock of a scheme, and mends its damaged copy. What a process that has ended
+/// wrote, and did not flush, is durable then: what is read next is relied on.
 pub fn open<D: Disk>(
     disk: &mut D,
     scheme: Scheme,
@@ -287,7 +290,8 @@ pub fn open<D: Disk>(
     Ok((superblock, notes))
 }
 
-/// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages have been looked at.
+/// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages have
+/// been looked at.
 pub fn make<D: Disk>(
     disk: &mut D,
     superblock: &Superblock,

@@ -1,9 +1,10 @@
-//! Power cuts at every point of random scripts, with every kind of subset of what was not flushed: no page reads as
-//! anything but what was written to it, and nothing that was flushed is gone.
+//! Power cuts at every point of random scripts, with every kind of subset of what was not flushed:
+//! no page reads as anything but what was written to it, and nothing that was flushed is gone.
 //!
-//! What a page may hold after a cut: what it held when it was last flushed, or anything that it was given since. The scripts
-//! go on after each cut, on what it left, with contents that are on the disk, so that whatever is wrongly remembered
-//! of them is copied from. `DEDUP_CUTS` is the number of cuts for each scheme and window (1,000 if not set).
+//! What a page may hold after a cut: what it held when it was last flushed, or anything that it was
+//! given since. The scripts go on after each cut, on what it left, with contents that are on the
+//! disk, so that whatever is wrongly remembered of them is copied from. `DEDUP_CUTS` is the number
+//! of cuts for each scheme and window (1,000 if not set).
 
 mod kit;
 
@@ -330,7 +331,8 @@ impl Script {
         let subject = std::mem::replace(&mut self.subject, before);
         let mut values = judged?;
 
-        // It goes on: everything that was ever common, and all that is there, written to other places.
+        // It goes on: everything that was ever common, and all that is there, written to other
+        // places.
         let mut subject = subject.expect("it was opened");
         let numbers: Vec<u64> = COMMON
             .chain(values.clone())
@@ -413,7 +415,8 @@ fn setup(scheme: Scheme, window: u32, wide: bool) -> Setup {
     }
 }
 
-/// Several lives of a disk, each cut at many points; each begins on what one of them left. Returns the number of cuts.
+/// Several lives of a disk, each cut at many points; each begins on what one of them left. Returns
+/// the number of cuts.
 fn lives(
     setup: Setup,
     wide: bool,
@@ -562,7 +565,8 @@ fn each_flush_and_each_order_is_missed_if_it_is_left_out() {
     }
 }
 
-/// Makes a disk over an older one and cuts its power; how often there was none, a new one, the old one.
+/// Makes a disk over an older one and cuts its power; how often there was none, a new one, the old
+/// one.
 fn made_over(scheme: Scheme, without: Option<Guard>) -> Result<[u32; 3], String> {
     let setup = Setup {
         without,

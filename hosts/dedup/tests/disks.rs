@@ -1,4 +1,5 @@
-//! What the disks do without power cuts: on the real firmware, stacked, on devices that demote, after a restart, with damage.
+//! What the disks do without power cuts: on the real firmware, stacked, on devices that demote,
+//! after a restart, with damage.
 
 mod kit;
 
@@ -214,7 +215,8 @@ fn a_duplicate_programs_nothing_and_a_window_costs_its_flushes() {
     assert_eq!(disk.statistics(), expected);
 }
 
-// Remap-SSD counts 15 references of a page: the next copy is made in full, and the ones after it are of that one.
+// Remap-SSD counts 15 references of a page: the next copy is made in full, and the ones after it
+// are of that one.
 #[test]
 fn a_device_that_demotes_copies_gives_the_same_contents_and_one_program_in_fifteen() {
     let options = CcawOptions {
@@ -238,7 +240,8 @@ fn a_device_that_demotes_copies_gives_the_same_contents_and_one_program_in_fifte
     disk.read(0, &mut found).expect("it works");
     assert!(found == contents(&[77; 600]));
 
-    // A host that knows how far the device counts writes instead, which is as many programs and less work.
+    // A host that knows how far the device counts writes instead, which is as many programs and
+    // less work.
     let mut disk = ccaw(device(), Hash::Blake3);
     let (before, len) = (programs(disk.disk()), 50);
     for page in (0..600).step_by(len) {
@@ -528,7 +531,8 @@ fn a_full_table_gives_up_entries_and_copies_what_it_still_knows() {
     is_a_disk(&mut disk, 12);
 }
 
-/// 128 bytes of Wang and Yu's (2004) two messages of one MD5, which stay one if the same is put behind both.
+/// 128 bytes of Wang and Yu's (2004) two messages of one MD5, which stay one if the same is put
+/// behind both.
 const COLLISION: &str = "d131dd02c5e6eec4693d9a0698aff95c2fcab58712467eab4004583eb8fb7f8955ad340609f4b30283e488832571415a085125e8f7cdc99fd91dbdf280373c5bd8823e3156348f5bae6dacd436c919c6dd53e2b487da03fd02396306d248cda0e99f33420f577ee8ce54b67080a80d1ec69821bcb6a8839396f9652b6ff72a70";
 /// Where the second message differs: in the highest bit of these bytes.
 const DIFFERENCES: [usize; 6] = [19, 45, 59, 83, 109, 123];

@@ -1,17 +1,21 @@
 //! Ranges of pages: copied, moved, gathered from pieces.
 //!
-//! *Copy*: 1. the targets share the sources' pages  2. flush. Each page of the target is old or new before the end of 2.
+//! *Copy*: 1. the targets share the sources' pages  2. flush. Each page of the target is old or new
+//! before the end of 2.
 //!
-//! *Move*, a stretch at a time: 1. the targets share the sources' pages  2. flush  3. the sources are deallocated; and behind
-//! the last stretch 4. flush. Cut before the end of 2: the sources are whole. Cut later: the targets are, and each source is
-//! there or deallocated. So no page is lost. But a source that is empty may have been moved by a move that was interrupted, or
-//! it may have been empty: if its target is not empty, only the user can say which (`Empty`).
+//! *Move*, a stretch at a time: 1. the targets share the sources' pages  2. flush  3. the sources
+//! are deallocated; and behind the last stretch 4. flush. Cut before the end of 2: the sources are
+//! whole. Cut later: the targets are, and each source is there or deallocated. So no page is lost.
+//! But a source that is empty may have been moved by a move that was interrupted, or it may have
+//! been empty: if its target is not empty, only the user can say which (`Empty`).
 //!
-//! The vendor command that relocates is not used: it is the device's, where this works with any that can copy, and between
-//! namespaces; and on a disk that keeps any subset of what was not flushed it could lose the source and the target.
+//! The vendor command that relocates is not used: it is the device's, where this works with any
+//! that can copy, and between namespaces; and on a disk that keeps any subset of what was not
+//! flushed it could lose the source and the target.
 //!
-//! Invariants: nothing is changed before all ranges are checked; ranges that overlap are refused, since what they do cannot
-//! be done again after an interruption. Absent: who else writes these pages meanwhile.
+//! Invariants: nothing is changed before all ranges are checked; ranges that overlap are refused,
+//! since what they do cannot be done again after an interruption. Absent: who else writes these
+//! pages meanwhile.
 
 use crate::Progress;
 use crate::namespaces::{Namespaces, Place, ShareError, Shared};
@@ -112,7 +116,8 @@ pub(crate) fn counted<N: Namespaces + ?Sized>(
 /// Copies a range. It survives a crash of the device's machine when this has returned.
 ///
 /// # Errors
-/// The ranges, the device, or the way to it. A part may have been copied; the same copy can be made again.
+/// The ranges, the device, or the way to it. A part may have been copied; the same copy can be made
+/// again.
 pub fn copy<N: Namespaces + ?Sized>(
     device: &mut N,
     from: Place,
@@ -127,11 +132,12 @@ pub fn copy<N: Namespaces + ?Sized>(
     })
 }
 
-/// Moves a range: afterwards the source is deallocated. It survives a crash of the device's machine when this has returned.
+/// Moves a range: afterwards the source is deallocated. It survives a crash of the device's machine
+/// when this has returned.
 ///
 /// # Errors
-/// The ranges, the device, the way to it, or an empty source of which nobody knows whether it was moved before. Each page is in
-/// one of its places.
+/// The ranges, the device, the way to it, or an empty source of which nobody knows whether it was
+/// moved before. Each page is in one of its places.
 pub fn relocate<N: Namespaces + ?Sized>(
     device: &mut N,
     from: Place,
@@ -168,7 +174,8 @@ pub fn relocate<N: Namespaces + ?Sized>(
     })
 }
 
-// 1. the copy  2. flush  3. the sources. Cut before the end of 2: they are there. Later: their copies are.
+// 1. the copy  2. flush  3. the sources. Cut before the end of 2: they are there. Later: their
+//    copies are.
 fn move_stretch<N: Namespaces + ?Sized>(
     device: &mut N,
     source: Place,
@@ -304,11 +311,13 @@ pub fn plan<N: Namespaces + ?Sized>(
     }
 }
 
-/// Lets the pieces of a file share pages with a contiguous range, in the order of the list; the pieces stay as they are until
-/// whoever knows the file has written down where it is now. The target must be blank unless `force`.
+/// Lets the pieces of a file share pages with a contiguous range, in the order of the list; the
+/// pieces stay as they are until whoever knows the file has written down where it is now. The
+/// target must be blank unless `force`.
 ///
 /// # Errors
-/// As `plan`, something is in the target, the device, or the way to it. Only the target may have changed.
+/// As `plan`, something is in the target, the device, or the way to it. Only the target may have
+/// changed.
 pub fn gather<N: Namespaces + ?Sized>(
     device: &mut N,
     nsid: u32,

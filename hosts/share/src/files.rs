@@ -1,6 +1,7 @@
 //! Files of a volume: copies, and snapshots of one, several or all of them, by sharing.
 //!
-//! A snapshot NAME of the files A and B is the files `A@NAME` and `B@NAME`, and a *manifest*, whose name says what it is worth:
+//! A snapshot NAME of the files A and B is the files `A@NAME` and `B@NAME`, and a *manifest*, whose
+//! name says what it is worth:
 //!
 //! ```text
 //! @NAME            the snapshot is whole
@@ -10,24 +11,26 @@
 //!
 //! Names change by one page written (`Volume`), so each change of state happens or not:
 //!
-//! *Create*: 1. manifest `!part`, synced  2. the copies  3. sync of all  4. rename to `@NAME`. Cut before the end of 1: nothing,
-//! or a manifest that cannot be believed, beside which there is no copy. Cut before 4: `!part`; the next create or
-//! delete removes what it lists. None of these was there before 1, so no other file is removed. Cut in 4: `!part`, or
-//! whole; the copies are durable because of 3.
+//! *Create*: 1. manifest `!part`, synced  2. the copies  3. sync of all  4. rename to `@NAME`. Cut
+//! before the end of 1: nothing, or a manifest that cannot be believed, beside which there is no
+//! copy. Cut before 4: `!part`; the next create or delete removes what it lists. None of these was
+//! there before 1, so no other file is removed. Cut in 4: `!part`, or whole; the copies are durable
+//! because of 3.
 //!
-//! *Delete*: 1. rename to `!part`  2. the copies are deleted  3. the manifest is. Cut before the end of 1: whole. Later: no
-//! snapshot, and the next delete goes on with 2.
+//! *Delete*: 1. rename to `!part`  2. the copies are deleted  3. the manifest is. Cut before the
+//! end of 1: whole. Later: no snapshot, and the next delete goes on with 2.
 //!
 //! *Roll back*: 1. rename to `!rollback`  2. the files share the copies' pages and get their sizes  3. sync of all  4. rename to
 //! `@NAME`. Cut before the end of 1: the files are as they were. Cut before the end of 4: each page is old or the snapshot's,
 //! and the manifest says so; the copies have not changed, so the same can be done again. Meanwhile no snapshot can
 //! be made.
 //!
-//! *Copy* of a file: 1. the pages, under `TARGET@!copy`  2. sync  3. rename to TARGET. Cut before 3: no TARGET, and what is there
-//! is removed by the next copy.
+//! *Copy* of a file: 1. the pages, under `TARGET@!copy`  2. sync  3. rename to TARGET. Cut before
+//! 3: no TARGET, and what is there is removed by the next copy.
 //!
-//! Invariants: a snapshot's files are those that its manifest lists; a rollback changes no other file. The instant is one point
-//! in the order of what all processes did, if the volume has been opened alone. Absent: opening it.
+//! Invariants: a snapshot's files are those that its manifest lists; a rollback changes no other
+//! file. The instant is one point in the order of what all processes did, if the volume has been
+//! opened alone. Absent: opening it.
 
 use remap_ssd_store::{Create, FileId, OpenOptions, Share, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -169,7 +172,8 @@ pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
                     files,
                 });
             }
-            // It was cut off before it was synced: there are no copies yet. Another file of such a name is no manifest.
+            // It was cut off before it was synced: there are no copies yet. Another file of such a
+            // name is no manifest.
             None if state == FileState::Part => {
                 found.push(FileSnapshot {
                     name: name.to_owned(),
@@ -206,8 +210,8 @@ fn find<'a>(snapshots: &'a [FileSnapshot], name: &str) -> Result<&'a FileSnapsho
 /// Makes a snapshot of files, or of all that belong to no snapshot.
 ///
 /// # Errors
-/// There is one of this name, a file is missing, no room for names, the disk. There is no snapshot then; but there may be one if
-/// the disk failed, and then it is whole.
+/// There is one of this name, a file is missing, no room for names, the disk. There is no snapshot
+/// then; but there may be one if the disk failed, and then it is whole.
 pub fn create(
     store: &dyn Store,
     name: &str,
@@ -250,7 +254,8 @@ pub fn create(
         .and_then(|()| copy_all(store, &snapshot, Direction::Save, progress))
         .and_then(|()| Ok(store.sync_all()?));
     if let Err(error) = made {
-        // If this fails too, the manifest says that it is no snapshot; the first reason is the one to report.
+        // If this fails too, the manifest says that it is no snapshot; the first reason is the one
+        // to report.
         let _ = remove_part(store, &snapshot);
         return Err(error);
     }
@@ -366,7 +371,8 @@ fn copy_all(
     Ok(())
 }
 
-/// Makes a file what the first `bytes` of another one are; it is made if there is none. Not durable yet.
+/// Makes a file what the first `bytes` of another one are; it is made if there is none. Not durable
+/// yet.
 fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<FileId, FilesError> {
     let source = store.open(from, OpenOptions::default())?;
 
@@ -421,11 +427,12 @@ pub fn delete(store: &dyn Store, name: &str) -> Result<FileSnapshot, FilesError>
     Ok(snapshot.clone())
 }
 
-/// Makes the files of a snapshot what they were when it was made; also goes on with a rollback that was interrupted. Other files
-/// stay as they are.
+/// Makes the files of a snapshot what they were when it was made; also goes on with a rollback that
+/// was interrupted. Other files stay as they are.
 ///
 /// # Errors
-/// There is no such snapshot, no room, or the disk. If it had begun, the manifest says so, and the same call finishes it.
+/// There is no such snapshot, no room, or the disk. If it had begun, the manifest says so, and the
+/// same call finishes it.
 pub fn rollback(
     store: &dyn Store,
     name: &str,

@@ -80,7 +80,8 @@ impl ImageNamespaces {
 
 impl Drop for ImageNamespaces {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`. What was not written out is recovered at the next opening.
+        // Whoever wants to know calls `close`. What was not written out is recovered at the next
+        // opening.
         let _ = self.shut();
     }
 }

@@ -1,4 +1,5 @@
-//! Sharing pages as an administrator wants it: copies, moves, snapshots and defragmentation without programming a data page.
+//! Sharing pages as an administrator wants it: copies, moves, snapshots and defragmentation without
+//! programming a data page.
 //!
 //! ```text
 //! Namespaces      of a device in a folder (`ImageNamespaces`), or of one that others use too
@@ -7,9 +8,9 @@
 //! Volume ── files     files of a volume: copies, and snapshots of one or all of them
 //! ```
 //!
-//! Invariants: nothing is deallocated before its copy is durable; a record says what is under way before it begins, so that
-//! whatever a power cut leaves is found, and can be finished. Absent: file systems, which know where their files are; how a
-//! device shares pages.
+//! Invariants: nothing is deallocated before its copy is durable; a record says what is under way
+//! before it begins, so that whatever a power cut leaves is found, and can be finished. Absent:
+//! file systems, which know where their files are; how a device shares pages.
 
 pub mod copy;
 pub mod files;

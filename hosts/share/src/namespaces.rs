@@ -1,7 +1,7 @@
 //! The namespaces of one device, wherever it is, and what sharing between them costs.
 //!
-//! Invariant: what is counted is the device's own count, so that a copy that it had to program is never called shared.
-//! Absent: what is in the namespaces.
+//! Invariant: what is counted is the device's own count, so that a copy that it had to program is
+//! never called shared. Absent: what is in the namespaces.
 
 use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -32,7 +32,8 @@ pub struct Counts {
     pub copied_counter_full: u64,
     /// Pages that were copied, since there was no room for remapping metadata.
     pub copied_metadata_full: u64,
-    /// Pages that were copied for another reason: the scheme does not remap, or the namespace shares nothing.
+    /// Pages that were copied for another reason: the scheme does not remap, or the namespace
+    /// shares nothing.
     pub copied_otherwise: u64,
     /// Flash pages programmed with data of hosts.
     pub flash_data: u64,
@@ -192,7 +193,8 @@ pub trait Namespaces {
     /// As `read`.
     fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError>;
 
-    /// Makes everything done so far, in all namespaces, survive a crash of the machine that holds the device.
+    /// Makes everything done so far, in all namespaces, survive a crash of the machine that holds
+    /// the device.
     ///
     /// # Errors
     /// As `read`.

@@ -1,7 +1,9 @@
-//! The record of a snapshot: the last page of the namespace that holds it. FORMAT.md draws it, in section "Snapshots".
+//! The record of a snapshot: the last page of the namespace that holds it. FORMAT.md draws it, in
+//! section "Snapshots".
 //!
-//! Invariants: a record is one page, which the device keeps old or new; its checksum covers the namespace's number, so that a
-//! record that was copied with its namespace is not believed elsewhere. Absent: when it is written (`snapshot.rs`).
+//! Invariants: a record is one page, which the device keeps old or new; its checksum covers the
+//! namespace's number, so that a record that was copied with its namespace is not believed
+//! elsewhere. Absent: when it is written (`snapshot.rs`).
 
 use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::little_endian::{U16, U32, U64};

@@ -1,30 +1,35 @@
 //! Snapshots: a namespace as it is at one instant, in another namespace of the same device.
 //!
-//! The snapshot's namespace holds the source's pages at the same places, so that it can be mounted and read like the source,
-//! and a record in its last page. The record says what is under way before it begins:
+//! The snapshot's namespace holds the source's pages at the same places, so that it can be mounted
+//! and read like the source, and a record in its last page. The record says what is under way
+//! before it begins:
 //!
 //! *Create*: 1. record "being made"  2. flush  3. the pages are shared  4. flush  5. record "whole"  6. flush. Cut before the end
 //! of 2: the namespace is vacant, and empty. Cut before the end of 5: "being made", which is no snapshot; what is there is
 //! deleted by the next create or delete. Once the record says "whole" the pages are durable because of 4.
 //!
-//! *Delete*: 1. record "being deleted"  2. flush  3. the pages are deallocated  4. flush  5. record "vacant"  6. flush. Cut before
-//! the end of 1: a whole snapshot, since nothing is deallocated before 2 has ended. Cut later: no snapshot, and the next
-//! create or delete goes on with 3. A namespace that is vacant is empty because of 4.
+//! *Delete*: 1. record "being deleted"  2. flush  3. the pages are deallocated  4. flush  5. record
+//! "vacant"  6. flush. Cut before the end of 1: a whole snapshot, since nothing is deallocated
+//! before 2 has ended. Cut later: no snapshot, and the next create or delete goes on with 3. A
+//! namespace that is vacant is empty because of 4.
 //!
-//! *Roll back*: 1. record "being rolled back to"  2. flush  3. the source's pages are shared from the snapshot  4. flush  5.
-//! record "whole"  6. flush. Cut before the end of 1: the source is as it was, since it does not change before 2 has
-//! ended. Cut from there to the end of 5: each page of the source is old or the snapshot's, and the record says so; the
-//! snapshot has not changed, so the same rollback can be done again, from 1 on. Nothing else is done with a source while
-//! a record says that it is being rolled back: a snapshot of it would be one of a mixture.
+//! *Roll back*: 1. record "being rolled back to"  2. flush  3. the source's pages are shared from
+//! the snapshot  4. flush  5. record "whole"  6. flush. Cut before the end of 1: the source is as
+//! it was, since it does not change before 2 has ended. Cut from there to the end of 5: each page
+//! of the source is old or the snapshot's, and the record says so; the snapshot has not changed, so
+//! the same rollback can be done again, from 1 on. Nothing else is done with a source while a
+//! record says that it is being rolled back: a snapshot of it would be one of a mixture.
 //!
-//! *The instant.* A device that others may write has no command for all pages at once. So the device's counts of pages written and
-//! deallocated are read before and after 3: if they are off by anything but our own pages, somebody has written, and the
-//! snapshot is given up. If they are not, the source was the same at every instant in between, and the snapshot is all
-//! that was acknowledged before that, and nothing that was sent later. A rollback during which somebody has written stays
-//! "being rolled back to".
+//! *The instant.* A device that others may write has no command for all pages at once. So the
+//! device's counts of pages written and deallocated are read before and after 3: if they are off by
+//! anything but our own pages, somebody has written, and the snapshot is given up. If they are not,
+//! the source was the same at every instant in between, and the snapshot is all that was
+//! acknowledged before that, and nothing that was sent later. A rollback during which somebody has
+//! written stays "being rolled back to".
 //!
-//! Invariant: a snapshot that is whole never changes, unless somebody writes to its namespace. Absent: what is in the
-//! namespaces: a file system that is mounted is as it would be after a power cut.
+//! Invariant: a snapshot that is whole never changes, unless somebody writes to its namespace.
+//! Absent: what is in the namespaces: a file system that is mounted is as it would be after a power
+//! cut.
 
 use crate::Progress;
 use crate::copy::{counted, first_written, share};
@@ -184,8 +189,8 @@ fn record_of(snapshot: &Snapshot, state: State) -> Record {
 /// Makes a snapshot.
 ///
 /// # Errors
-/// There is one of this name, no namespace for it, somebody wrote meanwhile, the device, or the way to it. There is no snapshot
-/// then, and the source is as it was.
+/// There is one of this name, no namespace for it, somebody wrote meanwhile, the device, or the way
+/// to it. There is no snapshot then, and the source is as it was.
 pub fn create<N: Namespaces + ?Sized>(
     device: &mut N,
     new: &NewSnapshot,
@@ -244,7 +249,8 @@ pub fn create<N: Namespaces + ?Sized>(
     let shared = match shared {
         Ok(shared) => shared,
         Err(error) => {
-            // If this fails too, the record says that it is no snapshot; the first reason is the one to report.
+            // If this fails too, the record says that it is no snapshot; the first reason is the
+            // one to report.
             let _ = empty(device, &snapshot, &mut |_, _| {});
             return Err(error);
         }
@@ -394,11 +400,12 @@ pub fn delete<N: Namespaces + ?Sized>(
     empty(device, snapshot, progress)
 }
 
-/// Makes a namespace what it was when the snapshot was made; also goes on with a rollback that was interrupted.
+/// Makes a namespace what it was when the snapshot was made; also goes on with a rollback that was
+/// interrupted.
 ///
 /// # Errors
-/// There is no such snapshot, somebody wrote meanwhile, the device, or the way to it. If the rollback had begun, its record says
-/// so, and the same call finishes it.
+/// There is no such snapshot, somebody wrote meanwhile, the device, or the way to it. If the
+/// rollback had begun, its record says so, and the same call finishes it.
 pub fn rollback<N: Namespaces + ?Sized>(
     device: &mut N,
     name: &str,

@@ -1,5 +1,6 @@
-//! Power cuts at every point of scripts that make, delete and roll back snapshots of files in a volume: a snapshot that is
-//! whole is what the files were; a mixture is said to be one; other files never change; what was interrupted can be finished.
+//! Power cuts at every point of scripts that make, delete and roll back snapshots of files in a
+//! volume: a snapshot that is whole is what the files were; a mixture is said to be one; other
+//! files never change; what was interrupted can be finished.
 
 mod kit;
 

@@ -1,6 +1,7 @@
-//! Power cuts at every point of scripts that make, delete and roll back snapshots of a namespace, with several subsets of what
-//! was not flushed: a snapshot that is whole is what its source was; the source is old or the snapshot's page by page, and a
-//! record says so unless it is all of one; whatever was interrupted can be finished.
+//! Power cuts at every point of scripts that make, delete and roll back snapshots of a namespace,
+//! with several subsets of what was not flushed: a snapshot that is whole is what its source was;
+//! the source is old or the snapshot's page by page, and a record says so unless it is all of one;
+//! whatever was interrupted can be finished.
 
 mod kit;
 

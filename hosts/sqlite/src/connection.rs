@@ -1,4 +1,5 @@
-//! One connection's database with its log and its journal: what each write can share with the others.
+//! One connection's database with its log and its journal: what each write can share with the
+//! others.
 //!
 //! ```text
 //! checkpoint   read a frame of the log,      write it to the database   ─► the database shares the frame's page
@@ -6,14 +7,16 @@
 //! commit       journal: old images shared from the database, then metadata, then the database is overwritten
 //! ```
 //!
-//! SQLite does all of this itself, by reading and writing; nothing tells us which write belongs to which read. But it writes
-//! what it has just read, so that is what is looked for: the bytes of the last page read from log or journal are kept, and
-//! if the next write to the database has exactly these bytes, it is a share.
+//! SQLite does all of this itself, by reading and writing; nothing tells us which write belongs to
+//! which read. But it writes what it has just read, so that is what is looked for: the bytes of the
+//! last page read from log or journal are kept, and if the next write to the database has exactly
+//! these bytes, it is a share.
 //!
-//! Invariants: what was read last is forgotten at any other write to one of the three files, since its source may be
-//! overwritten then. Shares are gathered and done in one go, before anybody could see that they are missing: at the end of
-//! a checkpoint, at a sync, before an unlock, and before any read, size or other write of the database. The image of a
-//! page, and the metadata that counts it, are in the store before the page is overwritten.
+//! Invariants: what was read last is forgotten at any other write to one of the three files, since
+//! its source may be overwritten then. Shares are gathered and done in one go, before anybody could
+//! see that they are missing: at the end of a checkpoint, at a sync, before an unlock, and before
+//! any read, size or other write of the database. The image of a page, and the metadata that counts
+//! it, are in the store before the page is overwritten.
 //!
 //! Absent: locks, names, and C.
 
@@ -64,7 +67,8 @@ pub struct Connection {
     undone: Option<StoreError>,
 }
 
-/// The mark of stores whose files others may read. It only counts in pages that SQLite has reserved for it.
+/// The mark of stores whose files others may read. It only counts in pages that SQLite has reserved
+/// for it.
 const MARK_OF_FILES: [u8; 16] = *b"remap-ssd\0files\0";
 
 impl Connection {
@@ -128,7 +132,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Files that others may read get stamps only where SQLite has reserved the bytes: there nobody looks.
+    /// Files that others may read get stamps only where SQLite has reserved the bytes: there nobody
+    /// looks.
     fn learn_stamps(&mut self) -> Result<(), StoreError> {
         if self.store.identity().is_some() {
             return Ok(());
@@ -143,7 +148,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads up to the end of a file; what is behind it is zeroes. Answers how many bytes there were.
+    /// Reads up to the end of a file; what is behind it is zeroes. Answers how many bytes there
+    /// were.
     ///
     /// # Errors
     /// The store.
@@ -162,7 +168,8 @@ impl Connection {
 
             Role::Wal => {
                 if offset == 0 {
-                    // A recovery begins, perhaps of a log whose database got its reserved bytes from somebody else since.
+                    // A recovery begins, perhaps of a log whose database got its reserved bytes
+                    // from somebody else since.
                     self.learn_stamps()?;
                     self.tell_stamps();
                 }
@@ -220,7 +227,8 @@ impl Connection {
             }
 
             Role::Journal => {
-                // The first header ends a transaction, or begins one. Others come while pages of the database wait.
+                // The first header ends a transaction, or begins one. Others come while pages of
+                // the database wait.
                 let is_first = offset == 0;
                 self.database.as_mut().map_or(Ok(()), |database| {
                     if is_first {
@@ -235,7 +243,8 @@ impl Connection {
         }
     }
 
-    /// Nobody writes a page that ends in the mark by accident, and it would not be read as it was written.
+    /// Nobody writes a page that ends in the mark by accident, and it would not be read as it was
+    /// written.
     fn refuse_mark(&self, page: &[u8]) -> Result<(), StoreError> {
         let is_page = page.len() >= 4096 && page.len().is_power_of_two();
         if self.stamps && is_page && self.mark.header(page).is_some() {
@@ -305,8 +314,9 @@ impl Connection {
         }
     }
 
-    /// SQLite says that a checkpoint begins, or that all of it is written. It takes no answer to the latter: an error is that of
-    /// the truncate or sync that follows, or, if none does, of `take_undone`.
+    /// SQLite says that a checkpoint begins, or that all of it is written. It takes no answer to
+    /// the latter: an error is that of the truncate or sync that follows, or, if none does, of
+    /// `take_undone`.
     ///
     /// # Errors
     /// The store, at the beginning.
@@ -418,7 +428,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // What SQLite has not closed was opened for it: the database, behind a log whose database it has from another VFS.
+        // What SQLite has not closed was opened for it: the database, behind a log whose database
+        // it has from another VFS.
         let files = [
             self.database.as_ref().map(Database::file),
             self.wal.as_ref().map(|(file, _)| *file),

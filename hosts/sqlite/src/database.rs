@@ -1,24 +1,31 @@
-//! The database file: pages as SQLite has them, shared with the log or the journal where they are the same.
+//! The database file: pages as SQLite has them, shared with the log or the journal where they are
+//! the same.
 //!
-//! Invariants: shares that were gathered are done before the file is looked at or changed in another way. Pages that were
-//! gathered are written before a byte of theirs is read, before the file's size is asked for or changed, before anything
-//! is shared with it, and before its sync. A page that carries a frame's stamp is read as SQLite wrote it. In a volume the file's end is open: after a crash of the machine it may
-//! be longer than the database, whose own header says how long that is; a file without a first page is an empty database.
-//! An ordinary file is as long as it is: zeroes there are a database that was damaged.
+//! Invariants: shares that were gathered are done before the file is looked at or changed in
+//! another way. Pages that were gathered are written before a byte of theirs is read, before the
+//! file's size is asked for or changed, before anything is shared with it, and before its sync. A
+//! page that carries a frame's stamp is read as SQLite wrote it. In a volume the file's end is
+//! open: after a crash of the machine it may be longer than the database, whose own header says how
+//! long that is; a file without a first page is an empty database. An ordinary file is as long as
+//! it is: zeroes there are a database that was damaged.
 //!
 //! # Pages that are written later than SQLite wrote them
 //!
-//! SQLite changes a database by `write` under its EXCLUSIVE lock, when the journal has the old pages. What it wrote is gathered
-//! until SQLite asks for a sync of the database (it says so, `SQLITE_FCNTL_SYNC`, even if `synchronous` is OFF and it then
-//! makes none), closes or ends the journal, or gives a lock back.
-//! 1. *The process is killed before.* The journal is whole and in force: SQLite hands over the pages before it ends it. The
-//!    next one who opens the database takes the transaction back, from pages of which some, or none, had changed.
+//! SQLite changes a database by `write` under its EXCLUSIVE lock, when the journal has the old
+//! pages. What it wrote is gathered until SQLite asks for a sync of the database (it says so,
+//! `SQLITE_FCNTL_SYNC`, even if `synchronous` is OFF and it then makes none), closes or ends the
+//! journal, or gives a lock back.
+//! 1. *The process is killed before.* The journal is whole and in force: SQLite hands over the
+//!    pages before it ends it. The next one who opens the database takes the transaction back, from
+//!    pages of which some, or none, had changed.
 //! 2. *Power fails.* As if the device had lost writes that were not synced, which it may.
-//! 3. *It fails.* What was gathered is dropped, and SQLite gets the error of that sync, read or unlock; it takes the
-//!    transaction back by the journal, which has an image of each page that was written.
+//! 3. *It fails.* What was gathered is dropped, and SQLite gets the error of that sync, read or
+//!    unlock; it takes the transaction back by the journal, which has an image of each page that
+//!    was written.
 //! 4. *Others look.* They cannot: the lock is given back afterwards.
-//! 5. *The journal takes images meanwhile* (SQLite's cache spilled). It compares each with the store's page before it
-//!    shares that, so an image is right whichever of the two pages the store has.
+//! 5. *The journal takes images meanwhile* (SQLite's cache spilled). It compares each with the
+//!    store's page before it shares that, so an image is right whichever of the two pages the store
+//!    has.
 //!
 //! In a checkpoint nothing is gathered but shares.
 //!
@@ -129,7 +136,8 @@ impl Database {
         let read = self.store.read(self.file, offset, into)?;
         into[read..].fill(0);
 
-        // SQLite reads pages, and a few bytes of the header. What is read of a header has no page's end in it.
+        // SQLite reads pages, and a few bytes of the header. What is read of a header has no page's
+        // end in it.
         let is_page = into.len() as u64 >= PAGE && offset.is_multiple_of(into.len() as u64);
         if is_page && read == into.len() {
             if self.stamps {
@@ -233,7 +241,8 @@ impl Database {
         self.flush()?;
         let size = self.store.size(self.file)?;
         if size == 0 || self.begun {
-            // SQLite's own VFS takes one byte for none: it writes one into an empty file on some systems.
+            // SQLite's own VFS takes one byte for none: it writes one into an empty file on some
+            // systems.
             return Ok(if size == 1 { 0 } else { size });
         }
         // Space that was claimed by a database whose first page never came, because of a crash.
@@ -254,7 +263,8 @@ impl Database {
         self.flush_pending()
     }
 
-    /// Does the shares that were gathered. Of these and of pages that are written later there is one kind at a time.
+    /// Does the shares that were gathered. Of these and of pages that are written later there is
+    /// one kind at a time.
     pub fn flush_shared(&mut self) -> Result<(), StoreError> {
         self.flush_shares()?;
         self.flush_guesses()
@@ -268,8 +278,9 @@ impl Database {
         }
     }
 
-    /// Shares what was in another file when it was last read, and writes what is not there any more. Nobody looks before the
-    /// comparison is done: the database is locked for us, and what is uncommitted is undone after a crash.
+    /// Shares what was in another file when it was last read, and writes what is not there any
+    /// more. Nobody looks before the comparison is done: the database is locked for us, and what is
+    /// uncommitted is undone after a crash.
     fn flush_guesses(&mut self) -> Result<(), StoreError> {
         if self.guesses.is_empty() {
             return Ok(());

@@ -1,7 +1,8 @@
 //! The entry point of the loadable extension.
 //!
-//! `.load libremap_ssd_sqlite`, `sqlite3_load_extension`, or `load_extension` in SQL: afterwards the process has a VFS
-//! named `remap`. With `REMAP_SSD_SQLITE_DEFAULT` in the environment it is the default one.
+//! `.load libremap_ssd_sqlite`, `sqlite3_load_extension`, or `load_extension` in SQL: afterwards
+//! the process has a VFS named `remap`. With `REMAP_SSD_SQLITE_DEFAULT` in the environment it is
+//! the default one.
 
 use crate::vfs;
 use libsqlite3_sys as ffi;

@@ -9,13 +9,15 @@
 //!                     └ remap_ssd_store::Store   a volume on a device, or files
 //! ```
 //!
-//! Sources: Remap-SSD (FAST'21) §5.3 for the log, Copyless Copy §III-A for the journal. FORMAT.md draws what is stored.
+//! Sources: Remap-SSD (FAST'21) §5.3 for the log, Copyless Copy §III-A for the journal. FORMAT.md
+//! draws what is stored.
 //!
-//! As a loadable extension (`libremap_ssd_sqlite.so`) it serves any program that can load one. Programs that link with SQLite
-//! depend on this crate without its default feature and call [`register`].
+//! As a loadable extension (`libremap_ssd_sqlite.so`) it serves any program that can load one.
+//! Programs that link with SQLite depend on this crate without its default feature and call
+//! [`register`].
 //!
-//! Invariants: what a `synchronous` setting promises in SQLite it promises here. Absent: page sizes below 4 KiB are stored as
-//! SQLite writes them, and share nothing; no memory is mapped.
+//! Invariants: what a `synchronous` setting promises in SQLite it promises here. Absent: page sizes
+//! below 4 KiB are stored as SQLite writes them, and share nothing; no memory is mapped.
 
 mod connection;
 mod database;

@@ -1,4 +1,5 @@
-//! One sentence for SQLite's own log (`sqlite3_config(SQLITE_CONFIG_LOG, ...)`): the result code says what, this says why.
+//! One sentence for SQLite's own log (`sqlite3_config(SQLITE_CONFIG_LOG, ...)`): the result code
+//! says what, this says why.
 
 use libsqlite3_sys as ffi;
 use remap_ssd_store::StoreError;
@@ -15,7 +16,8 @@ pub(crate) fn note(code: c_int, sentence: &dyn Display) {
     unsafe { ffi::sqlite3_log(code, c"%s".as_ptr(), text.as_ptr()) };
 }
 
-/// Logs why a store did not do something, and answers SQLite's result code for it; `otherwise` says what was tried.
+/// Logs why a store did not do something, and answers SQLite's result code for it; `otherwise` says
+/// what was tried.
 pub(crate) fn failed(error: &StoreError, otherwise: c_int) -> c_int {
     let code = match error {
         StoreError::Full { .. } | StoreError::NoSlot(_) | StoreError::Fragmented(_) => {

@@ -4,13 +4,14 @@
 //! page ......................... | 24 bytes: header of the frame | 8 bytes: mark |
 //! ```
 //!
-//! A page whose last 32 bytes are zero has room for the 24 bytes that SQLite writes in front of each page of a write-ahead
-//! log. Page and header are then one page of the device, and a checkpoint shares it with the database as it is. Whoever
-//! reads such a page, in the log or in the database, sees the zeroes that SQLite wrote.
+//! A page whose last 32 bytes are zero has room for the 24 bytes that SQLite writes in front of
+//! each page of a write-ahead log. Page and header are then one page of the device, and a
+//! checkpoint shares it with the database as it is. Whoever reads such a page, in the log or in the
+//! database, sees the zeroes that SQLite wrote.
 //!
-//! Invariant: a mark belongs to a store, so that a page keeps its meaning in whichever file of the store it gets to.
-//! Nobody can make SQLite write a page that ends in a volume's mark, since the mark is not known to the user of a
-//! database; by accident it is one page in 2^64.
+//! Invariant: a mark belongs to a store, so that a page keeps its meaning in whichever file of the
+//! store it gets to. Nobody can make SQLite write a page that ends in a volume's mark, since the
+//! mark is not known to the user of a database; by accident it is one page in 2^64.
 //!
 //! Absent: which pages get one (`wal`).
 
@@ -56,7 +57,8 @@ impl Mark {
         (mark == self.0).then_some(*header)
     }
 
-    /// Turns the stamp of a page, if it has one, into the zeroes that were there. Answers the header.
+    /// Turns the stamp of a page, if it has one, into the zeroes that were there. Answers the
+    /// header.
     pub fn strip(self, page: &mut [u8]) -> Option<[u8; HEADER_BYTES]> {
         let header = self.header(page)?;
         page.last_chunk_mut::<STAMP_BYTES>()?.fill(0);

@@ -1,8 +1,8 @@
 //! How much memory a volume's pages may take, if nobody says it.
 //!
-//! Stock SQLite has the system's page cache, which takes what is free. This is a part of the process, so that it takes a
-//! small share of the machine, or of what the process's control group may have. It is an upper limit: pages are kept as
-//! they are read or written.
+//! Stock SQLite has the system's page cache, which takes what is free. This is a part of the
+//! process, so that it takes a small share of the machine, or of what the process's control group
+//! may have. It is an upper limit: pages are kept as they are read or written.
 //!
 //! Absent: giving memory back while it is scarce.
 
@@ -20,7 +20,8 @@ pub fn cache_bytes() -> u64 {
     share_of(&machine, &group)
 }
 
-/// The share, given `/proc/meminfo` and the control group's `memory.max`, which is a number or `max`.
+/// The share, given `/proc/meminfo` and the control group's `memory.max`, which is a number or
+/// `max`.
 fn share_of(machine: &str, group: &str) -> u64 {
     let total = machine
         .lines()

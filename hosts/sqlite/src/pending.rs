@@ -1,10 +1,11 @@
 //! Pages of a database that SQLite has written and the store does not have yet.
 //!
-//! Handed over together they are a few round trips to the device, one by one they are one each: a transaction's pages come
-//! in the order of their numbers, which is not the order of places in a volume.
+//! Handed over together they are a few round trips to the device, one by one they are one each: a
+//! transaction's pages come in the order of their numbers, which is not the order of places in a
+//! volume.
 //!
-//! Invariants: pages do not overlap; a page that is written again takes the place of the older one. Absent: when they are
-//! handed over (`database`).
+//! Invariants: pages do not overlap; a page that is written again takes the place of the older one.
+//! Absent: when they are handed over (`database`).
 
 use remap_ssd_store::{FileId, FileWrite, Store, StoreError};
 use std::collections::BTreeMap;
@@ -52,7 +53,8 @@ impl Pending {
         }
     }
 
-    /// Hands all of them to a file, pages that are side by side as one piece. None is kept, even if that fails.
+    /// Hands all of them to a file, pages that are side by side as one piece. None is kept, even if
+    /// that fails.
     pub fn hand_over(&mut self, store: &dyn Store, file: FileId) -> Result<(), StoreError> {
         self.bytes = 0;
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();

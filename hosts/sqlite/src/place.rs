@@ -1,4 +1,5 @@
-//! Where a database is: on a device that is served, on one in a folder, or among the files of the operating system.
+//! Where a database is: on a device that is served, on one in a folder, or among the files of the
+//! operating system.
 //!
 //! ```text
 //! device=HOST:PORT   a volume on a served device; nqn=, nsid=, hostnqn= and secret= say which namespace, if there are
@@ -8,14 +9,16 @@
 //! none of them       files: in the folder where they are, of the operating system
 //! ```
 //!
-//! What a URI does not say the environment may: `REMAP_SSD_DEVICE`, `REMAP_SSD_IMAGE`, or `REMAP_SSD_FOLDER=1` for files;
-//! and `REMAP_SSD_CACHE_MIB`, how much memory a volume's pages may take.
-//! A relative name for which nobody says anything is in the volume that this process opened last, if it still has it
-//! open: `ATTACH 'other.db'` and `VACUUM INTO 'copy.db'` stay where the database is.
+//! What a URI does not say the environment may: `REMAP_SSD_DEVICE`, `REMAP_SSD_IMAGE`, or
+//! `REMAP_SSD_FOLDER=1` for files; and `REMAP_SSD_CACHE_MIB`, how much memory a volume's pages may
+//! take. A relative name for which nobody says anything is in the volume that this process opened
+//! last, if it still has it open: `ATTACH 'other.db'` and `VACUUM INTO 'copy.db'` stay where the
+//! database is.
 //!
-//! Invariants: a volume is opened once in a process and shared by its connections; when the last file is closed it is
-//! closed, and an image is free for others. A name in a volume is `/UUID/name`, so that super-journals, which hold names
-//! without parameters, lead to the right volume whatever the folder and the port are today.
+//! Invariants: a volume is opened once in a process and shared by its connections; when the last
+//! file is closed it is closed, and an image is free for others. A name in a volume is
+//! `/UUID/name`, so that super-journals, which hold names without parameters, lead to the right
+//! volume whatever the folder and the port are today.
 //!
 //! Absent: SQLite.
 
@@ -152,7 +155,8 @@ struct Places {
 }
 
 thread_local! {
-    /// Keeps a place between the call that asks for a file's full name and the one that opens it, which come from one thread.
+    /// Keeps a place between the call that asks for a file's full name and the one that opens it,
+    /// which come from one thread.
     static HELD: RefCell<Option<Arc<Place>>> = const { RefCell::new(None) };
 }
 
@@ -198,7 +202,8 @@ pub fn hold(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
             let place = open(spec)?;
             places.forget_closed();
 
-            // Two ways to one volume are one place: two would not know of each other's locks. A copy has other data.
+            // Two ways to one volume are one place: two would not know of each other's locks. A
+            // copy has other data.
             let place = match places.by_prefix.get(&place.prefix).and_then(Weak::upgrade) {
                 Some(open) if open.copy != place.copy => {
                     return Err(PlaceError::Copy(spec.to_string()));
@@ -227,7 +232,8 @@ pub fn release() {
     keep(None);
 }
 
-/// Keeps a store known to the VFS. After it is dropped, databases that are open stay usable until they are closed.
+/// Keeps a store known to the VFS. After it is dropped, databases that are open stay usable until
+/// they are closed.
 pub struct Mounted(Arc<Place>);
 
 impl Mounted {
@@ -237,11 +243,12 @@ impl Mounted {
     }
 }
 
-/// Gives a store of the program's own a name: `file:app.db?vfs=remap&store=NAME` is then a database in it. So a program can
-/// have databases on a volume on any `Disk`.
+/// Gives a store of the program's own a name: `file:app.db?vfs=remap&store=NAME` is then a database
+/// in it. So a program can have databases on a volume on any `Disk`.
 ///
 /// # Errors
-/// The name is taken, the volume is open in another way, or the store is one of the system's files, which need no name.
+/// The name is taken, the volume is open in another way, or the store is one of the system's files,
+/// which need no name.
 pub fn mount(name: &str, store: Arc<dyn Store>) -> Result<Mounted, PlaceError> {
     let spec = Spec::Mounted(name.into());
     let refused = |why: &str| PlaceError::Parameter(format!("store={name}: {why}"));

@@ -1,7 +1,7 @@
 //! A database in a store, as it would be in an ordinary file: for programs that know nothing of us.
 //!
-//! Invariants: no stamps; as long as SQLite says it is, whatever a crash of the machine has left behind it. A file that is
-//! no database is given out as it is.
+//! Invariants: no stamps; as long as SQLite says it is, whatever a crash of the machine has left
+//! behind it. A file that is no database is given out as it is.
 //!
 //! Absent: what is in the log and not in the database yet.
 
@@ -67,8 +67,8 @@ impl<'a> StockFile<'a> {
         self.size
     }
 
-    /// Reads up to the end, and answers how many bytes there were. `offset` and the buffer's length are multiples of 64 KiB,
-    /// so that pages come whole.
+    /// Reads up to the end, and answers how many bytes there were. `offset` and the buffer's length
+    /// are multiples of 64 KiB, so that pages come whole.
     ///
     /// # Errors
     /// The store.

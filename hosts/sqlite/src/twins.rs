@@ -1,11 +1,12 @@
 //! Where pages that were read are: a backup writes what it has read from another database.
 //!
-//! A copy of a database (`sqlite3_backup`, `VACUUM INTO`, rows that go to an attached one) is made of pages that this process has
-//! just read, but SQLite does not say from where. So the place of each page that is read is kept by its hash, and a page
-//! that is to be written is looked up.
+//! A copy of a database (`sqlite3_backup`, `VACUUM INTO`, rows that go to an attached one) is made
+//! of pages that this process has just read, but SQLite does not say from where. So the place of
+//! each page that is read is kept by its hash, and a page that is to be written is looked up.
 //!
-//! Invariants: a hit is a guess: the other file may have changed since, and nobody holds its locks for us. Whoever uses
-//! one shares first and compares afterwards. The table is as large as it is; a page that is forgotten is written.
+//! Invariants: a hit is a guess: the other file may have changed since, and nobody holds its locks
+//! for us. Whoever uses one shares first and compares afterwards. The table is as large as it is; a
+//! page that is forgotten is written.
 //!
 //! Absent: pages of one file that repeat (SQLite has none), and pages below 4 KiB.
 

@@ -1,6 +1,7 @@
-//! A checkpoint whose shares fail is one that has not happened, and a rollback is done again. SQLite takes no answer when it
-//! has written the last page of a checkpoint, and if it may not copy the whole log, or if somebody writes meanwhile, it does
-//! not sync either; nor does it sync anything where `synchronous` is off.
+//! A checkpoint whose shares fail is one that has not happened, and a rollback is done again.
+//! SQLite takes no answer when it has written the last page of a checkpoint, and if it may not copy
+//! the whole log, or if somebody writes meanwhile, it does not sync either; nor does it sync
+//! anything where `synchronous` is off.
 
 mod kit;
 
@@ -9,7 +10,8 @@ use kit::engine::{Db, start_with_vfs};
 use remap_ssd_store::{NewVolume, Processes, Volume};
 use std::sync::Arc;
 
-/// Rows whose pages are in the log, a checkpoint for which the disk cannot be reached, and what is in the database at last.
+/// Rows whose pages are in the log, a checkpoint for which the disk cannot be reached, and what is
+/// in the database at last.
 fn failing_checkpoint(store: &str, before: impl FnOnce(&str) -> Option<Db>) {
     start_with_vfs();
     let disk = MemDisk::new(4000);

@@ -1,5 +1,6 @@
-//! A disk that fails at any command, and one that is full: SQLite says so, a transaction is done or not, and what is read then is what
-//! is there later. SQLite's own tests of this plant their errors in the system's VFS, where this extension's files are not.
+//! A disk that fails at any command, and one that is full: SQLite says so, a transaction is done or
+//! not, and what is read then is what is there later. SQLite's own tests of this plant their errors
+//! in the system's VFS, where this extension's files are not.
 
 mod kit;
 
@@ -138,7 +139,8 @@ fn open(store: &str) -> Result<Db, Failure> {
     Db::open(&format!("file:app.db?vfs=remap&store={store}"))
 }
 
-/// A transaction that does not fit into the cache, and a checkpoint. Answers whether it was done, as far as SQLite says.
+/// A transaction that does not fit into the cache, and a checkpoint. Answers whether it was done,
+/// as far as SQLite says.
 fn transaction(db: &Db, mode: &str) -> Result<(), Failure> {
     let all = [
         "BEGIN",

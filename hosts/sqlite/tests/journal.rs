@@ -1,5 +1,5 @@
-//! The rollback journal against the bytes that SQLite wrote: whatever a script writes, a journal that is opened afresh reads
-//! the same, and the device is asked for no more than it must be.
+//! The rollback journal against the bytes that SQLite wrote: whatever a script writes, a journal
+//! that is opened afresh reads the same, and the device is asked for no more than it must be.
 
 #[path = "../../store/tests/kit/mod.rs"]
 mod kit;

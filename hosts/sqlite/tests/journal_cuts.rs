@@ -1,9 +1,11 @@
-//! Power cuts of a disk with a volatile cache under a small pager that does with its journal what SQLite does.
+//! Power cuts of a disk with a volatile cache under a small pager that does with its journal what
+//! SQLite does.
 //!
-//! A script of transactions is run once. For every prefix of the operations that reached the disk, and several subsets of
-//! those that were not flushed in it, the disk is put together, the journal is replayed as SQLite does it, and the
-//! database must be what it was before or after a transaction: after, if its invalidation had returned. Then the next
-//! transaction is run and cut in the same way, over what the first cut left.
+//! A script of transactions is run once. For every prefix of the operations that reached the disk,
+//! and several subsets of those that were not flushed in it, the disk is put together, the journal
+//! is replayed as SQLite does it, and the database must be what it was before or after a
+//! transaction: after, if its invalidation had returned. Then the next transaction is run and cut
+//! in the same way, over what the first cut left.
 
 #[path = "../../store/tests/kit/mod.rs"]
 mod kit;
@@ -148,7 +150,8 @@ impl Pager {
             .expect("there is room");
     }
 
-    /// A transaction in one or several steps, each of which changes pages after its part of the journal is durable.
+    /// A transaction in one or several steps, each of which changes pages after its part of the
+    /// journal is durable.
     fn transaction(&mut self, random: &mut Xoshiro256PlusPlus, end: &mut dyn FnMut(&State)) {
         let (safe, commits) = (random.random_bool(0.6), random.random_bool(0.9));
         let (before, nonce) = (self.state.clone(), random.random());

@@ -1,4 +1,5 @@
-//! Pages of a transaction are written together, and none is left behind when SQLite says that it is done.
+//! Pages of a transaction are written together, and none is left behind when SQLite says that it is
+//! done.
 
 mod kit;
 
@@ -9,7 +10,8 @@ use std::sync::Arc;
 
 const ROWS: i64 = 600;
 
-/// Rows in a volume on a new disk, in a database that is mounted under this name and was opened by these statements.
+/// Rows in a volume on a new disk, in a database that is mounted under this name and was opened by
+/// these statements.
 fn filled(name: &str, first: &[&str]) -> (MemDisk, Db, remap_ssd_sqlite::Mounted) {
     start_with_vfs();
     let disk = MemDisk::new(4000);
@@ -62,7 +64,8 @@ fn a_transaction_writes_its_pages_together() {
     drop((db, mounted));
 }
 
-/// A small cache gives pages back in the middle of a transaction and reads them again before it ends.
+/// A small cache gives pages back in the middle of a transaction and reads them again before it
+/// ends.
 #[test]
 fn a_transaction_reads_the_pages_that_it_gave_back() {
     for journal in ["DELETE", "TRUNCATE", "PERSIST", "MEMORY"] {

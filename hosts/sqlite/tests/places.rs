@@ -61,7 +61,8 @@ fn a_volume_stays_open_between_a_name_and_its_opening_whatever_other_threads_do(
     let image = CString::new(dir.path().join("disk").display().to_string()).expect("no zeroes");
     let mut parameters = [c"image".as_ptr(), image.as_ptr()];
     let mut full = vec![0; 1024];
-    // SAFETY: a VFS that is registered is valid for as long as the process; its functions get what SQLite gives them.
+    // SAFETY: a VFS that is registered is valid for as long as the process; its functions get what
+    // SQLite gives them.
     let (vfs, code) = unsafe {
         let vfs = &mut *ffi::sqlite3_vfs_find(remap_ssd_sqlite::NAME.as_ptr());
         let (database, journal, wal) = (
@@ -172,7 +173,8 @@ fn a_program_gives_the_vfs_a_store_of_its_own() {
     assert!(Db::open(uri).is_err());
 }
 
-// The last connection to close a database deletes its log, while another process looks whether there is one.
+// The last connection to close a database deletes its log, while another process looks whether
+// there is one.
 #[test]
 fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
     start_with_vfs();

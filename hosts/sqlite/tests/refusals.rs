@@ -1,8 +1,8 @@
-//! What cannot be, and what is not for this: each is a result code of SQLite's and a sentence in its log, and the database
-//! stays as it was.
+//! What cannot be, and what is not for this: each is a result code of SQLite's and a sentence in
+//! its log, and the database stays as it was.
 //!
-//! A full volume is in `faults.rs`, a copy of a volume in `places.rs`, pages that leave no room for a frame's header (those of an
-//! application that encrypts them) byte by byte in `wal.rs`.
+//! A full volume is in `faults.rs`, a copy of a volume in `places.rs`, pages that leave no room for
+//! a frame's header (those of an application that encrypts them) byte by byte in `wal.rs`.
 
 mod kit;
 
@@ -200,7 +200,8 @@ fn pages_below_4_kib_are_stored_and_share_nothing() {
     }
 }
 
-// What SQLCipher or a checksum VFS does: the end of each page is the application's, as is every byte of an encrypted page.
+// What SQLCipher or a checksum VFS does: the end of each page is the application's, as is every
+// byte of an encrypted page.
 #[test]
 fn pages_whose_ends_belong_to_the_application_are_read_as_they_were_written() {
     start_with_vfs();

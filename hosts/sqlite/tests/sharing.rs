@@ -1,5 +1,5 @@
-//! What SQLite has read from a log is shared only if it is still there. SQLite's own functions are left out: the VFS gets calls
-//! in an order in which SQLite makes them only now and then.
+//! What SQLite has read from a log is shared only if it is still there. SQLite's own functions are
+//! left out: the VFS gets calls in an order in which SQLite makes them only now and then.
 
 mod kit;
 

@@ -1,4 +1,5 @@
-//! On ordinary files a program sees what it sees with SQLite's own VFS, where SQLite's tests have found a difference.
+//! On ordinary files a program sees what it sees with SQLite's own VFS, where SQLite's tests have
+//! found a difference.
 
 mod kit;
 
@@ -21,7 +22,8 @@ fn code(result: Result<(), kit::engine::Failure>) -> c_int {
     result.map_or_else(|failure| failure.code, |()| ffi::SQLITE_OK)
 }
 
-/// A log of which all or nothing is in the database, and a connection that may only read as the last one that is closed.
+/// A log of which all or nothing is in the database, and a connection that may only read as the
+/// last one that is closed.
 fn is_read_only(vfs: &str, all_copied: bool) {
     let context = format!("{vfs}, all copied: {all_copied}");
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
-//! A write-ahead log reads as the bytes that SQLite wrote, whatever they are in the store: the same script on a log and on a
-//! flat file. And what a transaction costs, counted.
+//! A write-ahead log reads as the bytes that SQLite wrote, whatever they are in the store: the same
+//! script on a log and on a flat file. And what a transaction costs, counted.
 
 mod kit;
 
@@ -92,7 +92,8 @@ impl Log for Both<'_> {
     }
 }
 
-/// A frame of which a part was written is there as a whole; in pages of the file's own size there is no such thing.
+/// A frame of which a part was written is there as a whole; in pages of the file's own size there
+/// is no such thing.
 fn round_up(flat: &mut Vec<u8>, page_bytes: usize) {
     if flat.len() > FILE_HEADER && page_bytes >= PAGE {
         let frames = (flat.len() - FILE_HEADER).div_ceil(HEADER + page_bytes);
@@ -337,7 +338,8 @@ fn a_transaction_without_room_writes_one_header_page_in_front_of_the_commit_fram
     assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 175);
 }
 
-// Frames after an overwritten one are provisional until the commit: their pages are written once, and so is the header page.
+// Frames after an overwritten one are provisional until the commit: their pages are written once,
+// and so is the header page.
 #[test]
 fn provisional_frames_are_not_written_twice() {
     let bench = Bench::new();
@@ -486,7 +488,8 @@ fn a_size_of_pages_is_learned_again_from_a_new_header() {
     assert!(recover(&mut two).expect("a log").frames == [(1, with_room(2, 8192))]);
 }
 
-// Two writers take turns within one group: each writes the header page on top of what the other one left.
+// Two writers take turns within one group: each writes the header page on top of what the other one
+// left.
 #[test]
 fn a_header_page_keeps_what_another_connection_wrote() {
     let bench = Bench::new();
@@ -522,7 +525,8 @@ fn a_flush_and_a_sync_hand_over_what_is_not_committed() {
     }
 }
 
-// The pages of many frames cannot be written. Their headers must not be either, once another connection writes.
+// The pages of many frames cannot be written. Their headers must not be either, once another
+// connection writes.
 #[test]
 fn what_could_not_be_written_is_dropped() {
     let bench = Bench::new();

@@ -1,10 +1,11 @@
-//! Power cuts and killed processes under a write-ahead log: of what was not synced, each page of the disk is kept or lost on
-//! its own.
+//! Power cuts and killed processes under a write-ahead log: of what was not synced, each page of
+//! the disk is kept or lost on its own.
 //!
-//! A script of transactions is run once and every operation that reached the disk is noted. For prefixes of these
-//! operations, and for many subsets of those that were not flushed in them, the disk is put together, and the log recovered
-//! as SQLite does it: it must hold whole transactions, the first ones of a round, and at least those before the last
-//! sync. Then it goes on: one more transaction, and what was recovered and that one must be there.
+//! A script of transactions is run once and every operation that reached the disk is noted. For
+//! prefixes of these operations, and for many subsets of those that were not flushed in them, the
+//! disk is put together, and the log recovered as SQLite does it: it must hold whole transactions,
+//! the first ones of a round, and at least those before the last sync. Then it goes on: one more
+//! transaction, and what was recovered and that one must be there.
 
 mod kit;
 
@@ -54,7 +55,8 @@ struct Run {
     events: Vec<Event>,
 }
 
-/// Half of the pages have room for a header; some are as another page was, and some differ from one in a few bytes only.
+/// Half of the pages have room for a header; some are as another page was, and some differ from one
+/// in a few bytes only.
 fn page(random: &mut Random, page_bytes: usize, before: &mut Vec<Vec<u8>>) -> Vec<u8> {
     let mut page = vec![0; page_bytes];
     match random.random_range(0..8) {
@@ -230,8 +232,8 @@ impl Script {
 }
 
 impl Run {
-    /// What a recovery may find if only so much was done; `unit` 0 counts operations on the disk, 1 changes of the file.
-    /// `synced` is the number of events that must have survived.
+    /// What a recovery may find if only so much was done; `unit` 0 counts operations on the disk, 1
+    /// changes of the file. `synced` is the number of events that must have survived.
     fn allowed(&self, unit: usize, done: usize, synced: usize) -> Vec<&Moment> {
         let mut allowed = Vec::new();
         for (index, event) in self.events.iter().enumerate() {
@@ -270,7 +272,8 @@ fn judge(disk: HashMap<u64, Content>, allowed: &[&Moment], goes_on: bool) -> Res
     let mut wal = Wal::open(store.clone(), file, mark);
 
     let Some(found) = recover(&mut wal) else {
-        // Nothing is lost if a round without frames is allowed, whose header may be the one that was cut.
+        // Nothing is lost if a round without frames is allowed, whose header may be the one that
+        // was cut.
         let none = allowed.is_empty() || allowed.iter().any(|moment| moment.frames.is_empty());
         return if none {
             Ok(())
@@ -388,7 +391,8 @@ fn a_power_cut_after_any_operation() {
     }
 }
 
-// The pages that a killed process wrote are there, in the order in which it wrote them; the last write may be there in part.
+// The pages that a killed process wrote are there, in the order in which it wrote them; the last
+// write may be there in part.
 #[test]
 fn a_killed_process_leaves_whole_transactions_and_all_that_were_committed() {
     for (page_bytes, seed) in [(4096, 900), (4096, 901), (8192, 902), (65536, 903)] {

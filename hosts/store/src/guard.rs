@@ -1,5 +1,5 @@
-//! The flushes and trims that protect a volume, each with a switch: a test turns one off after the other and requires that
-//! power cuts are noticed.
+//! The flushes and trims that protect a volume, each with a switch: a test turns one off after the
+//! other and requires that power cuts are noticed.
 //!
 //! Absent: any other use.
 

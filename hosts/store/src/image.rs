@@ -1,7 +1,7 @@
 //! A namespace of a device in a folder, for a process that has the device to itself.
 //!
-//! Invariant: the device is closed in good order when nobody uses it any more. Absent: serving it, and the checksum of
-//! `service.json`, which the service writes and looks after.
+//! Invariant: the device is closed in good order when nobody uses it any more. Absent: serving it,
+//! and the checksum of `service.json`, which the service writes and looks after.
 
 use crate::Window;
 use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, RemapAllError};
@@ -39,7 +39,8 @@ pub struct ImageNamespace {
 pub struct ImageDisk(Option<Inner>);
 
 impl ImageDisk {
-    /// Opens the folder; no other process may have it open. A device that was never served is one namespace.
+    /// Opens the folder; no other process may have it open. A device that was never served is one
+    /// namespace.
     ///
     /// # Errors
     /// There is no device, it is in use, or it has no such namespace.
@@ -93,7 +94,8 @@ impl ImageDisk {
     }
 }
 
-/// The namespaces of a device of `pages` pages in a folder, by number; one takes all of a device that was never served.
+/// The namespaces of a device of `pages` pages in a folder, by number; one takes all of a device
+/// that was never served.
 ///
 /// # Errors
 /// They cannot be read.
@@ -115,7 +117,8 @@ pub fn image_namespaces(folder: &Path, pages: u64) -> Result<Vec<ImageNamespace>
 
 impl Drop for ImageDisk {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`. What was not written out is recovered at the next opening.
+        // Whoever wants to know calls `close`. What was not written out is recovered at the next
+        // opening.
         let _ = self.shut();
     }
 }

@@ -1,13 +1,14 @@
 //! What host software may do with files, wherever they are.
 //!
-//! Invariants: every verb takes `&self`; a store orders the calls of its threads by locks of its own. Offsets and sizes are
-//! bytes. What was never written reads as zeroes. Several processes may use one store at the same time, and writers of
-//! *one* file take turns by means of their own (SQLite's locks): the store keeps files apart from each other, and does not
-//! arbitrate within one.
+//! Invariants: every verb takes `&self`; a store orders the calls of its threads by locks of its
+//! own. Offsets and sizes are bytes. What was never written reads as zeroes. Several processes may
+//! use one store at the same time, and writers of *one* file take turns by means of their own
+//! (SQLite's locks): the store keeps files apart from each other, and does not arbitrate within
+//! one.
 //!
-//! Durability: a process may end at any instant, and what it has done stays (on a disk that ends with the process, what it
-//! has synced). After a crash of the machine that holds the files, what was synced is there; of what came later, each
-//! 4 KiB page is the old or the new one.
+//! Durability: a process may end at any instant, and what it has done stays (on a disk that ends
+//! with the process, what it has synced). After a crash of the machine that holds the files, what
+//! was synced is there; of what came later, each 4 KiB page is the old or the new one.
 //!
 //! Absent: a position in a file, directories, permissions.
 
@@ -38,9 +39,10 @@ pub enum Create {
 pub struct OpenOptions {
     /// Whether it may be made.
     pub create: Create,
-    /// If it is made: its size after a crash is not kept, its reader finds the end of the data itself. A sync that follows
-    /// appends then writes no metadata. After a crash of the machine the file is as long as its allocated space; bytes
-    /// behind the last ones that were written are zeroes, or what the file itself held there before.
+    /// If it is made: its size after a crash is not kept, its reader finds the end of the data
+    /// itself. A sync that follows appends then writes no metadata. After a crash of the machine
+    /// the file is as long as its allocated space; bytes behind the last ones that were written are
+    /// zeroes, or what the file itself held there before.
     pub open_end: bool,
 }
 
@@ -127,8 +129,8 @@ impl Statistics {
 
 /// A set of files by name.
 pub trait Store: Send + Sync {
-    /// What tells this store from others: the UUID of a volume. `None` where files may be read by those who know nothing of
-    /// this store: files of the operating system.
+    /// What tells this store from others: the UUID of a volume. `None` where files may be read by
+    /// those who know nothing of this store: files of the operating system.
     fn identity(&self) -> Option<[u8; 16]>;
 
     /// Opens a file.
@@ -140,7 +142,8 @@ pub trait Store: Send + Sync {
     /// Ends the use of a handle. Nothing is synced.
     fn close(&self, file: FileId);
 
-    /// Deletes a file. Nobody may use handles of it any more; a volume refuses them, in every process.
+    /// Deletes a file. Nobody may use handles of it any more; a volume refuses them, in every
+    /// process.
     ///
     /// # Errors
     /// There is none.
@@ -182,8 +185,8 @@ pub trait Store: Send + Sync {
     /// No room.
     fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError>;
 
-    /// Writes in many places of a file, which do not overlap, as if one after the other. A list costs a few round trips to
-    /// the device, however long it is.
+    /// Writes in many places of a file, which do not overlap, as if one after the other. A list
+    /// costs a few round trips to the device, however long it is.
     ///
     /// # Errors
     /// As `write`. Some of the list may have been done.
@@ -193,15 +196,17 @@ pub trait Store: Send + Sync {
             .try_for_each(|write| self.write(file, write.offset, write.data))
     }
 
-    /// Turns bytes of a file into zeroes; whole pages give their space on the device back. The size stays.
+    /// Turns bytes of a file into zeroes; whole pages give their space on the device back. The size
+    /// stays.
     ///
     /// # Errors
     /// The disk or the system.
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError>;
 
-    /// Gives files what others hold, as if by reading and writing one after the other. Whole pages at multiples of 4 KiB in
-    /// both files are shared without being written, where that is possible; the rest is copied, and counted as such. A list
-    /// costs a few round trips to the device, however long it is. Durable with the next sync of the files that changed.
+    /// Gives files what others hold, as if by reading and writing one after the other. Whole pages
+    /// at multiples of 4 KiB in both files are shared without being written, where that is
+    /// possible; the rest is copied, and counted as such. A list costs a few round trips to the
+    /// device, however long it is. Durable with the next sync of the files that changed.
     ///
     /// # Errors
     /// A range that is not there, or no room. Some of the list may have been done.
@@ -215,7 +220,8 @@ pub trait Store: Send + Sync {
         self.share_all(std::slice::from_ref(share))
     }
 
-    /// Makes a file's contents, its name and (but for open ends) its size survive a crash of the machine.
+    /// Makes a file's contents, its name and (but for open ends) its size survive a crash of the
+    /// machine.
     ///
     /// # Errors
     /// It could not be made durable.

@@ -1,6 +1,7 @@
 //! A part of a disk as a disk: a namespace of a device in this process.
 //!
-//! Invariant: no command reaches a page outside. Absent: the file map, whose lists are the whole device's.
+//! Invariant: no command reaches a page outside. Absent: the file map, whose lists are the whole
+//! device's.
 
 use remap_ssd_device::{Disk, DiskRemap, DiskWrite, RemapAllError};
 use remap_ssd_media::geometry::PAGE_BYTES;

@@ -1,10 +1,12 @@
-//! Power cuts of a disk with a volatile cache: of what was not flushed, each page is kept or lost on its own.
+//! Power cuts of a disk with a volatile cache: of what was not flushed, each page is kept or lost
+//! on its own.
 //!
-//! A script of changes is run once, and every operation that reached the disk is noted. Then for every prefix of these
-//! operations, and for many subsets of those that were not flushed in it, the disk is put together and the volume opened:
-//! it must open, no page may be claimed twice, what was synced must be there, and each page of what was not is the
-//! file's old or new one. Then it is used: what another file held must not show in new pages. The same campaign with a
-//! guard off must fail.
+//! A script of changes is run once, and every operation that reached the disk is noted. Then for
+//! every prefix of these operations, and for many subsets of those that were not flushed in it, the
+//! disk is put together and the volume opened: it must open, no page may be claimed twice, what was
+//! synced must be there, and each page of what was not is the file's old or new one. Then it is
+//! used: what another file held must not show in new pages. The same campaign with a guard off must
+//! fail.
 
 mod kit;
 
@@ -62,7 +64,8 @@ enum Defragment {
     Always,
 }
 
-/// Runs a script; the operations on the disk, and what there was after each step. The first moment is the new volume.
+/// Runs a script; the operations on the disk, and what there was after each step. The first moment
+/// is the new volume.
 fn script(
     seed: u64,
     steps: usize,
@@ -351,7 +354,8 @@ fn judge(
                 info.open_end || states(id).any(|(_, known)| known.bytes.len() == found.len());
             let wrong = (0..found.len().div_ceil(PAGE)).find(|&page| {
                 let there = page_of(&found, page);
-                // In a file that is cut off within a page after it was longer, the rest of the page is not shown.
+                // In a file that is cut off within a page after it was longer, the rest of the page
+                // is not shown.
                 let len = found.len().min((page + 1) * PAGE) - page * PAGE;
                 !states(id).any(|(_, known)| page_of(&known.bytes, page)[..len] == there[..len])
             });
@@ -479,8 +483,8 @@ fn what_was_synced_survives_every_cut_and_no_file_shows_what_another_one_held() 
     assert!(cuts > 20_000, "{cuts}");
 }
 
-// Each change leaves a file in pieces, and the pieces are brought together at once: so that a cut meets a defragmentation
-// of pages that were synced.
+// Each change leaves a file in pieces, and the pieces are brought together at once: so that a cut
+// meets a defragmentation of pages that were synced.
 #[test]
 fn a_file_survives_every_cut_while_its_pieces_are_brought_together() {
     let cuts =
@@ -488,8 +492,8 @@ fn a_file_survives_every_cut_while_its_pieces_are_brought_together() {
     assert!(cuts > 5_000, "{cuts}");
 }
 
-// A claim that is not durable when its pages are written is told from one that is by a second process only: see
-// `a_claim_is_durable_before_its_pages_are_written` in `processes.rs`.
+// A claim that is not durable when its pages are written is told from one that is by a second
+// process only: see `a_claim_is_durable_before_its_pages_are_written` in `processes.rs`.
 #[test]
 fn each_flush_and_trim_is_missed_if_it_is_left_out() {
     for guard in Guard::ALL

@@ -1,4 +1,5 @@
-//! Pages of a volume that are not what was written: mended where a copy is left, named where none is.
+//! Pages of a volume that are not what was written: mended where a copy is left, named where none
+//! is.
 
 mod kit;
 

@@ -1,4 +1,5 @@
-//! The operating system's files: what a file system can share is shared, and what it cannot is copied and said so.
+//! The operating system's files: what a file system can share is shared, and what it cannot is
+//! copied and said so.
 //!
 //! Mounting needs rights that a test may not have; then it says so and checks what is left.
 
@@ -21,7 +22,8 @@ const NEW: OpenOptions = OpenOptions {
 };
 const PAGES: usize = 64;
 
-/// Shares whole pages from one file to another one, then a list of ranges page by page, as a checkpoint has it.
+/// Shares whole pages from one file to another one, then a list of ranges page by page, as a
+/// checkpoint has it.
 fn shared_in(folder: &Path) -> Statistics {
     let store = OsStore::open(folder).expect("it is there");
     let (a, b) = (

@@ -1,5 +1,6 @@
-//! Several users of one volume, each with its own connection: no page gets two owners, and nobody believes what another
-//! one has changed. (Processes of their own: `crates/cli/tests/cli/volumes.rs`.)
+//! Several users of one volume, each with its own connection: no page gets two owners, and nobody
+//! believes what another one has changed. (Processes of their own:
+//! `crates/cli/tests/cli/volumes.rs`.)
 
 mod kit;
 
@@ -245,7 +246,8 @@ fn a_page_that_was_read_while_another_process_wrote_it_is_not_kept() {
 fn nobody_believes_what_is_in_memory_after_a_write_that_failed() {
     for dies in [false, true] {
         let (disk, [one, two], file, _dir) = two_readers();
-        // The page gets to the disk, and its answer does not get back; or the process does not live to hear it.
+        // The page gets to the disk, and its answer does not get back; or the process does not live
+        // to hear it.
         disk.medium().fails_after_write = true;
         one.write(file, 0, &tagged(2, PAGE)).expect_err("no answer");
         disk.medium().fails_after_write = false;
@@ -286,8 +288,8 @@ fn nobody_believes_what_is_in_memory_of_a_device_that_has_lost_power() {
     );
 }
 
-/// A power cut of the device, and another process that allocates, in the moment in which a process has found where to
-/// write and has not written yet.
+/// A power cut of the device, and another process that allocates, in the moment in which a process
+/// has found where to write and has not written yet.
 fn claim_race(without: Option<Guard>) -> (Vec<u8>, Vec<u8>) {
     let dir = tempfile::tempdir().expect("a folder");
     let disk = MemDisk::new(200);

@@ -1,10 +1,12 @@
-//! A crash test of one's own log: an append-only file whose records are acknowledged after `fdatasync`.
+//! A crash test of one's own log: an append-only file whose records are acknowledged after
+//! `fdatasync`.
 //!
 //!     cargo run -p remap-ssd-torture --example own_log                # every cut must pass
 //!     cargo run -p remap-ssd-torture --example own_log -- --no-sync   # a loss must be found
 //!
-//! The program runs itself as workload and as check, on the disk itself (`$FILE`), so that it needs FUSE and no root. A record
-//! is 512 bytes: its number, and a checksum over it. What was acknowledged is a mark.
+//! The program runs itself as workload and as check, on the disk itself (`$FILE`), so that it needs
+//! FUSE and no root. A record is 512 bytes: its number, and a checksum over it. What was
+//! acknowledged is a mark.
 
 use remap_ssd_torture::{
     Campaign, Code, Recording, RecordingSpec, Shape, TortureError, id, record,

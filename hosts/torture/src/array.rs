@@ -1,7 +1,8 @@
 //! A disk of blocks, addressed by bytes: what stands behind the file that is served.
 //!
-//! Invariants: a range that does not consist of whole blocks is read, changed and written whole, in one turn; the file can be
-//! given another disk while it is served (`Slot`). Absent: what is remembered of the requests.
+//! Invariants: a range that does not consist of whole blocks is read, changed and written whole, in
+//! one turn; the file can be given another disk while it is served (`Slot`). Absent: what is
+//! remembered of the requests.
 
 use remap_ssd_fuse::{Bytes, DiskError};
 use std::borrow::Cow;
@@ -24,7 +25,8 @@ impl Shape {
         self.blocks * u64::from(self.block_bytes)
     }
 
-    /// The blocks that a range of bytes touches: the first one, how many, and how many bytes of them precede the range.
+    /// The blocks that a range of bytes touches: the first one, how many, and how many bytes of
+    /// them precede the range.
     pub(crate) fn cover(&self, offset: u64, len: u64) -> (u64, u64, usize) {
         let block = u64::from(self.block_bytes);
         let first = offset / block;
@@ -56,7 +58,8 @@ impl Shape {
         )
     }
 
-    /// What to write so that the range has these bytes: the data itself, or the blocks around it with the data in them.
+    /// What to write so that the range has these bytes: the data itself, or the blocks around it
+    /// with the data in them.
     pub(crate) fn whole<'a>(
         &self,
         offset: u64,

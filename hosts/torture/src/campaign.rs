@@ -1,7 +1,8 @@
 //! One recorded run, cut many times.
 //!
-//! Invariants: the same recording and seed give the same cuts; a cut leaves nothing for the next one. A verdict is of a check
-//! that ran, or of a file system that did not mount; all else is an error. Absent: how results are shown.
+//! Invariants: the same recording and seed give the same cuts; a cut leaves nothing for the next
+//! one. A verdict is of a check that ran, or of a file system that did not mount; all else is an
+//! error. Absent: how results are shown.
 
 use crate::array::{Array, Shape};
 use crate::child::{Ending, Task};
@@ -124,7 +125,8 @@ pub fn record(
     stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
 
     let result = perform(run, &stage, &recorder, &faulty, stop);
-    // A request that we could not serve is the reason of what came after it, and its record proves nothing.
+    // A request that we could not serve is the reason of what came after it, and its record proves
+    // nothing.
     if let Some(failure) = stage.take_failure() {
         return Err(failure);
     }
@@ -211,7 +213,8 @@ fn work(
 
     match result? {
         (Ending::Well, _) => Ok(()),
-        // On a disk that fails a program may end with an error; what it acknowledged before must be there.
+        // On a disk that fails a program may end with an error; what it acknowledged before must be
+        // there.
         _ if faulty.has_failed() => Ok(()),
         (Ending::Late, _) if run.limit.is_some() => Ok(()),
         (ending, output) => Err(TortureError::Workload {
@@ -226,8 +229,8 @@ fn sync(dir: &Path) -> Result<(), TortureError> {
     Ok(rustix::fs::syncfs(&folder).map_err(std::io::Error::from)?)
 }
 
-/// Has the file system write back every now and then, as the kernel does after half a minute: what a program never syncs is
-/// not on the disk at all before, and nothing of it could be torn.
+/// Has the file system write back every now and then, as the kernel does after half a minute: what
+/// a program never syncs is not on the disk at all before, and nothing of it could be torn.
 fn write_back(dir: &Path, interval: Duration, seed: u64, over: &AtomicBool) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
@@ -332,8 +335,9 @@ impl<'a> Campaign<'a> {
         Ok(self)
     }
 
-    /// The cut of a round: of even rounds at any instant, of odd ones right behind a flush or a mark. Where nothing can be lost, many
-    /// cuts are one: one that leaves a disk that was tried before is drawn again, a few times, and in even rounds one that loses nothing.
+    /// The cut of a round: of even rounds at any instant, of odd ones right behind a flush or a
+    /// mark. Where nothing can be lost, many cuts are one: one that leaves a disk that was tried
+    /// before is drawn again, a few times, and in even rounds one that loses nothing.
     pub fn cut(&mut self, seed: u64, round: u64) -> Cut {
         const DRAWS: u32 = 16;
         let mut random =
@@ -399,7 +403,8 @@ impl<'a> Campaign<'a> {
         (state, lost)
     }
 
-    /// Checks the disk as it is after the run and an orderly end: what fails then fails without any power cut.
+    /// Checks the disk as it is after the run and an orderly end: what fails then fails without any
+    /// power cut.
     ///
     /// # Errors
     /// Nothing could be found out.
@@ -490,8 +495,8 @@ impl<'a> Campaign<'a> {
         .run(self.stop)
     }
 
-    /// Looks for the least that the cut may lose so that it still fails, in the same way: a check that fails is no file system that
-    /// does not mount.
+    /// Looks for the least that the cut may lose so that it still fails, in the same way: a check
+    /// that fails is no file system that does not mount.
     ///
     /// # Errors
     /// Nothing could be found out.

@@ -1,7 +1,7 @@
 //! A command of the user: run by `sh -c`, in a process group of its own, for a limited time.
 //!
-//! Invariants: when `run` returns, every process of its group has ended or been killed; what it wrote is kept in a file, so that
-//! a process left behind cannot block us. Absent: what it is for.
+//! Invariants: when `run` returns, every process of its group has ended or been killed; what it
+//! wrote is kept in a file, so that a process left behind cannot block us. Absent: what it is for.
 
 use crate::error::TortureError;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -63,7 +63,8 @@ impl std::fmt::Display for Ending {
 }
 
 impl Task<'_> {
-    /// Runs it to its end: how it ended, and the end of what it wrote; if it took too long, also what its processes waited for.
+    /// Runs it to its end: how it ended, and the end of what it wrote; if it took too long, also
+    /// what its processes waited for.
     ///
     /// # Errors
     /// It could not be started, or `stop` was set meanwhile.
@@ -162,7 +163,8 @@ impl Drop for Group {
     }
 }
 
-/// A line about the processes of a group that have not ended: name, state, and the function of the kernel in which each waits.
+/// A line about the processes of a group that have not ended: name, state, and the function of the
+/// kernel in which each waits.
 fn waiting(group: Pid) -> String {
     let Ok(folders) = std::fs::read_dir("/proc") else {
         return String::new();
@@ -205,8 +207,9 @@ fn tail(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Runs a tool of the system; its words are the error if it fails. It is not of the terminal's group: what Ctrl-C ends is us, and
-/// not a mount, which would look as if the file system could not be mounted.
+/// Runs a tool of the system; its words are the error if it fails. It is not of the terminal's
+/// group: what Ctrl-C ends is us, and not a mount, which would look as if the file system could not
+/// be mounted.
 ///
 /// # Errors
 /// It is not there, or has failed.

@@ -1,9 +1,10 @@
 //! A power cut as text: `3fa9c1d2-10431-8f00aa17` or `3fa9c1d2-10431-lost:77.1,90+3.2`.
 //!
-//! The first part names the recording, the second the instant, the third what is kept: a number from which it is drawn, or the
-//! blocks that lose versions (`BLOCK[+MORE].VERSIONS`; `+3` stands for the three blocks behind it as well). `@remap-ssd+dedup` behind
-//! it names the firmware of the device that loses its power.
-//! Invariant: text and cut are one to one, but for the order of the blocks. Absent: the recording itself.
+//! The first part names the recording, the second the instant, the third what is kept: a number
+//! from which it is drawn, or the blocks that lose versions (`BLOCK[+MORE].VERSIONS`; `+3` stands
+//! for the three blocks behind it as well). `@remap-ssd+dedup` behind it names the firmware of the
+//! device that loses its power. Invariant: text and cut are one to one, but for the order of the
+//! blocks. Absent: the recording itself.
 
 use crate::cut::{Choice, Cut, Lost};
 use crate::firmware::Firmware;

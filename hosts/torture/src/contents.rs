@@ -1,7 +1,8 @@
 //! Blocks that were written, each content once, in a temporary file.
 //!
-//! Invariants: number 0 is a block of zeroes and takes no room; what a number means never changes. Absent: which block of
-//! the disk has which content; the file's name: it has none, so that nothing is left behind however the process ends.
+//! Invariants: number 0 is a block of zeroes and takes no room; what a number means never changes.
+//! Absent: which block of the disk has which content; the file's name: it has none, so that nothing
+//! is left behind however the process ends.
 
 use std::collections::HashMap;
 use std::fs::File;

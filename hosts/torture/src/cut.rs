@@ -1,10 +1,11 @@
 //! What a power cut can leave of a recorded disk with a volatile write cache, as NVMe allows it.
 //!
-//! At a cut each block keeps, on its own, any version since its last durable one, those in between too. Flush makes durable
-//! what was completed before it was submitted; a write with FUA makes itself durable, nothing else; that a request is completed implies no
-//! order. Writes of zeroes and deallocations are versions like any other.
-//! Invariants: what the newest durable version has replaced never comes back; a choice means the same disk each time.
-//! Absent: which cuts are worth trying (`campaign`).
+//! At a cut each block keeps, on its own, any version since its last durable one, those in between
+//! too. Flush makes durable what was completed before it was submitted; a write with FUA makes
+//! itself durable, nothing else; that a request is completed implies no order. Writes of zeroes and
+//! deallocations are versions like any other. Invariants: what the newest durable version has
+//! replaced never comes back; a choice means the same disk each time. Absent: which cuts are worth
+//! trying (`campaign`).
 
 use crate::contents::{ContentId, ZEROES};
 use crate::record::{Event, Recording};
@@ -35,7 +36,8 @@ pub struct State {
 pub struct Lost {
     /// Number of the block.
     pub block: u64,
-    /// How many versions are lost, counted from the newest; as many as there are: it keeps the durable one.
+    /// How many versions are lost, counted from the newest; as many as there are: it keeps the
+    /// durable one.
     pub versions: u32,
 }
 
@@ -89,8 +91,9 @@ impl State {
         blocks
     }
 
-    /// Draws what is lost. No single distribution finds all faults: a file system is damaged by one block among many that is old,
-    /// a program by a whole write that is missing while a later one is there.
+    /// Draws what is lost. No single distribution finds all faults: a file system is damaged by one
+    /// block among many that is old, a program by a whole write that is missing while a later one
+    /// is there.
     fn draw(&self, number: u64) -> Vec<Lost> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(number);
         let shape = random.random_range(0..6u32);

@@ -1,10 +1,10 @@
-//! What a disk does to a workload besides losing power: blocks that cannot be read, requests that take long, no room, no
-//! writes.
+//! What a disk does to a workload besides losing power: blocks that cannot be read, requests that
+//! take long, no room, no writes.
 //!
-//! Faults begin with the workload and end with it: the file system is made, and checks run, without them. A request that
-//! fails changes nothing and is not recorded.
-//! Invariants: which blocks and which requests are concerned follows from the seed alone; an error of ours is told from
-//! the machine's. Absent: what a program makes of an error (its check knows).
+//! Faults begin with the workload and end with it: the file system is made, and checks run, without
+//! them. A request that fails changes nothing and is not recorded. Invariants: which blocks and
+//! which requests are concerned follows from the seed alone; an error of ours is told from the
+//! machine's. Absent: what a program makes of an error (its check knows).
 
 use crate::array::{Array, Shape};
 use rand::{RngExt, SeedableRng};

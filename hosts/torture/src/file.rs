@@ -5,8 +5,9 @@
 //! body      zstd: a length and the description as JSON; events, 24 bytes each; numbers of contents, 4 bytes each;
 //!           contents, a block each; then the BLAKE3 hash of header and all that
 //! ```
-//! Numbers are little-endian. Invariants: a file is replaced whole or not at all (written aside, synced, renamed); whatever bytes a file
-//! holds, loading ends in a recording or a reason, and allocates no more than it has read. Absent: which file.
+//! Numbers are little-endian. Invariants: a file is replaced whole or not at all (written aside,
+//! synced, renamed); whatever bytes a file holds, loading ends in a recording or a reason, and
+//! allocates no more than it has read. Absent: which file.
 
 use crate::array::Shape;
 use crate::contents::Contents;
@@ -59,7 +60,8 @@ fn hash_of(header: &Header) -> blake3::Hasher {
     hash
 }
 
-/// An event. `count` is a number of blocks, `argument` FUA of a write, the request that is completed, or nothing.
+/// An event. `count` is a number of blocks, `argument` FUA of a write, the request that is
+/// completed, or nothing.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Entry {

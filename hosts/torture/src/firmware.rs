@@ -1,11 +1,14 @@
-//! The device under a cut: a recording played into firmware, which loses its power together with the cache.
+//! The device under a cut: a recording played into firmware, which loses its power together with
+//! the cache.
 //!
-//! The cache is the model's (`cut`): what becomes durable there is written to the device and flushed. At the cut the
-//! survivors of the cache are on their way to the flash, and the media lose what they may lose of that: pages and words
-//! that are torn or absent. Then the firmware recovers, as at each power-on, and its tables are checked.
+//! The cache is the model's (`cut`): what becomes durable there is written to the device and
+//! flushed. At the cut the survivors of the cache are on their way to the flash, and the media lose
+//! what they may lose of that: pages and words that are torn or absent. Then the firmware recovers,
+//! as at each power-on, and its tables are checked.
 //!
-//! Invariants: a recording, a firmware and a cut are the same device each time; after recovery each block has a version
-//! that it may have, or `Played::wrong` says which one does not. Absent: time, and which cuts are tried (`campaign`).
+//! Invariants: a recording, a firmware and a cut are the same device each time; after recovery each
+//! block has a version that it may have, or `Played::wrong` says which one does not. Absent: time,
+//! and which cuts are tried (`campaign`).
 
 use crate::array::{Array, Shape};
 use crate::cut::{Choice, Cut, Lost, Replay, State};
@@ -70,7 +73,8 @@ fn broken(what: impl std::fmt::Display) -> TortureError {
 }
 
 impl<'a> Player<'a> {
-    /// A device that has been used before: all its flash holds garbage, so that it collects from the beginning.
+    /// A device that has been used before: all its flash holds garbage, so that it collects from
+    /// the beginning.
     ///
     /// # Errors
     /// There is no such device.
@@ -114,7 +118,8 @@ impl<'a> Player<'a> {
         device.keep_time(false);
         device.untimed(|ftl| ftl.media_mut().settle_all());
 
-        // A cut in what came before the workload is played from its start: it loses what it may lose all the same.
+        // A cut in what came before the workload is played from its start: it loses what it may
+        // lose all the same.
         let mut line = PlayedDevice::new(device, self.recording, self.at_start.clone());
         line.play_until(cut.instant)?;
         let state = line.replay.clone().into_state();
@@ -404,7 +409,8 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
-    /// A run of random requests on few pages of a small disk, so that the firmware collects and remaps.
+    /// A run of random requests on few pages of a small disk, so that the firmware collects and
+    /// remaps.
     fn recording(block_bytes: u32, seed: u64) -> Recording {
         const BYTES: u64 = 16 << 20;
         let shape = Shape {

@@ -1,6 +1,7 @@
 //! The disk that a cut has left: numbers of recorded contents, and what was written since.
 //!
-//! Invariant: the record never changes; each image is on its own. Absent: flushes, which have nothing to do here.
+//! Invariant: the record never changes; each image is on its own. Absent: flushes, which have
+//! nothing to do here.
 
 use crate::array::{Array, Shape};
 use crate::contents::{ContentId, Contents, ZEROES};

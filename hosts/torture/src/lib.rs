@@ -15,8 +15,9 @@
 //! shrink    the least that still fails
 //! campaign  one recorded run, cut many times
 //! ```
-//! Invariants: a cut leaves nothing that a disk with a volatile write cache could not; a recording and a code are the same disk each
-//! time. Absent: what programs promise (their checks know), and how the firmware works.
+//! Invariants: a cut leaves nothing that a disk with a volatile write cache could not; a recording
+//! and a code are the same disk each time. Absent: what programs promise (their checks know), and
+//! how the firmware works.
 //!
 //! From a Rust test:
 //!

@@ -1,7 +1,8 @@
-//! What a disk was asked to do, in one order: writes with their contents, flushes, completions and marks.
+//! What a disk was asked to do, in one order: writes with their contents, flushes, completions and
+//! marks.
 //!
-//! Invariants: a request's completion comes after its submission; requests that overlap in time have the order of their
-//! submissions. Absent: what a power cut leaves of it (`cut`), and time.
+//! Invariants: a request's completion comes after its submission; requests that overlap in time
+//! have the order of their submissions. Absent: what a power cut leaves of it (`cut`), and time.
 
 use crate::array::{Array, Shape};
 use crate::contents::{ContentId, Contents, ZEROES};
@@ -173,7 +174,8 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submission and completion take turns of their own: other requests may come between them, as on any disk.
+    /// Submission and completion take turns of their own: other requests may come between them, as
+    /// on any disk.
     fn request(&self, submit: impl FnOnce(&mut State) -> io::Result<u32>) -> io::Result<()> {
         let index = submit(&mut self.state())?;
         self.state().submit(Event::Done(index)).map(drop)

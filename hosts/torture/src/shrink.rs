@@ -1,9 +1,10 @@
-//! From what a failing cut has lost to the least that still fails: delta debugging (Zeller and Hildebrandt, TSE 2002).
+//! From what a failing cut has lost to the least that still fails: delta debugging (Zeller and
+//! Hildebrandt, TSE 2002).
 //!
 //! Invariant: what is returned has failed itself, or was given. Absent: how it is tried.
 
-/// Looks for a smaller list that still fails. `fails` says whether one does, `None` when there is no time for more.
-/// The second result is true if no element can be left out any more.
+/// Looks for a smaller list that still fails. `fails` says whether one does, `None` when there is
+/// no time for more. The second result is true if no element can be left out any more.
 pub fn shrink<T: Clone, E>(
     whole: &[T],
     mut fails: impl FnMut(&[T]) -> Result<Option<bool>, E>,

@@ -1,7 +1,9 @@
-//! Where workloads and checks run: the disk as a file through FUSE, a loop device on it, a file system on that.
+//! Where workloads and checks run: the disk as a file through FUSE, a loop device on it, a file
+//! system on that.
 //!
-//! Invariants: whatever is mounted or attached here is taken away again when it is dropped, and nothing else is; a loop
-//! device is detached once. What is missing is one sentence that says what to do. Absent: what is on the disk.
+//! Invariants: whatever is mounted or attached here is taken away again when it is dropped, and
+//! nothing else is; a loop device is detached once. What is missing is one sentence that says what
+//! to do. Absent: what is on the disk.
 
 use crate::array::{Array, DISK, MARKS, MarkSink, Served, Shape, Slot};
 use crate::child::{ToolError, tool};
@@ -23,7 +25,8 @@ pub struct FileSystem {
     pub mount_options: String,
 }
 
-/// What mkfs is told besides: to be quiet, to go on without questions, and to leave nothing for later.
+/// What mkfs is told besides: to be quiet, to go on without questions, and to leave nothing for
+/// later.
 fn mkfs_options(name: &str) -> &'static [&'static str] {
     match name {
         "ext2" | "ext3" | "ext4" => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
@@ -32,8 +35,9 @@ fn mkfs_options(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Options of each mount, besides the user's. XFS does not mount a file system twice, and knows it by its UUID: another cut of the
-/// same recording may still be mounted, by a second campaign or by processes that a check has left.
+/// Options of each mount, besides the user's. XFS does not mount a file system twice, and knows it
+/// by its UUID: another cut of the same recording may still be mounted, by a second campaign or by
+/// processes that a check has left.
 fn mount_options(fs: &FileSystem) -> Vec<&str> {
     let own = if fs.name == "xfs" { "nouuid" } else { "" };
     [own, &fs.mount_options]
@@ -160,7 +164,8 @@ impl Stage {
         self.slot.put(Some(array));
     }
 
-    /// Why a request of the disk has failed, if one has: the machine's fault, and no outcome of a run or a check.
+    /// Why a request of the disk has failed, if one has: the machine's fault, and no outcome of a
+    /// run or a check.
     pub fn take_failure(&self) -> Option<TortureError> {
         self.slot.take_failure().map(TortureError::Scratch)
     }
@@ -239,7 +244,8 @@ impl Stage {
 
         match tool("mount", &arguments) {
             Ok(_) => {
-                // From now on the kernel detaches it when it is unmounted, however this process ends.
+                // From now on the kernel detaches it when it is unmounted, however this process
+                // ends.
                 attached.detach();
                 Ok(Ok(MountedFs {
                     folder,
@@ -311,7 +317,8 @@ impl Loop {
         })
     }
 
-    /// At once, or as soon as it is not in use any more. Then the device may be somebody else's: never twice.
+    /// At once, or as soon as it is not in use any more. Then the device may be somebody else's:
+    /// never twice.
     fn detach(&mut self) {
         if std::mem::take(&mut self.attached) {
             let _ = tool("losetup", &["--detach", &self.device]);
@@ -339,8 +346,8 @@ impl MountedFs {
         &self.folder
     }
 
-    /// Unmounts it. `false`: it was in use. It is out of the folders' tree all the same, but the disk is its own until nobody
-    /// uses it any more: the stage must not be used again.
+    /// Unmounts it. `false`: it was in use. It is out of the folders' tree all the same, but the
+    /// disk is its own until nobody uses it any more: the stage must not be used again.
     pub fn unmount(mut self) -> bool {
         self.try_unmount()
     }
@@ -364,7 +371,8 @@ impl MountedFs {
         }
 
         if self.name == "btrfs" {
-            // It remembers the devices of a file system, and would look for this one among the next ones.
+            // It remembers the devices of a file system, and would look for this one among the next
+            // ones.
             let _ = tool("btrfs", &["device", "scan", "--forget", &self.device]);
         }
 

@@ -1,4 +1,5 @@
-//! End to end: real commands on a real kernel. Without FUSE, root or loop devices a test says so and is skipped.
+//! End to end: real commands on a real kernel. Without FUSE, root or loop devices a test says so
+//! and is skipped.
 
 use remap_ssd_torture::{
     Campaign, Code, FileSystem, Recording, RecordingSpec, Shape, TortureError, id, load, record,
@@ -99,7 +100,8 @@ fn files_that_were_not_synced_are_lost_and_the_code_replays_it_from_a_saved_reco
     );
 }
 
-// Two blocks written without a flush between them: the second may be there without the first, and it takes one lost block.
+// Two blocks written without a flush between them: the second may be there without the first, and
+// it takes one lost block.
 #[test]
 fn a_disk_without_a_file_system_shows_writes_out_of_order() {
     let write = |block, bytes| {

@@ -1,11 +1,11 @@
 //! The floor: what an FTL costs that is nothing but arrays.
 //!
-//! L2P, P2L, nibble reference counts and greedy garbage collection in one flat loop, with the same prefetching as the
-//! firmware: no metadata, no persistence, no remaps, no contents, no time. What the firmware takes longer than this is
-//! the price of doing the rest.
+//! L2P, P2L, nibble reference counts and greedy garbage collection in one flat loop, with the same
+//! prefetching as the firmware: no metadata, no persistence, no remaps, no contents, no time. What
+//! the firmware takes longer than this is the price of doing the rest.
 //!
-//! Invariants: a page is live if its count is not 0, and then `l2p[p2l[page]] == page`; at least one superblock is
-//! free after each write. Absent: everything else.
+//! Invariants: a page is live if its count is not 0, and then `l2p[p2l[page]] == page`; at least
+//! one superblock is free after each write. Absent: everything else.
 
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Ppn, SbId};

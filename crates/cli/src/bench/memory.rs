@@ -1,7 +1,7 @@
 //! How much memory the process holds.
 //!
-//! Resident memory as the system counts it: it sees what allocators and mappings really take, huge pages and all.
-//! Absent: what the memory is for.
+//! Resident memory as the system counts it: it sees what allocators and mappings really take, huge
+//! pages and all. Absent: what the memory is for.
 
 /// Bytes resident now, where the system says so.
 pub fn resident_bytes() -> Option<u64> {

@@ -1,10 +1,11 @@
-//! `bench`: the speed and the memory of the simulator itself; `--service` measures the device in service.
+//! `bench`: the speed and the memory of the simulator itself; `--service` measures the device in
+//! service.
 //!
-//! Random 4 KiB writes with 30 % duplicates by the published definition on Remap-SSD, in steady state of garbage
-//! collection, on one thread; with deduplication, without it, and on bare arrays. Then whole runs as `compare` makes them,
-//! on one thread and on two. Each number is the median of several rounds. Invariant: everything is measured in the same
-//! process, one after the other; runs on one and on two threads by turns.
-//! Absent: virtual time, which `compare` shows.
+//! Random 4 KiB writes with 30 % duplicates by the published definition on Remap-SSD, in steady
+//! state of garbage collection, on one thread; with deduplication, without it, and on bare arrays.
+//! Then whole runs as `compare` makes them, on one thread and on two. Each number is the median of
+//! several rounds. Invariant: everything is measured in the same process, one after the other; runs
+//! on one and on two threads by turns. Absent: virtual time, which `compare` shows.
 
 mod bare;
 mod memory;
@@ -24,8 +25,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use subject::{BareSubject, Feed, RunWork, Subject, Work, without_dedup};
 
-/// Measures the speed and the memory of the simulator itself, on one thread and on two: random 4 KiB writes with 30 % duplicates
-/// (published definition) on Remap-SSD in steady state of garbage collection, firmware and timing model together.
+/// Measures the speed and the memory of the simulator itself, on one thread and on two: random 4
+/// KiB writes with 30 % duplicates (published definition) on Remap-SSD in steady state of garbage
+/// collection, firmware and timing model together.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -35,12 +37,13 @@ pub struct Args {
     /// Predefined device to simulate.
     #[arg(long, value_name = "NAME", default_value = "fast21-32g")]
     pub preset: String,
-    /// Also compare the time per page operation on a small and a large device: 4 and 256 GiB (with --quick 1 and
-    /// 16 GiB). Takes minutes and some gigabytes of memory.
+    /// Also compare the time per page operation on a small and a large device: 4 and 256 GiB (with
+    /// --quick 1 and 16 GiB). Takes minutes and some gigabytes of memory.
     #[arg(long)]
     pub scales: bool,
-    /// Measure the device in service instead: reads and writes per second over NVMe/TCP on the loopback, GiB/s, how long
-    /// 1 GiB takes to copy, how well emulated latencies are kept. Takes minutes and 3.5 GiB where temporary files go.
+    /// Measure the device in service instead: reads and writes per second over NVMe/TCP on the
+    /// loopback, GiB/s, how long 1 GiB takes to copy, how well emulated latencies are kept. Takes
+    /// minutes and 3.5 GiB where temporary files go.
     #[arg(long, conflicts_with_all = ["scales", "preset", "seed"])]
     pub service: bool,
     /// Folder for the served device's image [default: the folder for temporary files].
@@ -54,8 +57,8 @@ pub struct Args {
     /// Serve a device in memory instead of an image.
     #[arg(long, requires = "service")]
     pub memory: bool,
-    /// Compare the service with TLS and without, in turns, instead: how much of its speed is left, and how long a host takes to
-    /// connect. With --chap as well, authentication and both together.
+    /// Compare the service with TLS and without, in turns, instead: how much of its speed is left,
+    /// and how long a host takes to connect. With --chap as well, authentication and both together.
     #[arg(long, requires = "service")]
     pub tls: bool,
     /// The same for hosts that authenticate by DH-HMAC-CHAP.
@@ -120,7 +123,8 @@ struct Runs {
     ns_per_host_page: f64,
     firmware_ns_per_host_page: f64,
     times_ns_per_host_page: f64,
-    /// What two cores of their own would make of that: processor time of one thread by that of the busier of two.
+    /// What two cores of their own would make of that: processor time of one thread by that of the
+    /// busier of two.
     speedup_by_processor_time: f64,
 }
 
@@ -326,7 +330,8 @@ fn measure(
     Ok(results)
 }
 
-/// Growth of resident memory since before the device was made, less the NVRAM image, for each flash page.
+/// Growth of resident memory since before the device was made, less the NVRAM image, for each flash
+/// page.
 fn bytes_per_page(subject: &Subject, before: Option<u64>) -> Option<f64> {
     let media = subject.device().ftl().media();
     let nvram = media.nvram_words() as u64 * 8;

@@ -1,8 +1,9 @@
 //! What is measured: a device in steady state and the bare arrays, each fed the same way.
 //!
-//! Pages are generated in batches outside the timed sections and submitted one by one with the look-ahead that a
-//! run has. Virtual time is a closed loop of 32: a page enters when the one 32 before it was done.
-//! Invariant: only submissions are inside a timed section. Absent: medians and words.
+//! Pages are generated in batches outside the timed sections and submitted one by one with the
+//! look-ahead that a run has. Virtual time is a closed loop of 32: a page enters when the one 32
+//! before it was done. Invariant: only submissions are inside a timed section. Absent: medians and
+//! words.
 
 use super::bare::Bare;
 use crate::failure::Failure;
@@ -19,7 +20,8 @@ use std::time::Instant;
 const BATCH: usize = 1 << 18;
 /// Requests in flight.
 const DEPTH: usize = 32;
-/// Garbage collection is steady when its pages per host page change by less than this between windows.
+/// Garbage collection is steady when its pages per host page change by less than this between
+/// windows.
 const STEADY: f64 = 0.03;
 /// Windows of warming up: a quarter of the addressable pages each.
 const WINDOWS: std::ops::Range<u32> = 4..24;

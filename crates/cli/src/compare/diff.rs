@@ -1,9 +1,9 @@
 //! `compare diff`: two results beside each other, and conditions under which the command fails.
 //!
-//! Runs are laid beside each other by their labels: scheme, policy and mapping. A figure is a field of a run by its name in
-//! the JSON, inner ones with a dot (`latency_us.p99`); some have short names.
-//! Invariant: a condition on a figure that one of the results has not is an error, and never passes for kept.
-//! Absent: any running.
+//! Runs are laid beside each other by their labels: scheme, policy and mapping. A figure is a field
+//! of a run by its name in the JSON, inner ones with a dot (`latency_us.p99`); some have short
+//! names. Invariant: a condition on a figure that one of the results has not is an error, and never
+//! passes for kept. Absent: any running.
 
 use crate::failure::Failure;
 use crate::output::{self, table};
@@ -16,8 +16,8 @@ use std::str::FromStr;
 
 /// Lays two results beside each other, and fails where a figure has changed too much.
 ///
-/// Exit code 1 if a condition holds for any scheme. Results are files that `compare --out` wrote, or what `compare --json`
-/// printed.
+/// Exit code 1 if a condition holds for any scheme. Results are files that `compare --out` wrote,
+/// or what `compare --json` printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -27,9 +27,10 @@ pub struct Args {
     /// The result that is judged.
     #[arg(value_name = "B.json")]
     pub b: PathBuf,
-    /// Fail if this holds: FIGURE>+2% or FIGURE<-2% (change from A to B), FIGURE>+0.1 (change in the figure's own unit),
-    /// FIGURE>2.5 (its value in B). Figures: wa, bw, iops, req, p50, p99, p999 (writes), read_p50, read_p99, tbw, or any number
-    /// of a run by its name in the JSON, such as latency_us.p99. May be repeated, or several with commas.
+    /// Fail if this holds: FIGURE>+2% or FIGURE<-2% (change from A to B), FIGURE>+0.1 (change in
+    /// the figure's own unit), FIGURE>2.5 (its value in B). Figures: wa, bw, iops, req, p50, p99,
+    /// p999 (writes), read_p50, read_p99, tbw, or any number of a run by its name in the JSON, such
+    /// as latency_us.p99. May be repeated, or several with commas.
     #[arg(long, value_name = "CONDITION", value_delimiter = ',')]
     pub fail_if: Vec<Condition>,
     /// Print the differences as JSON.

@@ -1,7 +1,7 @@
 //! One scheme's part of a comparison: its device, aging, the measured run.
 //!
-//! Invariants: everything follows from plan and seed; every request of a trace was served, refused with a name, or
-//! the job has failed. Absent: other schemes.
+//! Invariants: everything follows from plan and seed; every request of a trace was served, refused
+//! with a name, or the job has failed. Absent: other schemes.
 
 use super::args::Args;
 use super::plan::{

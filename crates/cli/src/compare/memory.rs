@@ -1,9 +1,10 @@
 //! What a comparison will take of the machine's memory, and whether it is there.
 //!
-//! An estimate, from measurements: what tables have for each page, a scheme's own, the NVRAM image, what workload and
-//! aging keep. Side by side are as many runs as there are threads, the largest ones taken.
-//! Invariant: only what clearly does not fit is refused, since what takes long and is killed at its end is worse than
-//! a refusal, and an estimate is no measurement. Absent: devices from images, whose size is in them.
+//! An estimate, from measurements: what tables have for each page, a scheme's own, the NVRAM image,
+//! what workload and aging keep. Side by side are as many runs as there are threads, the largest
+//! ones taken. Invariant: only what clearly does not fit is refused, since what takes long and is
+//! killed at its end is worse than a refusal, and an estimate is no measurement. Absent: devices
+//! from images, whose size is in them.
 
 use super::args::Args;
 use super::plan::{Feed, Plan, Start};
@@ -95,7 +96,8 @@ fn run_bytes(args: &Args, plan: &Plan, config: &DeviceConfig) -> u64 {
     RUN_BYTES + config.memory_bytes() + pages * per_page + u64::from(config.firmware.lpns) * per_lpn
 }
 
-/// What the machine has for a new program: as the kernel estimates it, and within the limit of this process's group.
+/// What the machine has for a new program: as the kernel estimates it, and within the limit of this
+/// process's group.
 pub fn available() -> Option<u64> {
     let whole = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = whole

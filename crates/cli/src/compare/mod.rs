@@ -1,10 +1,12 @@
-//! `compare`: several schemes, one after the other or at the same time, and their results side by side.
+//! `compare`: several schemes, one after the other or at the same time, and their results side by
+//! side.
 //!
 //! ```text
 //! args -> plan (devices, what they are fed) -> one job a scheme, on threads -> table, page, JSON
 //! ```
-//! Invariants: results stand in the order of the schemes and do not depend on threads; what has finished is shown and written,
-//! whatever became of the rest. Absent: any measuring (`remap_ssd_sim::run`).
+//! Invariants: results stand in the order of the schemes and do not depend on threads; what has
+//! finished is shown and written, whatever became of the rest. Absent: any measuring
+//! (`remap_ssd_sim::run`).
 
 mod args;
 pub mod diff;
@@ -34,15 +36,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Runs one workload or trace against several schemes of address remapping, on the same device, and lays the results
-/// side by side.
+/// Runs one workload or trace against several schemes of address remapping, on the same device, and
+/// lays the results side by side.
 ///
-/// Each device is aged first, as in the published evaluations: random writes until garbage collection has run, then
-/// remaps until 90 % of the remapping metadata is used and 70 % of that is valid. The results depend on the seed and
-/// the options alone, not on --threads nor on the machine.
+/// Each device is aged first, as in the published evaluations: random writes until garbage
+/// collection has run, then remaps until 90 % of the remapping metadata is used and 70 % of that is
+/// valid. The results depend on the seed and the options alone, not on --threads nor on the
+/// machine.
 ///
-/// Ctrl-C stops the runs and shows those that are finished. A scheme that cannot run does not stop the others; the exit code
-/// is 1 then.
+/// Ctrl-C stops the runs and shows those that are finished. A scheme that cannot run does not stop
+/// the others; the exit code is 1 then.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = args::EXAMPLES)]
 pub struct CompareCommand {
@@ -126,7 +129,8 @@ pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
     }
 }
 
-/// The memory that a comparison will take, in bytes, on whatever machine it runs; a trace is read through.
+/// The memory that a comparison will take, in bytes, on whatever machine it runs; a trace is read
+/// through.
 ///
 /// # Errors
 /// What does not fit together, or cannot be read; that one of the schemes cannot run.
@@ -139,8 +143,8 @@ pub fn foresee(args: &Args) -> Result<u64, Failure> {
     }
 }
 
-/// A comparison that can be run, as far as can be told beforehand: what `command` does, for programs that watch it
-/// themselves and want its results.
+/// A comparison that can be run, as far as can be told beforehand: what `command` does, for
+/// programs that watch it themselves and want its results.
 #[derive(Debug)]
 pub struct Comparison<'a> {
     args: &'a Args,
@@ -184,8 +188,8 @@ impl<'a> Comparison<'a> {
     /// Decides everything; reads a trace through.
     ///
     /// # Errors
-    /// What does not fit together, or cannot be read; that one of the schemes cannot run, or all together take clearly more
-    /// memory than there is.
+    /// What does not fit together, or cannot be read; that one of the schemes cannot run, or all
+    /// together take clearly more memory than there is.
     pub fn new(args: &'a Args) -> Result<Self, Failure> {
         let mut comparison = Self::of_possible(args)?;
         if comparison.plan.refused.is_empty() {
@@ -232,8 +236,8 @@ impl<'a> Comparison<'a> {
         self.plan.jobs.iter().map(name).collect()
     }
 
-    /// Runs all jobs, each watched by its own of `watches`, and writes the files that are asked for. The first job that fails
-    /// ends the others.
+    /// Runs all jobs, each watched by its own of `watches`, and writes the files that are asked
+    /// for. The first job that fails ends the others.
     ///
     /// # Errors
     /// What cannot be measured or written.
@@ -347,7 +351,8 @@ fn run_all(
                     let (Some(start), false) =
                         (plan.jobs.get(index), failed.load(Ordering::Relaxed))
                     else {
-                        // Nothing is left to begin: this thread's core goes to a run that is about to be measured.
+                        // Nothing is left to begin: this thread's core goes to a run that is about
+                        // to be measured.
                         return cores.add();
                     };
 

@@ -1,7 +1,7 @@
 //! What `compare` is going to do: devices, what they are fed, how long.
 //!
-//! Invariants: a plan can be run, as far as can be told beforehand; every scheme gets the same stream of pages, if
-//! the devices have the same size. Absent: running it (`job`).
+//! Invariants: a plan can be run, as far as can be told beforehand; every scheme gets the same
+//! stream of pages, if the devices have the same size. Absent: running it (`job`).
 
 use super::args::{Args, Switch};
 use super::replay::TraceFacts;
@@ -186,7 +186,8 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
     Ok((config, scale))
 }
 
-/// A device that was recorded, as one that is simulated: traces have identities of contents, and no bytes.
+/// A device that was recorded, as one that is simulated: traces have identities of contents, and no
+/// bytes.
 fn simulated(device: &DeviceConfig) -> DeviceConfig {
     let mut device = device.clone();
     if device.content == ContentMode::Bytes {
@@ -195,8 +196,8 @@ fn simulated(device: &DeviceConfig) -> DeviceConfig {
     device
 }
 
-/// The largest power of two at which the device has at most `PAGES_DEFAULT` pages, and at which a trace writes the
-/// addressable pages once, as far as that leaves `PAGES_MIN`.
+/// The largest power of two at which the device has at most `PAGES_DEFAULT` pages, and at which a
+/// trace writes the addressable pages once, as far as that leaves `PAGES_MIN`.
 fn preset_scale(config: &DeviceConfig, feed: &Feed) -> f64 {
     let pages = f64::from(config.geometry.pages());
     let addressable = f64::from(config.addressable_lpns());
@@ -315,7 +316,8 @@ fn new_devices(
         .collect()
 }
 
-/// A device that cannot be: the file's fault, or that of the arguments. Names the options that set what it complains about.
+/// A device that cannot be: the file's fault, or that of the arguments. Names the options that set
+/// what it complains about.
 fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigError) -> Failure {
     let firmware = &config.firmware;
     let (scheme, mut text) = (firmware.scheme, error.to_string());
@@ -443,7 +445,8 @@ fn check_workload(
     Ok(())
 }
 
-/// A scheme that remaps only what was written for a home has nothing to do under a workload that names none.
+/// A scheme that remaps only what was written for a home has nothing to do under a workload that
+/// names none.
 ///
 /// # Errors
 /// It is such a scheme, and such a workload.
@@ -464,7 +467,8 @@ pub fn pages_default(config: &DeviceConfig) -> u64 {
     2 * u64::from(config.addressable_lpns())
 }
 
-/// Pages after which a device that does not wear out is given up: a hundred times what its blocks endure.
+/// Pages after which a device that does not wear out is given up: a hundred times what its blocks
+/// endure.
 pub fn pages_of_a_life(config: &DeviceConfig) -> u64 {
     100 * config.flash.endurance * u64::from(config.geometry.pages())
 }

@@ -1,8 +1,8 @@
 //! A trace, and what is known of it before anything runs.
 //!
-//! The trace is read once, for all schemes and rounds: a malformed line is said at once, the length is known, and what was
-//! served can be held against what there was.
-//! Absent: formats, folding and what is kept of a trace (`remap_ssd_sim::trace`).
+//! The trace is read once, for all schemes and rounds: a malformed line is said at once, the length
+//! is known, and what was served can be held against what there was. Absent: formats, folding and
+//! what is kept of a trace (`remap_ssd_sim::trace`).
 
 use super::args::Args;
 use super::plan::trace_options;
@@ -76,7 +76,8 @@ impl TraceFacts {
             + self.pages_written()
     }
 
-    /// Its part of the configuration; the file by name only, so that results do not depend on where it lies.
+    /// Its part of the configuration; the file by name only, so that results do not depend on where
+    /// it lies.
     pub fn as_json(&self) -> Value {
         let file = self.path.file_name().unwrap_or_default().to_string_lossy();
         json!({

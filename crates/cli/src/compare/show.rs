@@ -1,8 +1,7 @@
 //! A comparison on a terminal, on a page, as JSON.
 //!
-//! Invariants: JSON and page hold nothing that depends on the machine: no real time, no thread, and no path but as it was
-//! typed.
-//! Absent: tables and figures themselves (`remap_ssd_sim::report`).
+//! Invariants: JSON and page hold nothing that depends on the machine: no real time, no thread, and
+//! no path but as it was typed. Absent: tables and figures themselves (`remap_ssd_sim::report`).
 
 use super::args::Args;
 use super::job::Done;
@@ -302,7 +301,8 @@ fn aging_line(args: &Args, plan: &Plan, done: &Done) -> String {
     }
 }
 
-/// How every request of a trace ended. All schemes were given the same ones, and mostly end them the same way.
+/// How every request of a trace ended. All schemes were given the same ones, and mostly end them
+/// the same way.
 fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
     let line = |requests: &Accounting| {
         let refused: u64 = requests.refused.values().sum();

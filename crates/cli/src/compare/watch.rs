@@ -1,6 +1,7 @@
 //! Who watches a job, and may stop it: a line on a terminal, or a program that calls the library.
 //!
-//! Invariant: what is watched does not depend on who watches. Absent: what a stopped job's result would have been.
+//! Invariant: what is watched does not depend on who watches. Absent: what a stopped job's result
+//! would have been.
 
 use super::BAR_STEPS;
 use indicatif::ProgressBar;

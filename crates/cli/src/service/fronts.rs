@@ -1,7 +1,8 @@
 //! Everything a device is served through at once, from the first to the last moment.
 //!
-//! Invariants: either all ways of serving that were asked for are open, or none and a sentence says why; when serving has
-//! ended nobody is left who could use the device. All have one clock, since the timing model has one.
+//! Invariants: either all ways of serving that were asked for are open, or none and a sentence says
+//! why; when serving has ended nobody is left who could use the device. All have one clock, since
+//! the timing model has one.
 
 use super::serve::{Args, LogLevel, load_keys};
 use crate::failure::Failure;
@@ -151,8 +152,8 @@ impl Fronts {
         })
     }
 
-    /// Serves until a signal comes, the last way of serving ends by itself, or the device fails. `tick` is called now and
-    /// then.
+    /// Serves until a signal comes, the last way of serving ends by itself, or the device fails.
+    /// `tick` is called now and then.
     ///
     /// # Errors
     /// The firmware or the disk under it has failed.
@@ -161,7 +162,8 @@ impl Fronts {
         subsystem: &Subsystem,
         mut tick: impl FnMut(Tick),
     ) -> Result<(), Failure> {
-        // A supervisor that waits for it (`Type=notify`) learns that hosts can connect; without one nothing happens.
+        // A supervisor that waits for it (`Type=notify`) learns that hosts can connect; without one
+        // nothing happens.
         let _ = sd_notify::notify(&[NotifyState::Ready]);
 
         let mut ticks = 0;
@@ -193,8 +195,8 @@ impl Fronts {
         self.close(subsystem)
     }
 
-    /// Loads the keys again. If they are not in order, those from before stay in use; hosts that are connected stay in any
-    /// case.
+    /// Loads the keys again. If they are not in order, those from before stay in use; hosts that
+    /// are connected stay in any case.
     fn reload(&self) {
         let Some((path, keyring)) = &self.keys else {
             return;
@@ -259,7 +261,8 @@ impl Fronts {
 
 /// Signals that would end the process by default although nobody meant to cut the power.
 ///
-/// With keys, SIGHUP asks for them to be loaded again: whoever started this under `nohup` may send it too.
+/// With keys, SIGHUP asks for them to be loaded again: whoever started this under `nohup` may send
+/// it too.
 fn heed_signals(
     events: Sender<Event>,
     has_keys: bool,

@@ -1,8 +1,8 @@
-//! `image`: devices in folders: creating them with all the space they will ever need, checking, repairing, and renaming
-//! copies.
+//! `image`: devices in folders: creating them with all the space they will ever need, checking,
+//! repairing, and renaming copies.
 //!
-//! Invariant: only `repair --accept-loss` gives up data, and it says which. Absent: what counts as damage
-//! (`media::folder`).
+//! Invariant: only `repair --accept-loss` gives up data, and it says which. Absent: what counts as
+//! damage (`media::folder`).
 
 use super::kept::{SERVICE, Service};
 use crate::failure::Failure;
@@ -26,13 +26,17 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Creates a new, empty device in a folder and reserves its space, so that a full disk is an error now, not in service.
+    /// Creates a new, empty device in a folder and reserves its space, so that a full disk is an
+    /// error now, not in service.
     Create(Create),
-    /// Looks for damage and reads every page, without changing anything. Exit code 1 if anything is damaged.
+    /// Looks for damage and reads every page, without changing anything. Exit code 1 if anything is
+    /// damaged.
     Check(Check),
-    /// Drops what is damaged so that the image opens again. Without --accept-loss, only lists what would be lost.
+    /// Drops what is damaged so that the image opens again. Without --accept-loss, only lists what
+    /// would be lost.
     Repair(Repair),
-    /// Gives a copy of an image its own name and serial number, so that hosts can tell it from the original.
+    /// Gives a copy of an image its own name and serial number, so that hosts can tell it from the
+    /// original.
     Adopt(Adopt),
 }
 
@@ -115,7 +119,8 @@ pub struct Shape {
     /// Size of NVRAM, or of the log on flash, for remaps [default: 0.5 % of the device's size].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub log_size: Option<u64>,
-    /// Sets any value of the device by its name: --set firmware.gc_free=0.2. May be repeated. docs/configuration.md lists them.
+    /// Sets any value of the device by its name: --set firmware.gc_free=0.2. May be repeated.
+    /// docs/configuration.md lists them.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub set: Vec<Setting>,
     /// Maximum number of files in the file map, which vendor commands use [default: no file map].
@@ -130,12 +135,12 @@ pub struct Shape {
     /// Number of namespaces, of equal size [default: 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub namespaces: Option<u32>,
-    /// Additional namespaces for snapshots of the others (`share snapshot`) [default: none]. They come
-    /// on top of the size.
+    /// Additional namespaces for snapshots of the others (`share snapshot`) [default: none]. They
+    /// come on top of the size.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127))]
     pub snapshots: Option<u32>,
-    /// Number of a namespace whose pages are never shared: no deduplication, and remaps become copies. For
-    /// hosts that keep data twice on purpose. May be repeated, or a list with commas.
+    /// Number of a namespace whose pages are never shared: no deduplication, and remaps become
+    /// copies. For hosts that keep data twice on purpose. May be repeated, or a list with commas.
     #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128))]
     pub unshared: Vec<u32>,
     /// NVMe qualified name [default: a new unique name].
@@ -204,7 +209,8 @@ impl Shape {
         .with_snapshots(snapshots)
     }
 
-    /// Checks that the options match what the image was created with; none of them can change later.
+    /// Checks that the options match what the image was created with; none of them can change
+    /// later.
     ///
     /// # Errors
     /// An option differs; the message says what the image has.
@@ -287,7 +293,8 @@ impl Shape {
     }
 }
 
-/// Pages of all namespaces but those for snapshots, each of which has one page more than one of the others.
+/// Pages of all namespaces but those for snapshots, each of which has one page more than one of the
+/// others.
 fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
     let all = |pages: u64| pages + u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
     let share = u64::from(lpns.saturating_sub(snapshots)) * u64::from(namespaces)

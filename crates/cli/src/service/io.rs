@@ -25,8 +25,9 @@ pub struct Args {
     /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN")]
     pub hostnqn: Option<String>,
-    /// A file of mode 600 with that host's keys, as the server has them: `NVMeTLSkey-1:...` to connect by TLS, `DHHC-1:...`
-    /// to authenticate, or both; behind a secret, `controller=DHHC-1:...` if the server must prove itself too.
+    /// A file of mode 600 with that host's keys, as the server has them: `NVMeTLSkey-1:...` to
+    /// connect by TLS, `DHHC-1:...` to authenticate, or both; behind a secret,
+    /// `controller=DHHC-1:...` if the server must prove itself too.
     #[arg(long, value_name = "FILE")]
     pub secret: Option<PathBuf>,
     /// Number of the namespace.
@@ -78,7 +79,8 @@ enum Command {
         #[arg(long)]
         file: PathBuf,
     },
-    /// Copies blocks with standard Copy commands, as many as the device's limit requires; no flash page is programmed.
+    /// Copies blocks with standard Copy commands, as many as the device's limit requires; no flash
+    /// page is programmed.
     Copy(Ranges),
     /// Remaps blocks with the vendor command, to copy or to relocate them.
     Remap {

@@ -1,7 +1,9 @@
-//! What a device in a folder is besides flash: its name, its namespaces, and what SMART has counted.
+//! What a device in a folder is besides flash: its name, its namespaces, and what SMART has
+//! counted.
 //!
-//! Invariants: a file is replaced whole or not at all. A crash of the machine may lose the last seconds of counting.
-//! The service does not depend on the counters: a full disk or a damaged counter file is only a warning.
+//! Invariants: a file is replaced whole or not at all. A crash of the machine may lose the last
+//! seconds of counting. The service does not depend on the counters: a full disk or a damaged
+//! counter file is only a warning.
 
 use crate::failure::Failure;
 use remap_ssd_device::Device;
@@ -25,7 +27,8 @@ pub struct Service {
     pub nqn: String,
     /// Pages and block sizes.
     pub namespaces: Vec<Share>,
-    /// Inode of the file of pages' contents: a copy of the image has another one. Absent in images of earlier versions.
+    /// Inode of the file of pages' contents: a copy of the image has another one. Absent in images
+    /// of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents_inode: Option<u64>,
     /// CRC-32C of the rest, in hexadecimal digits. Absent in images of earlier versions.
@@ -60,7 +63,8 @@ pub struct Kept {
 }
 
 impl Service {
-    /// `count` namespaces of equal size over `pages`; those numbers of which are in `unshared` share nothing.
+    /// `count` namespaces of equal size over `pages`; those numbers of which are in `unshared`
+    /// share nothing.
     pub fn new(nqn: String, pages: u32, count: u32, block_bytes: u32, unshared: &[u32]) -> Self {
         let share = |nsid: u32| Share {
             pages: pages / count,

@@ -1,7 +1,8 @@
 //! `serve --record`: what the device is asked, as a trace that `compare --trace` replays.
 //!
-//! Invariants: lines are in the device's order; a file that cannot be written any more ends the recording, never the
-//! service. A server that is killed leaves out what was recorded in its last seconds, and may leave a part of a line.
+//! Invariants: lines are in the device's order; a file that cannot be written any more ends the
+//! recording, never the service. A server that is killed leaves out what was recorded in its last
+//! seconds, and may leave a part of a line.
 
 use crate::failure::Failure;
 use remap_ssd_device::DeviceConfig;

@@ -1,9 +1,9 @@
 //! Rebuilds the fingerprint store after an unclean shutdown, while hosts are served.
 //!
-//! Pages are read and hashed outside the device lock, one slice at a time; listing the pages of a slice and entering
-//! their digests take the lock for some tens of microseconds each. The thread runs at full speed while hosts are idle
-//! and pauses while they are not. Invariant: only the hit rate of deduplication depends on it. Absent: which pages to
-//! read (the device knows).
+//! Pages are read and hashed outside the device lock, one slice at a time; listing the pages of a
+//! slice and entering their digests take the lock for some tens of microseconds each. The thread
+//! runs at full speed while hosts are idle and pauses while they are not. Invariant: only the hit
+//! rate of deduplication depends on it. Absent: which pages to read (the device knows).
 
 use crate::failure::Failure;
 use remap_ssd_device::{Device, Fingerprints, Relearner, SavedFingerprints};
@@ -82,7 +82,8 @@ impl Relearn {
     }
 }
 
-/// Reads one slice. Returns a measure of host activity so far, or `None` when no page is left to read.
+/// Reads one slice. Returns a measure of host activity so far, or `None` when no page is left to
+/// read.
 fn slice(relearner: &mut Relearner, subsystem: &Subsystem) -> std::io::Result<Option<(u64, u64)>> {
     if subsystem.is_broken() {
         return Ok(None);

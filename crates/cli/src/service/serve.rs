@@ -1,9 +1,10 @@
-//! `serve`: the device for programs that know nothing of it, on the network, as files, and on a bus.
+//! `serve`: the device for programs that know nothing of it, on the network, as files, and on a
+//! bus.
 //!
-//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts that authenticate, or on demand to
-//! those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys to load again, SIGHUP finish the commands under way and
-//! compact the image; any other end is a power cut, which the image survives. A shutdown is clean only if the device was
-//! closed.
+//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts that
+//! authenticate, or on demand to those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys to
+//! load again, SIGHUP finish the commands under way and compact the image; any other end is a power
+//! cut, which the image survives. A shutdown is clean only if the device was closed.
 
 use super::fronts::{Fronts, Tick};
 use super::image::{Shape, random};
@@ -30,17 +31,19 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-/// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, as files in a
-/// folder, or as a PCI Express function of a virtual machine; any of them at once.
+/// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, as files in
+/// a folder, or as a PCI Express function of a virtual machine; any of them at once.
 ///
-/// What is acknowledged survives the end of this process at any instant, and a crash of the machine up to the last flush.
-/// With --volatile-cache it does so only if it was flushed or written with FUA.
+/// What is acknowledged survives the end of this process at any instant, and a crash of the machine
+/// up to the last flush. With --volatile-cache it does so only if it was flushed or written with
+/// FUA.
 ///
-/// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored under `nohup`); with --keys
-/// SIGHUP loads the keys again, and drops nobody; SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache,
-/// and is ignored without.
+/// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored
+/// under `nohup`); with --keys SIGHUP loads the keys again, and drops nobody; SIGUSR1 logs
+/// statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
 ///
-/// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has failed, 2 for invalid arguments.
+/// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has
+/// failed, 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -55,13 +58,15 @@ pub struct Args {
     /// Serve a new device in memory of this size; it is lost when the server ends.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub memory: Option<u64>,
-    /// Address to listen on for NVMe/TCP [default: 127.0.0.1:4420, unless --fuse or --vfio-user is given].
+    /// Address to listen on for NVMe/TCP [default: 127.0.0.1:4420, unless --fuse or --vfio-user is
+    /// given].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// Empty folder to mount with FUSE; the namespaces are the files `n1`, `n2`, ... in it.
     #[arg(long, value_name = "FOLDER")]
     pub fuse: Option<PathBuf>,
-    /// Address that discovery announces to hosts, if address translation makes it differ from --listen.
+    /// Address that discovery announces to hosts, if address translation makes it differ from
+    /// --listen.
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = advertised)]
     pub advertise: Option<Advertised>,
     /// Socket to create for vfio-user: a virtual machine sees the device as PCI Express NVMe.
@@ -70,39 +75,46 @@ pub struct Args {
     /// Record all commands in this new file; `compare --trace` replays it.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Complete commands as fast as possible (none), or when flash would have completed them (emulated).
+    /// Complete commands as fast as possible (none), or when flash would have completed them
+    /// (emulated).
     #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
     pub latency: Latency,
-    /// Accept only this host, by address, network (192.168.1.0/24), name in the DNS, or NQN. May be repeated. With --keys,
-    /// hosts must authenticate as well.
+    /// Accept only this host, by address, network (192.168.1.0/24), name in the DNS, or NQN. May be
+    /// repeated. With --keys, hosts must authenticate as well.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
-    /// Hosts must prove who they are: a file of mode 600 with a line for each, `NQN KEY...`. With a TLS key,
-    /// `NVMeTLSkey-1:...` as `nvme gen-tls-key` makes them, a host connects by TLS 1.3 and no other way; with a secret,
-    /// `DHHC-1:...` as `nvme gen-dhchap-key` makes them, it authenticates (DH-HMAC-CHAP). Options behind them:
-    /// until=YYYY-MM-DD; and for secrets controller=DHHC-1:... (the server proves itself to hosts that ask),
-    /// hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the weakest allowed; by default sha256 and ffdhe2048).
+    /// Hosts must prove who they are: a file of mode 600 with a line for each, `NQN KEY...`. With a
+    /// TLS key, `NVMeTLSkey-1:...` as `nvme gen-tls-key` makes them, a host connects by TLS 1.3 and
+    /// no other way; with a secret, `DHHC-1:...` as `nvme gen-dhchap-key` makes them, it
+    /// authenticates (DH-HMAC-CHAP). Options behind them: until=YYYY-MM-DD; and for secrets
+    /// controller=DHHC-1:... (the server proves itself to hosts that ask),
+    /// hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the weakest allowed; by
+    /// default sha256 and ffdhe2048).
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
-    /// Listen on other addresses than the loopback although hosts do not authenticate: the hosts on the list (--allow) are
-    /// believed to be who they say.
+    /// Listen on other addresses than the loopback although hosts do not authenticate: the hosts on
+    /// the list (--allow) are believed to be who they say.
     #[arg(long, conflicts_with = "keys")]
     pub insecure: bool,
-    /// Memory for the buffers of NVMe/TCP connections, not counting the device itself. One host may use half of it;
-    /// beyond that, commands fail with a status that asks the host to retry.
+    /// Memory for the buffers of NVMe/TCP connections, not counting the device itself. One host may
+    /// use half of it; beyond that, commands fail with a status that asks the host to retry.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory_limit)]
     pub memory_limit: u64,
-    /// A volatile write cache, to see what hosts lose: writes that were neither flushed nor FUA stay in it. Without power
-    /// each block keeps, on its own, any version since its last durable one; if the server is killed, the durable one.
+    /// A volatile write cache, to see what hosts lose: writes that were neither flushed nor FUA
+    /// stay in it. Without power each block keeps, on its own, any version since its last durable
+    /// one; if the server is killed, the durable one.
     #[arg(long, value_name = "SIZE", value_parser = cache_size)]
     pub volatile_cache: Option<u64>,
-    /// Seed of what SIGUSR2 loses of the volatile cache; a random one, which is logged, unless given.
+    /// Seed of what SIGUSR2 loses of the volatile cache; a random one, which is logged, unless
+    /// given.
     #[arg(long, value_name = "N", requires = "volatile_cache")]
     pub cut_seed: Option<u64>,
-    /// Where to listen for HTTP: metrics for Prometheus, health, a live page, and the verbs of `ctl`. Port 0 takes a free one.
+    /// Where to listen for HTTP: metrics for Prometheus, health, a live page, and the verbs of
+    /// `ctl`. Port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
-    /// A file with a token, of mode 600: who sends it may use the verbs. Needed for other addresses than the loopback.
+    /// A file with a token, of mode 600: who sends it may use the verbs. Needed for other addresses
+    /// than the loopback.
     #[arg(long, value_name = "FILE", requires = "http")]
     pub http_token: Option<PathBuf>,
     /// Log one JSON object per line instead of text.
@@ -406,8 +418,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
     close(subsystem)?;
 
-    // 1. close the device  2. record that it was closed. Cut between: the next start counts one unsafe shutdown too
-    //    many.
+    // 1. close the device  2. record that it was closed. Cut between: the next start counts one
+    //    unsafe shutdown too many.
     keep(clean);
     tracing::info!("ended in good order");
     Ok(())
@@ -431,8 +443,9 @@ fn tell(subsystem: &Subsystem) {
     );
 }
 
-/// Cuts the power: the volatile cache loses what it may lose, and this process ends while nobody else has the device.
-/// What remains is what the next start recovers, as after a server that was killed.
+/// Cuts the power: the volatile cache loses what it may lose, and this process ends while nobody
+/// else has the device. What remains is what the next start recovers, as after a server that was
+/// killed.
 fn cut_power(subsystem: &Subsystem, seed: u64) {
     let Err(status) = subsystem.cut_power(seed, |_, report| {
         tell_cut(&report);

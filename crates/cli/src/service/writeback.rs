@@ -1,9 +1,9 @@
 //! Pages' contents go to the disk while the device goes on.
 //!
-//! Before an erase the device waits until all contents are durable. What this thread has had written out by then is not
-//! waited for. Invariant: it only makes durable earlier what may become so at any time, and nothing depends on it.
-//! Absent: error handling. The system reports a write error to every open handle of the file, so the next sync sees it
-//! too.
+//! Before an erase the device waits until all contents are durable. What this thread has had
+//! written out by then is not waited for. Invariant: it only makes durable earlier what may become
+//! so at any time, and nothing depends on it. Absent: error handling. The system reports a write
+//! error to every open handle of the file, so the next sync sees it too.
 
 use crate::failure::Failure;
 use remap_ssd_device::Device;
@@ -14,7 +14,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Start writing out after this many flash pages, programmed for hosts or by the device itself: 4 MiB.
+/// Start writing out after this many flash pages, programmed for hosts or by the device itself: 4
+/// MiB.
 const PAGES: u64 = 1 << 10;
 /// Polling intervals, while pages are programmed and while they are not.
 const BUSY: Duration = Duration::from_millis(4);

@@ -1,8 +1,10 @@
 //! `share defrag`: files of a volume, or a list of extents of a namespace.
 //!
-//! A list of extents has one extent a line: its first page and its pages, or a line of `filefrag -v`; in the order of the file.
+//! A list of extents has one extent a line: its first page and its pages, or a line of `filefrag
+//! -v`; in the order of the file.
 //!
-//! Absent: telling a file system where its file is now; the list that is printed is for whoever does.
+//! Absent: telling a file system where its file is now; the list that is printed is for whoever
+//! does.
 
 use super::{Others, on_namespaces, on_volume, show};
 use crate::failure::Failure;
@@ -27,8 +29,8 @@ pub(super) struct Args {
     /// Show what would be done, without doing it.
     #[arg(long)]
     dry_run: bool,
-    /// A list of extents of the namespace instead, or `-` for standard input: a first page and a number of pages a line, or the
-    /// output of `filefrag -v -b4096`.
+    /// A list of extents of the namespace instead, or `-` for standard input: a first page and a
+    /// number of pages a line, or the output of `filefrag -v -b4096`.
     #[arg(long, value_name = "LIST", requires = "to")]
     extents: Option<PathBuf>,
     /// With --extents: first page of the contiguous target.

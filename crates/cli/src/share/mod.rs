@@ -8,7 +8,8 @@
 //! served    the namespaces of a device behind the network
 //! show      what was shared, as text and as JSON
 //! ```
-//! Invariant: whatever changes something says what it took. Absent: the order of writes (`hosts/share`, `hosts/store`).
+//! Invariant: whatever changes something says what it took. Absent: the order of writes
+//! (`hosts/share`, `hosts/store`).
 
 mod defrag;
 mod ranges;
@@ -53,7 +54,8 @@ enum Command {
     Copy(ranges::Copy),
     /// Moves pages of a namespace, whose old places are deallocated, or renames a file of a volume.
     Move(ranges::Move),
-    /// Makes, lists, deletes and rolls back to snapshots of a namespace, or of the files of a volume.
+    /// Makes, lists, deletes and rolls back to snapshots of a namespace, or of the files of a
+    /// volume.
     Snapshot(snapshot::Args),
     /// Makes files of a volume contiguous, or gathers a list of extents.
     Defrag(defrag::Args),

@@ -1,8 +1,9 @@
-//! A device behind the network: standard Copy, within a namespace and across them (descriptor format 2).
+//! A device behind the network: standard Copy, within a namespace and across them (descriptor
+//! format 2).
 //!
-//! Invariants: a namespace is used through a connection of its own; those that have only been read are given up when there are
-//! many, since a server gives one host a limited number. Absent: keeping other hosts away; whoever needs that looks at the
-//! device's counts before and after.
+//! Invariants: a namespace is used through a connection of its own; those that have only been read
+//! are given up when there are many, since a server gives one host a limited number. Absent:
+//! keeping other hosts away; whoever needs that looks at the device's counts before and after.
 
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;

@@ -1,6 +1,7 @@
 //! `share snapshot`: of a namespace, or of the files of a volume.
 //!
-//! Absent: what a snapshot is worth after a power cut (`remap_ssd_share::snapshot`, `remap_ssd_share::files`).
+//! Absent: what a snapshot is worth after a power cut (`remap_ssd_share::snapshot`,
+//! `remap_ssd_share::files`).
 
 use super::{Others, on_namespaces, on_volume, show};
 use crate::failure::Failure;
@@ -56,7 +57,8 @@ enum Command {
 struct Create {
     /// Name of the snapshot.
     name: String,
-    /// Namespace for the snapshot [default: a free one]. It must be at least one page larger than the source.
+    /// Namespace for the snapshot [default: a free one]. It must be at least one page larger than
+    /// the source.
     #[arg(long, value_name = "NSID", conflicts_with_all = ["volume", "file"])]
     into: Option<u32>,
     /// Snapshot this file of the namespace's volume instead of the namespace. May be repeated.

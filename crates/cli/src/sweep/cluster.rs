@@ -1,7 +1,8 @@
-//! A sweep on a Dask cluster: handed over to the Python package, which has the same points and the same files.
+//! A sweep on a Dask cluster: handed over to the Python package, which has the same points and the
+//! same files.
 //!
-//! Invariants: a package of other sources is refused, since its results would have other keys; the package's own sentences are
-//! passed on as they are. Absent: anything of Dask.
+//! Invariants: a package of other sources is refused, since its results would have other keys; the
+//! package's own sentences are passed on as they are. Absent: anything of Dask.
 
 use crate::failure::Failure;
 use std::path::Path;

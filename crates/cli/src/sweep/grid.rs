@@ -1,4 +1,5 @@
-//! A grid, from a file or from Python: options of `compare` and values of the device, each combination a point.
+//! A grid, from a file or from Python: options of `compare` and values of the device, each
+//! combination a point.
 //!
 //! ```toml
 //! [options]                      # the same for all points
@@ -14,9 +15,10 @@
 //! workload = "randwrite"
 //! ```
 //!
-//! Names are options of `compare` with `_` or `-`, and values of the device with a dot; what decides how a run is done and not
-//! what it finds is no part of a point. Invariant: all that is wrong with a grid is said at once, before anything runs.
-//! Absent: what a point is (`point`), running them.
+//! Names are options of `compare` with `_` or `-`, and values of the device with a dot; what
+//! decides how a run is done and not what it finds is no part of a point. Invariant: all that is
+//! wrong with a grid is said at once, before anything runs. Absent: what a point is (`point`),
+//! running them.
 
 use super::point::{self, Fetch, Files, Point, word};
 use crate::failure::Failure;
@@ -83,8 +85,8 @@ pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Fail
         .map_err(|wrong| Failure::usage(format_args!("{}: {}", path.display(), listed(&wrong))))
 }
 
-/// All points of a grid as JSON: `{"options": [[NAME, VALUE], ...], "grid": [[NAME, VALUES], ...], "skip": [[[NAME, VALUES],
-/// ...], ...]}`.
+/// All points of a grid as JSON: `{"options": [[NAME, VALUE], ...], "grid": [[NAME, VALUES], ...],
+/// "skip": [[[NAME, VALUES], ...], ...]}`.
 ///
 /// # Errors
 /// Everything that is wrong with it.

@@ -3,10 +3,10 @@
 //! ```text
 //! FOLDER/scheme=NAME/KEY.parquet     one row: key, option.NAME as text, figures by their names with dots, the run as JSON
 //! ```
-//! The command line and the Python package write and read the same. Other tools take a folder of such files for one table; names that
-//! begin with `_` or `.` are none of it.
-//! Invariants: a file is written beside and renamed, so it is whole or absent; a result that is there is never written again.
-//! Absent: what a point is.
+//! The command line and the Python package write and read the same. Other tools take a folder of
+//! such files for one table; names that begin with `_` or `.` are none of it. Invariants: a file is
+//! written beside and renamed, so it is whole or absent; a result that is there is never written
+//! again. Absent: what a point is.
 
 use super::point::Name;
 use crate::failure::Failure;

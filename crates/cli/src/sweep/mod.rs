@@ -1,8 +1,8 @@
 //! `sweep`: a grid of comparisons in a file, each point done once.
 //!
-//! Invariants: no point is done twice; what has finished is kept, whatever becomes of the rest; a point, its key and its file are
-//! those of `remap_ssd.sweep` in Python.
-//! Absent: what a point is (`grid`, `point`), how one is run (`compare`), how it is kept (`kept`).
+//! Invariants: no point is done twice; what has finished is kept, whatever becomes of the rest; a
+//! point, its key and its file are those of `remap_ssd.sweep` in Python. Absent: what a point is
+//! (`grid`, `point`), how one is run (`compare`), how it is kept (`kept`).
 
 mod cluster;
 mod grid;
@@ -27,9 +27,10 @@ pub use point::{Fetch, Name, Point, SOURCES, digest};
 
 /// Runs every combination of a file's values, each once, and lays the results beside each other.
 ///
-/// A file has a table `options`, the same for all points, and a table `grid` of lists. Names are the options of `compare`
-/// (scheme, workload, trace, seed, scale, ...) and values of the device with a dot (firmware.gc_free). Give the same command
-/// again after an interruption, and it goes on where it stopped; a larger grid makes only what is missing.
+/// A file has a table `options`, the same for all points, and a table `grid` of lists. Names are
+/// the options of `compare` (scheme, workload, trace, seed, scale, ...) and values of the device
+/// with a dot (firmware.gc_free). Give the same command again after an interruption, and it goes on
+/// where it stopped; a larger grid makes only what is missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -56,8 +57,8 @@ pub struct Args {
     /// Points that run at the same time [default: one per core, as many as memory has room for].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
-    /// Run the points on the workers of a Dask scheduler, such as tcp://host:8786. Needs the Python package here and there, and
-    /// the results' folder on a file system that the workers share.
+    /// Run the points on the workers of a Dask scheduler, such as tcp://host:8786. Needs the Python
+    /// package here and there, and the results' folder on a file system that the workers share.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
     pub scheduler: Option<String>,
     /// Print the points and their results as JSON.
@@ -207,7 +208,8 @@ fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// How many of these points the machine's memory has room for at the same time, the largest ones taken; at least one.
+/// How many of these points the machine's memory has room for at the same time, the largest ones
+/// taken; at least one.
 fn fitting(points: &[&Point]) -> u32 {
     let largest = points.iter().map(|point| point.memory_bytes).max();
     match (compare::available(), largest) {

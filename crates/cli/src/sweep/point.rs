@@ -1,8 +1,10 @@
-//! One combination of a grid's values: what it is for `compare`, and the hash that its result is known by.
+//! One combination of a grid's values: what it is for `compare`, and the hash that its result is
+//! known by.
 //!
-//! Invariants: a key is a hash of everything that decides the run: options, what is in trace and device file, the sources of the
-//! simulator; the same point has the same key from a file, from Python, and in any order of its options.
-//! Absent: which combinations there are (`grid`), running them.
+//! Invariants: a key is a hash of everything that decides the run: options, what is in trace and
+//! device file, the sources of the simulator; the same point has the same key from a file, from
+//! Python, and in any order of its options. Absent: which combinations there are (`grid`), running
+//! them.
 
 use crate::compare::{self, Args as CompareArgs};
 use clap::{CommandFactory, Parser};
@@ -44,7 +46,8 @@ pub struct Point {
     pub trace: Option<(String, String)>,
     /// What it is for `compare`.
     pub args: CompareArgs,
-    /// Memory that it will take, in bytes, an estimate; 0 where its device is not known before the trace is read.
+    /// Memory that it will take, in bytes, an estimate; 0 where its device is not known before the
+    /// trace is read.
     pub memory_bytes: u64,
 }
 
@@ -244,7 +247,8 @@ fn read(words: &[String]) -> Result<CompareArgs, String> {
     Ok(args)
 }
 
-/// Checks that a point can run, as far as that can be told without reading its trace; the memory that it takes.
+/// Checks that a point can run, as far as that can be told without reading its trace; the memory
+/// that it takes.
 fn foreseen(args: &CompareArgs) -> Result<u64, String> {
     let own_device = args.preset.is_none() && args.config.is_none();
     if args.trace.is_some() && own_device {

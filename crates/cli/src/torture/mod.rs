@@ -1,7 +1,7 @@
 //! `torture`: what does a program lose when power fails?
 //!
-//! Invariants: exit code 1 means that a check failed, and nothing else, and a check that failed is shown even if the campaign is
-//! interrupted; a failure comes with a code that replays it, and with
+//! Invariants: exit code 1 means that a check failed, and nothing else, and a check that failed is
+//! shown even if the campaign is interrupted; a failure comes with a code that replays it, and with
 //! the recording in which it can be replayed. Absent: what a power cut can leave (`hosts/torture`).
 
 mod own;
@@ -25,12 +25,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Records a run of your program on a disk with a volatile write cache, cuts the power at many instants of it, and runs your
-/// check on what each cut has left.
+/// Records a run of your program on a disk with a volatile write cache, cuts the power at many
+/// instants of it, and runs your check on what each cut has left.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct Args {
-    /// The file system that $DIR is: ext4, xfs, btrfs, or any other that this kernel and a mkfs program know. Needs root.
+    /// The file system that $DIR is: ext4, xfs, btrfs, or any other that this kernel and a mkfs
+    /// program know. Needs root.
     #[arg(long, value_name = "FS", conflicts_with_all = ["file", "from", "replay"])]
     fs: Option<String>,
     /// No file system: $FILE is the disk, in the folder $DIR. Needs no root.
@@ -39,7 +40,8 @@ pub struct Args {
     /// What is recorded, for `sh -c`.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["from", "replay"])]
     workload: Option<String>,
-    /// What must hold after each cut, for `sh -c`: exit code 0 [default with --from and --replay: the recorded one].
+    /// What must hold after each cut, for `sh -c`: exit code 0 [default with --from and --replay:
+    /// the recorded one].
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
     /// Cuts.
@@ -51,7 +53,8 @@ pub struct Args {
     /// One JSON object on standard output.
     #[arg(long)]
     json: bool,
-    /// All rounds, though a check has failed; the outcomes are counted by the last line that the check has written.
+    /// All rounds, though a check has failed; the outcomes are counted by the last line that the
+    /// check has written.
     #[arg(long)]
     keep_going: bool,
     /// A check that takes longer has failed.
@@ -60,27 +63,29 @@ pub struct Args {
     /// Ends the workload after so long; without it the workload ends by itself.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     limit: Option<f64>,
-    /// Has the file system write back what it holds, on average so often; 0: never. What a program does not sync reaches
-    /// the disk only then.
+    /// Has the file system write back what it holds, on average so often; 0: never. What a program
+    /// does not sync reaches the disk only then.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 200)]
     writeback: u64,
     /// Size of the disk [default: 256MiB; 512MiB for xfs, whose smallest is 300MiB].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// Bytes that a power cut leaves old or new, never mixed: 4096 or 512. Programs and file systems that rely on whole pages
-    /// fail at 512: ext4's own superblock is torn.
+    /// Bytes that a power cut leaves old or new, never mixed: 4096 or 512. Programs and file
+    /// systems that rely on whole pages fail at 512: ext4's own superblock is torn.
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     block: u32,
-    /// Puts a device below the cache, with this scheme's firmware: at each cut its flash and NVRAM lose what they may lose
-    /// of what was on its way, the firmware recovers, and the disk must hold what NVMe promises before the check sees it.
+    /// Puts a device below the cache, with this scheme's firmware: at each cut its flash and NVRAM
+    /// lose what they may lose of what was on its way, the firmware recovers, and the disk must
+    /// hold what NVMe promises before the check sees it.
     #[arg(long, value_name = "SCHEME", conflicts_with = "replay")]
     scheme: Option<SchemeKind>,
     /// That device stores equal pages once; `remap-ssd` unless --scheme says otherwise.
     #[arg(long, conflicts_with = "replay")]
     dedup: bool,
-    /// What the disk does to the workload besides: read-error:P (each block, until it is written), latency:MS@P, full[:BYTES],
-    /// read-only[:BYTES] (after so many bytes were written). May be repeated. What was acknowledged before must be there all the
-    /// same; a workload may end with an error once a request has failed.
+    /// What the disk does to the workload besides: read-error:P (each block, until it is written),
+    /// latency:MS@P, full[:BYTES], read-only[:BYTES] (after so many bytes were written). May be
+    /// repeated. What was acknowledged before must be there all the same; a workload may end with
+    /// an error once a request has failed.
     #[arg(long, value_name = "FAULT", conflicts_with_all = ["from", "replay"])]
     fault: Vec<Fault>,
     /// More options for mkfs, separated by blanks.
@@ -103,7 +108,8 @@ pub struct Args {
     /// Cuts a saved recording: no workload is run.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Does one cut again, in the recording that the code names [default: torture-ID.recording here].
+    /// Does one cut again, in the recording that the code names [default: torture-ID.recording
+    /// here].
     #[arg(long, value_name = "CODE")]
     replay: Option<Code>,
 }

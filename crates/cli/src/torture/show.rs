@@ -1,6 +1,7 @@
 //! Results of `torture`: for people, and as JSON.
 //!
-//! Invariant: a failure always has its seed, its replay code and the recording's file. Absent: finding it.
+//! Invariant: a failure always has its seed, its replay code and the recording's file. Absent:
+//! finding it.
 
 use super::Outcomes;
 use crate::output::{counted, pairs};
@@ -100,7 +101,8 @@ pub fn file_name(id: &str) -> PathBuf {
     format!("torture-{id}.recording").into()
 }
 
-/// An outcome's name: the last line of the check, with N for all numbers, so that like comes to like.
+/// An outcome's name: the last line of the check, with N for all numbers, so that like comes to
+/// like.
 fn outcome(verdict: &Verdict) -> String {
     let Some(line) = verdict
         .output

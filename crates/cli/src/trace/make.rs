@@ -1,7 +1,7 @@
 //! `trace make`: the requests of a workload, in a file.
 //!
-//! Records are collected and written in large pieces. When a piece cannot be written, the file is cut back to the piece
-//! before: what is kept is whole requests from the beginning of the workload.
+//! Records are collected and written in large pieces. When a piece cannot be written, the file is
+//! cut back to the piece before: what is kept is whole requests from the beginning of the workload.
 //! Invariant: a file that is complete has as many requests as were asked for.
 
 use super::{Feed, Patience};
@@ -17,12 +17,13 @@ use std::path::PathBuf;
 
 /// Writes the requests of a workload to a file.
 ///
-/// Formats without words for deallocations leave those out, all but session remaps, all but fiu and session contents, and all
-/// homes; what is left out is said. Reading the file gives the same requests.
+/// Formats without words for deallocations leave those out, all but session remaps, all but fiu and
+/// session contents, and all homes; what is left out is said. Reading the file gives the same
+/// requests.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The workload: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm, journal, snapshot, or
-    /// a pattern such as zipfrw:0.99:70 (see `compare --help`).
+    /// The workload: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm,
+    /// journal, snapshot, or a pattern such as zipfrw:0.99:70 (see `compare --help`).
     #[arg(value_name = "NAME")]
     pub workload: NamedWorkload,
     /// Requests to write.

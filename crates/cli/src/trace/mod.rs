@@ -56,11 +56,12 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 /// A workload to be looked at: how large its device is, what it writes, from which seed.
 #[derive(Debug, clap::Args)]
 pub struct Feed {
-    /// Logical size of the device, of which the workload may address all; the sets of the models shrink with it
-    /// [default: the published device's of a model, else 32GiB].
+    /// Logical size of the device, of which the workload may address all; the sets of the models
+    /// shrink with it [default: the published device's of a model, else 32GiB].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub device: Option<u64>,
-    /// What is written: papers:SHARE, plain:SHARE, history:SHARE or unique [default: papers:0.3; for fiu-* their own].
+    /// What is written: papers:SHARE, plain:SHARE, history:SHARE or unique [default: papers:0.3;
+    /// for fiu-* their own].
     #[arg(long, value_name = "MODEL")]
     pub content: Option<ContentModel>,
     /// Everything follows from it.

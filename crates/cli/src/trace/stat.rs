@@ -14,27 +14,28 @@ use std::path::PathBuf;
 
 /// Says what is in traces: requests, sizes, working set, duplicates by each definition, skew.
 ///
-/// Duplicate writes (FIU) were written before in the same trace; stored ones find their content in some page; the papers'
-/// ratio is one minus the distinct contents per distinct page written. The Zipf exponent is that of the law in which two
-/// accesses meet in one page as often.
+/// Duplicate writes (FIU) were written before in the same trace; stored ones find their content in
+/// some page; the papers' ratio is one minus the distinct contents per distinct page written. The
+/// Zipf exponent is that of the law in which two accesses meet in one page as often.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Traces (plain, or compressed by gzip, xz or zstd).
     #[arg(value_name = "FILE", required_unless_present = "workload")]
     pub files: Vec<PathBuf>,
-    /// Workloads by name, instead of or besides traces; each option of one follows after a comma, so give the option
-    /// again for several.
+    /// Workloads by name, instead of or besides traces; each option of one follows after a comma,
+    /// so give the option again for several.
     #[arg(long, value_name = "NAME")]
     pub workload: Vec<NamedWorkload>,
     /// Requests taken of each [default: all of a trace, a million of a workload].
     #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub requests: Option<u64>,
-    /// Format of the traces: fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor, fio,
-    /// blktrace or oracleGeneral [default: told from their content].
+    /// Format of the traces: fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor,
+    /// fio, blktrace or oracleGeneral [default: told from their content].
     #[arg(long, requires = "files")]
     pub format: Option<Format>,
-    /// Pages of several disks in one trace: `modulo` keeps addresses, so that the same ones of different disks are one
-    /// page; `compact` keeps disks apart, but not which pages are neighbours.
+    /// Pages of several disks in one trace: `modulo` keeps addresses, so that the same ones of
+    /// different disks are one page; `compact` keeps disks apart, but not which pages are
+    /// neighbours.
     #[arg(long, value_name = "modulo|compact", default_value_t = Fold::Modulo, requires = "files")]
     pub fold: Fold,
     /// Count malformed records and go on, instead of stopping at the first.

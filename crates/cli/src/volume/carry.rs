@@ -1,8 +1,8 @@
 //! Imports files into a volume and exports them, byte for byte.
 //!
-//! Invariant: a name stands for a whole file; an import has another name until it is complete and durable. An SQLite
-//! database is exported as stock SQLite would have written it. Absent: any other look into files. A database in use may change
-//! while it is copied.
+//! Invariant: a name stands for a whole file; an import has another name until it is complete and
+//! durable. An SQLite database is exported as stock SQLite would have written it. Absent: any other
+//! look into files. A database in use may change while it is copied.
 
 use super::about;
 use crate::failure::Failure;
@@ -168,7 +168,8 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
         }
     };
 
-    // 1. make the new file durable  2. remove the old one  3. rename the new one. Cut between 2 and 3: the new file is
+    // 1. make the new file durable  2. remove the old one  3. rename the new one. Cut between 2 and
+    //    3: the new file is
     // there, whole, under its temporary name.
     volume.sync(file).map_err(about)?;
     if exists {

@@ -1,7 +1,7 @@
 //! `volume`: creates volumes of files on a device, and lists, imports and exports the files.
 //!
-//! Invariant: existing data is not overwritten unless asked for. Absent: what the files are for; host software opens
-//! the same volume on its own.
+//! Invariant: existing data is not overwritten unless asked for. Absent: what the files are for;
+//! host software opens the same volume on its own.
 
 mod carry;
 

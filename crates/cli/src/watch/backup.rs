@@ -128,7 +128,8 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
         copied: Copied::default(),
     };
 
-    // As long as hosts write more during a pass than may be copied while they wait, another pass follows.
+    // As long as hosts write more during a pass than may be copied while they wait, another pass
+    // follows.
     loop {
         let changed = copier.pass()?;
         copier.copied.passes += 1;

@@ -1,4 +1,5 @@
-//! Devices as operators see them: what `remap-ssd-http` shows; and `watch`, which plays a simulated one.
+//! Devices as operators see them: what `remap-ssd-http` shows; and `watch`, which plays a simulated
+//! one.
 //!
 //! ```text
 //! table    superblocks and counters, read from a device in short stretches
@@ -23,10 +24,11 @@ use remap_ssd_http::{Limits, Server};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Plays a workload or a recorded session on a simulated device, in virtual time and at any speed, on a page in the browser.
+/// Plays a workload or a recorded session on a simulated device, in virtual time and at any speed,
+/// on a page in the browser.
 ///
-/// The device and what it is fed are those of `compare`, whose options these are; one scheme is played. A preset is scaled
-/// to a 64th unless told otherwise, so that one sees its superblocks.
+/// The device and what it is fed are those of `compare`, whose options these are; one scheme is
+/// played. A preset is scaled to a 64th unless told otherwise, so that one sees its superblocks.
 #[derive(Debug, clap::Args)]
 #[group(id = "watch")]
 #[command(after_help = EXAMPLES)]

@@ -1,8 +1,10 @@
-//! A simulated device, played: a workload or a recorded session in virtual time, at any speed, for the same page.
+//! A simulated device, played: a workload or a recorded session in virtual time, at any speed, for
+//! the same page.
 //!
-//! A request enters when one of the outstanding ones has ended and not before its recorded time; virtual time follows the clock on
-//! the wall as fast as the speed says and the machine can. Invariants: the device is the one that `compare` would measure, and what it is
-//! fed is the same; whoever looks waits for at most `CHUNK` pages. Absent: results (`compare` has them).
+//! A request enters when one of the outstanding ones has ended and not before its recorded time;
+//! virtual time follows the clock on the wall as fast as the speed says and the machine can.
+//! Invariants: the device is the one that `compare` would measure, and what it is fed is the same;
+//! whoever looks waits for at most `CHUNK` pages. Absent: results (`compare` has them).
 
 use super::table::Table;
 use remap_ssd_device::{Device, PageCommand};

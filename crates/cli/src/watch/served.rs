@@ -1,8 +1,9 @@
 //! A device in service, as operators see it, and what they do to it.
 //!
-//! However many clients ask, the device is read at most once in `FRESH`, in turns of `STRETCH` superblocks in which hosts wait;
-//! between two turns they go first (`nvme::controller::turn`). Invariants: whoever asks never waits inside a turn for a client;
-//! once closed, nothing here holds the device. Absent: HTTP.
+//! However many clients ask, the device is read at most once in `FRESH`, in turns of `STRETCH`
+//! superblocks in which hosts wait; between two turns they go first (`nvme::controller::turn`).
+//! Invariants: whoever asks never waits inside a turn for a client; once closed, nothing here holds
+//! the device. Absent: HTTP.
 
 use super::backup;
 use super::table::Table;

@@ -1,7 +1,7 @@
 //! What a device says of itself, read in short stretches: counters, superblocks, wear.
 //!
-//! Invariant: one stretch looks at no more than `STRETCH` superblocks, each at a cost that does not depend on the device's
-//! size. Absent: who holds the device meanwhile.
+//! Invariant: one stretch looks at no more than `STRETCH` superblocks, each at a cost that does not
+//! depend on the device's size. Absent: who holds the device meanwhile.
 
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Ftl, Stream, SuperblockState};

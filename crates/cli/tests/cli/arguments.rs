@@ -1,4 +1,5 @@
-//! Arguments: help whose examples run, and mistakes that are said in a sentence with the right exit code.
+//! Arguments: help whose examples run, and mistakes that are said in a sentence with the right exit
+//! code.
 
 use crate::kit::{TINY, run, run_in};
 use std::io::Read;

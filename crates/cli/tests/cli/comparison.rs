@@ -56,7 +56,8 @@ fn the_json_contract_holds_for_every_scheme() {
             ".wear_out.first_retired_bytes",
         ];
         missing.retain(|path| !NEVER.contains(&path.as_str()));
-        // Nothing was read or remapped by the host, and 3,000 writes are too few for one in ten thousand.
+        // Nothing was read or remapped by the host, and 3,000 writes are too few for one in ten
+        // thousand.
         const FEW: [&str; 3] = [
             ".latency_us.p9999",
             ".read_latency_us.",
@@ -264,7 +265,8 @@ fn a_device_is_aged_as_asked() {
     assert!((0.5..0.6).contains(&share(&half, "nvram_used")), "{half}");
     assert!((0.8..=1.0).contains(&share(&half, "nvram_valid")), "{half}");
     let default = aging("fill=random");
-    // Each page once, before random writes: garbage collection begins after another number of writes.
+    // Each page once, before random writes: garbage collection begins after another number of
+    // writes.
     assert_ne!(half["filled"], default["filled"], "{half} {default}");
     assert_eq!(default, apart(&[]));
     assert_eq!(aging("nvram_used=0")["remapped"], 0);

@@ -1,4 +1,5 @@
-//! `dedup` as a user has it: mistakes are sentences, and where the kernel has FUSE a file that deduplicates.
+//! `dedup` as a user has it: mistakes are sentences, and where the kernel has FUSE a file that
+//! deduplicates.
 
 use crate::kit::{Ran, run};
 use std::io::{BufRead, BufReader, Read};

@@ -92,7 +92,8 @@ fn a_namespace_that_shares_nothing_has_all_its_pages_to_itself() {
                 .ok();
             served.stat("dedup_hits") - before
         };
-        // Before the first start of the device nothing is there yet. Afterwards the same is written where it is.
+        // Before the first start of the device nothing is there yet. Afterwards the same is written
+        // where it is.
         let found = write("1");
         assert!(
             if start == 0 {

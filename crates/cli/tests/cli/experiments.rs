@@ -83,7 +83,8 @@ fn all_experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables()
     );
 }
 
-// Killed at once after the first finished runs, then given again: the same bytes as without interruption.
+// Killed at once after the first finished runs, then given again: the same bytes as without
+// interruption.
 #[test]
 fn an_interrupted_experiment_goes_on_where_it_stopped() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `serve --fuse` as a user has it. Where the system lets nobody mount, that is said and nothing else is looked at.
+//! `serve --fuse` as a user has it. Where the system lets nobody mount, that is said and nothing
+//! else is looked at.
 
 use crate::kit::run;
 use crate::service::serve;
@@ -171,7 +172,8 @@ fn mistakes_with_folders_are_sentences() {
     run(&["serve", "--memory", "32MiB", "--fuse", path]).fails_in_one_line(1, &[path, "not empty"]);
 }
 
-// By the kernel's own way: what fsync has acknowledged is there after a power cut, whatever else the cache has lost.
+// By the kernel's own way: what fsync has acknowledged is there after a power cut, whatever else
+// the cache has lost.
 #[test]
 fn what_was_synced_through_the_file_survives_a_power_cut_of_the_volatile_cache() {
     if !can_mount() {

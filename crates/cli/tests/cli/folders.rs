@@ -1,4 +1,5 @@
-//! Images in folders: damage, copies, options that do not fit, and what signals and a full disk do to a service.
+//! Images in folders: damage, copies, options that do not fit, and what signals and a full disk do
+//! to a service.
 
 use crate::kit::run;
 use crate::service::serve;
@@ -243,7 +244,8 @@ fn counters_that_cannot_be_written_end_no_service() {
     served.stop();
 }
 
-// What is flushed or written with FUA stays. The rest is lost here, since the server is killed, and nothing of it is torn.
+// What is flushed or written with FUA stays. The rest is lost here, since the server is killed, and
+// nothing of it is torn.
 #[test]
 fn a_server_with_a_volatile_cache_that_is_killed_keeps_what_was_flushed() {
     let dir = tempfile::tempdir().expect("a folder");

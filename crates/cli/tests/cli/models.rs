@@ -1,4 +1,5 @@
-//! Models of workloads: compared, written as traces, and looked at; what was written is what is read.
+//! Models of workloads: compared, written as traces, and looked at; what was written is what is
+//! read.
 
 use crate::kit::{run, run_in};
 use serde_json::Value;
@@ -148,7 +149,8 @@ fn a_trace_that_is_made_has_the_profile_of_its_workload() {
         ])[0];
         let trace = &stat(&[out])[0];
         assert_eq!(trace["kind"], format);
-        // Only one format tells contents, and its reader takes a part of a page for a content that nothing else has.
+        // Only one format tells contents, and its reader takes a part of a page for a content that
+        // nothing else has.
         let told = format == "fiu" && model != "oltp,direct";
         let differ: &[&str] = if told {
             &["duration_ns"]
@@ -288,7 +290,8 @@ fn traces_that_cannot_be_made_or_read_are_said_in_a_sentence() {
     }
 }
 
-/// A file system of 3 MiB would need rights that a test does not have; a limit on the size of files stops in the same way.
+/// A file system of 3 MiB would need rights that a test does not have; a limit on the size of files
+/// stops in the same way.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_fills_up_leaves_whole_requests_and_says_how_many() {

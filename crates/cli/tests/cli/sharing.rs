@@ -1,4 +1,5 @@
-//! `share` as a user has it: copies, moves, snapshots and defragmentation on a device in a folder and on one that is served.
+//! `share` as a user has it: copies, moves, snapshots and defragmentation on a device in a folder
+//! and on one that is served.
 
 use crate::kit::{Ran, run, run_in};
 use crate::service::{Served, serve};

@@ -1,5 +1,5 @@
-//! `torture` as its users see it: exit codes, sentences, JSON, and replays in another process. Without a file system, by FUSE alone;
-//! a machine without FUSE skips it and says so.
+//! `torture` as its users see it: exit codes, sentences, JSON, and replays in another process.
+//! Without a file system, by FUSE alone; a machine without FUSE skips it and says so.
 
 use crate::kit::{Ran, run, run_in};
 use rustix::process::{Pid, Signal};
@@ -203,7 +203,8 @@ fn mistakes_are_one_sentence_and_exit_code_2() {
     torture(&[&both[..], &["--fs", "nosuchfs"]].concat()).fails_in_one_line(2, &[]);
 }
 
-// The firmware loses its power as well, and recovers; the code names it, and replays it without being told.
+// The firmware loses its power as well, and recovers; the code names it, and replays it without
+// being told.
 #[test]
 fn a_device_below_the_cache_loses_its_power_as_well() {
     let directory = tempfile::tempdir().unwrap();
@@ -242,7 +243,8 @@ fn a_scheme_that_keeps_nothing_is_no_device_to_cut() {
     }
 }
 
-// A program that fails on a full disk is no mistake of its own; what it has acknowledged before is there.
+// A program that fails on a full disk is no mistake of its own; what it has acknowledged before is
+// there.
 #[test]
 fn a_disk_that_is_full_or_read_only_ends_the_workload_and_loses_nothing() {
     for fault in ["full:8192", "read-only:8192"] {

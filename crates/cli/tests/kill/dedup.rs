@@ -1,7 +1,8 @@
-//! Disks that deduplicate in front of a server that is killed, and whose own process ends at any moment.
+//! Disks that deduplicate in front of a server that is killed, and whose own process ends at any
+//! moment.
 //!
-//! Invariant: after each kill a page holds what it was flushed with or anything written to it since; what CCAW acknowledged is
-//! there, flushed or not.
+//! Invariant: after each kill a page holds what it was flushed with or anything written to it
+//! since; what CCAW acknowledged is there, flushed or not.
 
 use super::host::{Numbers, PAGE_BYTES, fill, holds};
 use super::server::{self, Server};
@@ -133,9 +134,9 @@ impl Host {
         }
     }
 
-    /// What pages hold that they must not. What is there counts from now on. `all`: everything acknowledged is there, but for
-    /// the last command.
-    /// `all`: what was acknowledged is there, flushed or not.
+    /// What pages hold that they must not. What is there counts from now on. `all`: everything
+    /// acknowledged is there, but for the last command. `all`: what was acknowledged is there,
+    /// flushed or not.
     fn compare(&mut self, disk: &mut Work, all: bool) -> Vec<String> {
         let mut data = vec![0; PAGES as usize * PAGE_BYTES];
         disk.read(0, &mut data).expect("it serves");

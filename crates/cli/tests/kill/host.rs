@@ -1,7 +1,7 @@
 //! A host with a part of the device to itself, which knows what each of its pages may hold.
 //!
-//! Invariant: at most one command is under way, so what was acknowledged is known exactly. A command that was not
-//! acknowledged has been done for some of its pages and not for others.
+//! Invariant: at most one command is under way, so what was acknowledged is known exactly. A
+//! command that was not acknowledged has been done for some of its pages and not for others.
 
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
@@ -230,7 +230,8 @@ impl Host {
         self.pages = self.after(command);
     }
 
-    /// Reads all pages: those that hold what they must not, in words. What is there is what counts from now on.
+    /// Reads all pages: those that hold what they must not, in words. What is there is what counts
+    /// from now on.
     pub fn compare(&mut self, client: &mut Client) -> Vec<String> {
         let doubt = self.doubt.take();
         let new = doubt.map_or_else(|| self.pages.clone(), |command| self.after(command));

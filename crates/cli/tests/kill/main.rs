@@ -1,13 +1,16 @@
-//! `kill -9` of a server under load: what it has acknowledged is there afterwards, the rest is old or new page by page.
+//! `kill -9` of a server under load: what it has acknowledged is there afterwards, the rest is old
+//! or new page by page.
 //!
-//! Disks that deduplicate are tested in front of a server that is killed, and are dropped in the middle themselves (`dedup.rs`).
+//! Disks that deduplicate are tested in front of a server that is killed, and are dropped in the
+//! middle themselves (`dedup.rs`).
 //!
-//! The real program serves a device in a folder. Several hosts, each with a part of the device, write, copy, relocate,
-//! trim and flush and remember what was acknowledged; at a random moment the server gets SIGKILL, sometimes once more
-//! while it recovers; then every page is read and compared with what it may hold.
+//! The real program serves a device in a folder. Several hosts, each with a part of the device,
+//! write, copy, relocate, trim and flush and remember what was acknowledged; at a random moment the
+//! server gets SIGKILL, sometimes once more while it recovers; then every page is read and compared
+//! with what it may hold.
 //!
-//! `KILL_ROUNDS` is the number of kills of each of the two main tests (20 if not set); `KILL_SEED` chooses the commands
-//! and the moments, which a machine follows only as well as its clock does.
+//! `KILL_ROUNDS` is the number of kills of each of the two main tests (20 if not set); `KILL_SEED`
+//! chooses the commands and the moments, which a machine follows only as well as its clock does.
 
 mod dedup;
 mod host;
@@ -166,7 +169,8 @@ fn other_schemes_keep_what_they_acknowledged() {
     }
 }
 
-/// The comparison finds what it is there for: a device that has gone back to where it was before the last round.
+/// The comparison finds what it is there for: a device that has gone back to where it was before
+/// the last round.
 #[test]
 fn a_device_that_forgets_is_caught() {
     let mut rig = Rig::new(&["--dedup", "on"], true);

@@ -1,4 +1,5 @@
-//! What an operator asks of a served device and does to it: real server processes, real hosts, `ctl` as a program.
+//! What an operator asks of a served device and does to it: real server processes, real hosts,
+//! `ctl` as a program.
 
 mod kit;
 mod metrics;

@@ -92,7 +92,8 @@ fn metrics_are_what_io_stat_says_in_both_formats() {
             served.stat("free_superblocks") as f64
         );
 
-        // Two writes of 1 MiB at most, one Copy; each is in its histogram once, and buckets never shrink.
+        // Two writes of 1 MiB at most, one Copy; each is in its histogram once, and buckets never
+        // shrink.
         let count = |kind: &str| {
             of(&format!(
                 "remap_ssd_command_duration_seconds_count{{command=\"{kind}\"}}"

@@ -18,8 +18,9 @@ fn block(number: u64) -> Vec<u8> {
         .collect()
 }
 
-// One host writes numbered blocks, one after the other, so that an instant is a number: every block of the copy must hold the
-// newest write up to the same one, and those that were acknowledged before must be among them.
+// One host writes numbered blocks, one after the other, so that an instant is a number: every block
+// of the copy must hold the newest write up to the same one, and those that were acknowledged
+// before must be among them.
 #[test]
 fn a_snapshot_under_load_is_the_device_at_one_instant() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! A simulation that is played: the same device as `compare` measures, at the speed that the page asks for.
+//! A simulation that is played: the same device as `compare` measures, at the speed that the page
+//! asks for.
 
 use crate::kit::run;
 use remap_ssd_http::client;

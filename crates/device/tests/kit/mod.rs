@@ -14,7 +14,8 @@ use std::path::Path;
 
 pub const FILES: [&str; 5] = ["contents", "state.0", "state.1", "journal.0", "journal.1"];
 
-/// The smallest device of so many logical pages that suits the scheme, with at least so many superblocks.
+/// The smallest device of so many logical pages that suits the scheme, with at least so many
+/// superblocks.
 pub fn tiny(scheme: SchemeKind, dedup: bool, lpns: u32, superblocks_min: u32) -> DeviceConfig {
     let config = |superblocks, log_bytes| {
         let shape = Shape {
@@ -98,7 +99,8 @@ pub fn remap(device: &mut Device, target: u32, source: u32) -> Result<(), Refusa
         .result
 }
 
-/// What each page may be found to hold: all contents it has had since the last sync, the newest last.
+/// What each page may be found to hold: all contents it has had since the last sync, the newest
+/// last.
 pub struct Oracle(pub Vec<Vec<u64>>);
 
 impl Oracle {

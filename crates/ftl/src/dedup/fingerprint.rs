@@ -1,8 +1,8 @@
 //! Fingerprints of page contents.
 //!
-//! With identities it is the identity itself, with real bytes their BLAKE3 digest: no collision can turn into wrong data.
-//! A MurmurHash3 digest proves nothing: the core compares the contents as well.
-//! Absent: the hash unit's time (the device's).
+//! With identities it is the identity itself, with real bytes their BLAKE3 digest: no collision can
+//! turn into wrong data. A MurmurHash3 digest proves nothing: the core compares the contents as
+//! well. Absent: the hash unit's time (the device's).
 
 use crate::murmur3::murmur3;
 use remap_ssd_media::Payload;
@@ -15,7 +15,8 @@ pub enum FingerprintKind {
     #[default]
     #[serde(rename = "blake3")]
     Blake3,
-    /// MurmurHash3, 128 bits, fast, but collisions are easy to make (Coldmap): each hit is verified by a read.
+    /// MurmurHash3, 128 bits, fast, but collisions are easy to make (Coldmap): each hit is verified
+    /// by a read.
     #[serde(rename = "murmur3")]
     Murmur3,
 }

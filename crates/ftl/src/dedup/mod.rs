@@ -1,24 +1,28 @@
 //! The fingerprint store: which flash page already holds a content.
 //!
-//! Lines of one cache line: eight 24-bit tags, then their eight page numbers, the newest content first. A tag only
-//! nominates a page: a hit counts after the whole fingerprint is compared. The other 64 bits say which tags may have
-//! spilled, one bit for each 64th of all tags: so one cache line tells that a content is new.
+//! Lines of one cache line: eight 24-bit tags, then their eight page numbers, the newest content
+//! first. A tag only nominates a page: a hit counts after the whole fingerprint is compared. The
+//! other 64 bits say which tags may have spilled, one bit for each 64th of all tags: so one cache
+//! line tells that a content is new.
 //!
-//! A content whose tag is in the line takes that slot again, in place: where contents come back, most entries are of this
-//! kind, and they touch nothing that `find` has not touched. Any other content takes a slot whose page is dead, the oldest
-//! first. Only a line of eight live pages gives up one of them, the content that it has known longest. Duplicates of that
-//! one are counted as missed later. An exact store (the upper bound's) still finds them, in `spilled`.
+//! A content whose tag is in the line takes that slot again, in place: where contents come back,
+//! most entries are of this kind, and they touch nothing that `find` has not touched. Any other
+//! content takes a slot whose page is dead, the oldest first. Only a line of eight live pages gives
+//! up one of them, the content that it has known longest. Duplicates of that one are counted as
+//! missed later. An exact store (the upper bound's) still finds them, in `spilled`.
 //!
-//! Pages that cannot be read: as soon as a read of a page fails (a host's, collection's, a comparison's) the store
-//! forgets it, and a page that stands for lost data is never in it. So writing the same content again programs a new
-//! page, which cures the LPN. That a page cannot be read may be unknown, since nobody has read it since: a hit on it is
-//! as good as the page, like any other data at rest. Reading at every hit would find that out at the price of what
+//! Pages that cannot be read: as soon as a read of a page fails (a host's, collection's, a
+//! comparison's) the store forgets it, and a page that stands for lost data is never in it. So
+//! writing the same content again programs a new page, which cures the LPN. That a page cannot be
+//! read may be unknown, since nobody has read it since: a hit on it is as good as the page, like
+//! any other data at rest. Reading at every hit would find that out at the price of what
 //! deduplication saves.
 //!
-//! Invariants: bounded (eight slots for nine flash pages), but for `spilled`; a slot may be stale (its page garbage or
-//! reused), which the comparison and the reference count find out; a tag other than 0 is in one slot of a line at most (0 is
-//! also the tag of empty slots); the digest of a page is that of the bytes it holds, or 0 where it is not known. Lost at
-//! power-off: `relearn` says how it comes back.
+//! Invariants: bounded (eight slots for nine flash pages), but for `spilled`; a slot may be stale
+//! (its page garbage or reused), which the comparison and the reference count find out; a tag other
+//! than 0 is in one slot of a line at most (0 is also the tag of empty slots); the digest of a page
+//! is that of the bytes it holds, or 0 where it is not known. Lost at power-off: `relearn` says how
+//! it comes back.
 
 mod fingerprint;
 mod relearn;
@@ -45,8 +49,8 @@ const TAG: u32 = (1 << TAG_BITS) - 1;
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
 struct FingerprintLine {
-    /// Each word is a tag below eight spill bits. Of these 64 bits, the n-th says that a page whose tag is n modulo 64 may
-    /// have spilled. They stay in place when tags move.
+    /// Each word is a tag below eight spill bits. Of these 64 bits, the n-th says that a page whose
+    /// tag is n modulo 64 may have spilled. They stay in place when tags move.
     tags: [u32; WAYS],
     /// Page numbers plus one; 0 is an empty slot.
     pages: [u32; WAYS],
@@ -86,8 +90,8 @@ impl FingerprintLine {
         self.pages[slot % WAYS] = 0;
     }
 
-    /// The last slot that is empty or whose page is dead. Looks at four slots at a time, without branches, so that their
-    /// cache misses overlap.
+    /// The last slot that is empty or whose page is dead. Looks at four slots at a time, without
+    /// branches, so that their cache misses overlap.
     #[inline(always)]
     fn free(&self, counts: &Counts) -> Option<usize> {
         let is_free = |page: u32| (page == 0) | counts.is_zero(Ppn(page.saturating_sub(1)));
@@ -142,8 +146,8 @@ impl FingerprintLine {
     }
 }
 
-/// A set of slots: bit n + 1 is slot n. With a bit 0, which is 0 or 1 as a truth value is, the compiler would compare four
-/// of eight tags one by one.
+/// A set of slots: bit n + 1 is slot n. With a bit 0, which is 0 or 1 as a truth value is, the
+/// compiler would compare four of eight tags one by one.
 #[derive(Clone, Copy)]
 struct Slots(u32);
 
@@ -184,7 +188,8 @@ pub struct Dedup {
     lines: Slab<FingerprintLine>,
     /// Whole digests by page, with real bytes only: identities are in the media already.
     digests: Vec<[u8; 32]>,
-    /// One bit a page, with real bytes only: its digest was read from a file, and has not been compared with the bytes.
+    /// One bit a page, with real bytes only: its digest was read from a file, and has not been
+    /// compared with the bytes.
     recalled: Vec<u64>,
     spilled: Spilled,
     /// Is what has spilled found as well?
@@ -322,8 +327,8 @@ impl Dedup {
             .filter(|(count, _)| *count > 0);
         let holders = owned.filter(|(_, ppn)| self.same(fingerprint, pages.media, *ppn));
         let Some((count, found)) = holders.min_by_key(|(count, _)| *count) else {
-            // Pages with this tag are dead by now, or hold something else: the spill bit must not send others here. One may
-            // be live, and hold another content with the same tag.
+            // Pages with this tag are dead by now, or hold something else: the spill bit must not
+            // send others here. One may be live, and hold another content with the same tag.
             self.drop_stale(pages, at, |line, page| (line, page.tag) == (at, tag));
             self.lines[at].note_spilled(self.spilled.pages(at));
             return None;
@@ -335,8 +340,8 @@ impl Dedup {
         None
     }
 
-    /// Remembers where a content was written. A slot with the same tag is taken first (its page is stale, or full of
-    /// references), then an empty one or one of a dead page, then the oldest.
+    /// Remembers where a content was written. A slot with the same tag is taken first (its page is
+    /// stale, or full of references), then an empty one or one of a dead page, then the oldest.
     #[inline(always)]
     pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: Pages<'_>) {
         self.note_digest(fingerprint, ppn, false);
@@ -346,7 +351,8 @@ impl Dedup {
             return self.insert_new((at, tag), ppn, pages);
         };
         if let Some(old) = line.page(slot)
-            // A live page with another content spills. Of two with the same content, only an exact store keeps the older one.
+            // A live page with another content spills. Of two with the same content, only an exact
+            // store keeps the older one.
             && (self.exact || !self.same(fingerprint, pages.media, old))
             && self.belongs((at, tag), pages, old)
         {
@@ -401,14 +407,16 @@ impl Dedup {
     /// A page has no slot in its line any more.
     #[cold]
     fn spill(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: Pages<'_>) {
-        // Each page looked at is a cache miss, so this is done seldom, and the less often the more pages stay.
+        // Each page looked at is a cache miss, so this is done seldom, and the less often the more
+        // pages stay.
         if self.spilled.is_crowded(at) {
             self.drop_stale(pages, at, |_, _| true);
         }
         self.add_spilled(at, SpilledPage { tag, ppn });
     }
 
-    /// Drops spilled pages that are dead or hold another content by now: of the chosen ones in the bucket of a line.
+    /// Drops spilled pages that are dead or hold another content by now: of the chosen ones in the
+    /// bucket of a line.
     fn drop_stale(
         &mut self,
         pages: Pages<'_>,
@@ -436,7 +444,8 @@ impl Dedup {
         }
     }
 
-    /// A page has moved. One that could not be read is replaced by a page that says so, and has no content any more.
+    /// A page has moved. One that could not be read is replaced by a page that says so, and has no
+    /// content any more.
     #[inline]
     pub fn moved(&mut self, media: &Media, from: Ppn, to: Ppn) {
         let fingerprint = match media.identity(to) {
@@ -523,7 +532,8 @@ impl Dedup {
         prefetch(&self.lines, self.place(fingerprint).0);
     }
 
-    /// Asks for what comparing the nominated page will touch, or entering a new one; where it is, if a page is nominated.
+    /// Asks for what comparing the nominated page will touch, or entering a new one; where it is,
+    /// if a page is nominated.
     #[inline]
     pub fn prefetch_page(&self, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
         let (at, tag) = self.place(fingerprint);

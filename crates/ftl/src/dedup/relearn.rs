@@ -1,22 +1,26 @@
 //! How the fingerprint store comes back after power-on.
 //!
-//! - Identities: recovery enters all live pages at once. A simulation has its store back immediately; no read is
-//!   charged, and no time passes.
-//! - Real bytes, after a clean shutdown: the caller saves `known_digests` and gives them back (`recall`). Such a digest
-//!   is trusted only after it has been compared with the page, at its first hit: a file of another device, or an
-//!   outdated one, costs a read and a program, and never maps a write to other data.
-//! - Real bytes, after any other end: pages are read and hashed in slices (`unknown_pages`, `learn_page`) while hosts
-//!   go on. The caller does the reading, outside the firmware, so that no command waits for it.
+//! - Identities: recovery enters all live pages at once. A simulation has its store back
+//!   immediately; no read is charged, and no time passes.
+//! - Real bytes, after a clean shutdown: the caller saves `known_digests` and gives them back
+//!   (`recall`). Such a digest is trusted only after it has been compared with the page, at its
+//!   first hit: a file of another device, or an outdated one, costs a read and a program, and never
+//!   maps a write to other data.
+//! - Real bytes, after any other end: pages are read and hashed in slices (`unknown_pages`,
+//!   `learn_page`) while hosts go on. The caller does the reading, outside the firmware, so that no
+//!   command waits for it.
 //!
-//! Invariants: a page that cannot be read is not entered; a digest that comes late is entered only if the superblock has
-//! not been erased since the page was listed, since what a page holds does not change in between.
-//! Absent: files, threads, and when to do it (the device's and the service's).
+//! Invariants: a page that cannot be read is not entered; a digest that comes late is entered only
+//! if the superblock has not been erased since the page was listed, since what a page holds does
+//! not change in between. Absent: files, threads, and when to do it (the device's and the
+//! service's).
 
 use super::{Fingerprint, Pages, UNKNOWN};
 use crate::ftl::Ftl;
 use remap_ssd_media::{ContentMode, Ppn};
 
-/// How many pages before its turn a content's line is prefetched, and then the page that the line nominates.
+/// How many pages before its turn a content's line is prefetched, and then the page that the line
+/// nominates.
 const LINE_AHEAD: usize = 16;
 const PAGE_AHEAD: usize = 8;
 /// Pages looked at in one call, at most: some tens of microseconds.
@@ -80,8 +84,8 @@ impl Ftl {
         }
     }
 
-    /// Live data pages from `from` on whose digests are not known, at most `max`, and where to go on; `None` at the end,
-    /// and at once where nothing is known by digests.
+    /// Live data pages from `from` on whose digests are not known, at most `max`, and where to go
+    /// on; `None` at the end, and at once where nothing is known by digests.
     pub fn unknown_pages(&self, from: Ppn, max: usize) -> (Vec<UnknownPage>, Option<Ppn>) {
         let core = &self.core;
         let Some(dedup) = self

@@ -1,13 +1,16 @@
 //! Live pages whose fingerprints found no slot in their line.
 //!
-//! An exact store finds duplicates of them here. Other stores use the list only to count the duplicates that they miss.
+//! An exact store finds duplicates of them here. Other stores use the list only to count the
+//! duplicates that they miss.
 //!
-//! Eight lines share a bucket of one cache line, so that its address follows from the line's number, and it can be
-//! prefetched. Pages for which a full bucket has no room are in a tree: that is slow, but rare.
+//! Eight lines share a bucket of one cache line, so that its address follows from the line's
+//! number, and it can be prefetched. Pages for which a full bucket has no room are in a tree: that
+//! is slow, but rare.
 //!
-//! Invariants: a listed page may be garbage, or hold something else by now (the store drops those when it looks for their
-//! tag, or needs room); a line lists a page once for each tag; the tree has pages only of buckets that are full. Absent: what a page
-//! holds, and whether it is live (the store checks); which lines to skip (the line's own spill bits).
+//! Invariants: a listed page may be garbage, or hold something else by now (the store drops those
+//! when it looks for their tag, or needs room); a line lists a page once for each tag; the tree has
+//! pages only of buckets that are full. Absent: what a page holds, and whether it is live (the
+//! store checks); which lines to skip (the line's own spill bits).
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
@@ -97,7 +100,8 @@ impl Spilled {
     }
 
     pub fn add(&mut self, line: usize, page: SpilledPage) {
-        // A stale page of this line may have the same page number, but another tag. Either may be the live one.
+        // A stale page of this line may have the same page number, but another tag. Either may be
+        // the live one.
         if self.pages(line).any(|other| other == page) {
             return;
         }
@@ -112,7 +116,8 @@ impl Spilled {
         }
     }
 
-    /// Should stale pages of a line's bucket be dropped now? When it is full, and each time that its pages have doubled.
+    /// Should stale pages of a line's bucket be dropped now? When it is full, and each time that
+    /// its pages have doubled.
     pub fn is_crowded(&self, line: usize) -> bool {
         let rest = || self.rest.get(&(line / SHARED)).map_or(0, Vec::len);
         self.buckets[line / SHARED].is_full() && (SHARED + rest()).is_power_of_two()
@@ -151,7 +156,8 @@ impl Spilled {
         }
     }
 
-    /// A page of a line has moved. The tag tells it from a stale one that was entered with the same page number.
+    /// A page of a line has moved. The tag tells it from a stale one that was entered with the same
+    /// page number.
     pub fn moved(&mut self, line: usize, tag: u32, from: Ppn, to: Ppn) {
         let [from, to] = [from, to].map(|ppn| SpilledCell::new(line, SpilledPage { tag, ppn }));
         let bucket = &mut self.buckets[line / SHARED];

@@ -1,4 +1,5 @@
-//! The rules of the fingerprint store, on a few lines and with contents whose lines and tags are chosen.
+//! The rules of the fingerprint store, on a few lines and with contents whose lines and tags are
+//! chosen.
 
 use super::*;
 use remap_ssd_media::geometry::{Geometry, Shape};
@@ -178,7 +179,8 @@ fn a_live_page_that_is_given_up_is_missed_or_found_by_an_exact_store() {
     }
 }
 
-// Bits stay where they are when the tags beside them move, and go when nothing with such a tag is left.
+// Bits stay where they are when the tags beside them move, and go when nothing with such a tag is
+// left.
 #[test]
 fn a_line_says_which_tags_may_have_spilled() {
     let mut store = Store::with_a_full_line(false);
@@ -210,7 +212,8 @@ fn a_tag_that_two_contents_share_only_nominates() {
         store.program(first, Ppn(1));
         assert_eq!(store.find(second), None);
 
-        // The slot is taken, and the first page spills: also after others with its tag were looked for.
+        // The slot is taken, and the first page spills: also after others with its tag were looked
+        // for.
         store.program(second, Ppn(2));
         assert_eq!(store.find(second), Some(Ppn(2)));
         assert_eq!(store.find(third), None);
@@ -284,8 +287,8 @@ fn write(
     (is_there, false)
 }
 
-/// Random writes, deaths, moves and failed reads: each duplicate is found, or is counted as missed. Lines have up to
-/// sixteen contents, two of each tag, and one tag is that of empty slots.
+/// Random writes, deaths, moves and failed reads: each duplicate is found, or is counted as missed.
+/// Lines have up to sixteen contents, two of each tag, and one tag is that of empty slots.
 #[test]
 fn each_duplicate_is_found_or_counted() {
     for (exact, count_max, adds_owners) in [(true, 15, true), (true, 2, true), (false, 15, false)] {

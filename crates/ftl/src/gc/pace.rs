@@ -44,7 +44,8 @@ impl Ftl {
                     core.blocks.owners(id).live + copies
                 };
 
-                // Where references must be copied, or blocks merged, collecting must still gain a page.
+                // Where references must be copied, or blocks merged, collecting must still gain a
+                // page.
                 (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid))
                     .then_some(Candidate {
                         sb: id,

@@ -1,14 +1,15 @@
 //! Recovery from media alone (FAST'21 §4.5), in named steps.
 //!
-//! 0. `RemapScheme::power_lost`: what a capacitor's energy did when power failed, on what the cut left. It is the only
-//!    step of which no cut leaves a part.
+//! 0. `RemapScheme::power_lost`: what a capacitor's energy did when power failed, on what the cut
+//!    left. It is the only step of which no cut leaves a part.
 //! 1. `read_lives`, `read_heads`: which superblocks hold data, since when.
-//! 2. `read_pages`: tail metadata of closed superblocks, OOB areas of the others: mappings made by writes.
-//!    `read_bitmaps`, `read_deallocations`: what was deallocated.
+//! 2. `read_pages`: tail metadata of closed superblocks, OOB areas of the others: mappings made by
+//!    writes. `read_bitmaps`, `read_deallocations`: what was deallocated.
 //! 3. `RemapScheme::replay`: mappings made by remaps.
 //! 4. `count`: RC, live pages and remapped LPNs follow from L2P.
-//! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable: first the pages of LPNs in
-//!    doubt, then whatever takes the place of what is damaged. Or `open_as_it_is`, when the sequence numbers are used up.
+//! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable: first
+//!    the pages of LPNs in doubt, then whatever takes the place of what is damaged. Or
+//!    `open_as_it_is`, when the sequence numbers are used up.
 //!
 //! A witness that cannot be read leaves an LPN in doubt if everything else known of the LPN is
 //! older; reads of it return a media error. For every LPN the newest witness wins; of two with one

@@ -265,9 +265,11 @@ impl Pebble {
         if !self.guards.has(Guard::SlotReuse) {
             return self.entry_after(tables.geometry, ppn);
         }
-        // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a record of a
-        //    deallocation; the commit, if it is of an atomic command)  2. the new entry. Cut before 2: the old entry is
-        // still there, and it may be the newest durable one. The fence covers the old entry too, and so the page.
+        // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a
+        //    record of a deallocation; the commit, if it is of an atomic command)  2. the new
+        //    entry. Cut before 2: the old entry is
+        // still there, and it may be the newest durable one. The fence covers the old entry too,
+        // and so the page.
         let written = (old < tables.map.len())
             .then(|| tables.map.get(old))
             .flatten()

@@ -59,8 +59,8 @@ impl Superblocks {
         picked.map(|(id, _)| id)
     }
 
-    /// Opens the least worn free superblock for a stream; `false` if none is free. `clock` hands out
-    /// numbers.
+    /// Opens the least worn free superblock for a stream; `false` if none is free. `clock` hands
+    /// out numbers.
     pub fn open_next(&mut self, media: &mut Media, stream: Stream, clock: &mut WsnClock) -> bool {
         self.open_worn(media, stream, Wear::Least, clock)
     }

@@ -59,7 +59,8 @@ pub fn with_log(geometry: &Geometry, config: &Config, more: u64) -> Config {
     }
 }
 
-/// The same with as many logical pages as work, without `spared`. Half of them may be homes of the other half.
+/// The same with as many logical pages as work, without `spared`. Half of them may be homes of the
+/// other half.
 pub fn nearly_full(geometry: &Geometry, config: &Config, spared: u32) -> Config {
     Config {
         lpns: (fullest(geometry, config).lpns - spared) & !1,
@@ -72,7 +73,8 @@ pub fn durable_schemes() -> impl Iterator<Item = (SchemeKind, EntrySize)> {
     durable().flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)])
 }
 
-/// A command that the device should accept, over `len_max` pages at most. `identity` is a content that is new.
+/// A command that the device should accept, over `len_max` pages at most. `identity` is a content
+/// that is new.
 pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Command {
     let config = ftl.config();
     let lpns = config.lpns;

@@ -1,4 +1,5 @@
-//! Coldmap's figures 5 to 8: collections, IOPS, write amplification and lifetime, normalised to the baseline.
+//! Coldmap's figures 5 to 8: collections, IOPS, write amplification and lifetime, normalised to the
+//! baseline.
 
 use super::{Findings, mean};
 use crate::LabError;
@@ -109,7 +110,8 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     Ok(found)
 }
 
-/// What a policy can act on at all: the moves among all that Remap programs, and the shared pages among those.
+/// What a policy can act on at all: the moves among all that Remap programs, and the shared pages
+/// among those.
 fn zoned(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), LabError> {
     let of = |scheme, gc, workload| {
         table.row(Ask {

@@ -1,7 +1,8 @@
 //! Coldmap figure 2: how long pages live, by whether several LPNs shared them.
 //!
-//! A page's life is from its write to its invalidation, in host writes; pages still alive at the end are not in it, as
-//! they are not in the paper's "interval from a page write to a page invalidation".
+//! A page's life is from its write to its invalidation, in host writes; pages still alive at the
+//! end are not in it, as they are not in the paper's "interval from a page write to a page
+//! invalidation".
 
 use super::Findings;
 use crate::LabError;

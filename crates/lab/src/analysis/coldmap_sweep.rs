@@ -1,9 +1,11 @@
-//! Coldmap's figures 5 to 8 under each reading of what the paper leaves open: what duplicates, where moved pages with one
-//! LPN go, which unit is collected, how much is written, and whether the fill has duplicates.
+//! Coldmap's figures 5 to 8 under each reading of what the paper leaves open: what duplicates,
+//! where moved pages with one LPN go, which unit is collected, how much is written, and whether the
+//! fill has duplicates.
 //!
-//! Each reading is a setup and a content. Figures are means over the workloads, Coldmap over Remap and over the baseline.
-//! Where a setup keeps moved pages apart from the host's, Remap is also taken as it is in the setup that joins them: the
-//! paper's Remap is FEMU's, and what Coldmap alone adds is seen beside it.
+//! Each reading is a setup and a content. Figures are means over the workloads, Coldmap over Remap
+//! and over the baseline. Where a setup keeps moved pages apart from the host's, Remap is also
+//! taken as it is in the setup that joins them: the paper's Remap is FEMU's, and what Coldmap alone
+//! adds is seen beside it.
 
 use super::coldmap::METRICS;
 use super::{Findings, mean};

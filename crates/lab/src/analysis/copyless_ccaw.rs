@@ -1,6 +1,8 @@
-//! Copyless Copy figures 4 to 6: CCAW against DEDUP (OrderMergeDedup), by window and deduplication ratio.
+//! Copyless Copy figures 4 to 6: CCAW against DEDUP (OrderMergeDedup), by window and deduplication
+//! ratio.
 //!
-//! Latencies in milliseconds are those of another device than the paper's; what does not depend on it are their ratios.
+//! Latencies in milliseconds are those of another device than the paper's; what does not depend on
+//! it are their ratios.
 
 use super::{Findings, least, most};
 use crate::LabError;
@@ -47,7 +49,8 @@ fn speed(table: &Table, workload: &str, content: &str) -> Result<f64, LabError> 
     row(table, workload, content)?.number("per_second")
 }
 
-/// Without windows: gains over a device without deduplication, and how much of 1 / (1 - conversion ratio) they are.
+/// Without windows: gains over a device without deduplication, and how much of 1 / (1 - conversion
+/// ratio) they are.
 fn continuous(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     let plain = speed(table, "plain,window=0", "ratio:2")?;
     let mut shares = Vec::new();

@@ -1,7 +1,9 @@
-//! Copyless Copy figures 2 and 3: SQLite with its rollback journal as it is, copied by the device, and without one.
+//! Copyless Copy figures 2 and 3: SQLite with its rollback journal as it is, copied by the device,
+//! and without one.
 //!
-//! Times are those of single commands, one after the other, and a mean over inserts. The baseline of `synchronous=OFF` is
-//! what Linux writes back after each insert: as much is with the device by then as in the other arms.
+//! Times are those of single commands, one after the other, and a mean over inserts. The baseline
+//! of `synchronous=OFF` is what Linux writes back after each insert: as much is with the device by
+//! then as in the other arms.
 
 use super::{Findings, mean};
 use crate::LabError;
@@ -101,7 +103,8 @@ fn ms(row: &Row) -> Result<f64, LabError> {
     Ok(row.number("seconds_simulated")? / INSERTS * 1e3)
 }
 
-/// What Linux writes if nobody asks for it, and how remapping metadata in NVRAM compares with the paper's in DRAM.
+/// What Linux writes if nobody asks for it, and how remapping metadata in NVRAM compares with the
+/// paper's in DRAM.
 fn left_alone(table: &Table, value: u32, found: &mut Findings) -> Result<(), LabError> {
     let alone = row(table, value, "off", "stock")?;
     found.measure(

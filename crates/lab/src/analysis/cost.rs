@@ -1,8 +1,10 @@
-//! FAST'21 section 4.6: what NVRAM costs against the flash it saves, and how long it lasts beside that flash.
+//! FAST'21 section 4.6: what NVRAM costs against the flash it saves, and how long it lasts beside
+//! that flash.
 //!
-//! Every valid entry stands for a page that needs no flash. PCRAM costs five times as much a bit as flash. Beside it: what
-//! Copyless Copy takes instead, DRAM that a capacitor has energy to save to flash reserved for it. No paper names the
-//! price of DRAM or of a capacitor, so that is left open: what may they cost at most?
+//! Every valid entry stands for a page that needs no flash. PCRAM costs five times as much a bit as
+//! flash. Beside it: what Copyless Copy takes instead, DRAM that a capacitor has energy to save to
+//! flash reserved for it. No paper names the price of DRAM or of a capacitor, so that is left open:
+//! what may they cost at most?
 
 use super::{Findings, least, mean};
 use crate::LabError;
@@ -45,7 +47,8 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
                 whole[whole.len() - 1] * 100.0,
             ));
 
-            // Years of NVRAM for each year of flash, both at the rate of this run; no erases, no wear of flash.
+            // Years of NVRAM for each year of flash, both at the rate of this run; no erases, no
+            // wear of flash.
             if let (Ok(nvram), Ok(flash)) =
                 (row.number("nvram_life_years"), row.number("lifetime_years"))
             {

@@ -1,7 +1,8 @@
-//! FAST'21 figure 5: deduplication inside the SSD, performance over NoRemap and write amplification.
+//! FAST'21 figure 5: deduplication inside the SSD, performance over NoRemap and write
+//! amplification.
 //!
-//! A mean is over workloads and contents; demotions and write amplification are those at the largest share of
-//! duplicates, as in the paper.
+//! A mean is over workloads and contents; demotions and write amplification are those at the
+//! largest share of duplicates, as in the paper.
 
 use super::{Findings, content_name, least, mean, most, workload_name};
 use crate::LabError;
@@ -166,8 +167,9 @@ fn gains(
     Ok(())
 }
 
-/// What a scan can cost at most, of a log in NVRAM and of one on flash (read, then gone through): a collection frees a
-/// superblock, and no second one is due before all dies together have programmed that again.
+/// What a scan can cost at most, of a log in NVRAM and of one on flash (read, then gone through): a
+/// collection frees a superblock, and no second one is due before all dies together have programmed
+/// that again.
 pub(super) fn bound(nlog: &Row, log: f64, found: &mut Findings) {
     let device = &nlog.run.device;
     let pages = f64::from(device.geometry.pages_per_superblock());

@@ -1,6 +1,8 @@
-//! FAST'21 figure 6 over a slice of the traces: bandwidth under Opt's, and mean response at the traces' own times.
+//! FAST'21 figure 6 over a slice of the traces: bandwidth under Opt's, and mean response at the
+//! traces' own times.
 //!
-//! A response is counted from arrival, so it has what queued behind a collection; the ratio is NoRemap's over the other's.
+//! A response is counted from arrival, so it has what queued behind a collection; the ratio is
+//! NoRemap's over the other's.
 
 use super::{Findings, least, mean, most};
 use crate::LabError;

@@ -1,8 +1,9 @@
 //! FAST'21 figure 8: SQLite's write-ahead log, bandwidth over time and flash writes.
 //!
-//! Bandwidth is what the host wrote or remapped, as in the paper; the recordings have no reads. Times and sizes that grow with
-//! the device are shown as at full size. "After collection begins" is the same piece of the recording for all schemes, so
-//! that a scheme is not better for having begun earlier.
+//! Bandwidth is what the host wrote or remapped, as in the paper; the recordings have no reads.
+//! Times and sizes that grow with the device are shown as at full size. "After collection begins"
+//! is the same piece of the recording for all schemes, so that a scheme is not better for having
+//! begun earlier.
 
 use super::{Findings, least, mean};
 use crate::LabError;
@@ -16,7 +17,8 @@ const TESTS: [(&str, char); 2] = [("fillrandom", 'a'), ("fillseq", 'b')];
 const ENTRY_BYTES: f64 = 16.0;
 /// Points that a line is thinned to.
 const POINTS: usize = 60;
-/// Into so many stretches the time from a scheme's first collection to its end is cut, where it is compared with NoRemap.
+/// Into so many stretches the time from a scheme's first collection to its end is cut, where it is
+/// compared with NoRemap.
 const STRETCHES: usize = 10;
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
@@ -179,7 +181,8 @@ impl Of {
     }
 }
 
-/// After its first collection, a scheme beside NoRemap at the same time: slower in the beginning, faster in the end?
+/// After its first collection, a scheme beside NoRemap at the same time: slower in the beginning,
+/// faster in the end?
 fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Findings) {
     let from = remap.when(remap.begun);
     let step = (remap.seconds() - from) / STRETCHES as f64;

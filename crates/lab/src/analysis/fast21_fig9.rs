@@ -1,6 +1,7 @@
 //! FAST'21 figure 9 and PebbleSSD §6.3: F2FS, cleaned by remaps; the load before and after.
 //!
-//! Phases: before (the load runs), cleaned (all that has garbage is cleaned), after (the load runs again).
+//! Phases: before (the load runs), cleaned (all that has garbage is cleaned), after (the load runs
+//! again).
 
 use super::phases::{Phase, phases};
 use super::{Findings, mean, most};

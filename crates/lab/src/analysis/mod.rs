@@ -1,7 +1,8 @@
 //! From an experiment's runs to figures: one small file a paper's figure.
 //!
-//! Invariants: an analysis takes results and nothing else; a measure is a ratio or a share unless its name ends in a
-//! unit; means over ratios are arithmetic, as the papers' "on average". Absent: verdicts (`claim`).
+//! Invariants: an analysis takes results and nothing else; a measure is a ratio or a share unless
+//! its name ends in a unit; means over ratios are arithmetic, as the papers' "on average". Absent:
+//! verdicts (`claim`).
 
 mod coldmap;
 mod coldmap_fig2;

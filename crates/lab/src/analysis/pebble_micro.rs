@@ -79,7 +79,8 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         });
     }
 
-    // By how much the host's way to the device would have to be slower for the paper's ratio of latencies.
+    // By how much the host's way to the device would have to be slower for the paper's ratio of
+    // latencies.
     let (short, long) = (
         of("move-remap,threads=1", "latency_mean_us")?,
         of("move-readwrite,threads=1", "latency_mean_us")?,

@@ -1,6 +1,8 @@
-//! What lies between two marks of a recording: the difference of two replays, each from a new device on.
+//! What lies between two marks of a recording: the difference of two replays, each from a new
+//! device on.
 //!
-//! Invariant: replays are deterministic, so that both are the same up to the first mark. Absent: what a phase is for.
+//! Invariant: replays are deterministic, so that both are the same up to the first mark. Absent:
+//! what a phase is for.
 
 use crate::LabError;
 use crate::table::{Ask, Table};

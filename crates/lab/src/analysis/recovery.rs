@@ -1,6 +1,8 @@
-//! Recovery time against capacity and remapped volume, and what a lookup costs a collection (FAST'21 section 3.3).
+//! Recovery time against capacity and remapped volume, and what a lookup costs a collection
+//! (FAST'21 section 3.3).
 //!
-//! Recovered runs are the points up to 256 GiB; the model goes on to 4 TiB with the same geometry of superblocks.
+//! Recovered runs are the points up to 256 GiB; the model goes on to 4 TiB with the same geometry
+//! of superblocks.
 
 use super::{Findings, least, mean, most};
 use crate::LabError;
@@ -98,7 +100,8 @@ fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A device of the preset's kind with another capacity, and room for the share of it that is remapped.
+/// A device of the preset's kind with another capacity, and room for the share of it that is
+/// remapped.
 fn sized(base: &DeviceConfig, gib: f64, share: f64, scheme: &str) -> DeviceConfig {
     let mut device = base.clone();
     let pages = gib * GIB / 4096.0;

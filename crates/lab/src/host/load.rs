@@ -1,4 +1,5 @@
-//! What the host's users ask for: writes of which a known share has a content that is there, and a mail server's day.
+//! What the host's users ask for: writes of which a known share has a content that is there, and a
+//! mail server's day.
 //!
 //! ```text
 //! ratio:R            random writes; all but one in R have the content of a page chosen evenly among those written so far
@@ -166,7 +167,8 @@ impl Load {
                     *fresh
                 };
 
-                // Contents that are written over meanwhile are a few in a thousand: the pages are many more than the writes.
+                // Contents that are written over meanwhile are a few in a thousand: the pages are
+                // many more than the writes.
                 written.push(content);
                 Ok(Request::Write {
                     page: random.random_range(0..*pages),

@@ -1,11 +1,13 @@
-//! Host software on a simulated device, in virtual time: the schemes of `hosts/dedup`, as they are, under a load.
+//! Host software on a simulated device, in virtual time: the schemes of `hosts/dedup`, as they are,
+//! under a load.
 //!
-//! A host issues its requests one after the other, as fast as the device's queue takes them. A request *enters* its window when
-//! it is issued and is *done* when the window is, which is how Copyless Copy measures latency; the next window begins then.
-//! The disk is written to before (as many requests as are measured), closed and opened again.
+//! A host issues its requests one after the other, as fast as the device's queue takes them. A
+//! request *enters* its window when it is issued and is *done* when the window is, which is how
+//! Copyless Copy measures latency; the next window begins then. The disk is written to before (as
+//! many requests as are measured), closed and opened again.
 //!
-//! Invariants: what runs is the library, and what it writes is charged; the same run gives the same result. Absent: the time of
-//! the host's processor.
+//! Invariants: what runs is the library, and what it writes is charged; the same run gives the same
+//! result. Absent: the time of the host's processor.
 
 mod load;
 mod timed;
@@ -338,7 +340,8 @@ pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Res
     }))
 }
 
-/// Latencies that this share of the requests does not exceed, for evenly many shares from 0 to 1; in milliseconds.
+/// Latencies that this share of the requests does not exceed, for evenly many shares from 0 to 1;
+/// in milliseconds.
 fn quantiles(sorted: &[u64]) -> Vec<f64> {
     if sorted.is_empty() {
         return Vec::new();

@@ -1,11 +1,13 @@
 //! A simulated device as a disk for host software: nothing waits, and time is counted.
 //!
-//! Writes, copies and trims are *posted*: the host goes on at once, as long as fewer commands are under way than the queue has
-//! room for. A read waits for its data, unless nobody looks at it. A flush waits for all, and then for the device.
+//! Writes, copies and trims are *posted*: the host goes on at once, as long as fewer commands are
+//! under way than the queue has room for. A read waits for its data, unless nobody looks at it. A
+//! flush waits for all, and then for the device.
 //!
-//! Contents are kept here, so that the device needs identities only: a page that repeats one number takes eight bytes, and
-//! pages of metadata all of them. Invariants: the same commands give the same times; what is read is what was written or
-//! remapped. Absent: the host's own time (hashing, looking up), which is not charged.
+//! Contents are kept here, so that the device needs identities only: a page that repeats one number
+//! takes eight bytes, and pages of metadata all of them. Invariants: the same commands give the
+//! same times; what is read is what was written or remapped. Absent: the host's own time (hashing,
+//! looking up), which is not charged.
 
 use remap_ssd_device::{Completion, Device, Disk, DiskRemap};
 use remap_ssd_ftl::{Refusal, Remap};

@@ -1,7 +1,7 @@
 //! Reads a column of text from a file that this program wrote.
 //!
-//! Files are found in folders that others can write into: whatever else they hold, they have no such column.
-//! Absent: encodings, compression, pages and row groups that `write` never makes.
+//! Files are found in folders that others can write into: whatever else they hold, they have no
+//! such column. Absent: encodings, compression, pages and row groups that `write` never makes.
 
 use std::collections::BTreeMap;
 

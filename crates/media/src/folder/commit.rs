@@ -1,28 +1,32 @@
 //! Commits: everything done so far becomes durable while the device goes on working.
 //!
-//! `Folder::sync` holds the device until the disk has answered. A commit holds it three times, briefly, and waits for
-//! the disk in between:
+//! `Folder::sync` holds the device until the disk has answered. A commit holds it three times,
+//! briefly, and waits for the disk in between:
 //!
-//! 1. *begin*, holding the device: the end of the journal is noted. Contents of every program before it are in the page
-//!    cache, since a record follows its contents.
+//! 1. *begin*, holding the device: the end of the journal is noted. Contents of every program
+//!    before it are in the page cache, since a record follows its contents.
 //! 2. without the device: `fdatasync` of the contents.
 //! 3. *vouch*, holding the device: if no page was programmed since 1, append the record `Vouched`.
-//! 4. without the device: `fdatasync` of the journal. Everything done before 1 is durable now, and is acknowledged.
-//! 5. *finish*, holding the device: append the record `Durable`, with the end noted in 1 or 3. Nothing waits for it to
-//!    be durable.
+//! 4. without the device: `fdatasync` of the journal. Everything done before 1 is durable now, and
+//!    is acknowledged.
+//! 5. *finish*, holding the device: append the record `Durable`, with the end noted in 1 or 3.
+//!    Nothing waits for it to be durable.
 //!
-//! Cut before 4: nothing was acknowledged because of this commit, and replay finds a prefix of the journal, as always.
-//! If the `Vouched` of 3 is there, it vouches only for programs before 1, whose contents were durable at 2. Cut after
-//! 4: the records up to the end noted in 1 are there. The contents of their programs are there too, with the CRCs that
-//! replay checks where nothing vouches for them; they are overwritten only after an erase, which does a full sync first
-//! (`unsynced` stays set here). If a new journal was begun meanwhile, the state written then contains all of this.
+//! Cut before 4: nothing was acknowledged because of this commit, and replay finds a prefix of the
+//! journal, as always. If the `Vouched` of 3 is there, it vouches only for programs before 1, whose
+//! contents were durable at 2. Cut after 4: the records up to the end noted in 1 are there. The
+//! contents of their programs are there too, with the CRCs that replay checks where nothing vouches
+//! for them; they are overwritten only after an erase, which does a full sync first (`unsynced`
+//! stays set here). If a new journal was begun meanwhile, the state written then contains all of
+//! this.
 //!
-//! Other commands append records between 3 and 4. So, unlike `Synced`, a `Vouched` followed by a record does not prove
-//! that the journal before it was ever durable; a crash may leave both after a gap. `Durable` proves it, up to the end
-//! that it names.
+//! Other commands append records between 3 and 4. So, unlike `Synced`, a `Vouched` followed by a
+//! record does not prove that the journal before it was ever durable; a crash may leave both after
+//! a gap. `Durable` proves it, up to the end that it names.
 //!
-//! Without 3, replay would have to check the contents of everything programmed since the last erase. So when too many
-//! programs lack a `Vouched`, step 3 is a full sync: once in `UNPROVED_MAX` programs, with little left to write.
+//! Without 3, replay would have to check the contents of everything programmed since the last
+//! erase. So when too many programs lack a `Vouched`, step 3 is a full sync: once in `UNPROVED_MAX`
+//! programs, with little left to write.
 //!
 //! Absent: who waits, and when to commit (the service decides).
 
@@ -33,7 +37,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Programs not followed by a `Synced` or `Vouched`, at most: replay must check their contents, 64 MiB.
+/// Programs not followed by a `Synced` or `Vouched`, at most: replay must check their contents, 64
+/// MiB.
 const UNPROVED_MAX: u64 = 16 << 10;
 
 /// A position in the history of a folder. Later ones are greater.
@@ -98,7 +103,8 @@ impl Commit {
         self.files.contents.sync_data()
     }
 
-    /// Step 4: waits until the journal is durable; everything before the position is then. The device may be used meanwhile.
+    /// Step 4: waits until the journal is durable; everything before the position is then. The
+    /// device may be used meanwhile.
     ///
     /// # Errors
     /// The system could not write.
@@ -144,7 +150,8 @@ impl Folder {
 
 /// Commits of a device in a folder.
 impl Media {
-    /// Where the history of a device in a folder ends now; `None` for one in memory, which nothing makes durable.
+    /// Where the history of a device in a folder ends now; `None` for one in memory, which nothing
+    /// makes durable.
     pub fn position(&self) -> Option<Position> {
         self.folder.as_ref().map(|folder| folder.position())
     }

@@ -1,8 +1,8 @@
 //! The files of a folder: their names, their locks, and their space.
 //!
-//! Invariants: two files are locked, one of them `contents`, which cannot be removed without losing the data; every
-//! error names its file; a file opened for writing has all its blocks allocated, as far as the file system can do that.
-//! Absent: what is in them.
+//! Invariants: two files are locked, one of them `contents`, which cannot be removed without losing
+//! the data; every error names its file; a file opened for writing has all its blocks allocated, as
+//! far as the file system can do that. Absent: what is in them.
 
 use crate::image_file::ImageError;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -46,8 +46,8 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Locks a folder. Earlier versions lock the file `lock` only. If somebody removes it, a new one keeps nobody out,
-    /// but the lock on `contents` does.
+    /// Locks a folder. Earlier versions lock the file `lock` only. If somebody removes it, a new
+    /// one keeps nobody out, but the lock on `contents` does.
     pub(super) fn take(dir: &Path, access: Access) -> Result<Self, ImageError> {
         let lock = match access {
             Access::Own => OpenOptions::new()
@@ -128,9 +128,9 @@ fn write_zeroes(mut file: &File, bytes: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut file).map(drop)
 }
 
-/// Allocates the missing blocks of a file, such as a sparse copy: a write into a hole needs space that may not be
-/// there, and a store into its mapping would kill the process. Existing data stays. File systems that cannot allocate
-/// are left alone.
+/// Allocates the missing blocks of a file, such as a sparse copy: a write into a hole needs space
+/// that may not be there, and a store into its mapping would kill the process. Existing data stays.
+/// File systems that cannot allocate are left alone.
 pub(super) fn reserve(file: &File, name: &str, bytes: u64) -> Result<(), ImageError> {
     let about = file.metadata().map_err(|error| about(name, error))?;
     // `st_blocks` is in units of 512 bytes on every file system.

@@ -4,10 +4,11 @@
 //! header   16 bytes: magic, generation (32 bits), CRC of both
 //! records  a head of 8 bytes, then `words` words of 8 bytes
 //! ```
-//! Invariants: a record counts only if its CRC, seeded with generation and position, fits: what an earlier use of the
-//! file left behind does not, nor does anything after the first gap. The header's word and each record's head are one store
-//! of 8 bytes, so that a process that dies leaves the old one or the new one. `Ended` is appended only after a sync has
-//! returned: behind a gap it proves that the gap was durable once. Absent: what records do (the folder's).
+//! Invariants: a record counts only if its CRC, seeded with generation and position, fits: what an
+//! earlier use of the file left behind does not, nor does anything after the first gap. The
+//! header's word and each record's head are one store of 8 bytes, so that a process that dies
+//! leaves the old one or the new one. `Ended` is appended only after a sync has returned: behind a
+//! gap it proves that the gap was durable once. Absent: what records do (the folder's).
 
 use crate::oob::{OOB_BYTES, Oob};
 use bitfield_struct::bitfield;
@@ -169,7 +170,8 @@ impl Journal {
 
     /// Begins anew; durable only after `sync`.
     pub(super) fn begin(&mut self, generation: u64) {
-        // 1. the word  2. the magic, which differs only where version 1 had the file. Killed in between, the header is of
+        // 1. the word  2. the magic, which differs only where version 1 had the file. Killed in
+        //    between, the header is of
         // version 1 still, so of an older generation.
         self.map[8..16].copy_from_slice(&begun(generation).into_bits().to_le_bytes());
         compiler_fence(Ordering::SeqCst);
@@ -199,7 +201,8 @@ impl Journal {
         self.map.flush_range(0, self.at)
     }
 
-    /// Whether there is room for the longest record, and for what a sync or a commit appends after it.
+    /// Whether there is room for the longest record, and for what a sync or a commit appends after
+    /// it.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.at + RECORD_BYTES_MAX + COMMIT_BYTES <= self.map.len()
@@ -289,8 +292,8 @@ impl Journal {
         self.at = end;
     }
 
-    /// Reads the records of a generation, whatever the header says. Returns the offsets of its records up to the first
-    /// invalid one.
+    /// Reads the records of a generation, whatever the header says. Returns the offsets of its
+    /// records up to the first invalid one.
     pub(super) fn read(&mut self, generation: u64) -> Vec<usize> {
         let mut found = Vec::new();
         self.generation = generation;
@@ -307,12 +310,13 @@ impl Journal {
         self.at
     }
 
-    /// After `read`: the first offset after the end that proves that the invalid record was once durable. That is
-    /// `Ended`, or a `Synced` followed by another record, both stored after the sync returned; or `Durable` with an
-    /// offset after the end.
+    /// After `read`: the first offset after the end that proves that the invalid record was once
+    /// durable. That is `Ended`, or a `Synced` followed by another record, both stored after the
+    /// sync returned; or `Durable` with an offset after the end.
     pub(super) fn proof_behind(&self) -> Option<usize> {
         self.behind().map(|word| word * 8).find(|at| {
-            // All bits of their heads except the CRC are known, so a CRC is computed for few offsets.
+            // All bits of their heads except the CRC are known, so a CRC is computed for few
+            // offsets.
             let bare = self.head_at(*at).map(|head| head.with_crc(0).into_bits());
             let is = |kind: u8, words: u8| {
                 bare == Some(
@@ -387,7 +391,8 @@ impl Journal {
         fits.then_some(end)
     }
 
-    /// The record at an offset that `read` found; `None` if it makes no sense. A store's values go into `values`.
+    /// The record at an offset that `read` found; `None` if it makes no sense. A store's values go
+    /// into `values`.
     pub(super) fn record<'a>(
         &self,
         at: usize,
@@ -455,7 +460,8 @@ fn begun(generation: u64) -> Begun {
     Begun::new().with_generation(generation).with_crc(crc)
 }
 
-/// CRC of generation, position, head without its CRC, payload. Most records are short, and then it is one computation.
+/// CRC of generation, position, head without its CRC, payload. Most records are short, and then it
+/// is one computation.
 fn crc(generation: u64, at: usize, head: RecordHead, payload: &[u8]) -> u32 {
     let words = [generation, at as u64, head.with_crc(0).into_bits()];
     let mut short = [0; 64];

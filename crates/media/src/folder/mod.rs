@@ -6,25 +6,31 @@
 //! state.0, state.1      everything but the contents, written in turn
 //! lock                  held while the device is in use
 //! ```
-//! A process that dies leaves all its operations, in order, and perhaps a part of the last one. A machine that dies
-//! leaves, in every file, any mixture of what was written since that file was last synced. Both come out as a prefix of
-//! the operations, which is what a power cut of the device may leave:
+//! A process that dies leaves all its operations, in order, and perhaps a part of the last one. A
+//! machine that dies leaves, in every file, any mixture of what was written since that file was
+//! last synced. Both come out as a prefix of the operations, which is what a power cut of the
+//! device may leave:
 //!
-//! - *Sync*: 1. contents are durable  2. the record `Synced`  3. the journal is durable  4. the record `Ended`, which waits for
-//!   nobody. What was before 1 survives.
+//! - *Sync*: 1. contents are durable  2. the record `Synced`  3. the journal is durable  4. the
+//!   record `Ended`, which waits for nobody. What was before 1 survives.
 //! - *Commit* (`commit`): a sync that does not hold the device, with its own crash argument.
-//! - *Erase*, the only thing that gives pages' contents up to be overwritten: 1. sync, unless nothing has happened since
-//!   the last one  2. the record  3. later programs overwrite. If 3 survives without 2, what it overwrote had been
-//!   replaced before 1, or the firmware would not have erased it.
-//! - *Replay* stops at the first record whose CRC does not fit, and at the first program after the last `Synced` whose
-//!   contents do not have the CRC in its record: its contents were not durable, and no later record counts.
-//! - *State*: 1. sync  2. the other state file, with a higher generation and a hash, durable  3. the other journal,
-//!   empty, with that generation, durable  4. records go there. Cut before 2: the old state and journal are whole. Between
-//!   2 and 3: the new state is whole and its journal is of another generation, so it is empty.
-//! - *Failure*: after the first write that the system refuses, nothing is written any more. The files stay as they are.
+//! - *Erase*, the only thing that gives pages' contents up to be overwritten: 1. sync, unless
+//!   nothing has happened since the last one  2. the record  3. later programs overwrite. If 3
+//!   survives without 2, what it overwrote had been replaced before 1, or the firmware would not
+//!   have erased it.
+//! - *Replay* stops at the first record whose CRC does not fit, and at the first program after the
+//!   last `Synced` whose contents do not have the CRC in its record: its contents were not durable,
+//!   and no later record counts.
+//! - *State*: 1. sync  2. the other state file, with a higher generation and a hash, durable  3.
+//!   the other journal, empty, with that generation, durable  4. records go there. Cut before 2:
+//!   the old state and journal are whole. Between 2 and 3: the new state is whole and its journal
+//!   is of another generation, so it is empty.
+//! - *Failure*: after the first write that the system refuses, nothing is written any more. The
+//!   files stay as they are.
 //!
-//! Anything that no crash can leave is damage (`open`): opening refuses it unless the loss is accepted explicitly, and
-//! never takes it for the end of the journal. Pages have checksums, which reads verify.
+//! Anything that no crash can leave is damage (`open`): opening refuses it unless the loss is
+//! accepted explicitly, and never takes it for the end of the journal. Pages have checksums, which
+//! reads verify.
 //!
 //! Invariant: files have their full size from the beginning, so that no later write needs space.
 //! Absent: what the bytes mean, and when to sync (the device's).
@@ -59,8 +65,8 @@ use std::path::{Path, PathBuf};
 
 /// Size in bytes of the smallest journal.
 pub const JOURNAL_BYTES_MIN: u64 = 16 << 10;
-/// Journals of ordinary devices are twice as large as their state, within these bounds: a full one has the whole state
-/// written while commands wait.
+/// Journals of ordinary devices are twice as large as their state, within these bounds: a full one
+/// has the whole state written while commands wait.
 const JOURNAL_BYTES_DEFAULT: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
 
 /// Files of a device that is in use.
@@ -74,7 +80,8 @@ pub(crate) struct Folder {
     /// Why nothing is written any more.
     broken: Option<String>,
     syncs: u64,
-    /// Where the last operation's record ends. Syncs and commits append records after it that change nothing.
+    /// Where the last operation's record ends. Syncs and commits append records after it that
+    /// change nothing.
     operations_end: u64,
     /// What a commit makes durable while others use the device.
     files: SyncedFiles,
@@ -160,7 +167,8 @@ impl Folder {
         &mut self.journals[slot(self.header.generation)]
     }
 
-    /// Writes the state of the present generation and begins its journal. What it says must be durable but for itself.
+    /// Writes the state of the present generation and begins its journal. What it says must be
+    /// durable but for itself.
     fn write_state(&mut self, nand: &NandArray, nvram: &[u64]) -> io::Result<()> {
         let Contents::Mapped(pages) = &nand.contents else {
             unreachable!("a folder's contents are mapped")
@@ -181,8 +189,9 @@ impl Folder {
         Ok(())
     }
 
-    /// Makes all durable: contents, the record `Synced`, the journal, and at last the record `Ended`, which is true whenever it
-    /// comes to be durable. Cut before the journal is: nobody was told. After: `Ended` may be missing.
+    /// Makes all durable: contents, the record `Synced`, the journal, and at last the record
+    /// `Ended`, which is true whenever it comes to be durable. Cut before the journal is: nobody
+    /// was told. After: `Ended` may be missing.
     fn sync(&mut self, nand: &mut NandArray) -> io::Result<()> {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
@@ -207,9 +216,9 @@ impl Folder {
         result.inspect_err(|error| self.fail(&error.to_string(), pages))
     }
 
-    /// After the first failed write, neither contents nor records are written. So the files stay as they were at that
-    /// moment, and everything they miss was never acknowledged. Contents stop first: if the record of an erase is not
-    /// written, its pages must not be overwritten.
+    /// After the first failed write, neither contents nor records are written. So the files stay as
+    /// they were at that moment, and everything they miss was never acknowledged. Contents stop
+    /// first: if the record of an erase is not written, its pages must not be overwritten.
     #[cold]
     fn fail(&mut self, why: &str, pages: &mut MappedPages) {
         pages.fail(why);
@@ -284,8 +293,8 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 
 /// Where a device in a folder comes from, and how it is made durable.
 impl Media {
-    /// A new device with real bytes in a folder that exists and holds none. `journal_bytes` is about the size of the
-    /// state unless given. If it fails, files may be left behind.
+    /// A new device with real bytes in a folder that exists and holds none. `journal_bytes` is
+    /// about the size of the state unless given. If it fails, files may be left behind.
     ///
     /// # Errors
     /// The system's reason, a full disk among them.
@@ -404,7 +413,8 @@ impl Media {
         }
     }
 
-    /// The checksum is set even if the content could not be stored: then the page reads as a media error.
+    /// The checksum is set even if the content could not be stored: then the page reads as a media
+    /// error.
     #[inline]
     fn folder_append_program(&mut self, ppn: Ppn, oob: Oob, kind: PageKind, crc: u32) {
         if let Contents::Mapped(pages) = &mut self.nand.contents

@@ -1,21 +1,24 @@
 //! Opens a folder: finds the newest state, replays its journal, and tells damage from a torn end.
 //!
-//! A crash of the machine can leave any mixture of old and new sectors since each file's last sync. The following is
-//! damage, because no such mixture produces it:
+//! A crash of the machine can leave any mixture of old and new sectors since each file's last sync.
+//! The following is damage, because no such mixture produces it:
 //!
 //! - a journal header with a wrong CRC. The header is one store within one sector: old or new;
 //! - a journal whose state is incomplete: a journal is begun when its state is durable;
-//! - an invalid record followed by `Ended`, or by `Synced` and one more record: these were stored after a sync had
-//!   returned, which made everything before durable; or followed by a `Durable` whose offset lies after it (`commit`);
-//! - valid records in a journal with an older header: the header was durable before they were stored;
+//! - an invalid record followed by `Ended`, or by `Synced` and one more record: these were stored
+//!   after a sync had returned, which made everything before durable; or followed by a `Durable`
+//!   whose offset lies after it (`commit`);
+//! - valid records in a journal with an older header: the header was durable before they were
+//!   stored;
 //! - a valid record that makes no sense.
 //!
-//! The following is not damage: an incomplete state without a journal, which was being written; and valid records after
-//! an invalid one without proof of a sync: their sectors reached the disk and an earlier one did not, and nothing of it
-//! was acknowledged as durable.
+//! The following is not damage: an incomplete state without a journal, which was being written; and
+//! valid records after an invalid one without proof of a sync: their sectors reached the disk and
+//! an earlier one did not, and nothing of it was acknowledged as durable.
 //!
-//! A metadata page with a wrong checksum is damage in a live superblock; in a dead one it may be left when a later
-//! program is durable and the erase is not. Only the firmware can tell, so the page is torn, and a *suspect*.
+//! A metadata page with a wrong checksum is damage in a live superblock; in a dead one it may be
+//! left when a later program is durable and the erase is not. Only the firmware can tell, so the
+//! page is torn, and a *suspect*.
 //!
 //! Absent: contents of data pages; reads verify their checksums.
 
@@ -53,7 +56,8 @@ pub struct FoundFolder {
     report: ReplayReport,
     damage: Vec<Damage>,
     suspects: Vec<Ppn>,
-    /// Generation of the next state: newer than all, and not in the file of the state that was read.
+    /// Generation of the next state: newer than all, and not in the file of the state that was
+    /// read.
     next: u64,
 }
 
@@ -68,8 +72,8 @@ impl FoundFolder {
         &self.damage
     }
 
-    /// Metadata pages with a wrong checksum: damage in a live superblock, and otherwise possibly left by a crash. They
-    /// read as torn.
+    /// Metadata pages with a wrong checksum: damage in a live superblock, and otherwise possibly
+    /// left by a crash. They read as torn.
     pub fn suspects(&self) -> &[Ppn] {
         &self.suspects
     }
@@ -134,7 +138,8 @@ impl Media {
         Self::find_folder(dir, false)?.begin()
     }
 
-    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done with it.
+    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done
+    /// with it.
     ///
     /// # Errors
     /// As `open_folder`.
@@ -465,8 +470,8 @@ impl JournalReplay<'_> {
         Ok(report)
     }
 
-    /// Do the contents match a program's record? Also true if the page number is impossible, which applying the record
-    /// finds out.
+    /// Do the contents match a program's record? Also true if the page number is impossible, which
+    /// applying the record finds out.
     fn has_contents(&self, record: &JournalRecord<'_>) -> bool {
         let JournalRecord::Program { ppn, kind, crc, .. } = *record else {
             return true;

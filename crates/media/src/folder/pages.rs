@@ -1,12 +1,15 @@
-//! Contents of flash pages in a mapped file, or in memory: page `p` is bytes `4096 p` to `4096 p + 4095`.
+//! Contents of flash pages in a mapped file, or in memory: page `p` is bytes `4096 p` to `4096 p +
+//! 4095`.
 //!
-//! Pages are read where they are mapped, and written by `pwrite`: it meets no page that must first be made writable,
-//! which stores to the mapping would after every time the system has written the page out. Both are one page cache. In
-//! memory, and on a file system that is in memory, pages are stored where they are mapped. Invariants: between an erase
-//! and the next one of its block a page is written once; what was there before may be overwritten at any time after the
-//! erase, so the journal is durable up to the erase before it happens. After a failed write nothing is written any
-//! more, and nothing is acknowledged. The checksum of each page is that of the content meant for it, whether it was
-//! stored or not; reads compare. Absent: which pages hold anything (the array's rows say that).
+//! Pages are read where they are mapped, and written by `pwrite`: it meets no page that must first
+//! be made writable, which stores to the mapping would after every time the system has written the
+//! page out. Both are one page cache. In memory, and on a file system that is in memory, pages are
+//! stored where they are mapped. Invariants: between an erase and the next one of its block a page
+//! is written once; what was there before may be overwritten at any time after the erase, so the
+//! journal is durable up to the erase before it happens. After a failed write nothing is written
+//! any more, and nothing is acknowledged. The checksum of each page is that of the content meant
+//! for it, whether it was stored or not; reads compare. Absent: which pages hold anything (the
+//! array's rows say that).
 
 use super::files::{CONTENTS, about};
 use crate::content::PageBytes;
@@ -18,7 +21,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Whether a file is on a file system without write-back (such as tmpfs), where stores to a mapping never wait.
+/// Whether a file is on a file system without write-back (such as tmpfs), where stores to a mapping
+/// never wait.
 fn is_memory(file: &File) -> bool {
     /// Of tmpfs, in Linux' `statfs`.
     const TMPFS: i128 = 0x0102_1994;
@@ -49,9 +53,10 @@ fn kept(crc: u32) -> u32 {
 
 impl MappedPages {
     pub(super) fn map(file: &File, pages: u32) -> io::Result<Self> {
-        // SAFETY: the file is the folder's own, locked against other processes of this program, and has been given its
-        // full length; bytes that another program changes under us are data, never addresses or lengths. We change them
-        // by `pwrite`, through `&mut self` only, so that no page that is being looked at changes.
+        // SAFETY: the file is the folder's own, locked against other processes of this program, and
+        // has been given its full length; bytes that another program changes under us are data,
+        // never addresses or lengths. We change them by `pwrite`, through `&mut self` only, so that
+        // no page that is being looked at changes.
         let map = unsafe {
             memmap2::MmapOptions::new()
                 .len(pages as usize * PAGE_BYTES)
@@ -145,7 +150,8 @@ impl MappedPages {
     /// Copies a page to another one, whose checksum is unknown then.
     pub(crate) fn copy(&mut self, from: usize, to: usize) {
         if self.file.is_some() {
-            // Through the stack, so that the system never faults in one page of the file while it holds another.
+            // Through the stack, so that the system never faults in one page of the file while it
+            // holds another.
             return self.put(to, &{ *self.page(from) });
         }
 

@@ -1,4 +1,5 @@
-//! Everything of a device but its pages' contents, written whole: where replay of the journal begins.
+//! Everything of a device but its pages' contents, written whole: where replay of the journal
+//! begins.
 //!
 //! ```text
 //! header   64 bytes
@@ -7,7 +8,8 @@
 //! NVRAM    8 bytes a word
 //! hash     32 bytes: BLAKE3 of all before
 //! ```
-//! Invariant: a file that was not written to its end does not have its hash. Absent: when (the folder's).
+//! Invariant: a file that was not written to its end does not have its hash. Absent: when (the
+//! folder's).
 
 use super::journal::PageKind;
 use super::pages::MappedPages;
@@ -189,8 +191,8 @@ fn kinds(nand: &NandArray) -> Vec<u16> {
     kinds
 }
 
-/// Reads a state, and its metadata pages from the contents. Metadata pages with a wrong checksum are torn, and
-/// returned.
+/// Reads a state, and its metadata pages from the contents. Metadata pages with a wrong checksum
+/// are torn, and returned.
 pub(super) fn read(
     mut file: &File,
     header: &Header,

@@ -1,8 +1,10 @@
-//! The medium the firmware runs on: live cells, planted faults, the operation record and the power rail.
+//! The medium the firmware runs on: live cells, planted faults, the operation record and the power
+//! rail.
 //!
-//! Invariants: an operation takes effect in the live view when it is called; every one of them is pushed to
-//! `ops`; with a rail attached, all of them are also pending there until settled. A page's program or read
-//! that fails says so at once. `program`, `read`, `nvram` and `power` are the verbs. Absent: durations, retries, and what to do about a failure.
+//! Invariants: an operation takes effect in the live view when it is called; every one of them is
+//! pushed to `ops`; with a rail attached, all of them are also pending there until settled. A
+//! page's program or read that fails says so at once. `program`, `read`, `nvram` and `power` are
+//! the verbs. Absent: durations, retries, and what to do about a failure.
 
 mod nvram;
 mod power;
@@ -96,7 +98,8 @@ impl Media {
         }
     }
 
-    /// The live view as an image. With a rail attached this is what would remain if all pending landed.
+    /// The live view as an image. With a rail attached this is what would remain if all pending
+    /// landed.
     pub fn to_image(&self) -> Image {
         Image::from_flat(&self.nand, &self.nvram)
     }

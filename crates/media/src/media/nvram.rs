@@ -1,7 +1,7 @@
 //! NVRAM: words of 8 bytes, each stored atomically; and DRAM that a capacitor saves.
 //!
-//! Invariant: stores before a fence are durable before those after it; between fences any subset lands.
-//! Absent: what is stored where (the firmware's layout).
+//! Invariant: stores before a fence are durable before those after it; between fences any subset
+//! lands. Absent: what is stored where (the firmware's layout).
 
 use super::Media;
 use crate::fault::MediaError;
@@ -28,19 +28,21 @@ impl Media {
         Ok(self.nvram[word])
     }
 
-    /// All words as they are, for a scan of a range in which no planted flip can hide an error: `None` if one could.
+    /// All words as they are, for a scan of a range in which no planted flip can hide an error:
+    /// `None` if one could.
     #[inline]
     pub fn words(&self) -> Option<&[u64]> {
         (!self.faulty).then_some(&self.nvram)
     }
 
-    /// A word as it was stored, whatever has been planted since: for checks of tables, and where `words` found no fault.
+    /// A word as it was stored, whatever has been planted since: for checks of tables, and where
+    /// `words` found no fault.
     pub fn peek(&self, word: usize) -> u64 {
         self.nvram[word]
     }
 
-    /// Stores records one behind the other. The caller charges them as a whole (`charge`); `after` says what each waits
-    /// for.
+    /// Stores records one behind the other. The caller charges them as a whole (`charge`); `after`
+    /// says what each waits for.
     #[inline]
     pub fn store_records<const W: usize>(
         &mut self,
@@ -84,7 +86,8 @@ impl Media {
         }
     }
 
-    /// Stores one word, atomically; adjacent stores of one command count as one access of their bytes.
+    /// Stores one word, atomically; adjacent stores of one command count as one access of their
+    /// bytes.
     #[inline]
     pub fn store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         self.nvram[word] = value;
@@ -111,7 +114,8 @@ impl Media {
         }
     }
 
-    /// Stores the words of one record; each is atomic by itself, and they are one access of their bytes.
+    /// Stores the words of one record; each is atomic by itself, and they are one access of their
+    /// bytes.
     #[inline]
     pub fn store_record(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
         let mut op = Op::new(OpKind::NvWrite, purpose, after);
@@ -120,7 +124,8 @@ impl Media {
         self.store_uncharged(word, values, purpose, after);
     }
 
-    /// Changes one word of a record that has been stored before: atomically, and after all stores to the record so far.
+    /// Changes one word of a record that has been stored before: atomically, and after all stores
+    /// to the record so far.
     ///
     /// For the timing, `after` must name whatever those stores wait for.
     #[inline]
@@ -156,8 +161,9 @@ impl Media {
         }
     }
 
-    /// What every store does on media that are not plain: it is written down in the folder, it cures flipped words, and
-    /// each word is pending on the rail. `record`: the stored record that the words change.
+    /// What every store does on media that are not plain: it is written down in the folder, it
+    /// cures flipped words, and each word is pending on the rail. `record`: the stored record that
+    /// the words change.
     #[cold]
     fn track_stores(
         &mut self,
@@ -209,7 +215,8 @@ impl Media {
         self.plant(|faults| faults.flips.retain(|word, _| !words.contains(word)));
     }
 
-    /// Stores words of DRAM that a capacitor saves when power fails: durable like NVRAM, each atomic by itself, at no cost.
+    /// Stores words of DRAM that a capacitor saves when power fails: durable like NVRAM, each
+    /// atomic by itself, at no cost.
     #[inline]
     pub fn store_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
         self.nvram[word..word + values.len()].copy_from_slice(values);

@@ -1,6 +1,7 @@
 //! The power rail, and what a cut leaves.
 //!
-//! Invariant: without a rail everything lands at once. Absent: which outcomes a cut may choose (`rail`).
+//! Invariant: without a rail everything lands at once. Absent: which outcomes a cut may choose
+//! (`rail`).
 
 use super::Media;
 use crate::image::Image;

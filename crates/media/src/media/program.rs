@@ -1,6 +1,7 @@
 //! Programming, copying and erasing flash.
 //!
-//! Invariant: a page is programmed in order within its block, and once. Absent: which page is next (the firmware).
+//! Invariant: a page is programmed in order within its block, and once. Absent: which page is next
+//! (the firmware).
 
 use super::Media;
 use crate::array::{Contents, PAGES_AHEAD, Stored};
@@ -16,7 +17,8 @@ impl Media {
     /// Programs a page.
     ///
     /// # Errors
-    /// `ProgramFailed`: the page is consumed and unreadable, and its block must not be programmed again.
+    /// `ProgramFailed`: the page is consumed and unreadable, and its block must not be programmed
+    /// again.
     pub fn program(
         &mut self,
         ppn: Ppn,
@@ -132,9 +134,9 @@ impl Media {
         self.program_from(to.ppn, Some(from), oob, stored, purpose, after)
     }
 
-    /// Copies data pages of one superblock to consecutive pages of one row, from `to` on, each with its new OOB; what
-    /// `copy` does one by one for GC, on sound media and without metadata pages. Pages are in ascending order, and fewer
-    /// than 64 from the first to the last.
+    /// Copies data pages of one superblock to consecutive pages of one row, from `to` on, each with
+    /// its new OOB; what `copy` does one by one for GC, on sound media and without metadata pages.
+    /// Pages are in ascending order, and fewer than 64 from the first to the last.
     #[inline(always)]
     pub fn copy_row(
         &mut self,
@@ -195,8 +197,9 @@ impl Media {
         }
     }
 
-    /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on, extended ones if asked. Without
-    /// a rail they are durable already, so that the page can be a view of them; with one, it keeps what was written.
+    /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on, extended
+    /// ones if asked. Without a rail they are durable already, so that the page can be a view of
+    /// them; with one, it keeps what was written.
     ///
     /// # Errors
     /// `ProgramFailed`, as `program`.
@@ -271,7 +274,8 @@ impl Media {
                 self.program_plain(slot, oob, *identity, purpose, after);
                 return Ok(());
             }
-            // With a rail the bytes must outlive the command; with faults there is more to look after.
+            // With a rail the bytes must outlive the command; with faults there is more to look
+            // after.
             Payload::Bytes(bytes) if self.rail.is_none() && !self.faulty => {
                 self.push_program(slot.ppn, slot.die, purpose, after);
                 self.folder_room();

@@ -1,7 +1,7 @@
 //! Reading flash: data, metadata, OOB areas.
 //!
-//! Invariant: what cannot be read says so; nothing is made up. In a folder, data pages' checksums are verified by every
-//! read and copy. Absent: retries.
+//! Invariant: what cannot be read says so; nothing is made up. In a folder, data pages' checksums
+//! are verified by every read and copy. Absent: retries.
 
 use super::{Media, MetaPage};
 use crate::array::Contents;
@@ -83,13 +83,14 @@ impl Media {
             .ok_or(MediaError::Uncorrectable)
     }
 
-    /// The bytes of a metadata page that the firmware had in its buffers when it programmed the page; `None` if it holds
-    /// none. Not a read: whether the page is readable does not matter.
+    /// The bytes of a metadata page that the firmware had in its buffers when it programmed the
+    /// page; `None` if it holds none. Not a read: whether the page is readable does not matter.
     pub fn meta_written(&self, ppn: Ppn) -> Option<&[u8]> {
         self.nand.meta.get(&ppn.0).map(|bytes| &bytes[..])
     }
 
-    /// The bytes of a metadata page to be programmed: `fill` gets `len` bytes with anything in them.
+    /// The bytes of a metadata page to be programmed: `fill` gets `len` bytes with anything in
+    /// them.
     pub fn meta_bytes(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
         self.nand.meta_bytes(len, fill)
     }
@@ -146,14 +147,15 @@ impl Media {
         }
     }
 
-    /// The OOB record of a page that the firmware has in its buffers (it wrote or just read it); not charged.
+    /// The OOB record of a page that the firmware has in its buffers (it wrote or just read it);
+    /// not charged.
     #[inline]
     pub fn oob(&self, ppn: Ppn) -> Oob {
         self.nand.oob(ppn)
     }
 
-    /// The identity stored in a page, not charged: in identity mode it is also the page's fingerprint,
-    /// which the dedup engine keeps in DRAM. `None` in other modes.
+    /// The identity stored in a page, not charged: in identity mode it is also the page's
+    /// fingerprint, which the dedup engine keeps in DRAM. `None` in other modes.
     #[inline]
     pub fn identity(&self, ppn: Ppn) -> Option<u64> {
         match &self.nand.contents {

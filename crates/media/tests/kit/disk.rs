@@ -1,9 +1,10 @@
 //! The disk under a folder: what a machine that dies leaves of its files.
 //!
-//! In a test program that has this module, `fdatasync`, `fsync` and `msync` of the C library are the ones below: nothing
-//! is written out, but it is noted which bytes the caller may rely on from then on. Whatever else a sector has held since
-//! it was last made durable may be what is found after a crash, sector by sector; and a file whose name was not made
-//! durable may be missing. So a call that is left out shows, in whatever code it was.
+//! In a test program that has this module, `fdatasync`, `fsync` and `msync` of the C library are
+//! the ones below: nothing is written out, but it is noted which bytes the caller may rely on from
+//! then on. Whatever else a sector has held since it was last made durable may be what is found
+//! after a crash, sector by sector; and a file whose name was not made durable may be missing. So a
+//! call that is left out shows, in whatever code it was.
 //!
 //! One folder a thread. Absent: reads that fail, and disks that lie.
 
@@ -199,8 +200,9 @@ fn file_of(fd: c_int) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()
 }
 
-// SAFETY: these take the place of the C library's functions of the same names and types for the whole program. They read
-// no memory of the caller's, and promise less than the originals where no folder is attached, which no test relies on.
+// SAFETY: these take the place of the C library's functions of the same names and types for the
+// whole program. They read no memory of the caller's, and promise less than the originals where no
+// folder is attached, which no test relies on.
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
     sync(file_of(fd), 0..usize::MAX)

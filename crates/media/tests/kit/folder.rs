@@ -1,4 +1,5 @@
-//! Devices in folders for tests: their files, and random operations to compare a device with its twin in memory.
+//! Devices in folders for tests: their files, and random operations to compare a device with its
+//! twin in memory.
 
 use super::numbers::Numbers;
 use super::tiny;
@@ -52,8 +53,8 @@ fn digest_without(image: &Image, blocks: &[BlockId]) -> u64 {
     media.to_image().digest()
 }
 
-/// The latest of some states that `found` is. Each state comes with the block that the step to it erased: what lies in a
-/// block that was erased later may be anything.
+/// The latest of some states that `found` is. Each state comes with the block that the step to it
+/// erased: what lies in a block that was erased later may be anything.
 pub fn latest_of<'a, S>(found: &Image, states: S) -> Option<usize>
 where
     S: DoubleEndedIterator<Item = (&'a Image, Option<BlockId>)> + ExactSizeIterator,
@@ -68,7 +69,8 @@ where
     None
 }
 
-/// One step of a random history. `next_row` decides between a program and an erase, so that a step suits one device.
+/// One step of a random history. `next_row` decides between a program and an erase, so that a step
+/// suits one device.
 #[derive(Clone, Debug)]
 pub enum Operation {
     Program { ppn: Ppn, value: u64 },
@@ -80,7 +82,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Words of a record in NVRAM, at most: more than 254 would be two records of the journal, with a cut between them.
+    /// Words of a record in NVRAM, at most: more than 254 would be two records of the journal, with
+    /// a cut between them.
     const LONGEST: u64 = 255;
 
     pub fn draw(numbers: &mut Numbers, media: &Media) -> Self {

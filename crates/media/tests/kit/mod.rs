@@ -74,7 +74,8 @@ pub fn blocks(sb: u32) -> [BlockId; 2] {
     [tiny().block(SbId(sb), 0), tiny().block(SbId(sb), 1)]
 }
 
-/// The image of a device with a little of everything: data, metadata, a torn page, a spoiled block, NVRAM.
+/// The image of a device with a little of everything: data, metadata, a torn page, a spoiled block,
+/// NVRAM.
 pub fn lived_in(mode: ContentMode) -> Image {
     let mut media = Media::blank(tiny(), mode, WORDS);
     for row in 0..4 {

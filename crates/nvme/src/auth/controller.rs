@@ -1,15 +1,16 @@
-//! One queue's exchange, on the target's side: payloads of Authentication Send in, those of Authentication Receive out.
+//! One queue's exchange, on the target's side: payloads of Authentication Send in, those of
+//! Authentication Receive out.
 //!
 //! Invariants:
-//! - a queue is proven only when the host's response to *this* exchange's random challenge is right, and, if the host
-//!   challenged us, when it has accepted our response;
+//! - a queue is proven only when the host's response to *this* exchange's random challenge is
+//!   right, and, if the host challenged us, when it has accepted our response;
 //! - a challenge is answered once: right or wrong, it is gone;
-//! - until it is proven a queue has one exchange. Then the host may prove itself again (Linux does when its secret is
-//!   changed), and a failure ends the queue all the same;
+//! - until it is proven a queue has one exchange. Then the host may prove itself again (Linux does
+//!   when its secret is changed), and a failure ends the queue all the same;
 //! - hash and group are no weaker than the host's line says, whatever the host offers.
 //!
-//! Absent: commands, deadlines (`tcp`). A peer between us and the host may still weaken a negotiation down to that line: the
-//! responses do not cover what was offered.
+//! Absent: commands, deadlines (`tcp`). A peer between us and the host may still weaken a
+//! negotiation down to that line: the responses do not cover what was offered.
 
 use super::group::{Group, KeyPair};
 use super::hash::Hash;
@@ -20,7 +21,8 @@ use super::secret::Secret;
 use crate::spec::auth::explanation;
 use std::sync::Arc;
 
-/// The longest payload: a Reply with the longest hash and the largest group, and Negotiate with several protocols.
+/// The longest payload: a Reply with the longest hash and the largest group, and Negotiate with
+/// several protocols.
 pub const MESSAGE_BYTES_MAX: usize = 2048;
 
 /// Why a queue will not be proven.
@@ -274,7 +276,8 @@ impl Exchange {
         Ok(State::Success1 { payload, proof })
     }
 
-    /// The payload that the host asks for; `None` if there is none, or it does not fit into `room` bytes.
+    /// The payload that the host asks for; `None` if there is none, or it does not fit into `room`
+    /// bytes.
     pub fn send(&mut self, room: usize) -> Option<Vec<u8>> {
         let (payload, next) = match std::mem::replace(&mut self.state, State::Over) {
             State::Challenge(open) => {

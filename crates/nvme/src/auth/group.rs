@@ -1,8 +1,9 @@
 //! Diffie-Hellman in the groups of RFC 7919.
 //!
-//! Invariants: a peer's value is checked before it is used (2 to p - 2; with safe primes nothing else is weak), and a key
-//! pair is used once. Exponents are random and of 512 bits: more than twice the strength of the largest group (RFC 7919
-//! appendix A asks for 400). Absent: what the shared secret is for.
+//! Invariants: a peer's value is checked before it is used (2 to p - 2; with safe primes nothing
+//! else is weak), and a key pair is used once. Exponents are random and of 512 bits: more than
+//! twice the strength of the largest group (RFC 7919 appendix A asks for 400). Absent: what the
+//! shared secret is for.
 
 use super::primes;
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
@@ -141,8 +142,8 @@ impl KeyPair {
         }
     }
 
-    /// The secret shared with the peer that sent `theirs`, as long as the prime; `None` if that is no value to use. Without
-    /// a group it is empty.
+    /// The secret shared with the peer that sent `theirs`, as long as the prime; `None` if that is
+    /// no value to use. Without a group it is empty.
     pub fn shared(&self, theirs: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         if theirs.len() != self.group.bytes() {
             return None;
@@ -208,7 +209,8 @@ mod tests {
         }
     }
 
-    /// Values and shared secrets of two fixed exponents, calculated with Python's `pow`; the beginnings of their SHA-256.
+    /// Values and shared secrets of two fixed exponents, calculated with Python's `pow`; the
+    /// beginnings of their SHA-256.
     #[test]
     fn values_and_secrets_are_those_that_others_calculate() {
         let known = [

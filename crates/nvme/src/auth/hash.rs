@@ -1,6 +1,7 @@
 //! The three hashes of DH-HMAC-CHAP, and HMAC by them.
 //!
-//! Invariant: authentication codes are compared in constant time (`hmac`'s own comparison). Absent: what is hashed.
+//! Invariant: authentication codes are compared in constant time (`hmac`'s own comparison). Absent:
+//! what is hashed.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -78,7 +79,8 @@ impl Hash {
         })
     }
 
-    /// Whether this is the authentication code of these parts. Takes equally long wherever the first difference is.
+    /// Whether this is the authentication code of these parts. Takes equally long wherever the
+    /// first difference is.
     pub(super) fn is_mac(self, key: &[u8], parts: &[&[u8]], code: &[u8]) -> bool {
         match self {
             Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).verify_slice(code).is_ok(),

@@ -1,7 +1,8 @@
 //! One queue's exchange, on the host's side.
 //!
-//! Invariants: the secret leaves only as a response to a challenge; with a controller's secret the exchange succeeds only if
-//! the controller has proven that it knows it. Absent: commands (`tcp::client`).
+//! Invariants: the secret leaves only as a response to a challenge; with a controller's secret the
+//! exchange succeeds only if the controller has proven that it knows it. Absent: commands
+//! (`tcp::client`).
 
 use super::group::{Group, KeyPair};
 use super::hash::Hash;
@@ -136,8 +137,8 @@ impl<'a> HostExchange<'a> {
         }
     }
 
-    /// Compares the controller's response with the one that only its secret gives. One that keeps silent about our challenge
-    /// has not proven itself either.
+    /// Compares the controller's response with the one that only its secret gives. One that keeps
+    /// silent about our challenge has not proven itself either.
     fn judge(&self, response: Option<&[u8]>) -> Result<Step, HostError> {
         let (Some(open), Some(secret)) = (&self.open, &self.credentials.controller) else {
             return Ok(Step::Done);

@@ -6,10 +6,11 @@
 //! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...:                until=2027-06-30
 //! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...: DHHC-1:01:...:
 //! ```
-//! A host with a secret authenticates by it; a host with a TLS key connects by TLS and no other way; with both it does both.
-//! Invariants: a file that others can read, or with a line that is wrong, is refused whole; what was loaded stays in use
-//! until something else has been loaded whole; text of secrets never reaches a message. Absent: hosts that are connected
-//! (a reload drops none).
+//! A host with a secret authenticates by it; a host with a TLS key connects by TLS and no other
+//! way; with both it does both. Invariants: a file that others can read, or with a line that is
+//! wrong, is refused whole; what was loaded stays in use until something else has been loaded
+//! whole; text of secrets never reaches a message. Absent: hosts that are connected (a reload drops
+//! none).
 
 use super::group::Group;
 use super::hash::Hash;
@@ -425,7 +426,8 @@ impl Keyring {
         }
     }
 
-    /// Calculates while nobody else does: strangers can ask for this, and get one processor at most.
+    /// Calculates while nobody else does: strangers can ask for this, and get one processor at
+    /// most.
     pub(super) fn in_turn<R>(&self, work: impl FnOnce() -> R) -> R {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         work()

@@ -1,7 +1,8 @@
 //! Payloads to messages and back.
 //!
-//! Invariants: nothing is read beyond a payload, and every length in one is checked against what it must be; a parsed
-//! message borrows from its payload. Absent: which message may come when (`controller`, `host`).
+//! Invariants: nothing is read beyond a payload, and every length in one is checked against what it
+//! must be; a parsed message borrows from its payload. Absent: which message may come when
+//! (`controller`, `host`).
 
 use super::group::Group;
 use super::hash::Hash;

@@ -1,5 +1,5 @@
-//! DH-HMAC-CHAP, and all keys, those of TLS too: a host proves that it knows its secret, and the controller its own
-//! (Base 2.0 §8.13).
+//! DH-HMAC-CHAP, and all keys, those of TLS too: a host proves that it knows its secret, and the
+//! controller its own (Base 2.0 §8.13).
 //!
 //! ```text
 //! secret     DHHC-1:..., as nvme-cli makes them

@@ -1,4 +1,5 @@
-//! Keys of TLS as `nvme gen-tls-key` makes them, and what is derived from them for a pair of host and subsystem.
+//! Keys of TLS as `nvme gen-tls-key` makes them, and what is derived from them for a pair of host
+//! and subsystem.
 //!
 //! ```text
 //! configured PSK   NVMeTLSkey-1:HH:BASE64:        32 or 48 bytes and their CRC-32, low byte first
@@ -6,11 +7,12 @@
 //!     identity     NVMe1R01 HOST SUBSYSTEM DIGEST  what the host shows in the open; 01 SHA-256, 02 SHA-384
 //!     TLS PSK      what both ends prove to know
 //! ```
-//! (NVMe/TCP 1.0 §3.6.1.) Keys of 32 bytes go with SHA-256 and `TLS_AES_128_GCM_SHA256`, those of 48 bytes with SHA-384 and
-//! `TLS_AES_256_GCM_SHA384`. libnvme up to 1.14 labels its derivations otherwise than the standard does; the digest in the
-//! identity tells which one a host has used.
+//! (NVMe/TCP 1.0 §3.6.1.) Keys of 32 bytes go with SHA-256 and `TLS_AES_128_GCM_SHA256`, those of
+//! 48 bytes with SHA-384 and `TLS_AES_256_GCM_SHA384`. libnvme up to 1.14 labels its derivations
+//! otherwise than the standard does; the digest in the identity tells which one a host has used.
 //!
-//! Invariant: a key is never shown, and its memory is cleared. Absent: files (`keys`), the handshake (`tls`).
+//! Invariant: a key is never shown, and its memory is cleared. Absent: files (`keys`), the
+//! handshake (`tls`).
 
 use super::hash::Hash;
 use base64::Engine;
@@ -29,7 +31,8 @@ pub const IDENTITY_BYTES_MAX: usize = 8 + 1 + 223 + 1 + 223 + 1 + 64;
 /// How labels are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
-    /// As TLS 1.3 has them (RFC 8446 §7.1): the length big-endian, label and context behind their own lengths.
+    /// As TLS 1.3 has them (RFC 8446 §7.1): the length big-endian, label and context behind their
+    /// own lengths.
     Standard,
     /// As libnvme up to 1.14 has them: the length little-endian, label and context without lengths.
     Libnvme,
@@ -191,7 +194,8 @@ impl fmt::Debug for TlsKey {
     }
 }
 
-/// HKDF-Extract without salt, and HKDF-Expand-Label to as many bytes as the hash has: one block (RFC 5869, RFC 8446 §7.1).
+/// HKDF-Extract without salt, and HKDF-Expand-Label to as many bytes as the hash has: one block
+/// (RFC 5869, RFC 8446 §7.1).
 fn expand(
     hash: Hash,
     secret: &[u8],

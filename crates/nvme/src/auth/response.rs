@@ -76,7 +76,8 @@ impl Response<'_> {
 mod tests {
     use super::*;
 
-    /// Calculated with Python's `hmac`: secret bytes 0, 1, ... of the host and 100, 101, ... of the controller.
+    /// Calculated with Python's `hmac`: secret bytes 0, 1, ... of the host and 100, 101, ... of the
+    /// controller.
     #[test]
     fn responses_are_those_that_others_calculate() {
         let known = [

@@ -1,8 +1,9 @@
 //! Secrets as `nvme gen-dhchap-key` makes them: `DHHC-1:HH:BASE64:`.
 //!
-//! HH is the hash by which the secret is bound to a name (00 none, 01 SHA-256, 02 SHA-384, 03 SHA-512), and what is encoded
-//! is 32, 48 or 64 bytes and their CRC-32, low byte first (Base 2.0 §8.13.5.8). Invariant: a secret is never shown, and its
-//! memory is cleared. Absent: files (`keys`).
+//! HH is the hash by which the secret is bound to a name (00 none, 01 SHA-256, 02 SHA-384, 03
+//! SHA-512), and what is encoded is 32, 48 or 64 bytes and their CRC-32, low byte first (Base 2.0
+//! §8.13.5.8). Invariant: a secret is never shown, and its memory is cleared. Absent: files
+//! (`keys`).
 
 use super::hash::Hash;
 use base64::Engine;

@@ -107,7 +107,8 @@ impl Association {
             admin::SET_FEATURES => {
                 let had_cache = self.cache_enabled();
                 let result = self.set_feature(sqe, data)?;
-                // What was written while the cache was on must not be lost when the host relies on its being off.
+                // What was written while the cache was on must not be lost when the host relies on
+                // its being off.
                 if had_cache && !self.cache_enabled() {
                     self.subsystem.flush_all()?;
                 }

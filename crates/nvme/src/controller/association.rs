@@ -1,8 +1,8 @@
 //! One host's controller: made by Connect on an admin queue, joined by Connects of I/O queues.
 //!
-//! Invariants: commands other than fabrics ones are refused until the host has enabled the controller; an association
-//! from which nothing was heard for its keep-alive time is closed by its admin queue, and so ends on all its queues.
-//! Absent: connections (`tcp`).
+//! Invariants: commands other than fabrics ones are refused until the host has enabled the
+//! controller; an association from which nothing was heard for its keep-alive time is closed by its
+//! admin queue, and so ends on all its queues. Absent: connections (`tcp`).
 
 use super::bus::Transport;
 use super::connect::ConnectRefusal;
@@ -89,8 +89,8 @@ pub struct Association {
     pub(super) hostnqn: String,
     pub(super) hostid: [u8; 16],
     pub(super) state: Mutex<State>,
-    /// Resets so far; changed only while `state` is locked. Every command of every queue compares it, and a lock would
-    /// go back and forth between their processors.
+    /// Resets so far; changed only while `state` is locked. Every command of every queue compares
+    /// it, and a lock would go back and forth between their processors.
     pub(super) resets: AtomicU64,
 }
 
@@ -214,8 +214,8 @@ impl Association {
         })
     }
 
-    /// Takes the number of an I/O queue whose connection may use it: at once, or when its host has authenticated it. Of
-    /// several that wait for that the first one gets it.
+    /// Takes the number of an I/O queue whose connection may use it: at once, or when its host has
+    /// authenticated it. Of several that wait for that the first one gets it.
     ///
     /// # Errors
     /// Another connection has the number by now, or the controller has been reset.
@@ -285,15 +285,15 @@ impl Association {
         self.state().event_requests.contains(&cid)
     }
 
-    /// Something was heard from the host, at `now`. A queue that waited for the device reports what it read before: that
-    /// makes nothing older that another queue has heard since.
+    /// Something was heard from the host, at `now`. A queue that waited for the device reports what
+    /// it read before: that makes nothing older that another queue has heard since.
     pub fn heard(&self, now: u64) {
         let mut state = self.state();
         state.heard_ns = state.heard_ns.max(now);
     }
 
-    /// Has the host been silent for too long? Received data that was not processed yet counts as heard, so only the
-    /// thread of the admin queue can tell.
+    /// Has the host been silent for too long? Received data that was not processed yet counts as
+    /// heard, so only the thread of the admin queue can tell.
     pub fn is_silent(&self, now: u64) -> bool {
         let state = self.state();
         let silence_max = u64::from(state.keep_alive_ms) * 1_000_000;

@@ -1,7 +1,8 @@
-//! A controller on a bus: registers instead of properties, queues in the host's memory instead of connections.
+//! A controller on a bus: registers instead of properties, queues in the host's memory instead of
+//! connections.
 //!
-//! Registers are the fabrics' properties, at the same offsets. Absent: queues and their doorbells (the transport's), and
-//! registers that only they need.
+//! Registers are the fabrics' properties, at the same offsets. Absent: queues and their doorbells
+//! (the transport's), and registers that only they need.
 
 use super::association::{Association, State};
 use super::subsystem::Subsystem;
@@ -48,7 +49,8 @@ impl Association {
         self.state().csts
     }
 
-    /// Capabilities, or another register of those that networks have too; 0 if there is none at that offset.
+    /// Capabilities, or another register of those that networks have too; 0 if there is none at
+    /// that offset.
     pub fn register(&self, offset: u32) -> u64 {
         let get = |wide: u32| {
             self.property_get(&Sqe {

@@ -1,6 +1,7 @@
 //! Why a Connect is refused: the status, and the position of the offending parameter in dword 0.
 //!
-//! (Base 2.0 §6.3: IPO is the offset of the first byte in error, IATTR tells in what.) Linux logs the field's name.
+//! (Base 2.0 §6.3: IPO is the offset of the first byte in error, IATTR tells in what.) Linux logs
+//! the field's name.
 
 use crate::spec::fabrics::ConnectData;
 use crate::spec::status::Status;

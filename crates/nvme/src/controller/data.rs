@@ -1,13 +1,15 @@
 //! The data of one command on their way between host and device.
 //!
-//! The device takes and puts them front to back, a page or less at a time, each byte once. Where they are is the
-//! transport's business: in a PDU that was received, in a buffer that will be sent, in the memory of a guest.
-//! Invariant: what `take` shows does not change while it is looked at; memory that the host may write to meanwhile has to
-//! be copied first. Absent: how much a command moves (`Transfer` says that beforehand).
+//! The device takes and puts them front to back, a page or less at a time, each byte once. Where
+//! they are is the transport's business: in a PDU that was received, in a buffer that will be sent,
+//! in the memory of a guest. Invariant: what `take` shows does not change while it is looked at;
+//! memory that the host may write to meanwhile has to be copied first. Absent: how much a command
+//! moves (`Transfer` says that beforehand).
 
 /// Data of one command.
 pub trait HostData {
-    /// The next bytes that the host sends, at most a page of them; fewer than `len` if there are no more.
+    /// The next bytes that the host sends, at most a page of them; fewer than `len` if there are no
+    /// more.
     fn take(&mut self, len: usize) -> &[u8];
     /// The next bytes for the host. After a command that failed they are to be forgotten.
     fn put(&mut self, bytes: &[u8]);

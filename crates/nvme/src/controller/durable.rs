@@ -1,11 +1,13 @@
 //! Group commit: commands that wait for durability share one commit.
 //!
-//! A command that asks for durability is executed like any other; its position in the device's history must be durable
-//! before the command is acknowledged (`Outcome::sync_to`). One of the waiting threads commits everything executed so far,
-//! for all that wait for no later position. The device is not held meanwhile.
+//! A command that asks for durability is executed like any other; its position in the device's
+//! history must be durable before the command is acknowledged (`Outcome::sync_to`). One of the
+//! waiting threads commits everything executed so far, for all that wait for no later position. The
+//! device is not held meanwhile.
 //!
-//! Invariants: one commit at a time; a durable position is never committed again, so a flush after which nothing was
-//! written costs nothing. Absent: how a commit works (`remap_ssd_media::folder::Commit`).
+//! Invariants: one commit at a time; a durable position is never committed again, so a flush after
+//! which nothing was written costs nothing. Absent: how a commit works
+//! (`remap_ssd_media::folder::Commit`).
 
 use super::execute::Outcome;
 use super::subsystem::Subsystem;
@@ -93,7 +95,8 @@ impl Subsystem {
         }
     }
 
-    /// Waits until what a command names is durable; the outcome to acknowledge then. The caller must not hold the device.
+    /// Waits until what a command names is durable; the outcome to acknowledge then. The caller
+    /// must not hold the device.
     pub fn wait_until_durable(&self, outcome: Outcome) -> Outcome {
         let Some(wanted) = outcome.sync_to else {
             return outcome;

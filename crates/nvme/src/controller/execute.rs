@@ -1,7 +1,8 @@
 //! What each I/O command does, and what it counts: one function a command.
 //!
-//! Invariant: a command that must not stay in the volatile cache ends with a sync. Absent: what a command may name
-//! (`request`), pages (`io`, `remap`, `file_map`), and waiting until the sync is durable (`durable`).
+//! Invariant: a command that must not stay in the volatile cache ends with a sync. Absent: what a
+//! command may name (`request`), pages (`io`, `remap`, `file_map`), and waiting until the sync is
+//! durable (`durable`).
 
 use super::data::{HostData, take_all};
 use super::io::{ActiveCommand, pieces};
@@ -56,7 +57,8 @@ impl From<Status> for Failure {
 }
 
 impl Subsystem {
-    /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those before it.
+    /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those
+    /// before it.
     pub fn execute_next_part(
         &self,
         device: &mut DeviceTurn<'_>,
@@ -69,16 +71,17 @@ impl Subsystem {
 
     /// Executes a checked command. The data it has put are valid only if it was successful.
     ///
-    /// `device` is this subsystem's, for one command or a batch; a long command lets others use it in between. The
-    /// caller waits until what the outcome names is durable before the command is acknowledged, after it has released
-    /// the device.
+    /// `device` is this subsystem's, for one command or a batch; a long command lets others use it
+    /// in between. The caller waits until what the outcome names is durable before the command is
+    /// acknowledged, after it has released the device.
     pub fn execute(
         &self,
         device: &mut DeviceTurn<'_>,
         job: &Job<'_>,
         data: &mut dyn HostData,
     ) -> Outcome {
-        // A flush writes back what others have left in the cache, so nothing of it passes the cache by.
+        // A flush writes back what others have left in the cache, so nothing of it passes the cache
+        // by.
         let write_through = self.volatile_cache() && !job.cache_enabled;
         let is_flush = *job.request == IoRequest::Flush;
         // Only the versions in a volatile cache are numbered by their commands.
@@ -278,7 +281,8 @@ impl Subsystem {
             return Ok(());
         }
 
-        // The page was written, and the map does not list it: durable all the same, if that was asked for.
+        // The page was written, and the map does not list it: durable all the same, if that was
+        // asked for.
         if job
             .request
             .must_sync(self.volatile_cache() && !job.cache_enabled)
@@ -335,7 +339,8 @@ fn dataset_management(
     Ok(())
 }
 
-/// How long the whole list is, and its entries from `first` on, as far as `bytes` reach. Zeroes follow.
+/// How long the whole list is, and its entries from `first` on, as far as `bytes` reach. Zeroes
+/// follow.
 fn put_list(list: &[[u32; 2]], first: usize, bytes: usize, data: &mut dyn HostData) {
     let head = u64::from(list.len() as u32).to_le_bytes().into_iter();
     let entries = list

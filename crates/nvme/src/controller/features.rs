@@ -1,7 +1,7 @@
 //! Features (Base 2.0 §5.27): settings of a host, which last until its controller is reset.
 //!
-//! Invariant: nothing is saved; Error Recovery is per namespace, all others are per controller. Absent: their effects,
-//! except temperature warnings.
+//! Invariant: nothing is saved; Error Recovery is per namespace, all others are per controller.
+//! Absent: their effects, except temperature warnings.
 
 use super::bus::Transport;
 use super::subsystem::Subsystem;
@@ -190,8 +190,8 @@ impl Features {
         }
     }
 
-    /// The current and the default value of the threshold that a command names. There is only the composite
-    /// temperature.
+    /// The current and the default value of the threshold that a command names. There is only the
+    /// composite temperature.
     fn threshold(&self, sqe: &Sqe) -> Result<(u32, u32), Status> {
         let cdw11 = TemperatureCdw11::from_bits(sqe.cdw11);
         match (cdw11.tmpsel(), cdw11.thsel()) {

@@ -1,7 +1,8 @@
-//! The way to a subsystem for those who may be left behind: threads that wait in a kernel or on a socket.
+//! The way to a subsystem for those who may be left behind: threads that wait in a kernel or on a
+//! socket.
 //!
-//! Invariant: once closed, nobody is inside and nobody gets in, so that the device can be given back whatever becomes of
-//! such threads. Absent: the lock of the device, which is the subsystem's.
+//! Invariant: once closed, nobody is inside and nobody gets in, so that the device can be given
+//! back whatever becomes of such threads. Absent: the lock of the device, which is the subsystem's.
 
 use super::subsystem::Subsystem;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -145,7 +145,8 @@ impl Association {
             | oncs::VERIFY
             | oncs::COPY;
 
-        // Flush of all namespaces is supported; present only if a crash of the machine can lose what was acknowledged.
+        // Flush of all namespaces is supported; present only if a crash of the machine can lose
+        // what was acknowledged.
         id.vwc = 3 << 1 | u8::from(subsystem.volatile_cache());
         // A page is old or new, whatever fails: one block, 0's based. More are not promised.
         (id.awun_z, id.awupf_z) = (0, 0);
@@ -206,7 +207,8 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     id
 }
 
-/// Identifiers that depend on the subsystem's name and incarnation and on the namespace's number alone.
+/// Identifiers that depend on the subsystem's name and incarnation and on the namespace's number
+/// alone.
 fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
     let digest = |salt: u8| {
         let crc = crc32c::crc32c(subsystem.nqn().as_bytes());

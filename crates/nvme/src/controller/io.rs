@@ -1,9 +1,10 @@
 //! Reads, writes and deallocations of blocks on the device, page by page.
 //!
-//! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it and writes it whole,
-//! so each page is old or new. Between two pages a long command lets others go first (`turn`): no command except an
-//! atomic remap is atomic beyond a page. Invariant: ranges have been checked. Absent: where the host's data are
-//! (`data`), remaps (`remap`), and waiting for durability (`durable`).
+//! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it
+//! and writes it whole, so each page is old or new. Between two pages a long command lets others go
+//! first (`turn`): no command except an atomic remap is atomic beyond a page. Invariant: ranges
+//! have been checked. Absent: where the host's data are (`data`), remaps (`remap`), and waiting for
+//! durability (`durable`).
 
 use super::data::HostData;
 use super::record::{CommandRecord, RecordedOp};
@@ -22,7 +23,8 @@ const DEALLOCATE_PAGES: u32 = 8 << 10;
 /// Slices after which a command counts as long: the largest write takes fewer.
 const SLICES_SHORT: u32 = 8;
 
-/// A command under way: when its parts are done, and what must be durable before it is acknowledged.
+/// A command under way: when its parts are done, and what must be durable before it is
+/// acknowledged.
 pub(super) struct ActiveCommand<'a, 't> {
     pub device: &'a mut DeviceTurn<'t>,
     pub now: u64,
@@ -270,7 +272,8 @@ impl ActiveCommand<'_, '_> {
         })
     }
 
-    /// Deallocates whole pages; the parts of pages at the ends are written as zeroes if they must read so.
+    /// Deallocates whole pages; the parts of pages at the ends are written as zeroes if they must
+    /// read so.
     pub fn deallocate(
         &mut self,
         namespace: &Namespace,

@@ -19,8 +19,9 @@
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! connect     why a host is refused one
 //! ```
-//! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can reach past its
-//! namespace or make anything here panic. Absent: sockets, queues in memory, and time, which is an argument.
+//! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can
+//! reach past its namespace or make anything here panic. Absent: sockets, queues in memory, and
+//! time, which is an argument.
 
 mod admin;
 mod association;
@@ -71,8 +72,9 @@ pub const IN_CAPSULE_BYTES: u32 = 128 << 10;
 pub(crate) const COPY_FORMAT_NAMESPACES: u8 = 2;
 /// Ranges of one Copy.
 pub const COPY_RANGES_MAX: u32 = 256;
-/// Limit of one Copy: 16 MiB. Pages may have too many owners to be remapped, or be unaligned; then each is read and
-/// programmed, and the command still takes less than 100 ms (`docs/nvme-vendor.md`).
+/// Limit of one Copy: 16 MiB. Pages may have too many owners to be remapped, or be unaligned; then
+/// each is read and programmed, and the command still takes less than 100 ms
+/// (`docs/nvme-vendor.md`).
 pub const COPY_BYTES_MAX: u64 = 16 << 20;
 /// Limit of one Verify: 16 MiB, which may have to come from a disk.
 pub const VERIFY_BYTES_MAX: u64 = 16 << 20;
@@ -96,6 +98,6 @@ pub const fn copy_range_blocks_max(lba_shift: u8) -> u16 {
     }
 }
 
-/// Limits of one range of Dataset Management and of all its ranges: 4 and 16 GiB, which take less than 100 ms. Commands
-/// beyond these advisory limits are executed too.
+/// Limits of one range of Dataset Management and of all its ranges: 4 and 16 GiB, which take less
+/// than 100 ms. Commands beyond these advisory limits are executed too.
 pub const DEALLOCATE_BYTES_MAX: [u64; 2] = [4 << 30, 16 << 30];

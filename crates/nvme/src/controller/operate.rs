@@ -1,8 +1,10 @@
-//! What an operator does to a device in service: cut its power, damage its medium, switch timing and deduplication.
+//! What an operator does to a device in service: cut its power, damage its medium, switch timing
+//! and deduplication.
 //!
-//! Each verb takes one turn at the device. Invariants: a power cut loses what power loses and nothing else, since the
-//! device is recovered from its media alone; a device that does not recover is broken for everybody. Absent: who may do
-//! this (`remap-ssd-http`), and the connections that a power cut ends (`tcp::roster`).
+//! Each verb takes one turn at the device. Invariants: a power cut loses what power loses and
+//! nothing else, since the device is recovered from its media alone; a device that does not recover
+//! is broken for everybody. Absent: who may do this (`remap-ssd-http`), and the connections that a
+//! power cut ends (`tcp::roster`).
 
 use super::subsystem::{Latency, PAGE_SHIFT, Subsystem};
 use super::turn::DeviceTurn;
@@ -28,7 +30,8 @@ pub enum Damage {
         /// Blocks.
         count: u32,
     },
-    /// A bit of NVRAM flips, until its word is stored again. One flipped bit of a word is corrected; two are not.
+    /// A bit of NVRAM flips, until its word is stored again. One flipped bit of a word is
+    /// corrected; two are not.
     Flip {
         /// The word of 8 bytes.
         word: usize,
@@ -43,8 +46,8 @@ pub enum Damage {
 const STAND_IN_BYTES: u64 = 16 << 20;
 
 impl Subsystem {
-    /// Cuts the power and restores it: tables in DRAM are gone, and rebuilt from flash and NVRAM, and
-    /// a volatile cache loses what `seed` draws. Hosts wait meanwhile.
+    /// Cuts the power and restores it: tables in DRAM are gone, and rebuilt from flash and NVRAM,
+    /// and a volatile cache loses what `seed` draws. Hosts wait meanwhile.
     ///
     /// # Errors
     /// The device does not recover, or does not take what the cache keeps; in the first case it has
@@ -157,7 +160,8 @@ impl Subsystem {
         self.emulated.store(latency == Latency::Emulated, Relaxed);
     }
 
-    /// Switches deduplication of writes off and on again. What is written meanwhile is not found later as a duplicate.
+    /// Switches deduplication of writes off and on again. What is written meanwhile is not found
+    /// later as a duplicate.
     ///
     /// # Errors
     /// The device was made without.

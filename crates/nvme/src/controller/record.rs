@@ -1,7 +1,8 @@
 //! What a device is asked, for whoever writes it down.
 //!
-//! Commands are recorded as what they do with pages, in the order in which the device does it: a block of 512 bytes that is
-//! written is a page read and a page written. Absent: commands that were refused, registers, and lists of files.
+//! Commands are recorded as what they do with pages, in the order in which the device does it: a
+//! block of 512 bytes that is written is a page read and a page written. Absent: commands that were
+//! refused, registers, and lists of files.
 
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;

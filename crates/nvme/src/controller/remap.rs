@@ -1,7 +1,8 @@
 //! Remaps and copies.
 //!
-//! Copies between pages are remaps; copies that are not aligned to pages move bytes. Invariant: between two steps of a
-//! remap each page is old or new, so that others may go first there. Absent: how a device remaps.
+//! Copies between pages are remaps; copies that are not aligned to pages move bytes. Invariant:
+//! between two steps of a remap each page is old or new, so that others may go first there. Absent:
+//! how a device remaps.
 
 use super::data::InMemory;
 use super::io::ActiveCommand;
@@ -18,10 +19,11 @@ const REMAP_PAGES: u32 = 64;
 /// Bytes that an unaligned copy moves at a time.
 const MOVE_BYTES: u32 = 64 << 10;
 
-/// The steps of a remap that is not atomic, in an order in which no source is overwritten before it is read.
+/// The steps of a remap that is not atomic, in an order in which no source is overwritten before it
+/// is read.
 ///
-/// Sources that are also targets keep their old pages until they are remapped, so that each page is old or new between
-/// any two steps.
+/// Sources that are also targets keep their old pages until they are remapped, so that each page is
+/// old or new between any two steps.
 fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
     let Remap {
         target,
@@ -160,7 +162,8 @@ impl ActiveCommand<'_, '_> {
 mod tests {
     use super::*;
 
-    /// What a step does: all its sources are read first, and those that are not its targets are deallocated.
+    /// What a step does: all its sources are read first, and those that are not its targets are
+    /// deallocated.
     fn does(step: &Remap, pages: &mut [u32]) {
         let (from, to, len) = (
             step.source as usize,

@@ -1,7 +1,8 @@
 //! I/O commands, parsed once: what they ask for, in bounds, or the status that says why not.
 //!
-//! Invariant: blocks and pages of a parsed request are within its namespace, and so are those of the lists that come in
-//! a command's data (`dsm_ranges`, `Subsystem::copy_parts`). Absent: what is done then (`execute`).
+//! Invariant: blocks and pages of a parsed request are within its namespace, and so are those of
+//! the lists that come in a command's data (`dsm_ranges`, `Subsystem::copy_parts`). Absent: what is
+//! done then (`execute`).
 
 use super::association::Association;
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
@@ -52,7 +53,8 @@ pub enum IoRequest {
         blocks: Blocks,
         fua: bool,
     },
-    /// The first parts of a write with FUA, whose last part syncs: they must not stay in the volatile cache.
+    /// The first parts of a write with FUA, whose last part syncs: they must not stay in the
+    /// volatile cache.
     WriteThrough {
         blocks: Blocks,
     },
@@ -125,8 +127,8 @@ fn first_block(sqe: &Sqe) -> u64 {
 }
 
 impl IoRequest {
-    /// Checks a command against its namespace, and against the Copy descriptor formats that the host has enabled, one
-    /// bit each.
+    /// Checks a command against its namespace, and against the Copy descriptor formats that the
+    /// host has enabled, one bit each.
     ///
     /// # Errors
     /// The status to answer.
@@ -187,7 +189,8 @@ impl IoRequest {
         })
     }
 
-    /// Checks the command only: its source ranges are in its data, and are checked when the data have come.
+    /// Checks the command only: its source ranges are in its data, and are checked when the data
+    /// have come.
     fn copy(sqe: &Sqe, namespace: &Namespace, formats: u16) -> Result<Self, Status> {
         let copy = CopyCdw12::from_bits(sqe.cdw12);
         let format = copy.format();
@@ -280,8 +283,9 @@ impl IoRequest {
         })
     }
 
-    /// The part of a write that `len` bytes of its data from `at` on are: whole pages, unless they are its `last` bytes.
-    /// Parts may be executed as their data arrive, since no write is atomic beyond a page.
+    /// The part of a write that `len` bytes of its data from `at` on are: whole pages, unless they
+    /// are its `last` bytes. Parts may be executed as their data arrive, since no write is atomic
+    /// beyond a page.
     pub fn part(&self, at: u32, len: u32, last: bool, lba_shift: u8) -> Option<Self> {
         let Self::Write { blocks, fua } = *self else {
             return None;
@@ -312,8 +316,8 @@ impl IoRequest {
         (whole(first_byte) && (last || whole(last_byte))).then_some(part)
     }
 
-    /// Whether all that was executed so far must be durable before it is acknowledged. With `write_through` every change
-    /// must, since the host has switched the volatile cache off.
+    /// Whether all that was executed so far must be durable before it is acknowledged. With
+    /// `write_through` every change must, since the host has switched the volatile cache off.
     pub(super) fn must_sync(&self, write_through: bool) -> bool {
         match self {
             Self::Flush => true,
@@ -330,7 +334,8 @@ impl IoRequest {
         }
     }
 
-    /// Must what it changes be durable when it completes (FUA)? Then it must not stay in the volatile cache.
+    /// Must what it changes be durable when it completes (FUA)? Then it must not stay in the
+    /// volatile cache.
     pub(super) fn is_forced(&self) -> bool {
         match self {
             Self::Write { fua, .. }
@@ -428,8 +433,8 @@ fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
 }
 
 impl Subsystem {
-    /// The ranges that a Copy to `target` in `namespace` names in its data, all of them checked before the first is
-    /// copied.
+    /// The ranges that a Copy to `target` in `namespace` names in its data, all of them checked
+    /// before the first is copied.
     ///
     /// # Errors
     /// The status to answer.

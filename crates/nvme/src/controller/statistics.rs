@@ -1,4 +1,5 @@
-//! Statistics of the translation layer, by name: the vendor log page, and what a client makes of it.
+//! Statistics of the translation layer, by name: the vendor log page, and what a client makes of
+//! it.
 //!
 //! ```text
 //! 0-7    "RMPSTATS"

@@ -1,7 +1,7 @@
 //! What all connections share: the device, its namespaces, its health.
 //!
-//! Invariants: namespaces do not overlap and lie within the device; the holder of a `DeviceTurn` has the device
-//! exclusively. Absent: hosts (`association`), whose turn it is (`turn`).
+//! Invariants: namespaces do not overlap and lie within the device; the holder of a `DeviceTurn`
+//! has the device exclusively. Absent: hosts (`association`), whose turn it is (`turn`).
 
 use super::durable::Durable;
 use super::record::Recorder;
@@ -128,7 +128,8 @@ pub struct Subsystem {
     namespaces: Vec<Namespace>,
     nqn: String,
     serial: String,
-    /// Bytes that the namespaces' identifiers depend on besides their names; none if the bytes outlive the process.
+    /// Bytes that the namespaces' identifiers depend on besides their names; none if the bytes
+    /// outlive the process.
     incarnation: Vec<u8>,
     /// Are completions due when the timing model says?
     pub(super) emulated: AtomicBool,
@@ -143,7 +144,8 @@ pub struct Subsystem {
     recorder: Option<Box<dyn Recorder>>,
 }
 
-/// Namespaces one after the other on a device of `lpns` pages; without any specification, one that takes it all.
+/// Namespaces one after the other on a device of `lpns` pages; without any specification, one that
+/// takes it all.
 fn namespaces(specs: &[NamespaceSpec], lpns: u32) -> Result<Vec<Namespace>, SubsystemError> {
     let whole = [NamespaceSpec {
         pages: lpns,
@@ -179,8 +181,8 @@ fn namespaces(specs: &[NamespaceSpec], lpns: u32) -> Result<Vec<Namespace>, Subs
 }
 
 impl Subsystem {
-    /// A subsystem over a device. `volatile_cache`: what is acknowledged may be lost if this machine crashes before a
-    /// flush. No namespaces given: one of 4 KiB blocks over all pages.
+    /// A subsystem over a device. `volatile_cache`: what is acknowledged may be lost if this
+    /// machine crashes before a flush. No namespaces given: one of 4 KiB blocks over all pages.
     ///
     /// # Errors
     /// Namespaces that do not fit, or a device without bytes.
@@ -235,8 +237,9 @@ impl Subsystem {
         })
     }
 
-    /// With namespaces whose identifiers are those of this incarnation alone. A device in memory that starts again under
-    /// the same name is empty: a host that comes back must see another namespace, not its own with all data gone.
+    /// With namespaces whose identifiers are those of this incarnation alone. A device in memory
+    /// that starts again under the same name is empty: a host that comes back must see another
+    /// namespace, not its own with all data gone.
     pub fn of_incarnation(self, number: u64) -> Self {
         Self {
             incarnation: number.to_be_bytes().to_vec(),
@@ -244,8 +247,8 @@ impl Subsystem {
         }
     }
 
-    /// With a volatile write cache of so many bytes: writes that are neither flushed nor FUA are lost when the power is
-    /// cut (`cut_power`) or the process ends, unless `drain` comes first.
+    /// With a volatile write cache of so many bytes: writes that are neither flushed nor FUA are
+    /// lost when the power is cut (`cut_power`) or the process ends, unless `drain` comes first.
     pub fn with_cache(self, bytes: u64) -> Self {
         Self {
             cache: Some(Mutex::new(VolatileCache::new(bytes))),

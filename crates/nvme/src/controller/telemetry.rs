@@ -1,10 +1,12 @@
-//! What is counted of I/O commands for an operator: how many of each kind, how long they took, how many failed.
+//! What is counted of I/O commands for an operator: how many of each kind, how long they took, how
+//! many failed.
 //!
-//! A transport knows the time and says how long its commands took (`observe`); one call may stand for a batch of them, so
-//! that the clock is read once a batch. Buckets are powers of two of a microsecond: the index is a count of leading zeros,
-//! and an observation is two relaxed additions. Invariants: counters never go back; a reading may miss what is being added
-//! while it is taken, and nothing else. Absent: clocks, names for the outside (`remap-ssd-http`), and what SMART counts
-//! (`subsystem`).
+//! A transport knows the time and says how long its commands took (`observe`); one call may stand
+//! for a batch of them, so that the clock is read once a batch. Buckets are powers of two of a
+//! microsecond: the index is a count of leading zeros, and an observation is two relaxed additions.
+//! Invariants: counters never go back; a reading may miss what is being added while it is taken,
+//! and nothing else. Absent: clocks, names for the outside (`remap-ssd-http`), and what SMART
+//! counts (`subsystem`).
 
 use super::request::IoRequest;
 use std::cell::Cell;
@@ -121,7 +123,8 @@ pub struct Telemetry([OfKind; CommandKind::COUNT]);
 /// One kind, as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KindReading {
-    /// Commands by bucket, not cumulative; the last one is for what took longer than the last bound.
+    /// Commands by bucket, not cumulative; the last one is for what took longer than the last
+    /// bound.
     pub buckets: [u64; BUCKETS + 1],
     /// Sum of their times.
     pub sum_ns: u64,

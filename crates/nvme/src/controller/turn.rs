@@ -1,15 +1,18 @@
-//! Who holds the device when: one thread at a time, in turns, which long commands divide into slices.
+//! Who holds the device when: one thread at a time, in turns, which long commands divide into
+//! slices.
 //!
-//! A turn begins with the first use of the device and ends when it is dropped. Its work is counted in units of about a
-//! microsecond. A command asks between pages whether the slice is used up (`DeviceTurn::must_pause`); then the others
-//! go first. There are two queues of waiting threads, each first come, first served: light threads, whose last turn was
-//! short, and heavy ones. Light ones go first, but after `LIGHT_IN_A_ROW` of them a heavy one does. A thread that
-//! arrives while the device is free may pass waiting threads that are just waking up, `PASSES` times: otherwise two
-//! threads with turns of a few microseconds would wait for the scheduler between any two turns.
+//! A turn begins with the first use of the device and ends when it is dropped. Its work is counted
+//! in units of about a microsecond. A command asks between pages whether the slice is used up
+//! (`DeviceTurn::must_pause`); then the others go first. There are two queues of waiting threads,
+//! each first come, first served: light threads, whose last turn was short, and heavy ones. Light
+//! ones go first, but after `LIGHT_IN_A_ROW` of them a heavy one does. A thread that arrives while
+//! the device is free may pass waiting threads that are just waking up, `PASSES` times: otherwise
+//! two threads with turns of a few microseconds would wait for the scheduler between any two turns.
 //!
-//! Invariants: a waiting thread gets the device after at most `PASSES` turns and those ahead of it in its queue; no
-//! thread keeps it for more than a slice and one step of a few pages, except for internal work of the firmware: moving
-//! a stretch of pages, or waiting for the disk before an erase. Absent: clocks, and what is done in a turn.
+//! Invariants: a waiting thread gets the device after at most `PASSES` turns and those ahead of it
+//! in its queue; no thread keeps it for more than a slice and one step of a few pages, except for
+//! internal work of the firmware: moving a stretch of pages, or waiting for the disk before an
+//! erase. Absent: clocks, and what is done in a turn.
 
 use super::subsystem::Subsystem;
 use super::volatile::VolatileCache;
@@ -20,7 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
-/// Units of one slice: less than a millisecond, unless the firmware collects garbage or the disk is waited for.
+/// Units of one slice: less than a millisecond, unless the firmware collects garbage or the disk is
+/// waited for.
 pub const SLICE_UNITS: u32 = 1000;
 /// Turns up to this are light: a dozen pages written, or fifty read.
 const LIGHT_UNITS: u32 = 150;
@@ -28,8 +32,8 @@ const LIGHT_UNITS: u32 = 150;
 const LIGHT_IN_A_ROW: u32 = 8;
 /// Pages programmed but not durable after which a long command waits for the disk: 4 MiB.
 const UNWRITTEN_MAX: u64 = 1 << 10;
-/// Only slices that program at least this many pages wait: a slice of remaps programs hardly any, and need not wait for
-/// what others have written.
+/// Only slices that program at least this many pages wait: a slice of remaps programs hardly any,
+/// and need not wait for what others have written.
 const PROGRAMMED_MIN: u64 = 32;
 /// Turns that may pass a thread that has been woken.
 const PASSES: u32 = 8;
@@ -156,7 +160,8 @@ impl Turnstile {
         });
         queues.waiting[weight as usize].push_back(waiter.clone());
 
-        // If the device is free, a thread ahead is waking up and will take it; the end of a turn wakes the next one.
+        // If the device is free, a thread ahead is waking up and will take it; the end of a turn
+        // wakes the next one.
         drop(queues);
         loop {
             std::thread::park();
@@ -176,8 +181,8 @@ impl Turnstile {
         }
     }
 
-    /// Ends a turn. If it was long, or waiting threads have been passed often enough, the device is handed to the next
-    /// one directly.
+    /// Ends a turn. If it was long, or waiting threads have been passed often enough, the device is
+    /// handed to the next one directly.
     fn leave(&self, slice_used_up: bool) {
         let mut queues = self.queues();
         queues.slices += u64::from(slice_used_up);
@@ -294,15 +299,17 @@ impl<'a> DeviceTurn<'a> {
         self.slice >= SLICE_UNITS
     }
 
-    /// Is it time to let others go first? Then `let_others` follows, when nothing is left half done.
+    /// Is it time to let others go first? Then `let_others` follows, when nothing is left half
+    /// done.
     #[inline]
     pub(super) fn must_pause(&self) -> bool {
         self.divisible && self.is_used_up()
     }
 
-    /// Goes to the end of the queue. A `long` command that programs also waits for the disk if the disk has much to
-    /// write. The reason: before an erase the device itself waits for the disk, with every host behind it, and that
-    /// wait must be short. So the command that programs much waits alone, earlier.
+    /// Goes to the end of the queue. A `long` command that programs also waits for the disk if the
+    /// disk has much to write. The reason: before an erase the device itself waits for the disk,
+    /// with every host behind it, and that wait must be short. So the command that programs much
+    /// waits alone, earlier.
     pub(super) fn let_others(&mut self, long: bool) {
         let programs = self.ftl().media().counts.programs;
         let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;

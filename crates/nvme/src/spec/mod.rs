@@ -1,6 +1,8 @@
-//! Bits and records of NVMe Base 2.0, NVM Command Set 1.0, NVMe over Fabrics and NVMe/TCP 1.0. No behaviour.
+//! Bits and records of NVMe Base 2.0, NVM Command Set 1.0, NVMe over Fabrics and NVMe/TCP 1.0. No
+//! behaviour.
 //!
-//! Names are the specifications', so a field or constant has a comment only where its name does not say it all.
+//! Names are the specifications', so a field or constant has a comment only where its name does not
+//! say it all.
 
 #![allow(missing_docs, reason = "the specification's names")]
 

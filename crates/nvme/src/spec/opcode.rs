@@ -1,4 +1,5 @@
-//! Opcodes. Bits 1:0 say which way data go: 00 none, 01 host to controller, 10 controller to host (Base 2.0 figure 138).
+//! Opcodes. Bits 1:0 say which way data go: 00 none, 01 host to controller, 10 controller to host
+//! (Base 2.0 figure 138).
 
 /// Admin commands (Base 2.0 §5).
 #[allow(missing_docs, reason = "the specification's names")]

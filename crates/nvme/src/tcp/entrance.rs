@@ -1,10 +1,11 @@
 //! How a connection begins: with TLS or without, by its first byte.
 //!
-//! The first byte is 16h (a TLS handshake) or 00h (ICReq). It is looked at, not taken. Whether a host may begin without TLS is
-//! decided at Connect, when its name is known (`target::secure`).
+//! The first byte is 16h (a TLS handshake) or 00h (ICReq). It is looked at, not taken. Whether a
+//! host may begin without TLS is decided at Connect, when its name is known (`target::secure`).
 //!
-//! Invariants: nothing is answered before the first byte; a handshake has a deadline, and ends when the server does; its thread
-//! is the connection's own, so that nobody else waits. Absent: keys (`auth`), TLS itself (`tls`).
+//! Invariants: nothing is answered before the first byte; a handshake has a deadline, and ends when
+//! the server does; its thread is the connection's own, so that nobody else waits. Absent: keys
+//! (`auth`), TLS itself (`tls`).
 
 use super::socket::Socket;
 use crate::auth::Keyring;

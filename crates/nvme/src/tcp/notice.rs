@@ -1,8 +1,9 @@
 //! Rate limits for log lines that peers can cause at will.
 //!
-//! Each kind of line has a token bucket: a burst, then one line per interval. Suppressed lines are counted, and the
-//! next line of the kind reports the count, so that a flood neither fills the disk nor goes unnoticed. Memory is
-//! bounded by the number of kinds, which peers do not control. Absent: the clock, and where lines go.
+//! Each kind of line has a token bucket: a burst, then one line per interval. Suppressed lines are
+//! counted, and the next line of the kind reports the count, so that a flood neither fills the disk
+//! nor goes unnoticed. Memory is bounded by the number of kinds, which peers do not control.
+//! Absent: the clock, and where lines go.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -40,7 +41,8 @@ struct Allowance {
 pub struct Notices(Mutex<BTreeMap<&'static str, Allowance>>);
 
 impl Notices {
-    /// May a line of this kind be written at `now`, in nanoseconds? If so, how many were suppressed before it.
+    /// May a line of this kind be written at `now`, in nanoseconds? If so, how many were suppressed
+    /// before it.
     pub fn admit(&self, kind: &'static str, pace: Pace, now: u64) -> Option<u64> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let allowance = kinds.entry(kind).or_insert_with(|| Allowance {

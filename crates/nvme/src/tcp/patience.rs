@@ -1,8 +1,8 @@
 //! Writing to a peer that may stop reading.
 //!
-//! The socket's send time-out expires now and then, and this module decides whether to go on waiting. A peer must take
-//! `STEP_BYTES`, or everything, within the limit: one that takes a byte now and then is dropped too. Absent: what is
-//! written.
+//! The socket's send time-out expires now and then, and this module decides whether to go on
+//! waiting. A peer must take `STEP_BYTES`, or everything, within the limit: one that takes a byte
+//! now and then is dropped too. Absent: what is written.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::{Duration, Instant};

@@ -1,12 +1,13 @@
 //! Limits of connections and memory, for each host and for all together.
 //!
-//! A host is known by its name (NQN) once it has connected a queue. Names can be made up, so addresses are limited too.
-//! A connection is charged for the memory it holds, and refunded when it shrinks or ends: its input buffer, unsent
-//! output, and partly received data. One host may use half of the memory.
+//! A host is known by its name (NQN) once it has connected a queue. Names can be made up, so
+//! addresses are limited too. A connection is charged for the memory it holds, and refunded when it
+//! shrinks or ends: its input buffer, unsent output, and partly received data. One host may use
+//! half of the memory.
 //!
-//! Invariants: no charge exceeds a limit; a connection returns its seat and its charge however it ends. Absent: the
-//! device's own memory, thread stacks, socket buffers, and connections without a queue, which are few and small
-//! (`server`).
+//! Invariants: no charge exceeds a limit; a connection returns its seat and its charge however it
+//! ends. Absent: the device's own memory, thread stacks, socket buffers, and connections without a
+//! queue, which are few and small (`server`).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -121,8 +122,8 @@ impl Quotas {
         Ok(seat)
     }
 
-    /// A seat for a connection whose host has not authenticated: it counts for nobody, and only its memory for all.
-    /// Half-open connections have a limit of their own (`server`).
+    /// A seat for a connection whose host has not authenticated: it counts for nobody, and only its
+    /// memory for all. Half-open connections have a limit of their own (`server`).
     pub fn unproven_seat(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         let mut seat = Seat {
             quotas: self.clone(),

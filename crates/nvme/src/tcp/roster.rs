@@ -1,7 +1,8 @@
 //! Who is connected, for an operator: every queue with its host, and what was refused.
 //!
-//! Invariants: a connection is listed from its Connect until it ends, however it ends; counters never go back. A host is
-//! dropped by closing its associations, which its connections notice within a tick. Absent: limits (`quota`), logs.
+//! Invariants: a connection is listed from its Connect until it ends, however it ends; counters
+//! never go back. A host is dropped by closing its associations, which its connections notice
+//! within a tick. Absent: limits (`quota`), logs.
 
 use crate::controller::Association;
 use std::collections::BTreeMap;
@@ -154,8 +155,8 @@ impl Roster {
         self.tally_mut().clone()
     }
 
-    /// Drops hosts: all whose name this is, or whose connection has this number, or everybody (`None`). How many
-    /// connections will end. A host may connect again at once.
+    /// Drops hosts: all whose name this is, or whose connection has this number, or everybody
+    /// (`None`). How many connections will end. A host may connect again at once.
     pub fn drop_hosts(&self, host: Option<&str>) -> usize {
         let seated = self.seated();
         let numbered = host

@@ -1,7 +1,7 @@
 //! A connection's bytes, with TLS or without.
 //!
-//! Invariant: as `TlsStream` has it, who polls the descriptor asks `has_buffered` first: plaintext that was decrypted and not
-//! read is no longer in the socket. Absent: handshakes.
+//! Invariant: as `TlsStream` has it, who polls the descriptor asks `has_buffered` first: plaintext
+//! that was decrypted and not read is no longer in the socket. Absent: handshakes.
 
 use crate::tls::TlsStream;
 use std::io::{self, IoSlice, Read, Write};

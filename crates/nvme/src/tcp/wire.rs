@@ -1,7 +1,9 @@
-//! PDUs as bytes: parsed from a stream after their headers were checked, and written with their digests.
+//! PDUs as bytes: parsed from a stream after their headers were checked, and written with their
+//! digests.
 //!
-//! Invariant: a PDU that `next_pdu` returns is within the limits, its header digest is right, and its data are as long as
-//! its header says; `damaged` tells whether the data digest is wrong. Absent: what PDUs mean.
+//! Invariant: a PDU that `next_pdu` returns is within the limits, its header digest is right, and
+//! its data are as long as its header says; `damaged` tells whether the data digest is wrong.
+//! Absent: what PDUs mean.
 
 use crate::spec::pdu::{
     COMMON_BYTES, Common, DATA_HEADER_BYTES, DIGEST_BYTES, Data, FatalError, Flags, IC_BYTES, Ic,
@@ -100,8 +102,8 @@ fn layout(kind: u8) -> Option<(usize, bool)> {
     })
 }
 
-/// Parses the next PDU of a stream: it and its length in bytes, or `None` if more bytes are needed. At most `data_max` bytes of
-/// data are accepted.
+/// Parses the next PDU of a stream: it and its length in bytes, or `None` if more bytes are needed.
+/// At most `data_max` bytes of data are accepted.
 ///
 /// # Errors
 /// An invalid header, or a wrong header digest.
@@ -286,7 +288,8 @@ pub struct TermHeader {
 
 const _: () = assert!(COMMON_BYTES + size_of::<TermHeader>() == TERM_HEADER_BYTES);
 
-/// Appends a termination request for a fault in a PDU that begins with `pdu`: its header is returned with it.
+/// Appends a termination request for a fault in a PDU that begins with `pdu`: its header is
+/// returned with it.
 pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
     let term = TermHeader {
         fes: fault.error as u16,

@@ -1,6 +1,7 @@
 //! What the log says of connections.
 //!
-//! Invariant: names that a peer chose are escaped, so that none can forge a line. Absent: when it is said, and how often.
+//! Invariant: names that a peer chose are escaped, so that none can forge a line. Absent: when it
+//! is said, and how often.
 
 use super::entrance::TurnedAway;
 use super::target::{End, Refused};

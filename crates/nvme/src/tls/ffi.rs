@@ -1,6 +1,8 @@
-//! Functions of OpenSSL 1.1.1 and newer that the crate `openssl` does not have, and what makes their use safe.
+//! Functions of OpenSSL 1.1.1 and newer that the crate `openssl` does not have, and what makes
+//! their use safe.
 //!
-//! Invariant: nothing else in this crate is unsafe for TLS. Absent: which key goes with which identity (`handshake`).
+//! Invariant: nothing else in this crate is unsafe for TLS. Absent: which key goes with which
+//! identity (`handshake`).
 
 use crate::auth::{Hash, Psk};
 use foreign_types::{ForeignType, ForeignTypeRef};
@@ -51,19 +53,22 @@ fn suite(hash: Hash) -> [c_uchar; 2] {
 
 /// A session that stands for an external PSK; `None` if OpenSSL has no memory or not this suite.
 fn session(ssl: &SslRef, psk: &Psk) -> Option<SslSession> {
-    // SAFETY: it takes nothing, and returns null or a session that is ours to free; `SslSession` does that.
+    // SAFETY: it takes nothing, and returns null or a session that is ours to free; `SslSession`
+    // does that.
     let session = unsafe {
         let new = SSL_SESSION_new();
         (!new.is_null()).then(|| SslSession::from_ptr(new))?
     };
 
-    // SAFETY: `ssl` is alive, and the bytes are the two that are read. What is returned is null or a static record.
+    // SAFETY: `ssl` is alive, and the bytes are the two that are read. What is returned is null or
+    // a static record.
     let cipher = unsafe { SSL_CIPHER_find(ssl.as_ptr(), suite(psk.hash).as_ptr()) };
     if cipher.is_null() {
         return None;
     }
 
-    // SAFETY: the session is alive and nobody else's yet; the key is copied; the cipher was found above.
+    // SAFETY: the session is alive and nobody else's yet; the key is copied; the cipher was found
+    // above.
     let is_set = unsafe {
         SSL_SESSION_set1_master_key(session.as_ptr(), psk.key.as_ptr(), psk.key.len()) == 1
             && SSL_SESSION_set_cipher(session.as_ptr(), cipher) == 1
@@ -106,7 +111,8 @@ pub(super) fn offer_psks<O: OfferPsk>(context: &mut SslContextBuilder) {
 
 /// Called by OpenSSL in a server's handshake, for each identity until one is known.
 ///
-/// Returns 1 whether there is a key or not: without one the handshake fails by itself, since there are no certificates.
+/// Returns 1 whether there is a key or not: without one the handshake fails by itself, since there
+/// are no certificates.
 unsafe extern "C" fn raw_find<F: FindPsk>(
     ssl: *mut SSL,
     identity: *const c_uchar,
@@ -115,12 +121,14 @@ unsafe extern "C" fn raw_find<F: FindPsk>(
 ) -> c_int {
     // A panic must not run into C.
     let found = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: OpenSSL passes the connection whose handshake it is, and nobody else uses it meanwhile.
+        // SAFETY: OpenSSL passes the connection whose handshake it is, and nobody else uses it
+        // meanwhile.
         let ssl = unsafe { SslRef::from_ptr(ssl) };
         let identity = if identity_len == 0 {
             &[]
         } else {
-            // SAFETY: OpenSSL passes so many bytes of the message that it reads, and they stay until this returns.
+            // SAFETY: OpenSSL passes so many bytes of the message that it reads, and they stay
+            // until this returns.
             unsafe { std::slice::from_raw_parts(identity, identity_len) }
         };
         let psk = ssl.ex_data(F::index())?.find(identity)?;
@@ -142,10 +150,12 @@ unsafe extern "C" fn raw_offer<O: OfferPsk>(
     session_out: *mut *mut SSL_SESSION,
 ) -> c_int {
     let offered = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: OpenSSL passes the connection whose handshake it is, and nobody else uses it meanwhile.
+        // SAFETY: OpenSSL passes the connection whose handshake it is, and nobody else uses it
+        // meanwhile.
         let ssl = unsafe { SslRef::from_ptr(ssl) };
         let psk = ssl.ex_data(O::index())?.psk();
-        // The suite of the key is the only one on offer, so that the digest asked for is always the key's.
+        // The suite of the key is the only one on offer, so that the digest asked for is always the
+        // key's.
         let session = session(ssl, psk)?;
         Some((psk.identity.as_ptr(), psk.identity.len(), session))
     }));
@@ -154,8 +164,9 @@ unsafe extern "C" fn raw_offer<O: OfferPsk>(
         Some((identity, len, session)) => (identity, len, into_raw(session)),
         None => (ptr::null(), 0, ptr::null_mut()),
     };
-    // SAFETY: OpenSSL passes places for the results. The identity lives in the connection's own data, which nobody changes
-    // (`OfferPsk::psk`) before the connection is freed; OpenSSL copies it at once.
+    // SAFETY: OpenSSL passes places for the results. The identity lives in the connection's own
+    // data, which nobody changes (`OfferPsk::psk`) before the connection is freed; OpenSSL copies
+    // it at once.
     unsafe {
         *identity_out = identity;
         *identity_len_out = identity_len;

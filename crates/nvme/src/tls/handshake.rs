@@ -1,8 +1,9 @@
 //! Both ends' handshakes, step by step: whoever calls decides how long to wait.
 //!
-//! Invariants: a server's handshake succeeds only with a key that its keyring had for the identity that the host named, and
-//! then names the host and the subsystem that the key is for; a client's only with the key that it was given. A stranger
-//! makes a server calculate keys for at most `IDENTITIES_MAX` identities. Absent: sockets (`stream`), deadlines (`tcp`).
+//! Invariants: a server's handshake succeeds only with a key that its keyring had for the identity
+//! that the host named, and then names the host and the subsystem that the key is for; a client's
+//! only with the key that it was given. A stranger makes a server calculate keys for at most
+//! `IDENTITIES_MAX` identities. Absent: sockets (`stream`), deadlines (`tcp`).
 
 use super::ffi::{self, FindPsk, OfferPsk};
 use crate::auth::{Hash, Keyring, NoPsk, Psk};

@@ -5,9 +5,10 @@
 //! handshake  contexts, keys by identity, who the host is
 //! stream     plaintext in and out over a socket with time-outs
 //! ```
-//! Invariants: no version but 1.3; one cipher suite for each hash of NVMe/TCP; the key exchange has Diffie-Hellman in it, so
-//! that who learns the key later cannot read what was recorded; no tickets, hence no resumption; no early data, hence no
-//! replay; no certificates, so that who has no key gets nowhere. Absent: keys (`auth`), who may connect where (`tcp`).
+//! Invariants: no version but 1.3; one cipher suite for each hash of NVMe/TCP; the key exchange has
+//! Diffie-Hellman in it, so that who learns the key later cannot read what was recorded; no
+//! tickets, hence no resumption; no early data, hence no replay; no certificates, so that who has
+//! no key gets nowhere. Absent: keys (`auth`), who may connect where (`tcp`).
 
 mod ffi;
 mod handshake;
@@ -16,5 +17,6 @@ mod stream;
 pub use handshake::{ClientContext, Proven, ServerContext, TlsError};
 pub use stream::{CONNECTION_BYTES, TlsStream};
 
-/// First byte of a connection that begins with TLS: a record of a handshake. NVMe/TCP itself begins with 00h (ICReq).
+/// First byte of a connection that begins with TLS: a record of a handshake. NVMe/TCP itself begins
+/// with 00h (ICReq).
 pub const FIRST_BYTE: u8 = 0x16;

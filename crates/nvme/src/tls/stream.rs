@@ -1,14 +1,17 @@
-//! Plaintext over a socket with time-outs: what `Read` and `Write` of a `TcpStream` promise, with TLS in between.
+//! Plaintext over a socket with time-outs: what `Read` and `Write` of a `TcpStream` promise, with
+//! TLS in between.
 //!
-//! OpenSSL never touches the socket. It reads ciphertext that was received and writes ciphertext that is to be sent, both
-//! in memory; this module moves them.
+//! OpenSSL never touches the socket. It reads ciphertext that was received and writes ciphertext
+//! that is to be sent, both in memory; this module moves them.
 //!
 //! Invariants:
-//! - one `read` waits for the socket once, at most as long as the socket's time-out, whatever a peer sends byte by byte; with a
-//!   part of a record it returns `WouldBlock`, as after that time;
-//! - after a `read` that filled its buffer there may be more, and `has_buffered` says so; after any other there is nothing
-//!   left but an incomplete record, whose rest must come by the socket. So who polls asks `has_buffered` first;
-//! - a `write` takes nothing while ciphertext of the one before is unsent, so that no more than `OUT_BYTES` wait;
+//! - one `read` waits for the socket once, at most as long as the socket's time-out, whatever a
+//!   peer sends byte by byte; with a part of a record it returns `WouldBlock`, as after that time;
+//! - after a `read` that filled its buffer there may be more, and `has_buffered` says so; after any
+//!   other there is nothing left but an incomplete record, whose rest must come by the socket. So
+//!   who polls asks `has_buffered` first;
+//! - a `write` takes nothing while ciphertext of the one before is unsent, so that no more than
+//!   `OUT_BYTES` wait;
 //! - `flush` returns when all ciphertext is in the socket.
 //!
 //! Absent: deadlines, which are the caller's.
@@ -75,14 +78,16 @@ impl TlsStream {
         })
     }
 
-    /// Goes on with the handshake; `false` if the peer has to send more and did not within the socket's time-out.
+    /// Goes on with the handshake; `false` if the peer has to send more and did not within the
+    /// socket's time-out.
     ///
     /// # Errors
     /// It failed. The peer was told.
     pub fn handshake(&mut self) -> Result<bool, TlsError> {
         self.ssl.get_mut().waits = true;
         let result = self.ssl.do_handshake();
-        // Whatever came of it, the peer learns: an alert is output too. A peer that does not read that little is not waited for.
+        // Whatever came of it, the peer learns: an alert is output too. A peer that does not read
+        // that little is not waited for.
         let pushed = self.ssl.get_mut().push();
 
         match result {
@@ -137,7 +142,8 @@ impl TlsStream {
         Ok(taken)
     }
 
-    /// Sends what has been encrypted. That the peer takes nothing now is found by the next write or flush.
+    /// Sends what has been encrypted. That the peer takes nothing now is found by the next write or
+    /// flush.
     fn push_lazily(&mut self) -> io::Result<()> {
         match self.ssl.get_mut().push() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),

@@ -134,8 +134,8 @@ fn messages_that_cannot_be_are_refused() {
 fn replies_that_do_not_fit_the_challenge_are_refused() {
     let rig = guarded("group=null");
     let known = credentials(1, Some(101));
-    // Of another transaction, with a hash of another length, with a value of a group, challenging by our own
-    // challenge, or by a number that is none.
+    // Of another transaction, with a hash of another length, with a value of a group, challenging
+    // by our own challenge, or by a number that is none.
     type Change = fn(&mut Vec<u8>, &[u8]);
     let changes: [(Change, u8); 5] = [
         (|reply, _| reply[4] ^= 1, explanation::PAYLOAD),

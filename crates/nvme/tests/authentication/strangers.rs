@@ -14,8 +14,8 @@ fn unproven_io(rig: &Rig, qid: u16, cntlid: u16) -> Peer {
     peer
 }
 
-/// A stranger may know the names of a host and the number of its controller. None of its Connects, open for as long as
-/// strangers may stay, keeps the host from its queue.
+/// A stranger may know the names of a host and the number of its controller. None of its Connects,
+/// open for as long as strangers may stay, keeps the host from its queue.
 #[test]
 fn who_connects_a_queue_and_proves_nothing_does_not_keep_the_host_from_it() {
     let rig = guarded("");

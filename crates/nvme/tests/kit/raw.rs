@@ -1,6 +1,7 @@
 //! A host that says exactly what a test wants it to say, PDU by PDU.
 //!
-//! Nothing is filled in or checked on the way out except lengths and digests, and what comes back is handed out as it is.
+//! Nothing is filled in or checked on the way out except lengths and digests, and what comes back
+//! is handed out as it is.
 
 use remap_ssd_nvme::spec::command::{Cqe, Sgl, Sqe};
 use remap_ssd_nvme::spec::fabrics::{Cc, ConnectData, kind as fabrics, property};

@@ -8,8 +8,9 @@
 //! overwrite=TIMES                 then so many times the addressable pages, at random
 //! ```
 //!
-//! Any of them, separated by commas; what is left out is as in FAST'21: `fill=random,nvram_used=0.9,nvram_valid=0.7`.
-//! The names are those of an experiment's setup. Invariant: `Display` writes a form that reads back as the same.
+//! Any of them, separated by commas; what is left out is as in FAST'21:
+//! `fill=random,nvram_used=0.9,nvram_valid=0.7`. The names are those of an experiment's setup.
+//! Invariant: `Display` writes a form that reads back as the same.
 
 use super::{AgingOptions, Fill};
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! The arithmetic of PebbleSSD's NVRAM (MEMSYS'17 §6.5; claim PB11): 2 GB for 512 GB of flash.
 //!
-//! The text gives entry sizes and shares; the shares are not the sums of the entries. What is left is named: "some other
-//! system data structures" of the conventional device, and in the last case less than those.
+//! The text gives entry sizes and shares; the shares are not the sums of the entries. What is left
+//! is named: "some other system data structures" of the conventional device, and in the last case
+//! less than those.
 
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! fs_write against write (MEMSYS'17 §6.2, figure 5; claim PB5).
 //!
-//! Each thread writes a file of its own, page after page, to random logical pages; the map is reset before. Absent: the
-//! index blocks that a file system saves by it (those are the file system's).
+//! Each thread writes a file of its own, page after page, to random logical pages; the map is reset
+//! before. Absent: the index blocks that a file system saves by it (those are the file system's).
 
 use super::{FRESH, Measured, Step, closed_loop};
 use remap_ssd_device::Device;

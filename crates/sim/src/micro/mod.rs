@@ -1,7 +1,9 @@
-//! Microbenchmarks of single commands, in virtual time: threads that issue one operation after the other.
+//! Microbenchmarks of single commands, in virtual time: threads that issue one operation after the
+//! other.
 //!
-//! PebbleSSD (MEMSYS'17 §6.2) measures throughput with four threads and latency with one. Invariant: the same device
-//! and the same number of operations give the same result. Absent: whole workloads (`run`).
+//! PebbleSSD (MEMSYS'17 §6.2) measures throughput with four threads and latency with one.
+//! Invariant: the same device and the same number of operations give the same result. Absent: whole
+//! workloads (`run`).
 
 pub mod bam;
 mod file_write;
@@ -50,7 +52,8 @@ struct Thread {
     step: u32,
 }
 
-/// `operations` by `threads`, in a closed loop; `one` does a step of operation number `n` at a time.
+/// `operations` by `threads`, in a closed loop; `one` does a step of operation number `n` at a
+/// time.
 fn closed_loop(
     device: &mut Device,
     threads: u32,
@@ -109,7 +112,8 @@ fn closed_loop(
     })
 }
 
-/// Fills the device `times` over at random, outside of the measured time: "filling it with random data multiple times" (§6.1).
+/// Fills the device `times` over at random, outside of the measured time: "filling it with random
+/// data multiple times" (§6.1).
 ///
 /// # Errors
 /// The device refuses a page.

@@ -1,9 +1,9 @@
 //! MOVE: data goes from one logical page to another (MEMSYS'17 §6.2, figure 6; claim PB6).
 //!
-//! With remap the device moves it in one command; without, the host reads it and writes it. Sources lie in the lower
-//! half of the addressable pages, targets in the upper one, in order, as a cleaner goes through a segment.
-//! Sources that are scattered cost more: each has a record that it is gone, and when the log of those is full, a bitmap
-//! for every 32,768 pages that one of them is in.
+//! With remap the device moves it in one command; without, the host reads it and writes it. Sources
+//! lie in the lower half of the addressable pages, targets in the upper one, in order, as a cleaner
+//! goes through a segment. Sources that are scattered cost more: each has a record that it is gone,
+//! and when the log of those is full, a bitmap for every 32,768 pages that one of them is in.
 //! Absent: a trim of the source after a write, which the paper's baseline does not issue either.
 
 use super::{FRESH, Measured, Step, closed_loop};
@@ -22,7 +22,8 @@ pub enum MoveHow {
     ReadWrite,
 }
 
-/// Moves `count` pages, one a command, from `threads` at a time. The device must hold data: see `precondition`.
+/// Moves `count` pages, one a command, from `threads` at a time. The device must hold data: see
+/// `precondition`.
 ///
 /// # Errors
 /// The device refuses, or `count` is more than half of its addressable pages (`OutOfRange`).

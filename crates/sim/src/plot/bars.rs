@@ -1,8 +1,8 @@
 //! Horizontal bars, plain or stacked.
 //!
-//! Horizontal because then names and values stand beside the bars, in full and level; where there is no room beside them
-//! they stand above.
-//! Invariants: bars start at zero and no bar leaves the plot; each bar carries its value in words.
+//! Horizontal because then names and values stand beside the bars, in full and level; where there
+//! is no room beside them they stand above. Invariants: bars start at zero and no bar leaves the
+//! plot; each bar carries its value in words.
 
 use maud::{Markup, html};
 

@@ -1,7 +1,8 @@
 //! Groups of columns in panels, as the papers arrange them.
 //!
-//! Panels stand side by side, and in further rows where columns would get too thin or labels would touch.
-//! Invariants: all rows have the same vertical axis; a column is at least `THIN` wide; columns begin at zero.
+//! Panels stand side by side, and in further rows where columns would get too thin or labels would
+//! touch. Invariants: all rows have the same vertical axis; a column is at least `THIN` wide;
+//! columns begin at zero.
 
 use maud::{Markup, html};
 

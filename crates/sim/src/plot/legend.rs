@@ -1,6 +1,7 @@
 //! Legends: names with their samples, in as many rows as it takes.
 //!
-//! Invariant: no entry leaves the picture; a name longer than a row is shortened and said in full when pointed at.
+//! Invariant: no entry leaves the picture; a name longer than a row is shortened and said in full
+//! when pointed at.
 
 use maud::{Markup, html};
 

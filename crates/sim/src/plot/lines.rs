@@ -1,7 +1,7 @@
 //! Line charts.
 //!
-//! Invariants: at most `POINTS_MAX` points a line; every coordinate is finite and inside the plot; labels of marks
-//! neither overlap nor leave the picture.
+//! Invariants: at most `POINTS_MAX` points a line; every coordinate is finite and inside the plot;
+//! labels of marks neither overlap nor leave the picture.
 
 use std::fmt::Write;
 

@@ -1,14 +1,15 @@
-//! Pictures as SVG: lines, bars one below the other, and groups of columns, for every report and figure of the program.
+//! Pictures as SVG: lines, bars one below the other, and groups of columns, for every report and
+//! figure of the program.
 //!
-//! Written through `maud`, not through a plotting library: inline SVG takes its colours and fonts from a style sheet, so
-//! light and dark pages (and print) share one picture, its text can be selected and read aloud, and parts explain
-//! themselves when pointed at.
+//! Written through `maud`, not through a plotting library: inline SVG takes its colours and fonts
+//! from a style sheet, so light and dark pages (and print) share one picture, its text can be
+//! selected and read aloud, and parts explain themselves when pointed at.
 //!
-//! Invariants: text is measured before it is placed ([`text`]), and what does not fit is wrapped or shortened, never cut
-//! off; a picture is drawn for a [`Size`], and [`fluid`] shows the one that fits the page; the first forty names of a
-//! figure look different; bars begin at zero; every bar and line says what it is when pointed at; the same input gives
-//! the same bytes; no script, font or image is needed.
-//! Absent: what is shown.
+//! Invariants: text is measured before it is placed ([`text`]), and what does not fit is wrapped or
+//! shortened, never cut off; a picture is drawn for a [`Size`], and [`fluid`] shows the one that
+//! fits the page; the first forty names of a figure look different; bars begin at zero; every bar
+//! and line says what it is when pointed at; the same input gives the same bytes; no script, font
+//! or image is needed. Absent: what is shown.
 
 pub mod axis;
 pub mod bars;

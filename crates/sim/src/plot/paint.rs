@@ -1,9 +1,10 @@
-//! How what has a name is drawn: a colour of the style sheet, and what tells it from others of that colour.
+//! How what has a name is drawn: a colour of the style sheet, and what tells it from others of that
+//! colour.
 //!
-//! The first colours are Okabe and Ito's, which colour-blind readers can tell apart. A scheme has the same colour in every
-//! figure. Names that no scheme has take the other colours in turn; when these are used up, lines differ in dashes
-//! and bars in their filling, so that forty names of a figure differ.
-//! Absent: the colours' values (`plot.css` has them, for light and dark).
+//! The first colours are Okabe and Ito's, which colour-blind readers can tell apart. A scheme has
+//! the same colour in every figure. Names that no scheme has take the other colours in turn; when
+//! these are used up, lines differ in dashes and bars in their filling, so that forty names of a
+//! figure differ. Absent: the colours' values (`plot.css` has them, for light and dark).
 
 use remap_ssd_ftl::{Hue, SchemeKind};
 

@@ -1,7 +1,7 @@
 //! How wide text is, and making it fit.
 //!
-//! The page's font is the reader's, so the widths are those of DejaVu Sans, one of the widest that browsers take for
-//! `system-ui` or `sans-serif`: text takes no more than what is said here.
+//! The page's font is the reader's, so the widths are those of DejaVu Sans, one of the widest that
+//! browsers take for `system-ui` or `sans-serif`: text takes no more than what is said here.
 //! Absent: other scripts' exact widths; a letter that is not in the table counts as a wide one.
 
 /// Advances of ASCII from the space on, thousandths of the font's size.

@@ -53,7 +53,8 @@ pub struct Section {
     pub rows: Vec<(&'static str, String)>,
 }
 
-/// A label for each run: the scheme's name, the policy's if it is not the common one, numbered where it occurs again.
+/// A label for each run: the scheme's name, the policy's if it is not the common one, numbered
+/// where it occurs again.
 pub fn labels(runs: &[RunSummary]) -> Vec<String> {
     let name = |run: &RunSummary| {
         let scheme = match one_line(&run.scheme) {

@@ -1,7 +1,7 @@
 //! One colour and one line style for each run, the same in every figure.
 //!
-//! Schemes and the parts of a bar draw from disjoint halves of the palette. Lines of one scheme differ in dashes; what is
-//! only a reference (no remapping, the ideal) is dashed at once.
+//! Schemes and the parts of a bar draw from disjoint halves of the palette. Lines of one scheme
+//! differ in dashes; what is only a reference (no remapping, the ideal) is dashed at once.
 
 use super::metrics::{BASELINE, IDEAL, occurrence};
 use crate::plot::paint::{Fill, Paint, of_scheme};

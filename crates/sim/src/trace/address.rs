@@ -1,14 +1,15 @@
 //! From byte addresses to logical pages: cutting at page boundaries, then folding. The one place.
 //!
-//! **Cutting.** A page is `byte address / 4096`. A read becomes one read of every page it touches. A
-//! write becomes a write of every page it covers whole and a read-modify-write of those that it covers
-//! in part. A deallocation covers in part what it leaves alone: only whole pages are deallocated.
+//! **Cutting.** A page is `byte address / 4096`. A read becomes one read of every page it touches.
+//! A write becomes a write of every page it covers whole and a read-modify-write of those that it
+//! covers in part. A deallocation covers in part what it leaves alone: only whole pages are
+//! deallocated.
 //!
 //! **Folding.** A trace's disk is larger than the simulated one, or mostly empty. [`Fold::Modulo`]
 //! keeps distances: `lpn = page mod addressable`, all devices of a trace over each other.
 //! [`Fold::Compact`] keeps identity: pages get numbers in the order of their first touch, pages of
-//! different devices different ones, until the addressable range is full; from then on new pages wrap
-//! around and share numbers with old ones.
+//! different devices different ones, until the addressable range is full; from then on new pages
+//! wrap around and share numbers with old ones.
 //!
 //! Invariants: the pages of one extent ascend by one and cover it; a folded number is below
 //! `addressable`; the same page of the same device always folds to the same number.

@@ -5,11 +5,12 @@
 //! ```
 //!
 //! A request passes several actions on its way (queued, issued, completed, ...), each a line. Only
-//! the lines of one action are taken, so that a request is replayed once: `Q` unless asked otherwise.
-//! Among those, rwbs decides: with `D` it is a discard, else with `W` a write, else with `R` a read;
-//! flushes and requests without sectors are ignored, as are all lines that are not events (messages,
-//! the summary at the end). Invariant: an event that the end of a line or file cuts is malformed.
-//! Absent: contents, and remapping between devices (action `A`): the queued lines have it applied.
+//! the lines of one action are taken, so that a request is replayed once: `Q` unless asked
+//! otherwise. Among those, rwbs decides: with `D` it is a discard, else with `W` a write, else with
+//! `R` a read; flushes and requests without sectors are ignored, as are all lines that are not
+//! events (messages, the summary at the end). Invariant: an event that the end of a line or file
+//! cuts is malformed. Absent: contents, and remapping between devices (action `A`): the queued
+//! lines have it applied.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,10 @@
 //! What `blktrace` records: binary events, each followed by its payload, little-endian.
 //!
-//! A request passes several actions on its way; those of one action are taken, as of a `blkparse` text. Files of one CPU
-//! each are merged by `blkparse -d FILE`; times that go back happen at the time before.
-//! Invariant: an event has 48 bytes, as the assertion says, and the version 7 of all kernels since 2.6.
-//! Absent: contents; every whole page written is new. Recordings of machines of the other byte order.
+//! A request passes several actions on its way; those of one action are taken, as of a `blkparse`
+//! text. Files of one CPU each are merged by `blkparse -d FILE`; times that go back happen at the
+//! time before. Invariant: an event has 48 bytes, as the assertion says, and the version 7 of all
+//! kernels since 2.6. Absent: contents; every whole page written is new. Recordings of machines of
+//! the other byte order.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};

@@ -1,10 +1,12 @@
-//! A trace that was read once, for any number of replays: on devices of other sizes, and again and again.
+//! A trace that was read once, for any number of replays: on devices of other sizes, and again and
+//! again.
 //!
-//! Requests are kept as they were recorded, before cutting and folding, in words of 64 bits: four for one of a single content,
-//! and one more for each further content that does not follow the one before. Up to `MEMORY_WORDS` they stay in memory; a
-//! longer trace goes to a temporary file without a name, so that memory does not grow with its length.
-//! Invariants: a replay delivers what a `TraceReader` delivers from the same file; each time round the contents are new ones and
-//! times go on where the last round ended. Absent: formats.
+//! Requests are kept as they were recorded, before cutting and folding, in words of 64 bits: four
+//! for one of a single content, and one more for each further content that does not follow the one
+//! before. Up to `MEMORY_WORDS` they stay in memory; a longer trace goes to a temporary file
+//! without a name, so that memory does not grow with its length. Invariants: a replay delivers what
+//! a `TraceReader` delivers from the same file; each time round the contents are new ones and times
+//! go on where the last round ended. Absent: formats.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -177,7 +179,8 @@ impl Decoded {
         self.torn
     }
 
-    /// Its requests, so many times. `options` must be those of reading but for the pages and the base of the contents.
+    /// Its requests, so many times. `options` must be those of reading but for the pages and the
+    /// base of the contents.
     pub fn replay(&self, options: TraceOptions, rounds: u32) -> Replay {
         Replay {
             cursor: self.cursor(),

@@ -1,7 +1,8 @@
 //! From a request as it was recorded to pages of the device: cut, folded, with contents.
 //!
-//! Invariants: a request's pages ascend, and only the last of them is marked so; what is expanded depends on the request and
-//! on those before it alone. Absent: reading (the decoder's), keeping requests (`decoded`).
+//! Invariants: a request's pages ascend, and only the last of them is marked so; what is expanded
+//! depends on the request and on those before it alone. Absent: reading (the decoder's), keeping
+//! requests (`decoded`).
 
 use super::address::{Cut, DevicePage, Folder, cut};
 use super::record::{Moved, Verb};
@@ -73,7 +74,8 @@ impl Expander {
                     };
 
                     out.push(HostPage { at_ns, ..page });
-                    // A disk-wide discard folded into a small device names each page once, not many times.
+                    // A disk-wide discard folded into a small device names each page once, not many
+                    // times.
                     let is_full = out.len() - start >= self.addressable as usize;
                     if verb == Verb::Trim && is_full {
                         break;
@@ -123,8 +125,8 @@ impl Expander {
         })
     }
 
-    /// Appends a remap: as one command, or as several where folding takes its pages apart. `false` if folding leaves
-    /// nothing to do.
+    /// Appends a remap: as one command, or as several where folding takes its pages apart. `false`
+    /// if folding leaves nothing to do.
     fn remaps(&mut self, at_ns: u64, moved: &Moved, out: &mut Vec<HostPage>) -> bool {
         let Moved {
             relocate, atomic, ..

@@ -7,8 +7,9 @@
 //! file wait us 0
 //! ```
 //!
-//! Version 2 has no times but those of `wait`, which count from the wait before. Each file is a device of its own.
-//! Absent: contents; every whole page written is new. Job files: they are no traces.
+//! Version 2 has no times but those of `wait`, which count from the wait before. Each file is a
+//! device of its own. Absent: contents; every whole page written is new. Job files: they are no
+//! traces.
 
 use std::hash::Hasher;
 

@@ -1,14 +1,15 @@
 //! Content identities: small numbers that are equal exactly when contents are.
 //!
 //! A digest seen for the first time gets the next number, and so does every content that nobody
-//! recorded (a partial write, a trace without digests); the two never share one. Numbers are dense, so
-//! that tables may keep them in fewer bits.
+//! recorded (a partial write, a trace without digests); the two never share one. Numbers are dense,
+//! so that tables may keep them in fewer bits.
 //!
-//! Looking digests up is most of reading a trace, since each is somewhere else in a table larger than any cache. So the
-//! table is flat, on huge pages, and a reader that knows digests ahead of their turn says so (`look_ahead`).
-//! Invariants: one number per distinct digest; a fresh number is never given again; a slot of the table is within reach
-//! of its digest's place without an empty slot between, and a quarter of the slots at least are empty.
-//! Absent: identities across readers. A trace in several files is read as their concatenation.
+//! Looking digests up is most of reading a trace, since each is somewhere else in a table larger
+//! than any cache. So the table is flat, on huge pages, and a reader that knows digests ahead of
+//! their turn says so (`look_ahead`). Invariants: one number per distinct digest; a fresh number is
+//! never given again; a slot of the table is within reach of its digest's place without an empty
+//! slot between, and a quarter of the slots at least are empty. Absent: identities across readers.
+//! A trace in several files is read as their concatenation.
 
 use remap_ssd_media::slab::{Slab, prefetch};
 use xxhash_rust::xxh3::xxh3_128;

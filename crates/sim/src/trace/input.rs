@@ -1,9 +1,9 @@
 //! Bytes of a trace file: decompressed on the way, cut into lines or records, counted for messages.
 //!
-//! The compression (gzip, xz, zstd or none) is told by the first bytes, never by the name; files made
-//! of several compressed streams one after the other read as one.
-//! Invariants: memory is bounded whatever the file holds (a line has about `LINE_BYTES_MAX` at most);
-//! `number` is that of the line or record returned last, from 1.
+//! The compression (gzip, xz, zstd or none) is told by the first bytes, never by the name; files
+//! made of several compressed streams one after the other read as one. Invariants: memory is
+//! bounded whatever the file holds (a line has about `LINE_BYTES_MAX` at most); `number` is that of
+//! the line or record returned last, from 1.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -31,7 +31,8 @@ pub(super) struct Input {
     compression: Option<&'static str>,
     reader: Bytes,
     number: u64,
-    /// What was read and not handed out yet is `buffer[begin..end]`; lines are handed out where they lie.
+    /// What was read and not handed out yet is `buffer[begin..end]`; lines are handed out where
+    /// they lie.
     buffer: Vec<u8>,
     begin: usize,
     end: usize,

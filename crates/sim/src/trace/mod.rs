@@ -5,15 +5,14 @@
 //!      -> address (cut at page boundaries, fold) and identity (contents) -> HostPage
 //! ```
 //!
-//! Everything streams: memory grows with the distinct contents and, when compacting, distinct pages,
-//! never with the length of a trace.
-//! Invariants: whatever stands before a malformed record is delivered before its error; a trace
-//! without a single usable request is an error; times count from the first request and never
-//! decrease (a record that claims to be earlier than the one before it happens at the same time).
-//! Contents: a page written whole has the identity of its digest if the trace has one for exactly
-//! these 4 KiB, and a fresh one otherwise, so that a trace without digests has no duplicates; a page
-//! written in part always has a fresh one.
-//! Absent: formats' fields (each parser's), and how fast the requests are replayed (the run's).
+//! Everything streams: memory grows with the distinct contents and, when compacting, distinct
+//! pages, never with the length of a trace. Invariants: whatever stands before a malformed record
+//! is delivered before its error; a trace without a single usable request is an error; times count
+//! from the first request and never decrease (a record that claims to be earlier than the one
+//! before it happens at the same time). Contents: a page written whole has the identity of its
+//! digest if the trace has one for exactly these 4 KiB, and a fresh one otherwise, so that a trace
+//! without digests has no duplicates; a page written in part always has a fresh one. Absent:
+//! formats' fields (each parser's), and how fast the requests are replayed (the run's).
 
 pub mod address;
 mod alibaba;
@@ -69,7 +68,8 @@ pub struct TraceOptions {
     /// Identities given to contents are larger than this, so that those up to it stay free for what
     /// was written before the trace begins.
     pub content_base: u64,
-    /// Replay flushes, where the format has them: each waits for all requests before it, and all after it wait for it.
+    /// Replay flushes, where the format has them: each waits for all requests before it, and all
+    /// after it wait for it.
     pub flushes: bool,
 }
 
@@ -107,7 +107,8 @@ struct Counts {
     ignored: u64,
 }
 
-/// A trace file being read: requests as they were recorded, with times and contents made into numbers.
+/// A trace file being read: requests as they were recorded, with times and contents made into
+/// numbers.
 struct Decoder {
     input: Input,
     parser: Parser,
@@ -122,7 +123,8 @@ struct Decoder {
     torn: Option<u64>,
 }
 
-/// Records that were parsed, and whose contents were not looked up yet: so that the lookups of many are under way at once.
+/// Records that were parsed, and whose contents were not looked up yet: so that the lookups of many
+/// are under way at once.
 #[derive(Default)]
 struct Ahead {
     records: Vec<AheadRecord>,
@@ -220,14 +222,14 @@ impl TraceReader {
         self.counts.skipped
     }
 
-    /// Well-formed records so far that are not requests: other actions, flushes, other SCSI commands,
-    /// deallocations of no whole page; blank lines do not count.
+    /// Well-formed records so far that are not requests: other actions, flushes, other SCSI
+    /// commands, deallocations of no whole page; blank lines do not count.
     pub fn ignored(&self) -> u64 {
         self.counts.ignored
     }
 
-    /// The line of half a record that a session ended in, which was left out: a server that was killed while it recorded
-    /// leaves one. Known once the end was reached.
+    /// The line of half a record that a session ended in, which was left out: a server that was
+    /// killed while it recorded leaves one. Known once the end was reached.
     pub fn torn(&self) -> Option<u64> {
         self.decoder.torn
     }
@@ -379,8 +381,9 @@ impl Decoder {
                 ParsedRecord::End => return Ok(AheadRecord::End { torn: None }),
             };
 
-            // Every record of a session ends its line. One that does not is what a server that was killed, or whose machine lost
-            // its power, had written of it; it may well read as a shorter request than it was.
+            // Every record of a session ends its line. One that does not is what a server that was
+            // killed, or whose machine lost its power, had written of it; it may well read as a
+            // shorter request than it was.
             if matches!(self.parser, Parser::Session) && self.input.unended().is_some() {
                 let torn = self.input.unended();
                 return Ok(AheadRecord::End { torn });

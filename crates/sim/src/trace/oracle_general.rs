@@ -4,10 +4,10 @@
 //! u32 seconds, u64 object, u32 size(B), i64 number of the next request of the object, or -1
 //! ```
 //!
-//! A cache is asked for objects and does not say where they are: each request reads the object's pages, from the page of
-//! its number on (the lowest 40 bits of it). `Fold::Compact` gives objects places as they come.
-//! The records have no mark: a file is one if times do not go back and each next request comes later, in its first records.
-//! Absent: writes, contents.
+//! A cache is asked for objects and does not say where they are: each request reads the object's
+//! pages, from the page of its number on (the lowest 40 bits of it). `Fold::Compact` gives objects
+//! places as they come. The records have no mark: a file is one if times do not go back and each
+//! next request comes later, in its first records. Absent: writes, contents.
 
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};

@@ -1,20 +1,25 @@
-//! What a stream of requests does, in full: sizes, working set, duplicates by each definition, skew.
+//! What a stream of requests does, in full: sizes, working set, duplicates by each definition,
+//! skew.
 //!
-//! **Duplicates** have two definitions in the publications, and a third number is what a device can use:
+//! **Duplicates** have two definitions in the publications, and a third number is what a device can
+//! use:
 //!
-//! - *papers' ratio* (FAST'21): one minus the distinct contents per distinct page written. "10 % duplicate data" are
-//!   contents drawn from 0.9 times as many as there are pages. It is a ratio of a set of data, not of writes: it is only
-//!   reached when all contents have been drawn, and 0 where pages are rewritten with new contents.
-//! - *duplicate writes* (FIU): writes whose content was written before in the same stream, whether or not it is still
-//!   stored, as a share of pages written.
-//! - *stored*: writes whose content some page holds at that moment. *Unchanged* ones among them find it in their own page.
+//! - *papers' ratio* (FAST'21): one minus the distinct contents per distinct page written. "10 %
+//!   duplicate data" are contents drawn from 0.9 times as many as there are pages. It is a ratio of
+//!   a set of data, not of writes: it is only reached when all contents have been drawn, and 0
+//!   where pages are rewritten with new contents.
+//! - *duplicate writes* (FIU): writes whose content was written before in the same stream, whether
+//!   or not it is still stored, as a share of pages written.
+//! - *stored*: writes whose content some page holds at that moment. *Unchanged* ones among them
+//!   find it in their own page.
 //!
-//! **Skew.** Shares of the accesses that go to the hottest 1, 10 and 20 % of the pages accessed; and the exponent of the
-//! Zipf law over those pages in which two accesses meet in one page as often as here. That estimate does not take chance
-//! for skew: even accesses have exponent 0 however few they are.
+//! **Skew.** Shares of the accesses that go to the hottest 1, 10 and 20 % of the pages accessed;
+//! and the exponent of the Zipf law over those pages in which two accesses meet in one page as
+//! often as here. That estimate does not take chance for skew: even accesses have exponent 0
+//! however few they are.
 //!
-//! Invariants: counts are pages as replayed; memory grows with distinct pages and contents. Absent: reading files
-//! (the readers').
+//! Invariants: counts are pages as replayed; memory grows with distinct pages and contents. Absent:
+//! reading files (the readers').
 
 use std::collections::BTreeMap;
 
@@ -102,7 +107,8 @@ pub struct Profile {
     pub pages: PageClasses,
     /// Pages written as a share of pages read and written.
     pub write_share: f64,
-    /// How many reads and writes have so many pages: 1, 2, up to 4, up to 8 and so on, by the upper bound.
+    /// How many reads and writes have so many pages: 1, 2, up to 4, up to 8 and so on, by the upper
+    /// bound.
     pub request_pages: BTreeMap<u32, u64>,
     /// Pages of a read or write in the mean.
     pub request_pages_mean: f64,
@@ -303,7 +309,8 @@ impl Profiler {
     }
 }
 
-/// Profiles a source: all of it, or as many requests as named. `progress` is told the requests so far now and then.
+/// Profiles a source: all of it, or as many requests as named. `progress` is told the requests so
+/// far now and then.
 ///
 /// # Errors
 /// The source cannot go on.
@@ -386,7 +393,8 @@ fn exponent(pages: f64, meeting: f64) -> f64 {
     (low * 1e6).round() / 1e6
 }
 
-/// The sum of `rank^-exponent` for ranks up to `count`: the first by one, the others as an integral.
+/// The sum of `rank^-exponent` for ranks up to `count`: the first by one, the others as an
+/// integral.
 fn power_sum(count: f64, exponent: f64) -> f64 {
     const EXACT: u32 = 1000;
     let power = |rank: f64| libm::pow(rank, -exponent);

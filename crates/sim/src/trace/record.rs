@@ -1,8 +1,8 @@
 //! What every format's record becomes: one request in bytes, and the digests of its contents.
 //!
-//! Invariants: a `Request` has at least one byte, ends below 2^64, and is no longer than its verb can
-//! be, so that a damaged size cannot ask for memory or time without bound.
-//! Absent: pages. Cutting and folding happen in `address.rs`, for all formats alike.
+//! Invariants: a `Request` has at least one byte, ends below 2^64, and is no longer than its verb
+//! can be, so that a damaged size cannot ask for memory or time without bound. Absent: pages.
+//! Cutting and folding happen in `address.rs`, for all formats alike.
 
 /// Bytes of a sector, the unit of most formats.
 pub(super) const SECTOR_BYTES: u64 = 512;

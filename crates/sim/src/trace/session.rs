@@ -1,4 +1,5 @@
-//! What a served device was asked (`serve --record`): text, in whole pages, with contents and remaps.
+//! What a served device was asked (`serve --record`): text, in whole pages, with contents and
+//! remaps.
 //!
 //! ```text
 //! ns R page count                 read

@@ -1,7 +1,7 @@
 //! What a trace does, in a few numbers: to size a device for it and to compare it with its paper.
 //!
-//! Invariant: counts are pages as replayed, after cutting and folding with the given options.
-//! A *duplicate write* is a write whose content was written before in the same trace, whether or not
+//! Invariant: counts are pages as replayed, after cutting and folding with the given options. A
+//! *duplicate write* is a write whose content was written before in the same trace, whether or not
 //! it is still stored anywhere: the share is that of an endless memory, as the papers quote it.
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The SYSTOR'17 traces of virtual desktops (Lee and others): comma-separated values, one request a line.
+//! The SYSTOR'17 traces of virtual desktops (Lee and others): comma-separated values, one request a
+//! line.
 //!
 //! ```text
 //! Timestamp,Response,IOType,LUN,Offset,Size            the first line

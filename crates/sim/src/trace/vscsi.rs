@@ -1,10 +1,10 @@
 //! The CloudPhysics traces: binary records of SCSI commands, little-endian.
 //!
 //! Two versions exist; the high byte of the field `ver` tells which, in every record. The reader
-//! takes the version from the first records and holds all others to it, so that a file cut or shifted
-//! by some bytes is noticed. Reads and writes of 6, 10, 12 and 16 bytes are requests; every other
-//! command is ignored. Invariant: records are 32 and 40 bytes, as the assertions say.
-//! Absent: contents; every whole page written is new. Response times of version 2.
+//! takes the version from the first records and holds all others to it, so that a file cut or
+//! shifted by some bytes is noticed. Reads and writes of 6, 10, 12 and 16 bytes are requests; every
+//! other command is ignored. Invariant: records are 32 and 40 bytes, as the assertions say. Absent:
+//! contents; every whole page written is new. Response times of version 2.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};

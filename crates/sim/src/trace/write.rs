@@ -8,11 +8,10 @@
 //! | `vscsi` | none | none |
 //! | `session` | as `fiu` | yes; remaps too |
 //!
-//! A page is eight sectors; a page written in part is its first four. Requests are a microsecond apart. What a format
-//! cannot say is left out and counted.
-//! Invariants: what is written reads back as the same requests, of pages numbered as they were; the sink is given whole
-//! records. Absent: files (the caller's), and the
-//! homes of journaled pages, which no format has.
+//! A page is eight sectors; a page written in part is its first four. Requests are a microsecond
+//! apart. What a format cannot say is left out and counted. Invariants: what is written reads back
+//! as the same requests, of pages numbered as they were; the sink is given whole records. Absent:
+//! files (the caller's), and the homes of journaled pages, which no format has.
 
 use std::io::{self, Write};
 
@@ -82,7 +81,8 @@ impl<W: Write> TraceWriter<W> {
             }
         };
 
-        // A partial page is a request of its own; of longer ones, only the models' single pages are partial.
+        // A partial page is a request of its own; of longer ones, only the models' single pages are
+        // partial.
         let sectors = if partial {
             SECTORS_OF_PART
         } else {
@@ -295,7 +295,8 @@ impl Request {
     }
 }
 
-/// 128 bits that differ whenever identities do: two permutations of 64-bit numbers (the finalizer of SplitMix64).
+/// 128 bits that differ whenever identities do: two permutations of 64-bit numbers (the finalizer
+/// of SplitMix64).
 fn digest(content: u64) -> [u64; 2] {
     let mix = |mut word: u64| {
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

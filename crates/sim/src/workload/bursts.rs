@@ -1,14 +1,14 @@
 //! Arrival times of a trace that can be had as an excerpt only: bursts, and pauses between them.
 //!
-//! A pause is more than a millisecond without a request; what lies between two of them is a burst. In the excerpts of the
-//! FIU traces
+//! A pause is more than a millisecond without a request; what lies between two of them is a burst.
+//! In the excerpts of the FIU traces
 //!
-//! - a burst's length follows Zipf's law up to the longest seen. The exponent is the one that gives the mean length, and
-//!   the length of the burst that a request finds itself in comes out right too (homes 68 requests and 67 here, web-vm
-//!   67 and 69, mail 48 and 46);
+//! - a burst's length follows Zipf's law up to the longest seen. The exponent is the one that gives
+//!   the mean length, and the length of the burst that a request finds itself in comes out right
+//!   too (homes 68 requests and 67 here, web-vm 67 and 69, mail 48 and 46);
 //! - requests of a burst come at random, with the mean interval of the excerpt;
-//! - pauses are even on a logarithmic scale, from a millisecond on. The longest is the one that gives the mean (homes 132 s,
-//!   where the excerpt's is 139 s).
+//! - pauses are even on a logarithmic scale, from a millisecond on. The longest is the one that
+//!   gives the mean (homes 132 s, where the excerpt's is 139 s).
 //!
 //! Absent: hours and days. An excerpt of a thousand requests knows none.
 

@@ -1,9 +1,8 @@
 //! What is written: contents as identities, with the duplicates that a model asks for.
 //!
-//! Invariants: fresh identities and drawn ones never meet; a page costs a constant number of draws; no
-//! identity is at or below the base.
-//! Absent: which contents are still on flash. A duplicate here is a duplicate to the host; whether the
-//! device finds it is the device's matter.
+//! Invariants: fresh identities and drawn ones never meet; a page costs a constant number of draws;
+//! no identity is at or below the base. Absent: which contents are still on flash. A duplicate here
+//! is a duplicate to the host; whether the device finds it is the device's matter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +16,8 @@ use super::{WorkloadError, Zipf};
 
 /// Where the contents of writes come from.
 ///
-/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `repeat:SHARE`, `runs:SHARE[:PAGES]`, `history:SHARE` or `unique`.
+/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `repeat:SHARE`, `runs:SHARE[:PAGES]`,
+/// `history:SHARE` or `unique`.
 ///
 /// ```
 /// use remap_ssd_sim::workload::ContentModel;
@@ -28,8 +28,8 @@ use super::{WorkloadError, Zipf};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "model", rename_all = "snake_case")]
 pub enum ContentModel {
-    /// The published evaluations' "10 % / 30 % duplicate data": *every* write draws a content out of
-    /// `(1 - duplicate_ratio) x logical pages`, the i-th with probability proportional to
+    /// The published evaluations' "10 % / 30 % duplicate data": *every* write draws a content out
+    /// of `(1 - duplicate_ratio) x logical pages`, the i-th with probability proportional to
     /// `i^-exponent`. On a full device about two thirds of such writes find their content there.
     Papers {
         /// 0.1 and 0.3 are the published ones.
@@ -43,24 +43,26 @@ pub enum ContentModel {
         /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
-    /// This share of writes repeats the content of the write before it; the others are new. FIO's `dedupe_percentage` does so,
-    /// unless told otherwise (`dedupe_mode=repeat`): copies are written one after the other and belong to different pages.
+    /// This share of writes repeats the content of the write before it; the others are new. FIO's
+    /// `dedupe_percentage` does so, unless told otherwise (`dedupe_mode=repeat`): copies are
+    /// written one after the other and belong to different pages.
     Repeat {
         /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
     },
-    /// Writes come in runs of so many pages; this share of the runs repeats the present contents of a run of pages chosen
-    /// at random, the others are new. Needs eight bytes of memory a logical page.
+    /// Writes come in runs of so many pages; this share of the runs repeats the present contents of
+    /// a run of pages chosen at random, the others are new. Needs eight bytes of memory a logical
+    /// page.
     Runs {
         /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
         /// Pages of a run of duplicates.
         pages: u32,
     },
-    /// This share of writes repeats the content of an earlier write, whose distance is even on a logarithmic scale up
-    /// to 2^21 writes (8 GiB; fewer on a device of less than 256 GiB: a 32nd of the logical pages); the others are
-    /// new. This is the share as the FIU traces are described: the content was written before, whether or not it is
-    /// still stored.
+    /// This share of writes repeats the content of an earlier write, whose distance is even on a
+    /// logarithmic scale up to 2^21 writes (8 GiB; fewer on a device of less than 256 GiB: a 32nd
+    /// of the logical pages); the others are new. This is the share as the FIU traces are
+    /// described: the content was written before, whether or not it is still stored.
     History {
         /// Share of duplicate writes, 0 to 1.
         duplicate_share: f64,
@@ -336,8 +338,8 @@ impl History {
         self.written += 1;
     }
 
-    /// An earlier content: an even octave of distances, then an even distance in it. Distances beyond the first write
-    /// are drawn again.
+    /// An earlier content: an even octave of distances, then an even distance in it. Distances
+    /// beyond the first write are drawn again.
     #[inline]
     fn draw(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
         let octaves = self.ring.len().ilog2();

@@ -6,8 +6,8 @@ use rand::Rng;
 
 /// A number in `0..bound`, each equally likely.
 ///
-/// The high half of `32 random bits x bound` is the number; the few low halves that would favour some
-/// numbers are thrown away.
+/// The high half of `32 random bits x bound` is the number; the few low halves that would favour
+/// some numbers are thrown away.
 #[inline]
 pub(super) fn below(bound: u32, rng: &mut impl Rng) -> u32 {
     debug_assert!(bound > 0);

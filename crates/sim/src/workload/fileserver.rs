@@ -1,17 +1,19 @@
 //! Filebench's `fileserver`: files created, appended to, read and deleted.
 //!
-//! Source: `fileserver.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD run it: 10,000
-//! files of a gamma distribution (shape 1.5, mean 128 KiB), 80 % of them there at the beginning; each of 50 threads
-//! again and again creates a file and writes it whole, opens one and appends to it (evenly below 16 KiB: the script calls
-//! that the mean, and `appendfilerand` takes it for the most), reads one whole, deletes one. FAST'21 does not say that it
-//! changed any of these.
+//! Source: `fileserver.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD
+//! run it: 10,000 files of a gamma distribution (shape 1.5, mean 128 KiB), 80 % of them there at
+//! the beginning; each of 50 threads again and again creates a file and writes it whole, opens one
+//! and appends to it (evenly below 16 KiB: the script calls that the mean, and `appendfilerand`
+//! takes it for the most), reads one whole, deletes one. FAST'21 does not say that it changed any
+//! of these.
 //!
-//! At the block layer: the page cache is written back file after file, so the threads do not interleave in the stream
-//! and their number (and the width of the directories, 20) does not show; an append writes the file's last, partial page
-//! again; reads are served by the page cache, with `direct` by the device (and the partial page is then a partial
-//! write). A deleted file is deallocated. Files lie in a space of 1.25 times their mean sum at the start of the device.
-//! A file's size is drawn once and is its size each time it is created, as in filebench.
-//! Invariants: a page belongs to one file; what is read has been written or was there at the beginning.
+//! At the block layer: the page cache is written back file after file, so the threads do not
+//! interleave in the stream and their number (and the width of the directories, 20) does not show;
+//! an append writes the file's last, partial page again; reads are served by the page cache, with
+//! `direct` by the device (and the partial page is then a partial write). A deleted file is
+//! deallocated. Files lie in a space of 1.25 times their mean sum at the start of the device. A
+//! file's size is drawn once and is its size each time it is created, as in filebench. Invariants:
+//! a page belongs to one file; what is read has been written or was there at the beginning.
 
 use rand::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -33,7 +35,8 @@ const PAGE_BYTES: u32 = 4096;
 const ROOM: f64 = 1.25;
 /// At least so many, or the largest would not fit.
 const FILES_MIN: u32 = 20;
-/// No file is created larger (one in 30,000 would be) nor grows beyond twice that, so that one always fits.
+/// No file is created larger (one in 30,000 would be) nor grows beyond twice that, so that one
+/// always fits.
 const CREATED_PAGES_MAX: u32 = 256;
 const FILE_PAGES_MAX: u32 = 2 * CREATED_PAGES_MAX;
 
@@ -214,7 +217,8 @@ impl Script for Fileserver {
     }
 }
 
-/// A gamma distribution of shape 3/2: the sum of an exponential (shape 1) and half a squared normal (shape 1/2).
+/// A gamma distribution of shape 3/2: the sum of an exponential (shape 1) and half a squared normal
+/// (shape 1/2).
 fn file_bytes(rng: &mut impl Rng) -> u32 {
     let turn = libm::cos(std::f64::consts::TAU * unit(rng));
     let shape_1 = -libm::log(unit(rng));

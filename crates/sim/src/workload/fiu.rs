@@ -1,33 +1,39 @@
-//! The FIU traces *homes*, *mail* and *web-vm*, as far as their published statistics and their excerpts describe them.
+//! The FIU traces *homes*, *mail* and *web-vm*, as far as their published statistics and their
+//! excerpts describe them.
 //!
-//! Source: Koller and Rangaswami, *I/O Deduplication*, FAST'10: three weeks of a research group's home directories, a
-//! mail server, and a host of two web servers. Only excerpts of some hundred requests can be had without a form.
+//! Source: Koller and Rangaswami, *I/O Deduplication*, FAST'10: three weeks of a research group's
+//! home directories, a mail server, and a host of two web servers. Only excerpts of some hundred
+//! requests can be had without a form.
 //!
-//! **What is taken from published statistics**: the share of writes (of the 15th day), the share of writes whose content
-//! was written before (in a slice of 8 GiB), and the working set in GiB.
+//! **What is taken from published statistics**: the share of writes (of the 15th day), the share of
+//! writes whose content was written before (in a slice of 8 GiB), and the working set in GiB.
 //!
-//! **What is fitted to the excerpts** (1,000 requests each; `tests/models.rs` repeats the comparison):
+//! **What is fitted to the excerpts** (1,000 requests each; `tests/models.rs` repeats the
+//! comparison):
 //!
 //! - *Sizes*: each record is one block of 4 KiB, so each request has one page.
-//! - *Sequentiality*: lengths of runs of adjacent blocks follow Zipf's law, up to the longest seen. Exponents by the
-//!   mean length of a run: homes 1.81 (exponent 2.4, up to 32), web-vm 5.85 (1.6, up to 89). The excerpt of mail has
-//!   984 reads by one program and 16 writes, too few to fit: its mean of 2.7 gives an exponent of 1.9.
-//! - *Popularity of places*: starts of runs are drawn by Zipf's law over the pages of the working set, scattered. Its
-//!   exponent is the one at which 1,000 writes fall on as many pages twice as in the excerpt (homes 129, web-vm 86).
-//!   Mail's is assumed to be between those.
-//! - *Popularity of contents*: a duplicate repeats the content of an earlier write, at a distance that is even on a
-//!   logarithmic scale up to 8 GiB of writes ([`super::ContentModel::History`]). That leaves of homes' 33.5 % duplicates
-//!   about 15 % within 1,000 writes, where the excerpt has 17.1 %, and their median distance is 26 there and here.
-//!   Web-vm's excerpt has more than it should have (15.5 % of all writes are duplicates, against 9 %): it is nearly all of
-//!   one journal.
+//! - *Sequentiality*: lengths of runs of adjacent blocks follow Zipf's law, up to the longest seen.
+//!   Exponents by the mean length of a run: homes 1.81 (exponent 2.4, up to 32), web-vm 5.85 (1.6,
+//!   up to 89). The excerpt of mail has 984 reads by one program and 16 writes, too few to fit: its
+//!   mean of 2.7 gives an exponent of 1.9.
+//! - *Popularity of places*: starts of runs are drawn by Zipf's law over the pages of the working
+//!   set, scattered. Its exponent is the one at which 1,000 writes fall on as many pages twice as
+//!   in the excerpt (homes 129, web-vm 86). Mail's is assumed to be between those.
+//! - *Popularity of contents*: a duplicate repeats the content of an earlier write, at a distance
+//!   that is even on a logarithmic scale up to 8 GiB of writes ([`super::ContentModel::History`]).
+//!   That leaves of homes' 33.5 % duplicates about 15 % within 1,000 writes, where the excerpt has
+//!   17.1 %, and their median distance is 26 there and here. Web-vm's excerpt has more than it
+//!   should have (15.5 % of all writes are duplicates, against 9 %): it is nearly all of one
+//!   journal.
 //!
-//! - *Times* ([`super::bursts`]), for runs that let requests in at their own: 0.89 requests a second of homes and 3.1 of
-//!   web-vm. Mail's are those of both excerpts together, 1,122 requests of two busy seconds each: 308 a second, which is
-//!   not a day's mean.
+//! - *Times* ([`super::bursts`]), for runs that let requests in at their own: 0.89 requests a
+//!   second of homes and 3.1 of web-vm. Mail's are those of both excerpts together, 1,122 requests
+//!   of two busy seconds each: 308 a second, which is not a day's mean.
 //!
-//! Invariants: pages are below the working set, which starts at the device's first page. Reads and writes are drawn
-//! alike. Absent: hours and days; that a rewrite often leaves a page as it was (59 of web-vm's 86, 22 of homes' 129
-//! in the excerpts: in the long run the published shares leave no room for as many).
+//! Invariants: pages are below the working set, which starts at the device's first page. Reads and
+//! writes are drawn alike. Absent: hours and days; that a rewrite often leaves a page as it was (59
+//! of web-vm's 86, 22 of homes' 129 in the excerpts: in the long run the published shares leave no
+//! room for as many).
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 

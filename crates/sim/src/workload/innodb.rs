@@ -1,12 +1,14 @@
 //! A database's storage engine as the device sees it: a redo log and pages that are flushed twice.
 //!
-//! As MySQL's InnoDB does by default: pages of 16 KiB, four logical pages; a commit writes the redo log's last 4 KiB
-//! pages, the last of them again and again until it is full; a page that a transaction changes stays in the buffer pool,
-//! where later changes cost nothing, until more than a given share of the pool is dirty; then the 64 pages that have been
-//! dirty for longest are written to the doublewrite buffer, in one sequence, and with the same contents to their places.
-//! The pool holds the database, so nothing is read; with `direct`, a page that is not dirty is read before it changes.
-//! Invariants: the log comes first, then the doublewrite buffer, then the pages; a dirty page is queued once.
-//! Absent: which pages change (the benchmark's), checkpoints by age of the log, undo pages.
+//! As MySQL's InnoDB does by default: pages of 16 KiB, four logical pages; a commit writes the redo
+//! log's last 4 KiB pages, the last of them again and again until it is full; a page that a
+//! transaction changes stays in the buffer pool, where later changes cost nothing, until more than
+//! a given share of the pool is dirty; then the 64 pages that have been dirty for longest are
+//! written to the doublewrite buffer, in one sequence, and with the same contents to their places.
+//! The pool holds the database, so nothing is read; with `direct`, a page that is not dirty is read
+//! before it changes. Invariants: the log comes first, then the doublewrite buffer, then the pages;
+//! a dirty page is queued once. Absent: which pages change (the benchmark's), checkpoints by age of
+//! the log, undo pages.
 
 use std::collections::VecDeque;
 

@@ -1,17 +1,19 @@
 //! A physical journal with checkpoints by remap: what PD-type remapping (WAL-SSD) is made for.
 //!
-//! Source: the mechanism of FAST'21 §3.2 ("journaling: the home is known") and of WAL-SSD; no published parameters. The
-//! figures are those of common software: database pages of 16 KiB (InnoDB), a journal of 128 MiB (ext4's for years) whose
-//! quarters are checkpointed in turn (jbd2), 4 GiB of home pages on a device of 32 GiB.
+//! Source: the mechanism of FAST'21 §3.2 ("journaling: the home is known") and of WAL-SSD; no
+//! published parameters. The figures are those of common software: database pages of 16 KiB
+//! (InnoDB), a journal of 128 MiB (ext4's for years) whose quarters are checkpointed in turn
+//! (jbd2), 4 GiB of home pages on a device of 32 GiB.
 //!
-//! A transaction changes eight database pages, each equally likely. It is written to the journal as one request: a
-//! descriptor, then the pages, each with the home that it is meant for; and, as a second request, the commit. When the
-//! journal comes to a quarter that it has filled before, that quarter is checkpointed first: each database page whose
-//! newest version lies there is remapped to its home, by one command; then the quarter is deallocated, if the file system
-//! does that (`nodiscard` if not). The application's reads end in its buffers.
+//! A transaction changes eight database pages, each equally likely. It is written to the journal as
+//! one request: a descriptor, then the pages, each with the home that it is meant for; and, as a
+//! second request, the commit. When the journal comes to a quarter that it has filled before, that
+//! quarter is checkpointed first: each database page whose newest version lies there is remapped to
+//! its home, by one command; then the quarter is deallocated, if the file system does that
+//! (`nodiscard` if not). The application's reads end in its buffers.
 //!
-//! Invariants: a page is remapped only to the home that it was written for; a database page appears once in a
-//! transaction. Addresses: the journal first, then the homes.
+//! Invariants: a page is remapped only to the home that it was written for; a database page appears
+//! once in a transaction. Addresses: the journal first, then the homes.
 
 use std::collections::VecDeque;
 
@@ -39,7 +41,8 @@ pub(super) struct Journal {
     /// Transactions in a quarter, and database pages.
     part_len: u32,
     units: u32,
-    /// Where the newest version of a database page lies in the journal, plus one; 0 if it is at home.
+    /// Where the newest version of a database page lies in the journal, plus one; 0 if it is at
+    /// home.
     newest: Vec<u32>,
     /// Database pages in each quarter, in the order in which they were written.
     written: [Vec<u32>; PARTS as usize],

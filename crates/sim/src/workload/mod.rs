@@ -1,12 +1,13 @@
 //! Synthetic workloads: endless sources of page operations, the same from the same seed anywhere.
 //!
-//! A workload is a [`Pattern`] of addresses, a share of reads, a request size and a [`ContentModel`]; or it is one of
-//! the [`MODELS`] of published applications and traces. [`NamedWorkload`] is either, by name.
-//! Addresses are drawn as *units* of `request_pages` pages; where the addressable range is no multiple
-//! of that, its last unit is shorter.
-//! Invariants: `lpn < addressable`; the stream does not depend on how it is cut into batches; which
-//! pages are read and written does not depend on the content model; nothing is allocated per page.
-//! Absent: time. Requests carry `at_ns` 0: a run decides how many are in flight, or `crate::arrivals` when they arrive.
+//! A workload is a [`Pattern`] of addresses, a share of reads, a request size and a
+//! [`ContentModel`]; or it is one of the [`MODELS`] of published applications and traces.
+//! [`NamedWorkload`] is either, by name. Addresses are drawn as *units* of `request_pages` pages;
+//! where the addressable range is no multiple of that, its last unit is shorter. Invariants: `lpn <
+//! addressable`; the stream does not depend on how it is cut into batches; which pages are read and
+//! written does not depend on the content model; nothing is allocated per page. Absent: time.
+//! Requests carry `at_ns` 0: a run decides how many are in flight, or `crate::arrivals` when they
+//! arrive.
 
 mod bursts;
 mod content;
@@ -51,8 +52,8 @@ pub enum Pattern {
     Random,
     /// One unit after the other, from the first again after the last.
     Sequential,
-    /// The unit of rank `i` with probability proportional to `i^-theta`. Ranks are scattered over the
-    /// range by a fixed permutation, so that hot units are not neighbours.
+    /// The unit of rank `i` with probability proportional to `i^-theta`. Ranks are scattered over
+    /// the range by a fixed permutation, so that hot units are not neighbours.
     Zipf {
         /// The skew; 0 is uniform, 0.99 is the customary strong one.
         theta: f64,
@@ -240,8 +241,8 @@ impl PatternState {
     }
 }
 
-/// A step near `units` / golden ratio without a common divisor: ranks taken that far apart visit every
-/// unit once, and the hottest ones lie as evenly apart as they can.
+/// A step near `units` / golden ratio without a common divisor: ranks taken that far apart visit
+/// every unit once, and the hottest ones lie as evenly apart as they can.
 pub(crate) fn stride(units: u32) -> u32 {
     const INVERSE_GOLDEN_RATIO: u64 = 2_654_435_769; // of 2^32
     let near = (u64::from(units) * INVERSE_GOLDEN_RATIO) >> 32;

@@ -1,19 +1,21 @@
 //! Models of the applications and traces of the published evaluations, as endless sources.
 //!
-//! A model is a *script* that yields requests (which pages, read or written or deallocated); here they become page
-//! operations with contents. A script knows addresses only, so a model's addresses do not depend on its contents.
+//! A model is a *script* that yields requests (which pages, read or written or deallocated); here
+//! they become page operations with contents. A script knows addresses only, so a model's addresses
+//! do not depend on its contents.
 //!
-//! **Scaling.** Each model has a set of pages of a published size, and a device of a published size that it belongs
-//! to ([`ModelKind::reference_pages`]). A smaller device stands for that device scaled down: the set shrinks in the
-//! same proportion. A larger device does not enlarge it. [`ModelSpec::size`] multiplies it.
+//! **Scaling.** Each model has a set of pages of a published size, and a device of a published size
+//! that it belongs to ([`ModelKind::reference_pages`]). A smaller device stands for that device
+//! scaled down: the set shrinks in the same proportion. A larger device does not enlarge it.
+//! [`ModelSpec::size`] multiplies it.
 //!
-//! **Caching.** The file sets are smaller than the memory of the published hosts, so the reads of applications end in
-//! the host's page cache and only writes reach the device, unless a model is told `direct`. What file systems and
-//! databases read for themselves (compaction) is always there.
+//! **Caching.** The file sets are smaller than the memory of the published hosts, so the reads of
+//! applications end in the host's page cache and only writes reach the device, unless a model is
+//! told `direct`. What file systems and databases read for themselves (compaction) is always there.
 //!
-//! Invariants: `lpn < addressable`; the stream does not depend on how it is cut into batches; nothing is allocated
-//! per page once a model runs. Absent: time; metadata of the file system (one journal commit in five seconds is less
-//! than a hundredth of the pages).
+//! Invariants: `lpn < addressable`; the stream does not depend on how it is cut into batches;
+//! nothing is allocated per page once a model runs. Absent: time; metadata of the file system (one
+//! journal commit in five seconds is less than a hundredth of the pages).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -119,7 +121,8 @@ impl ModelKind {
         }
     }
 
-    /// What it writes unless told otherwise: the papers' 30 % duplicates, or a trace's own share of them.
+    /// What it writes unless told otherwise: the papers' 30 % duplicates, or a trace's own share of
+    /// them.
     pub fn content_default(self) -> ContentModel {
         match self {
             ModelKind::FiuHomes => fiu::HOMES.content(),
@@ -202,8 +205,8 @@ impl ModelSpec {
         }
     }
 
-    /// The source, from its first request on. The seed is the stream's; identities of contents lie above
-    /// `content_base`.
+    /// The source, from its first request on. The seed is the stream's; identities of contents lie
+    /// above `content_base`.
     ///
     /// # Errors
     /// A value is out of range, or the pages do not suffice; the message says what would.
@@ -390,7 +393,8 @@ impl Steps {
         self.out.len()
     }
 
-    /// Writes pages from `first` on in one request, each for the home that it may be remapped to, if it has one.
+    /// Writes pages from `first` on in one request, each for the home that it may be remapped to,
+    /// if it has one.
     pub fn write_for(&mut self, first: u32, homes: &[Option<u32>]) {
         for (index, home) in (0..).zip(homes) {
             let (lpn, last) = (first + index, index as usize + 1 == homes.len());

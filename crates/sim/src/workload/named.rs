@@ -57,8 +57,8 @@ impl NamedWorkload {
         })
     }
 
-    /// Does it say of the pages it writes where they will be remapped to? A scheme that remaps only such pages has
-    /// nothing to do under any other workload.
+    /// Does it say of the pages it writes where they will be remapped to? A scheme that remaps only
+    /// such pages has nothing to do under any other workload.
     pub fn names_homes(&self) -> bool {
         matches!(self, NamedWorkload::Model(spec) if spec.kind.names_homes())
     }

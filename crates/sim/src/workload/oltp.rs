@@ -1,14 +1,16 @@
 //! Filebench's `oltp`: small random updates of a few files, and a log.
 //!
-//! Source: `oltp.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD run it: 10 data files of
-//! 10 MB and one log file of 10 MB; 200 readers read 2 KiB at random; 10 writers each write 100 times 2 KiB at random
-//! for every 1,000 reads, since a read posts to the semaphore of each writer; one log write of 256 KiB, at random in the
-//! log, for every 3,200 reads. Writes are synchronous (`dsync`), so the cache merges none.
+//! Source: `oltp.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD run
+//! it: 10 data files of 10 MB and one log file of 10 MB; 200 readers read 2 KiB at random; 10
+//! writers each write 100 times 2 KiB at random for every 1,000 reads, since a read posts to the
+//! semaphore of each writer; one log write of 256 KiB, at random in the log, for every 3,200 reads.
+//! Writes are synchronous (`dsync`), so the cache merges none.
 //!
-//! At the block layer: a read to a data write, 3,200 data writes to a log write. Two KiB are half a page: through the
-//! page cache the whole page is written and reads stay in the host; with `direct` the page is written in part and reads
-//! go to the device. The writers take turns from file to file.
-//! Invariants: files lie one after another from the start of the device, the log last; log writes are aligned.
+//! At the block layer: a read to a data write, 3,200 data writes to a log write. Two KiB are half a
+//! page: through the page cache the whole page is written and reads stay in the host; with `direct`
+//! the page is written in part and reads go to the device. The writers take turns from file to
+//! file. Invariants: files lie one after another from the start of the device, the log last; log
+//! writes are aligned.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 

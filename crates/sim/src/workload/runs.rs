@@ -1,8 +1,8 @@
 //! Contents that repeat in runs: files that are copied, stretches of a volume that are restored.
 //!
-//! Invariants: a run ends after its pages, and where the addresses do not go on; a repeated page has the content that its
-//! source has when it is written. Absent: addresses (the pattern's): runs show in sequential ones, or in requests of as
-//! many pages.
+//! Invariants: a run ends after its pages, and where the addresses do not go on; a repeated page
+//! has the content that its source has when it is written. Absent: addresses (the pattern's): runs
+//! show in sequential ones, or in requests of as many pages.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 

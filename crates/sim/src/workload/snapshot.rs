@@ -1,13 +1,16 @@
 //! Volumes that are updated and cloned by long Copy commands: what UN-type remapping is made for.
 //!
-//! Source: the applications of FAST'21 §3.2 (file copy, snapshot); no published parameters. 40 volumes of 256 MiB on a
-//! device of 32 GiB, each with the last two of its clones: all of them together fill the device to 94 % by addresses.
+//! Source: the applications of FAST'21 §3.2 (file copy, snapshot); no published parameters. 40
+//! volumes of 256 MiB on a device of 32 GiB, each with the last two of its clones: all of them
+//! together fill the device to 94 % by addresses.
 //!
-//! The volumes are written once, in order. From then on requests of 64 KiB at random in a random volume; whenever they
-//! have written a quarter of a volume's pages, the next volume is cloned over its older clone, by Copy commands of 4 MiB.
-//! So four of five pages served are copies, and a page is shared by three LPNs at most, until one of them is written.
+//! The volumes are written once, in order. From then on requests of 64 KiB at random in a random
+//! volume; whenever they have written a quarter of a volume's pages, the next volume is cloned over
+//! its older clone, by Copy commands of 4 MiB. So four of five pages served are copies, and a page
+//! is shared by three LPNs at most, until one of them is written.
 //!
-//! Invariants: a command's source and target do not overlap, and all of its sources have been written.
+//! Invariants: a command's source and target do not overlap, and all of its sources have been
+//! written.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 

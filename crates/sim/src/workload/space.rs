@@ -1,10 +1,9 @@
 //! Where files lie: extents of a space of pages, allocated and released.
 //!
-//! Allocation goes on from where the last one ended and takes the first hole that is long enough, among the next
-//! few; failing that it takes the next holes one after the other. So files are mostly in one piece, and freed room is
-//! used again in the order of addresses.
-//! Invariants: free extents neither overlap nor touch; `free_pages` is their sum.
-//! Absent: who owns an extent.
+//! Allocation goes on from where the last one ended and takes the first hole that is long enough,
+//! among the next few; failing that it takes the next holes one after the other. So files are
+//! mostly in one piece, and freed room is used again in the order of addresses. Invariants: free
+//! extents neither overlap nor touch; `free_pages` is their sum. Absent: who owns an extent.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,11 @@
 //! Sysbench's transactions on rows drawn by its Pareto law.
 //!
-//! Source: Coldmap (section V), "Sysbench accesses 60 tables with MySQL with Pareto distributions"; rows a table are not
-//! stated: 100,000 here, so that the tables take 1.2 GiB of its 16 GiB device. Sysbench's `oltp_read_write` with
-//! `rand-type=pareto` and its default `pareto-h` of 0.2: four fifths of the accesses go to the first fifth of the rows,
-//! row `u^(ln 0.2 / ln 0.8)` for an even `u`. A transaction changes a row together with its secondary index, changes
-//! another row, deletes a row and inserts it again; the tables are drawn evenly. Rows of 200 bytes, 80 to a page.
+//! Source: Coldmap (section V), "Sysbench accesses 60 tables with MySQL with Pareto distributions";
+//! rows a table are not stated: 100,000 here, so that the tables take 1.2 GiB of its 16 GiB device.
+//! Sysbench's `oltp_read_write` with `rand-type=pareto` and its default `pareto-h` of 0.2: four
+//! fifths of the accesses go to the first fifth of the rows, row `u^(ln 0.2 / ln 0.8)` for an even
+//! `u`. A transaction changes a row together with its secondary index, changes another row, deletes
+//! a row and inserts it again; the tables are drawn evenly. Rows of 200 bytes, 80 to a page.
 //!
 //! The storage engine below is `innodb.rs`. Reads of rows are served by the buffer pool.
 //! Invariants: a table's rows lie in key order; its index, a sixteenth of the rows' pages, follows.

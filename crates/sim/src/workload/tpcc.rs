@@ -1,20 +1,22 @@
 //! TPC-C's transactions, as changes of pages.
 //!
-//! Source: Coldmap (section V), "TPC-C handles 5 warehouse databases using MySQL", on a 16 GiB device. Cardinalities,
-//! row sizes and the non-uniform random law NURand are the TPC-C standard's (revision 5.11, clauses 1.2 and 2.1.6): a
-//! warehouse has 10 districts, 30,000 customers and 100,000 stock rows. Of 92 transactions that write, 45 are new orders,
-//! 43 payments and 4 deliveries (clause 5.2.3); the eight that only read cost no writes.
+//! Source: Coldmap (section V), "TPC-C handles 5 warehouse databases using MySQL", on a 16 GiB
+//! device. Cardinalities, row sizes and the non-uniform random law NURand are the TPC-C standard's
+//! (revision 5.11, clauses 1.2 and 2.1.6): a warehouse has 10 districts, 30,000 customers and
+//! 100,000 stock rows. Of 92 transactions that write, 45 are new orders, 43 payments and 4
+//! deliveries (clause 5.2.3); the eight that only read cost no writes.
 //!
-//! - *New order*: its district, 5 to 15 stock rows of NURand(8191) items, rows appended to orders, new orders and
-//!   order lines.
-//! - *Payment*: its warehouse and district, a customer by NURand(1023), a row appended to the history.
-//! - *Delivery*: for each district, the oldest order not delivered (order and order lines, behind the end of those tables)
-//!   and a customer.
+//! - *New order*: its district, 5 to 15 stock rows of NURand(8191) items, rows appended to orders,
+//!   new orders and order lines.
+//! - *Payment*: its warehouse and district, a customer by NURand(1023), a row appended to the
+//!   history.
+//! - *Delivery*: for each district, the oldest order not delivered (order and order lines, behind
+//!   the end of those tables) and a customer.
 //!
-//! Tables that grow are rings of the size that they have after loading, so that the database stays as large as it is.
-//! The storage engine below is `innodb.rs`. Reads of rows are served by the buffer pool.
-//! Invariants: a warehouse's tables lie one after another; warehouses are equal and drawn evenly.
-//! Absent: indexes; remote warehouses (one item in a hundred).
+//! Tables that grow are rings of the size that they have after loading, so that the database stays
+//! as large as it is. The storage engine below is `innodb.rs`. Reads of rows are served by the
+//! buffer pool. Invariants: a warehouse's tables lie one after another; warehouses are equal and
+//! drawn evenly. Absent: indexes; remote warehouses (one item in a hundred).
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -118,7 +120,8 @@ impl Tpcc {
         })
     }
 
-    /// The standard's non-uniform law over `0..bound`: two even draws or'ed, so that some are likelier.
+    /// The standard's non-uniform law over `0..bound`: two even draws or'ed, so that some are
+    /// likelier.
     fn nurand(&mut self, a: u32, bound: u32) -> u32 {
         let or = u64::from(below(a + 1, &mut self.rng)) | u64::from(below(bound, &mut self.rng));
         (or % u64::from(bound)) as u32

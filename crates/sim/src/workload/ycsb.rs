@@ -1,25 +1,28 @@
 //! YCSB's zipfian updates of records in a log-structured merge tree.
 //!
-//! Source: FAST'21 (section 5.2), "updating RocksDB with a zipfian request distribution in YCSB"; it does not state the
-//! number of records. Here: 8 Mi records of 1 KiB (8 GiB, a quarter of the paper's 32 GiB device), all loaded before the
-//! first request; every operation updates a record and writes it whole, drawn by YCSB's `ScrambledZipfianGenerator`:
-//! Zipf's law with the constant 0.99 over 10^10 items, hashed to the records. So a third of the updates falls evenly on
-//! all of them, and the hottest has 3.8 % of all (over 8 Mi items it would be 5.6 %). RocksDB's defaults: memtable and
-//! files of 64 MiB, compaction of level 0 at four files, level 1 of 256 MiB, each level ten times the one before. All of
-//! these scale together.
+//! Source: FAST'21 (section 5.2), "updating RocksDB with a zipfian request distribution in YCSB";
+//! it does not state the number of records. Here: 8 Mi records of 1 KiB (8 GiB, a quarter of the
+//! paper's 32 GiB device), all loaded before the first request; every operation updates a record
+//! and writes it whole, drawn by YCSB's `ScrambledZipfianGenerator`: Zipf's law with the constant
+//! 0.99 over 10^10 items, hashed to the records. So a third of the updates falls evenly on all of
+//! them, and the hottest has 3.8 % of all (over 8 Mi items it would be 5.6 %). RocksDB's defaults:
+//! memtable and files of 64 MiB, compaction of level 0 at four files, level 1 of 256 MiB, each
+//! level ten times the one before. All of these scale together.
 //!
-//! At the block layer: updates go to the write-ahead log, 32 KiB a request. When the log holds a memtable's worth, the
-//! memtable is written as a file of level 0 and the log is deallocated. A full level 0 is merged with all of level 1; from
-//! a level above its limit, the next file in key order is merged with those it overlaps in the level below (or moved, if
-//! there are none). A compaction reads its inputs, writes its outputs and deallocates the inputs. Flushes and
-//! compactions come as one stretch between the log's writes, reads and writes in turns. Reads of records are served by
-//! the caches.
+//! At the block layer: updates go to the write-ahead log, 32 KiB a request. When the log holds a
+//! memtable's worth, the memtable is written as a file of level 0 and the log is deallocated. A
+//! full level 0 is merged with all of level 1; from a level above its limit, the next file in key
+//! order is merged with those it overlaps in the level below (or moved, if there are none). A
+//! compaction reads its inputs, writes its outputs and deallocates the inputs. Flushes and
+//! compactions come as one stretch between the log's writes, reads and writes in turns. Reads of
+//! records are served by the caches.
 //!
-//! **How large a merged file is** depends on how many keys its inputs share. No key is kept: a run of `n` updates of
-//! that law has `D(n) = sum over keys of 1 - exp(-n p)` distinct keys in the mean, and merging runs of `n` and `m`
-//! updates gives a run of `n + m`. So a file is a key range and the number of updates (of the whole key range) it stands
-//! for. The loaded records stand for so many that `D` is all.
-//! Invariants: files of a level do not overlap (but for level 0); outputs are there before inputs go.
+//! **How large a merged file is** depends on how many keys its inputs share. No key is kept: a run
+//! of `n` updates of that law has `D(n) = sum over keys of 1 - exp(-n p)` distinct keys in the
+//! mean, and merging runs of `n` and `m` updates gives a run of `n + m`. So a file is a key range
+//! and the number of updates (of the whole key range) it stands for. The loaded records stand for
+//! so many that `D` is all. Invariants: files of a level do not overlap (but for level 0); outputs
+//! are there before inputs go.
 
 use std::collections::VecDeque;
 
@@ -33,15 +36,16 @@ pub(super) const ABOUT: &str = "YCSB zipfian (0.99) updates on an LSM store: 8 M
 const RECORDS: f64 = 8_388_608.0;
 const RECORDS_PER_PAGE: f64 = 4.0;
 const ZIPFIAN_CONSTANT: f64 = 0.99;
-/// Items that YCSB draws from, in multiples of the records: 10^10 for the published ones. They shrink with these, so that a
-/// smaller store has the same law.
+/// Items that YCSB draws from, in multiples of the records: 10^10 for the published ones. They
+/// shrink with these, so that a smaller store has the same law.
 const ITEMS_PER_RECORD: f64 = 1e10 / RECORDS;
 const FILE_PAGES: f64 = 16_384.0;
 const LEVEL_0_FILES: usize = 4;
 const LEVEL_1_FILES: f64 = 4.0;
 const LEVEL_RATIO: f64 = 10.0;
 const LOG_REQUEST_PAGES: u32 = 8;
-/// The store's room in multiples of the loaded records: levels above the last, inputs and outputs at once.
+/// The store's room in multiples of the loaded records: levels above the last, inputs and outputs
+/// at once.
 const ROOM: f64 = 1.75;
 const FILE_PAGES_MIN: u32 = 8;
 

@@ -1,16 +1,18 @@
-//! Ranks with probability proportional to `rank^-exponent`, exactly, without powers on the usual way.
+//! Ranks with probability proportional to `rank^-exponent`, exactly, without powers on the usual
+//! way.
 //!
 //! The ranks are cut into *steps*: each small rank by itself, then an octave of ranks in 32 equal
-//! parts. A step is drawn with the weight it would have if all of its ranks were as likely as its first
-//! (one look-up in an alias table); a rank is drawn evenly within the step; and it is kept with the
-//! probability `(rank / first)^-exponent`, else all is drawn again. What comes out is exactly the
-//! wanted distribution, up to the rounding of 53-bit weights. The smallest of those probabilities is
-//! known for each step and near 1, so that the power itself is computed in a few draws of a hundred.
+//! parts. A step is drawn with the weight it would have if all of its ranks were as likely as its
+//! first (one look-up in an alias table); a rank is drawn evenly within the step; and it is kept
+//! with the probability `(rank / first)^-exponent`, else all is drawn again. What comes out is
+//! exactly the wanted distribution, up to the rounding of 53-bit weights. The smallest of those
+//! probabilities is known for each step and near 1, so that the power itself is computed in a few
+//! draws of a hundred.
 //!
-//! Invariants: steps adjoin and cover `1..=count`; `sure` is not above any rank's probability. The same
-//! random bits give the same rank on any machine: powers come from a software library and everything
-//! else is IEEE basic operations and integers.
-//! Absent: limits on the exponent near 1, which inversion of an integral would need.
+//! Invariants: steps adjoin and cover `1..=count`; `sure` is not above any rank's probability. The
+//! same random bits give the same rank on any machine: powers come from a software library and
+//! everything else is IEEE basic operations and integers. Absent: limits on the exponent near 1,
+//! which inversion of an integral would need.
 
 use rand::Rng;
 
@@ -134,7 +136,8 @@ fn as_fraction(probability: f64) -> u64 {
 }
 
 fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
-    // Less than exact by far more than the rounding of a power, by far less than anyone can measure.
+    // Less than exact by far more than the rounding of a power, by far less than anyone can
+    // measure.
     const SAFETY: f64 = 1.0 - 1e-12;
 
     let mut steps = Vec::new();
@@ -197,8 +200,8 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
         }
     }
 
-    // What remains holds one share but for rounding. A cell beyond the steps has nothing of its own,
-    // so if rounding left one over it is given to the likeliest step.
+    // What remains holds one share but for rounding. A cell beyond the steps has nothing of its
+    // own, so if rounding left one over it is given to the likeliest step.
     let likeliest = (0..weights.len()).max_by(|&a, &b| weights[a].total_cmp(&weights[b]));
 
     for place in poor.into_iter().filter(|&place| place >= weights.len()) {

@@ -159,7 +159,8 @@ fn fiu_process_names_may_have_blanks_and_digests_may_be_apart() {
 #[test]
 fn fiu_digests_per_page_do_not_apply_to_pages_that_their_chunks_straddle() {
     let (a, b) = ("0a".repeat(16), "0b".repeat(16));
-    // From sector 4 on: half of page 0, page 1, half of page 2. Aligned after that, with a short end.
+    // From sector 4 on: half of page 0, page 1, half of page 2. Aligned after that, with a short
+    // end.
     let text = format!("1 1 p 4 16 W 6 0 {a}{b}\n2 1 p 0 12 W 6 0 {a}{b}\n3 1 p 0 8 W 6 0 {a}\n");
     let pages = replay(text.as_bytes(), None, TraceOptions::new(64)).unwrap();
     use PageKind::{ReadModifyWrite as Part, Write as Whole};

@@ -1,4 +1,5 @@
-//! The formats of other programs, by small samples of our own making: each says the same four requests.
+//! The formats of other programs, by small samples of our own making: each says the same four
+//! requests.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! A guest's driver in a few lines, over vfio-user: what a virtual machine would do, and what it should not.
+//! A guest's driver in a few lines, over vfio-user: what a virtual machine would do, and what it
+//! should not.
 
 mod driver;
 mod hostile;
@@ -282,7 +283,8 @@ fn an_identifier_that_is_in_use_is_refused() {
             .0,
         Status::ID_CONFLICT
     );
-    // Two writes of one name, rung for together: the flash is not done with the first when the second is looked at.
+    // Two writes of one name, rung for together: the flash is not done with the first when the
+    // second is looked at.
     let named = Sqe {
         cdw0: write.cdw0 | 40 << 16,
         ..write
@@ -418,7 +420,8 @@ fn a_hostile_guest_gets_errors_and_nothing_else() {
         Status::SUCCESS
     );
     assert!(guest.get(DATA, 8192).iter().all(|byte| *byte == 0));
-    // Doorbells beyond their queues, of queues that are not there, and registers that are not there.
+    // Doorbells beyond their queues, of queues that are not there, and registers that are not
+    // there.
     for (offset, value) in [
         (0x1008, 0xffff),
         (0x1008, 16),

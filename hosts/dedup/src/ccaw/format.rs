@@ -6,8 +6,8 @@
 //! 2 + s ..          the next segment; the last one is as short as the addresses allow
 //! ..                data: address 0 and so on
 //! ```
-//! Invariants: checksums cover the disk's identity and the page's number; what cannot be believed says nothing. Absent:
-//! when they are written (`segments.rs`).
+//! Invariants: checksums cover the disk's identity and the page's number; what cannot be believed
+//! says nothing. Absent: when they are written (`segments.rs`).
 
 use crate::DedupError;
 use crate::pages::Page;

@@ -1,15 +1,16 @@
 //! CCAW: writes whose content is on the disk already become copies (Copyless Copy §III-B).
 //!
-//! Addresses stay as they are, so that losing the table loses duplicates and no data: nothing but the table is kept, and
-//! nothing but the window's flush is waited for. A copy costs nothing on a device that remaps; on one that does not, or
-//! has no room for another remap, it is made in full by the device, and what is read afterwards is the same.
+//! Addresses stay as they are, so that losing the table loses duplicates and no data: nothing but
+//! the table is kept, and nothing but the window's flush is waited for. A copy costs nothing on a
+//! device that remaps; on one that does not, or has no room for another remap, it is made in full
+//! by the device, and what is read afterwards is the same.
 //!
-//! The order around a change: 1. valid segments that tell of the target are marked invalid, durably (`segments.rs`)  2. the
-//! target leaves the table  3. data or copy  4. the target enters. In between the target is no source; if 3 fails it stays out,
-//! since nobody knows what it holds.
+//! The order around a change: 1. valid segments that tell of the target are marked invalid, durably
+//! (`segments.rs`)  2. the target leaves the table  3. data or copy  4. the target enters. In
+//! between the target is no source; if 3 fails it stays out, since nobody knows what it holds.
 //!
-//! Invariants: what the table says of an address is what that address holds; no source of a batch's copies is a target of
-//! one. Absent: mappings, counts, and recovery of anything but the table.
+//! Invariants: what the table says of an address is what that address holds; no source of a batch's
+//! copies is a target of one. Absent: mappings, counts, and recovery of anything but the table.
 
 mod format;
 mod segments;
@@ -39,10 +40,12 @@ pub struct CcawOptions {
     pub compare: Option<bool>,
     /// Entries of the table in memory, about 80 bytes each.
     pub entries_max: u32,
-    /// Addresses that are made to share a page. A device whose counters are full copies a page in full, which takes it longer
-    /// than a write; so the next one is written. 15 is what counters of 4 bits count, and 255 here is no limit.
+    /// Addresses that are made to share a page. A device whose counters are full copies a page in
+    /// full, which takes it longer than a write; so the next one is written. 15 is what counters of
+    /// 4 bits count, and 255 here is no limit.
     pub shared_max: u8,
-    /// Changes after which a segment of the table is written and valid again; if not given, as many as it has addresses.
+    /// Changes after which a segment of the table is written and valid again; if not given, as many
+    /// as it has addresses.
     pub commit_after: Option<u32>,
     #[doc(hidden)]
     pub without: Option<Guard>,
@@ -94,7 +97,8 @@ impl Plan {
 }
 
 impl<D: Disk> Ccaw<D> {
-    /// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages have been looked at.
+    /// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages
+    /// have been looked at.
     ///
     /// # Errors
     /// Something is on the disk already, or it is too small or too large.
@@ -247,7 +251,8 @@ impl<D: Disk> Ccaw<D> {
         })
     }
 
-    /// Addresses are about to change: the table says nothing of them any more, in memory and on the disk.
+    /// Addresses are about to change: the table says nothing of them any more, in memory and on the
+    /// disk.
     fn change(&mut self, lbas: &Range<u32>) -> Result<(), DedupError<D::Error>> {
         // 1. "invalid"  2. flush. Cut before the end of 2: nothing has changed yet.
         let valid = self.segments.valid(lbas);
@@ -437,7 +442,8 @@ impl<D: Disk> Ccaw<D> {
             return Ok(());
         }
 
-        // A disk that does not copy is written to. If it does not take that either, its reason is the one to tell.
+        // A disk that does not copy is written to. If it does not take that either, its reason is
+        // the one to tell.
         self.statistics.copies_refused += copies.len() as u64;
         let indices: Vec<usize> = copies.iter().map(|(index, _)| *index).collect();
         self.write_pages(first, pages, &indices)

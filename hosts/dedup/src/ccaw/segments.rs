@@ -1,16 +1,20 @@
-//! The signature table on the disk: which segments are valid, which of their pages are out of date, and the order of writes.
+//! The signature table on the disk: which segments are valid, which of their pages are out of date,
+//! and the order of writes.
 //!
 //! What a valid segment says of an address is true, whatever power cut comes, because
-//! - *a change* of an address whose segment is valid: 1. header "invalid"  2. flush  3. the page, in whatever way. Cut before
-//!   the end of 2: valid, and nothing has changed, or invalid. Cut after 2: invalid.
-//! - *a batch* of segments: 1. the pages that are out of date  2. flush, of the data as well  3. headers "valid". Cut before
-//!   3: invalid. Cut in 3: each is valid, over pages and data that are durable because of 2, or invalid. The next change
-//!   begins with a header of its own, which is the later one.
-//! - *opening* an invalid segment: its pages are trimmed, since some may be of before and some of after the cut; they are so
-//!   durably before it is valid, because of 2. A page whose checksum is wrong says nothing and is out of date.
+//! - *a change* of an address whose segment is valid: 1. header "invalid"  2. flush  3. the page,
+//!   in whatever way. Cut before the end of 2: valid, and nothing has changed, or invalid. Cut
+//!   after 2: invalid.
+//! - *a batch* of segments: 1. the pages that are out of date  2. flush, of the data as well  3.
+//!   headers "valid". Cut before 3: invalid. Cut in 3: each is valid, over pages and data that are
+//!   durable because of 2, or invalid. The next change begins with a header of its own, which is
+//!   the later one.
+//! - *opening* an invalid segment: its pages are trimmed, since some may be of before and some of
+//!   after the cut; they are so durably before it is valid, because of 2. A page whose checksum is
+//!   wrong says nothing and is out of date.
 //!
-//! Invariant: `is_valid` here is never true if the header on the disk may be followed by a change. Absent: the table's
-//! contents (`table.rs`).
+//! Invariant: `is_valid` here is never true if the header on the disk may be followed by a change.
+//! Absent: the table's contents (`table.rs`).
 
 use super::format::{self, Layout, PAGE_SIGNATURES};
 use super::table::Table;

@@ -1,12 +1,13 @@
 //! The signature table in memory: which addresses hold a content of this signature.
 //!
-//! An entry is an address and its signature; entries of one signature are a list. A copy is made from the first of it, which
-//! is the newest: if the older one's page is shared by as many as a device counts, and was written or copied in full
-//! once more, the next copies have a page with a fresh counter. When the table is full, entries that were not copied from since the hand came
-//! by are given up (a clock).
+//! An entry is an address and its signature; entries of one signature are a list. A copy is made
+//! from the first of it, which is the newest: if the older one's page is shared by as many as a
+//! device counts, and was written or copied in full once more, the next copies have a page with a
+//! fresh counter. When the table is full, entries that were not copied from since the hand came by
+//! are given up (a clock).
 //!
-//! Invariants: an address has one entry at most; an entry is in the list of its signature. Absent: pages and disks, and
-//! any order of a hash map.
+//! Invariants: an address has one entry at most; an entry is in the list of its signature. Absent:
+//! pages and disks, and any order of a hash map.
 
 use crate::signature::Signature;
 use rustc_hash::FxHashMap;

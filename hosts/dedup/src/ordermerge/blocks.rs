@@ -1,10 +1,11 @@
 //! Blocks: what each holds, how many mappings may name it, which are free.
 //!
-//! A block's count covers the mappings in memory *and* those on the disk, so it goes up when a mapping is made and down when
-//! the mapping that replaced it is durable (`commit.rs`). At 0 the block is free: nothing names it, whatever power cut comes.
+//! A block's count covers the mappings in memory *and* those on the disk, so it goes up when a
+//! mapping is made and down when the mapping that replaced it is durable (`commit.rs`). At 0 the
+//! block is free: nothing names it, whatever power cut comes.
 //!
-//! Invariants: a signature leads to a block that holds such a content and is not free; what goes up is to be written before
-//! the mapping, what goes down may be written at any time. Absent: disks.
+//! Invariants: a signature leads to a block that holds such a content and is not free; what goes up
+//! is to be written before the mapping, what goes down may be written at any time. Absent: disks.
 
 use super::format::PAGE_BLOCKS;
 use crate::signature::{Signature, UNKNOWN};

@@ -1,17 +1,22 @@
 //! The end of a window: what makes its writes durable, in two flushes.
 //!
-//! 1. pages of records in which a count went up (data went before, as it came)  2. flush  3. pages of mappings  4. flush
-//! 5. counts of what was replaced go down, in memory; their pages are written with those of 1 that they share, or at the end.
+//! 1. pages of records in which a count went up (data went before, as it came)  2. flush  3. pages
+//!    of mappings  4. flush
+//! 5. counts of what was replaced go down, in memory; their pages are written with those of 1 that
+//!    they share, or at the end.
 //!
-//! Cut before the end of 2: mappings are old; blocks that were written are named by none, so they are free, whatever their
-//! records say. Cut in 3 or 4: each page of mappings is old or new; what it names has data, signature and count because of 2,
-//! and what the old one names is not free before 5. After 4: new. So on the disk a count is never below the number of
-//! mappings that name the block, and a block that a mapping names holds what its record says.
+//! Cut before the end of 2: mappings are old; blocks that were written are named by none, so they
+//! are free, whatever their records say. Cut in 3 or 4: each page of mappings is old or new; what
+//! it names has data, signature and count because of 2, and what the old one names is not free
+//! before 5. After 4: new. So on the disk a count is never below the number of mappings that name
+//! the block, and a block that a mapping names holds what its record says.
 //!
-//! Counts that are too high after a cut are found when the disk is opened: all mappings are read then. A page of mappings that
-//! is damaged names nobody knows what: as long as there is one, blocks are free only if their counts say so too.
+//! Counts that are too high after a cut are found when the disk is opened: all mappings are read
+//! then. A page of mappings that is damaged names nobody knows what: as long as there is one,
+//! blocks are free only if their counts say so too.
 //!
-//! Invariant: after a failure everything is still to be written. Absent: what the mappings say (`mod.rs`).
+//! Invariant: after a failure everything is still to be written. Absent: what the mappings say
+//! (`mod.rs`).
 
 use super::OrderMerge;
 use super::format::{self, PAGE_BLOCKS, PAGE_MAPPINGS, UNMAPPED};

@@ -5,8 +5,8 @@
 //! ..        mappings: the block of an address, 1,020 a page  zeroes are "none": the address reads as zeroes
 //! ..        data: block 0 and so on
 //! ```
-//! Invariants: checksums cover the disk's identity and the page's number; blocks are more than addresses. Absent: when they are
-//! written (`commit.rs`).
+//! Invariants: checksums cover the disk's identity and the page's number; blocks are more than
+//! addresses. Absent: when they are written (`commit.rs`).
 
 use crate::DedupError;
 use crate::pages::Page;

@@ -1,15 +1,18 @@
-//! OrderMergeDedup: content is stored once, and addresses are mapped to it (Chen and Shen, FAST'16; DEDUP in Copyless Copy).
+//! OrderMergeDedup: content is stored once, and addresses are mapped to it (Chen and Shen, FAST'16;
+//! DEDUP in Copyless Copy).
 //!
-//! For any disk: nothing is asked of it but reads, writes and flushes. Mappings, counts and signatures are its own, and have to be
-//! written: counts before the mappings that need them, mappings after their data. It does so in windows (`commit.rs`), so that
-//! several changes of one page of metadata are one write.
+//! For any disk: nothing is asked of it but reads, writes and flushes. Mappings, counts and
+//! signatures are its own, and have to be written: counts before the mappings that need them,
+//! mappings after their data. It does so in windows (`commit.rs`), so that several changes of one
+//! page of metadata are one write.
 //!
-//! Counts that go down are written with their page when another one of it goes up, or when the disk is closed: the mappings tell
-//! after a cut. (So metadata costs less here than in a design that must not read all mappings.)
+//! Counts that go down are written with their page when another one of it goes up, or when the disk
+//! is closed: the mappings tell after a cut. (So metadata costs less here than in a design that
+//! must not read all mappings.)
 //!
-//! Invariants: a block that a mapping names, in memory or on the disk, is not free; what is read is what the mapping in memory
-//! names. What has not been flushed is in this process alone, in part: it ends with it, as the cache of a disk ends with its
-//! power. Absent: more addresses than blocks.
+//! Invariants: a block that a mapping names, in memory or on the disk, is not free; what is read is
+//! what the mapping in memory names. What has not been flushed is in this process alone, in part:
+//! it ends with it, as the cache of a disk ends with its power. Absent: more addresses than blocks.
 
 mod blocks;
 mod commit;
@@ -34,7 +37,8 @@ use std::ops::Range;
 /// How an [`OrderMerge`] works; nothing of it is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderMergeOptions {
-    /// Pages written after which everything is made durable; 0: when it is flushed, or out of free blocks.
+    /// Pages written after which everything is made durable; 0: when it is flushed, or out of free
+    /// blocks.
     pub window: u32,
     /// Compare contents before a block is shared; if not given, where the hash is not trusted.
     pub compare: Option<bool>,
@@ -62,7 +66,8 @@ pub struct OrderMerge<D> {
     blocks: Blocks,
     /// Pages of mappings that have changed.
     changed: BTreeSet<u32>,
-    /// Blocks that mappings on the disk may name, and those in memory do not any more; as often as that is so.
+    /// Blocks that mappings on the disk may name, and those in memory do not any more; as often as
+    /// that is so.
     replaced: Vec<u32>,
     window: Window,
     options: OrderMergeOptions,
@@ -83,7 +88,8 @@ enum Plan {
 }
 
 impl<D: Disk> OrderMerge<D> {
-    /// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages have been looked at.
+    /// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages
+    /// have been looked at.
     ///
     /// # Errors
     /// Something is on the disk already, or it is too small or too large.
@@ -194,8 +200,8 @@ impl<D: Disk> OrderMerge<D> {
         self.blocks.free()
     }
 
-    /// Blocks whose record had a count below the number of mappings that name them, when it was opened: no power cut leaves
-    /// any.
+    /// Blocks whose record had a count below the number of mappings that name them, when it was
+    /// opened: no power cut leaves any.
     pub fn counts_too_low(&self) -> u64 {
         self.counts_too_low
     }

@@ -1,8 +1,9 @@
 //! Reading mappings and counts when a disk is opened, and what they say together.
 //!
-//! Mappings are the truth, counts are bounds: after a cut they may be too high. A signature is believed only of a block that
-//! a mapping names: the others' records may be of before the cut and their contents of after it.
-//! Invariant: a block that a mapping may name, one that cannot be read included, is not free. Absent: writing.
+//! Mappings are the truth, counts are bounds: after a cut they may be too high. A signature is
+//! believed only of a block that a mapping names: the others' records may be of before the cut and
+//! their contents of after it. Invariant: a block that a mapping may name, one that cannot be read
+//! included, is not free. Absent: writing.
 
 use super::blocks::Blocks;
 use super::format::{self, LOST, Layout, PAGE_BLOCKS, PAGE_MAPPINGS, UNMAPPED};

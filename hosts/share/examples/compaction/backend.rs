@@ -1,11 +1,13 @@
-//! A storage backend for the database redb on a file of a volume, which shares the pages that a compaction moves.
+//! A storage backend for the database redb on a file of a volume, which shares the pages that a
+//! compaction moves.
 //!
-//! redb is copy-on-write: a change writes new pages, and a compaction writes pages from the end of the file again at its
-//! beginning. A leaf that is only moved has the same bytes in its new place. While `sharing` is on, the backend knows
-//! which page holds which content, so that a write of a content that a page has becomes a remap of that page.
+//! redb is copy-on-write: a change writes new pages, and a compaction writes pages from the end of
+//! the file again at its beginning. A leaf that is only moved has the same bytes in its new place.
+//! While `sharing` is on, the backend knows which page holds which content, so that a write of a
+//! content that a page has becomes a remap of that page.
 //!
-//! Invariants: a remap is what the write would have done, so redb's own order of writes and syncs is kept; a page that is
-//! written is forgotten before. Absent: everything that redb does.
+//! Invariants: a remap is what the write would have done, so redb's own order of writes and syncs
+//! is kept; a page that is written is forgotten before. Absent: everything that redb does.
 
 use redb::StorageBackend;
 use remap_ssd_store::{FileId, Share, Store};

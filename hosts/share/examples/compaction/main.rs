@@ -1,10 +1,12 @@
-//! Compaction of a real copy-on-write store, redb, with and without sharing: what the flash has to program.
+//! Compaction of a real copy-on-write store, redb, with and without sharing: what the flash has to
+//! program.
 //!
 //! ```sh
 //! cargo run --release -p remap-ssd-share --example compaction -- 40000
 //! ```
-//! A table of rows is written, a part of it is deleted at random, and the database is compacted: once with writes, once with
-//! remaps of the pages that only move. The rows are compared before and after. The argument is the number of rows.
+//! A table of rows is written, a part of it is deleted at random, and the database is compacted:
+//! once with writes, once with remaps of the pages that only move. The rows are compared before and
+//! after. The argument is the number of rows.
 
 mod backend;
 

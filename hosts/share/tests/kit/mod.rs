@@ -136,7 +136,8 @@ impl Namespaces for MemNamespaces {
     }
 }
 
-/// What is on a disk after a prefix of its operations of which only some were kept since the last flush.
+/// What is on a disk after a prefix of its operations of which only some were kept since the last
+/// flush.
 pub fn kept(
     base: &HashMap<u64, Content>,
     log: &[Op],
@@ -157,7 +158,8 @@ pub fn kept(
     pages
 }
 
-/// Which of the operations that were not flushed are kept: all, none, one, all but one, the last, any.
+/// Which of the operations that were not flushed are kept: all, none, one, all but one, the last,
+/// any.
 pub fn subsets(log: &[Op], random: &mut impl RngExt) -> Vec<Vec<bool>> {
     let pending = log
         .iter()

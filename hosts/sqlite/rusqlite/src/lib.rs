@@ -1,7 +1,7 @@
 //! rusqlite on a device that can remap, in one process and without a server.
 //!
-//! Invariants: databases opened here survive what stock SQLite's survive. Absent: served devices; give
-//! `device=HOST:PORT` in the URI instead of `image=FOLDER`.
+//! Invariants: databases opened here survive what stock SQLite's survive. Absent: served devices;
+//! give `device=HOST:PORT` in the URI instead of `image=FOLDER`.
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;

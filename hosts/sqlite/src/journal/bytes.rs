@@ -1,6 +1,7 @@
 //! SQLite's bytes to records and back.
 //!
-//! Invariant: only the last segment is written, but for the headers of the others: those behind stand where it ends.
+//! Invariant: only the last segment is written, but for the headers of the others: those behind
+//! stand where it ends.
 
 use super::Journal;
 use super::images::BATCH;
@@ -9,7 +10,8 @@ use super::segment::Part;
 use remap_ssd_store::StoreError;
 
 impl Journal {
-    /// The header that begins here, if one does: SQLite writes it whole, at the next sector, with the same sizes.
+    /// The header that begins here, if one does: SQLite writes it whole, at the next sector, with
+    /// the same sizes.
     pub(super) fn next_header(&self, offset: u64, data: &[u8]) -> Option<Header> {
         let header = data.first_chunk::<HEADER_BYTES>()?;
         let (first, last) = (self.segments.first()?, self.segments.last()?);

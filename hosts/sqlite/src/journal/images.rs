@@ -1,7 +1,9 @@
-//! Images on their way to the store: shared where the database has the same bytes, written elsewhere.
+//! Images on their way to the store: shared where the database has the same bytes, written
+//! elsewhere.
 //!
-//! Invariant: an image is compared with the database's page before it is shared, so that it is right whatever SQLite
-//! has done to the database meanwhile. They are gathered, so that a transaction asks the store a few times, not once a page.
+//! Invariant: an image is compared with the database's page before it is shared, so that it is
+//! right whatever SQLite has done to the database meanwhile. They are gathered, so that a
+//! transaction asks the store a few times, not once a page.
 
 use super::Journal;
 use super::layout::{Entry, PAGE, Place, entries_of, place_of_entry};
@@ -10,7 +12,8 @@ use std::collections::HashSet;
 
 /// Images that are gathered at most.
 pub const BATCH: usize = 64;
-/// Bytes of the database that are read at once at most, and bytes that nobody asked for that are read with them at most.
+/// Bytes of the database that are read at once at most, and bytes that nobody asked for that are
+/// read with them at most.
 const READ_BYTES: u64 = 1 << 20;
 const GAP_BYTES: u64 = 1 << 16;
 
@@ -65,8 +68,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Which images the database has, and how many pages it has that are not equal. Pages that are close to each other are
-    /// read together.
+    /// Which images the database has, and how many pages it has that are not equal. Pages that are
+    /// close to each other are read together.
     fn equal_in_database(&self) -> Result<(Vec<Candidate>, u64), StoreError> {
         let Some(database) = self.database else {
             return Ok((Vec::new(), 0));

@@ -27,12 +27,13 @@
 //! | 120-1279 | the tail, if there is room for it |
 //! | 1280-4095 | 176 entries |
 //!
-//! An entry is the page number and SQLite's checksum, as SQLite writes them, and the check (8 bytes) of the image. The further
-//! metadata pages are 256 entries. Numbers that are not SQLite's are little-endian.
+//! An entry is the page number and SQLite's checksum, as SQLite writes them, and the check (8
+//! bytes) of the image. The further metadata pages are 256 entries. Numbers that are not SQLite's
+//! are little-endian.
 //!
-//! Invariants: all places are multiples of 4 KiB. The check of an entry covers the whole image, the entry's other fields,
-//! its place and the nonce, so that neither an image nor a metadata page of another transaction fits, and further
-//! metadata pages need no checksum of their own.
+//! Invariants: all places are multiples of 4 KiB. The check of an entry covers the whole image, the
+//! entry's other fields, its place and the nonce, so that neither an image nor a metadata page of
+//! another transaction fits, and further metadata pages need no checksum of their own.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
@@ -94,7 +95,8 @@ impl Shape {
         self.image > 0
     }
 
-    /// Whether a tail of so many bytes has pages of its own. What becomes a slot later is at the slot's place at once.
+    /// Whether a tail of so many bytes has pages of its own. What becomes a slot later is at the
+    /// slot's place at once.
     pub fn tail_has_pages(self, bytes: usize) -> bool {
         bytes > if self.has_images() { TAIL_ROOM } else { 0 }
     }

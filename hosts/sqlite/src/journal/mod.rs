@@ -1,48 +1,60 @@
-//! SQLite's rollback journal, in which old pages are shared with the database instead of being written.
+//! SQLite's rollback journal, in which old pages are shared with the database instead of being
+//! written.
 //!
-//! SQLite reads and writes the bytes of [its format](https://sqlite.org/fileformat2.html#the_rollback_journal): headers, each with
-//! its records, and the name of a super-journal. What is stored is an image of each page in a slot of its own, which the
-//! device gives from the database without programming anything, and a metadata page with everything else (`layout.rs`).
-//! Of pages below 4 KiB the slots hold SQLite's bytes as they come: written, but checked as images are.
+//! SQLite reads and writes the bytes of [its
+//! format](https://sqlite.org/fileformat2.html#the_rollback_journal): headers, each with its
+//! records, and the name of a super-journal. What is stored is an image of each page in a slot of
+//! its own, which the device gives from the database without programming anything, and a metadata
+//! page with everything else (`layout.rs`). Of pages below 4 KiB the slots hold SQLite's bytes as
+//! they come: written, but checked as images are.
 //!
 //! Invariants, and why no cut and no killed process gets an old or a wrong page into a database:
 //!
-//! 1. *Nothing counts without its check.* Metadata page 0 has a checksum; each record has a check of its whole image, mixed with
-//!    the transaction's random nonce, the record's place, its page number and SQLite's checksum. So what an earlier
-//!    transaction left in slots and metadata pages never fits. At opening the journal ends before the first record that does
-//!    not fit (SQLite's own checksum looks at every 200th byte only).
-//! 2. *No flush between images and metadata* is needed because of 1. Any subset of them may be there before `sync` returns:
-//!    the journal then ends early or there is none, and the database has not been changed, since SQLite changes it after
-//!    `sync`. A process that is killed leaves what it did in order: images, further metadata, metadata page 0.
-//! 3. *A second sync of a transaction* (SQLite's cache spilled) writes metadata pages again. Entries that were durable are the
-//!    same in both versions and nothing of their images is touched, so whichever version of whichever page is there, all
-//!    records of the first sync fit. Page 0 says how many there are in all, or how many there were. (A slot of small
-//!    pages that was not full is written again with more behind: the new page 0 also names the part that was durable.)
-//!    *Metadata behind the database*: a page of the database may be overwritten while metadata of other pages is not in the store.
-//!    A process that is killed then leaves the images of all pages that it has overwritten, and what it leaves out are
-//!    images of pages as they still are.
-//! 4. *Segments* stand behind each other. One counts if it has the nonce and the next number, and if it starts where
-//!    the one before ends, for SQLite and in the store. The older version of the one before ends elsewhere: then the journal ends there.
-//!    Its records were not synced, since a sync covers all segments.
-//! 5. *Invalidation* is one page: metadata page 0 is deallocated, then synced. Cut before the end: the journal is there, all of
-//!    it, or it is gone; SQLite takes the transaction back, or it is done. It returns after the sync, so that what
-//!    is done stays done, and no slot is used again before, so that a journal that comes back is whole. `write` of a new
-//!    header invalidates whatever journal there is first. A transaction that was never synced (synchronous=OFF)
-//!    is invalidated without a sync: it promised nothing for the case of a cut.
+//! 1. *Nothing counts without its check.* Metadata page 0 has a checksum; each record has a check
+//!    of its whole image, mixed with the transaction's random nonce, the record's place, its page
+//!    number and SQLite's checksum. So what an earlier transaction left in slots and metadata pages
+//!    never fits. At opening the journal ends before the first record that does not fit (SQLite's
+//!    own checksum looks at every 200th byte only).
+//! 2. *No flush between images and metadata* is needed because of 1. Any subset of them may be
+//!    there before `sync` returns: the journal then ends early or there is none, and the database
+//!    has not been changed, since SQLite changes it after `sync`. A process that is killed leaves
+//!    what it did in order: images, further metadata, metadata page 0.
+//! 3. *A second sync of a transaction* (SQLite's cache spilled) writes metadata pages again.
+//!    Entries that were durable are the same in both versions and nothing of their images is
+//!    touched, so whichever version of whichever page is there, all records of the first sync fit.
+//!    Page 0 says how many there are in all, or how many there were. (A slot of small pages that
+//!    was not full is written again with more behind: the new page 0 also names the part that was
+//!    durable.) *Metadata behind the database*: a page of the database may be overwritten while
+//!    metadata of other pages is not in the store. A process that is killed then leaves the images
+//!    of all pages that it has overwritten, and what it leaves out are images of pages as they
+//!    still are.
+//! 4. *Segments* stand behind each other. One counts if it has the nonce and the next number, and
+//!    if it starts where the one before ends, for SQLite and in the store. The older version of the
+//!    one before ends elsewhere: then the journal ends there. Its records were not synced, since a
+//!    sync covers all segments.
+//! 5. *Invalidation* is one page: metadata page 0 is deallocated, then synced. Cut before the end:
+//!    the journal is there, all of it, or it is gone; SQLite takes the transaction back, or it is
+//!    done. It returns after the sync, so that what is done stays done, and no slot is used again
+//!    before, so that a journal that comes back is whole. `write` of a new header invalidates
+//!    whatever journal there is first. A transaction that was never synced (synchronous=OFF) is
+//!    invalidated without a sync: it promised nothing for the case of a cut.
 //!
-//! *What is remembered.* A connection that has written its header in this transaction owns the journal: SQLite's RESERVED
-//! lock keeps other writers out until the journal is invalidated, and its EXCLUSIVE lock readers, so what it knows is so. Others know nothing: `size`,
-//! `exists` and reads of the first header look at metadata page 0 anew. Reads behind the first header go by what
-//! was found then, for SQLite makes them after one of these under the same EXCLUSIVE lock (playback), or in a journal
-//! whose transaction nobody can end meanwhile (a child of a super-journal).
+//! *What is remembered.* A connection that has written its header in this transaction owns the
+//! journal: SQLite's RESERVED lock keeps other writers out until the journal is invalidated, and
+//! its EXCLUSIVE lock readers, so what it knows is so. Others know nothing: `size`, `exists` and
+//! reads of the first header look at metadata page 0 anew. Reads behind the first header go by what
+//! was found then, for SQLite makes them after one of these under the same EXCLUSIVE lock
+//! (playback), or in a journal whose transaction nobody can end meanwhile (a child of a
+//! super-journal).
 //!
-//! Considered and left: *an image in the journal whose database page changes later*: the device keeps the old page for the slot.
-//! *Sizes of files*: the store's file is as long as it ever was; it says nothing. *Plain bytes for small pages*: after a crash nobody
-//! would know where they end, so that a super-journal's name is not found, and a torn record can have SQLite's checksum.
+//! Considered and left: *an image in the journal whose database page changes later*: the device
+//! keeps the old page for the slot. *Sizes of files*: the store's file is as long as it ever was;
+//! it says nothing. *Plain bytes for small pages*: after a crash nobody would know where they end,
+//! so that a super-journal's name is not found, and a torn record can have SQLite's checksum.
 //!
-//! Limit: a process that is killed between the two steps of 5 leaves an invalidation that is not durable. If the next transaction
-//! uses slots and the power fails before its first sync, the old journal can come back in part. SQLite's own PERSIST
-//! mode has the same one.
+//! Limit: a process that is killed between the two steps of 5 leaves an invalidation that is not
+//! durable. If the next transaction uses slots and the power fails before its first sync, the old
+//! journal can come back in part. SQLite's own PERSIST mode has the same one.
 //!
 //! Absent: locks, and when SQLite calls what (`vfs`).
 
@@ -68,14 +80,15 @@ pub struct JournalCounters {
     pub images_copied: u64,
     /// Images that were written, because the database's page has other bytes.
     pub images_not_equal: u64,
-    /// Images that were written, because there is no such page to share: no database, none of this number, or slots that
-    /// hold parts of several small pages.
+    /// Images that were written, because there is no such page to share: no database, none of this
+    /// number, or slots that hold parts of several small pages.
     pub images_not_shareable: u64,
     /// Metadata pages that were written, those of tails included.
     pub metadata_pages: u64,
     /// Number of journals that were invalidated.
     pub invalidations: u64,
-    /// Journals that ended early when they were opened, because an image was not the one that was journalled.
+    /// Journals that ended early when they were opened, because an image was not the one that was
+    /// journalled.
     pub images_bad: u64,
 }
 
@@ -111,8 +124,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// The journal in a file of a store. Nothing is read yet. Without the database nothing can be shared, but a journal can be
-    /// read.
+    /// The journal in a file of a store. Nothing is read yet. Without the database nothing can be
+    /// shared, but a journal can be read.
     pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark, database: Option<FileId>) -> Self {
         Self {
             store,
@@ -154,7 +167,8 @@ impl Journal {
         self.origin = None;
         into.fill(0);
         self.know(offset < HEADER_BYTES as u64)?;
-        // SQLite looks at the first byte to see whether there is anything to roll back: no image is read for that.
+        // SQLite looks at the first byte to see whether there is anything to roll back: no image is
+        // read for that.
         if self.standing == Standing::Unknown && offset + into.len() as u64 > HEADER_BYTES as u64 {
             self.load()?;
         }
@@ -265,9 +279,9 @@ impl Journal {
         Ok(self.standing == Standing::Owned || self.first.is_some())
     }
 
-    /// Hands everything to the store before these bytes of the database are overwritten, if that is needed: if metadata page
-    /// 0 is not there yet, or if it does not count their images yet. So a transaction that spills the cache does not write its
-    /// metadata once a page.
+    /// Hands everything to the store before these bytes of the database are overwritten, if that is
+    /// needed: if metadata page 0 is not there yet, or if it does not count their images yet. So a
+    /// transaction that spills the cache does not write its metadata once a page.
     ///
     /// # Errors
     /// The store.
@@ -280,13 +294,15 @@ impl Journal {
         if is_needed { self.flush() } else { Ok(()) }
     }
 
-    /// Hands everything to the store: images, then metadata. It must be called before the database is cut off.
+    /// Hands everything to the store: images, then metadata. It must be called before the database
+    /// is cut off.
     ///
     /// # Errors
     /// The store.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.settle()?;
-        // Page 0 of segment 0 comes last: all that it promises is there then, if the process is killed.
+        // Page 0 of segment 0 comes last: all that it promises is there then, if the process is
+        // killed.
         for index in (0..self.segments.len()).rev() {
             self.write_metadata(index)?;
         }
@@ -371,8 +387,8 @@ impl Journal {
     }
 }
 
-/// A number that no other transaction has had: keys that the system chose at random, and the time, since a child of `fork` has
-/// the same keys.
+/// A number that no other transaction has had: keys that the system chose at random, and the time,
+/// since a child of `fork` has the same keys.
 fn nonce() -> u64 {
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     let time = SystemTime::now()

@@ -1,7 +1,7 @@
 //! What a journal of somebody else's says, as far as it can be believed.
 //!
-//! Invariant: a journal ends before the first thing that does not fit. Nothing of a journal that is not whole is an error:
-//! before its sync has returned any part of it may be missing.
+//! Invariant: a journal ends before the first thing that does not fit. Nothing of a journal that is
+//! not whole is an error: before its sync has returned any part of it may be missing.
 
 use super::layout::{Entry, HEADER_BYTES, Head, PAGE, Page, SlotPart, entries_of, tail_check};
 use super::segment::Segment;
@@ -12,7 +12,8 @@ use remap_ssd_store::StoreError;
 const READ_BYTES: usize = 1 << 20;
 
 impl Journal {
-    /// Sees to it that what is known is so; `anew` if another process may have ended the journal, or begun one.
+    /// Sees to it that what is known is so; `anew` if another process may have ended the journal,
+    /// or begun one.
     pub(super) fn know(&mut self, anew: bool) -> Result<(), StoreError> {
         if self.standing == Standing::Owned || self.standing == Standing::Opened && !anew {
             return Ok(());
@@ -133,7 +134,8 @@ impl Journal {
         Ok(true)
     }
 
-    /// Takes the entries of one metadata page whose images fit, up to the first that does not. Their slots are in a row.
+    /// Takes the entries of one metadata page whose images fit, up to the first that does not.
+    /// Their slots are in a row.
     fn load_images(&self, segment: &mut Segment, entries: &[Entry]) -> Result<bool, StoreError> {
         let slot = segment.shape.slot_bytes();
         let mut bytes = Vec::new();

@@ -4,8 +4,9 @@
 //! header's sector | record | record | ..  | gap | tail
 //! ```
 //!
-//! Invariants: records are whole; what SQLite wrote behind the last one is the tail: a record that is not complete yet, the
-//! super-journal's name. Bytes of a header's sector behind SQLite's 28, and a gap, read as zeroes.
+//! Invariants: records are whole; what SQLite wrote behind the last one is the tail: a record that
+//! is not complete yet, the super-journal's name. Bytes of a header's sector behind SQLite's 28,
+//! and a gap, read as zeroes.
 //!
 //! Absent: the images (`images.rs`).
 
@@ -142,7 +143,8 @@ impl Segment {
         end.next_multiple_of(self.shape.sector())
     }
 
-    /// Whether these bytes of the database belong to a page whose image the store's metadata does not count yet.
+    /// Whether these bytes of the database belong to a page whose image the store's metadata does
+    /// not count yet.
     pub fn has_unstored_image_of(&self, offset: u64, bytes: u64) -> bool {
         let unstored = &self.entries[self.entries_stored.min(self.entries.len())..];
         if !self.shape.has_images() {
@@ -177,8 +179,8 @@ impl Segment {
         self.shape.tail_has_pages(self.tail.len())
     }
 
-    /// Where these are in the store's file: at the place of the next slot. SQLite's bytes as they come are in the tail
-    /// first and in the slot then, at the same place.
+    /// Where these are in the store's file: at the place of the next slot. SQLite's bytes as they
+    /// come are in the tail first and in the slot then, at the same place.
     pub fn tail_pages_at(&self) -> u64 {
         self.slot_at(self.entries.len())
     }
@@ -223,8 +225,8 @@ impl Segment {
         head.put(&self.entries)
     }
 
-    /// Notes that everything is durable. A tail that becomes a slot is written again at its place, so that what is durable of
-    /// it now must be found if that is lost.
+    /// Notes that everything is durable. A tail that becomes a slot is written again at its place,
+    /// so that what is durable of it now must be found if that is lost.
     pub fn note_sync(&mut self) {
         if !self.shape.has_images() && self.tail_at == self.records_end() {
             let (index, bytes) = (self.entries.len() as u32, self.tail.len() as u32);
@@ -254,7 +256,8 @@ impl Segment {
         self.changed = true;
     }
 
-    /// Takes the first record out of the tail, if one is complete there: its page number, image and checksum.
+    /// Takes the first record out of the tail, if one is complete there: its page number, image and
+    /// checksum.
     pub fn take_record(&mut self) -> Option<Vec<u8>> {
         let bytes = self.shape.record_bytes() as usize;
         if self.tail.len() < bytes || self.tail_at != self.records_end() {

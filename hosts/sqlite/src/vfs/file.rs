@@ -1,9 +1,10 @@
 //! The functions of an open file.
 //!
-//! Invariants: a read that ends behind the end of the file is filled up with zeroes and says so. Before a lock is given up,
-//! and before shared memory says that something is there, it is in the store. No memory of ours is mapped: pages may carry
-//! stamps that readers must not see. A database that was opened to be read is not changed: SQLite takes it for granted that the
-//! system refuses a lock for writing, and closes such a connection without a checkpoint.
+//! Invariants: a read that ends behind the end of the file is filled up with zeroes and says so.
+//! Before a lock is given up, and before shared memory says that something is there, it is in the
+//! store. No memory of ours is mapped: pages may carry stamps that readers must not see. A database
+//! that was opened to be read is not changed: SQLite takes it for granted that the system refuses a
+//! lock for writing, and closes such a connection without a checkpoint.
 //!
 //! Absent: opening.
 
@@ -51,14 +52,16 @@ impl File {
     }
 
     /// # Safety
-    /// `file` is a file of ours that is open, and that no other thread uses (SQLite's threads take turns on a file).
+    /// `file` is a file of ours that is open, and that no other thread uses (SQLite's threads take
+    /// turns on a file).
     pub unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Handle {
         // SAFETY: as promised by the caller; the handle lives until `x_close`.
         unsafe { &mut *(*file.cast::<Self>()).handle }
     }
 }
 
-/// A connection, for one call. A call that panicked has left nothing half done but in memory, and was an error.
+/// A connection, for one call. A call that panicked has left nothing half done but in memory, and
+/// was an error.
 pub(super) fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -137,8 +140,8 @@ unsafe extern "C" fn x_read(
     bytes: c_int,
     offset: i64,
 ) -> c_int {
-    // SAFETY: SQLite's buffer has `bytes` bytes, and nobody else uses it during the call. They may be uninitialised: they are
-    // written first.
+    // SAFETY: SQLite's buffer has `bytes` bytes, and nobody else uses it during the call. They may
+    // be uninitialised: they are written first.
     let into = unsafe {
         into.cast::<u8>().write_bytes(0, bytes as usize);
         std::slice::from_raw_parts_mut(into.cast::<u8>(), bytes as usize)
@@ -305,7 +308,8 @@ unsafe fn checkpoint(file: *mut ffi::sqlite3_file, begins: bool) -> c_int {
 /// `PRAGMA remap_ssd_statistics`: what was shared, as JSON.
 ///
 /// # Safety
-/// As `File::handle`; `arguments` are those of `SQLITE_FCNTL_PRAGMA`: a place for the answer, a name, a value.
+/// As `File::handle`; `arguments` are those of `SQLITE_FCNTL_PRAGMA`: a place for the answer, a
+/// name, a value.
 unsafe fn pragma(file: *mut ffi::sqlite3_file, arguments: *mut *mut c_char) -> c_int {
     // SAFETY: as promised by the caller.
     unsafe {
@@ -343,8 +347,8 @@ unsafe extern "C" fn x_sector_size(_: *mut ffi::sqlite3_file) -> c_int {
     4096
 }
 
-/// What is around a range that is being written is safe, and an append that was cut leaves a shorter journal, never a
-/// wrong one: its images have checksums.
+/// What is around a range that is being written is safe, and an append that was cut leaves a
+/// shorter journal, never a wrong one: its images have checksums.
 unsafe extern "C" fn x_device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE | ffi::SQLITE_IOCAP_SAFE_APPEND
 }
@@ -378,7 +382,8 @@ unsafe extern "C" fn x_shm_lock(
     // SAFETY: SQLite calls with an open database.
     unsafe {
         if gives_up(WRITE_LOCK) {
-            // Frames of a transaction that was rolled back: they must not come over those of the next one.
+            // Frames of a transaction that was rolled back: they must not come over those of the
+            // next one.
             flush_wal_unheard(file);
         }
         // A checkpoint ends with this. It may have noted frames as copied whose shares failed.

@@ -1,7 +1,8 @@
-//! A small file of the system's own VFS: a database's locks, and the memory that its connections share.
+//! A small file of the system's own VFS: a database's locks, and the memory that its connections
+//! share.
 //!
-//! Invariant: it is never the file that has the database: a process that closes any handle of a file loses all locks it has
-//! on it (POSIX), and stores open and close files as they like.
+//! Invariant: it is never the file that has the database: a process that closes any handle of a
+//! file loses all locks it has on it (POSIX), and stores open and close files as they like.
 
 use libsqlite3_sys as ffi;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -21,7 +22,8 @@ pub(super) struct LockFile {
     backfill: u32,
 }
 
-/// Where the first region says how many frames of the log are in the database: "WAL-mode File Format" §2.1.
+/// Where the first region says how many frames of the log are in the database: "WAL-mode File
+/// Format" §2.1.
 const BACKFILL_AT: usize = 96;
 
 impl LockFile {
@@ -52,7 +54,8 @@ impl LockFile {
 
         let flags = ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
         let open = system.xOpen.ok_or(ffi::SQLITE_CANTOPEN)?;
-        // SAFETY: the memory is as large as that VFS asks, and zeroed; the name lives as long as the file.
+        // SAFETY: the memory is as large as that VFS asks, and zeroed; the name lives as long as
+        // the file.
         let result = unsafe {
             open(
                 super::system_pointer(),
@@ -81,7 +84,8 @@ impl LockFile {
         call: impl FnOnce(F, *mut ffi::sqlite3_file) -> c_int,
     ) -> c_int {
         let pointer = self.pointer();
-        // SAFETY: the file is open, so it has a table of functions that is valid as long as the process.
+        // SAFETY: the file is open, so it has a table of functions that is valid as long as the
+        // process.
         let function = unsafe { (*pointer).pMethods.as_ref() }.and_then(function);
         function.map_or(otherwise, |function| call(function, pointer))
     }
@@ -158,8 +162,8 @@ impl LockFile {
         if self.index.is_null() {
             return None;
         }
-        // SAFETY: the region has 32 KiB, is aligned to a page, and stays mapped until `shm_unmap`; SQLite reads and writes
-        // the word atomically.
+        // SAFETY: the region has 32 KiB, is aligned to a page, and stays mapped until `shm_unmap`;
+        // SQLite reads and writes the word atomically.
         Some(unsafe { AtomicU32::from_ptr(self.index.cast::<u8>().add(BACKFILL_AT).cast()) })
     }
 
@@ -170,10 +174,11 @@ impl LockFile {
             .map_or(0, |word| word.load(Ordering::SeqCst));
     }
 
-    /// The checkpoint's shares failed. Its lock is still held, so that nobody else changes the word.
+    /// The checkpoint's shares failed. Its lock is still held, so that nobody else changes the
+    /// word.
     ///
-    /// Limit: a reader of another process that begins between SQLite's change of the word and this, which are a few instructions
-    /// apart, reads what the database had before.
+    /// Limit: a reader of another process that begins between SQLite's change of the word and this,
+    /// which are a few instructions apart, reads what the database had before.
     pub fn restore_backfill(&mut self) -> c_int {
         if let Some(word) = self.shared_backfill() {
             word.store(self.backfill, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! The VFS that SQLite sees: names, and files opened and deleted. (SQLite: "The OS Backend (VFS) To SQLite".)
+//! The VFS that SQLite sees: names, and files opened and deleted. (SQLite: "The OS Backend (VFS) To
+//! SQLite".)
 //!
 //! ```text
 //! database, log, journal   ours: `Connection` on a store
@@ -6,9 +7,10 @@
 //! temporary files, time    the system's own VFS
 //! ```
 //!
-//! Invariants: no panic reaches SQLite: a call that panics fails with an I/O error. A log or journal belongs to the
-//! connection whose database SQLite names for it. Where files are in a volume, a journal that SQLite deletes is emptied and
-//! keeps its space: making a file costs two flushes, and there is a journal in each transaction.
+//! Invariants: no panic reaches SQLite: a call that panics fails with an I/O error. A log or
+//! journal belongs to the connection whose database SQLite names for it. Where files are in a
+//! volume, a journal that SQLite deletes is emptied and keeps its space: making a file costs two
+//! flushes, and there is a journal in each transaction.
 //!
 //! Absent: what is in the files.
 
@@ -51,8 +53,8 @@ unsafe impl Sync for Registered {}
 
 static REGISTERED: OnceLock<Registered> = OnceLock::new();
 
-/// Makes the VFS known to SQLite under the name `remap`, and lets new databases on it reserve the bytes that a log's frame
-/// needs.
+/// Makes the VFS known to SQLite under the name `remap`, and lets new databases on it reserve the
+/// bytes that a log's frame needs.
 ///
 /// # Errors
 /// SQLite's result code.
@@ -67,7 +69,8 @@ pub fn register(default: bool) -> Result<(), c_int> {
         system,
     });
 
-    // SAFETY: the table is never freed; the function has the type that SQLite calls such a function with.
+    // SAFETY: the table is never freed; the function has the type that SQLite calls such a function
+    // with.
     unsafe {
         let result = ffi::sqlite3_vfs_register(registered.ours, c_int::from(default));
         if result != ffi::SQLITE_OK {
@@ -93,7 +96,8 @@ unsafe extern "C" fn reserve(
 ) -> c_int {
     let mut vfs: *mut ffi::sqlite3_vfs = std::ptr::null_mut();
     let mut bytes = STAMP_BYTES as c_int;
-    // SAFETY: SQLite calls this with an open connection; each operation takes a pointer to the type given to it.
+    // SAFETY: SQLite calls this with an open connection; each operation takes a pointer to the type
+    // given to it.
     unsafe {
         let asked = ffi::sqlite3_file_control(
             db,
@@ -428,7 +432,8 @@ fn exists(place: &Place, name: &str) -> Result<bool, StoreError> {
             .map(|bytes| bytes > 0)
     };
 
-    // Another process may delete it between the two looks: the last one to close a database deletes its log.
+    // Another process may delete it between the two looks: the last one to close a database deletes
+    // its log.
     let is_gone = matches!(found, Err(StoreError::NotFound(_) | StoreError::Gone));
     if is_gone { Ok(false) } else { found }
 }

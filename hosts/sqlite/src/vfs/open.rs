@@ -1,6 +1,7 @@
 //! Opening a file: whose connection it belongs to, and which of its three files it is.
 //!
-//! Invariants: what is opened is closed by `file::x_close`, or was never open. A database that is open has its lock file.
+//! Invariants: what is opened is closed by `file::x_close`, or was never open. A database that is
+//! open has its lock file.
 
 use super::file::{File, Handle};
 use super::lock::LockFile;
@@ -29,7 +30,8 @@ enum Kind {
 impl Kind {
     fn of(flags: c_int, name: &str) -> Self {
         let has = |flag| flags & flag != 0;
-        // SQLite looks for the super-journal's name in other databases' journals, and opens them as super-journals.
+        // SQLite looks for the super-journal's name in other databases' journals, and opens them as
+        // super-journals.
         let is_child = has(ffi::SQLITE_OPEN_SUPER_JOURNAL) && name.ends_with(JOURNAL);
         if name.is_empty() || has(ffi::SQLITE_OPEN_DELETEONCLOSE) {
             Self::Temporary
@@ -59,7 +61,8 @@ pub(super) unsafe extern "C" fn x_open(
         let full = unsafe { text(name) };
         let kind = Kind::of(flags, full);
         if kind == Kind::Temporary {
-            // SAFETY: the arguments are those that SQLite gave us, and the file has room for the system's part.
+            // SAFETY: the arguments are those that SQLite gave us, and the file has room for the
+            // system's part.
             return unsafe {
                 system().xOpen.map_or(ffi::SQLITE_CANTOPEN, |call| {
                     call(system_pointer(), name, file, flags, out_flags)

@@ -1,4 +1,5 @@
-//! What ordinary files have and files in a volume have not: permissions, and an inode that a name may lose.
+//! What ordinary files have and files in a volume have not: permissions, and an inode that a name
+//! may lose.
 //!
 //! Absent: anything about volumes, and what is in the files.
 
@@ -7,8 +8,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// Makes a log or journal for those who may use its database, and for nobody else, unless there is one: SQLite's own VFS does
-/// the same. Without a database there is nothing to go by.
+/// Makes a log or journal for those who may use its database, and for nobody else, unless there is
+/// one: SQLite's own VFS does the same. Without a database there is nothing to go by.
 pub(super) fn make_like(database: &Path, file: &Path) -> io::Result<()> {
     let Ok(like) = fs::metadata(database) else {
         return Ok(());

@@ -4,12 +4,13 @@
 //! database \0 | key \0 value \0 | .. | \0 | journal \0 | log \0
 //! ```
 //!
-//! SQLite has the names of a database and of its files in one piece of memory like this, and opens each by a pointer into it.
-//! `sqlite3_database_file_object` tells as much, but takes it for granted that the name is SQLite's. A VFS above ours may have
-//! made it up, and then that function follows a stray pointer; and it names the file of the topmost VFS, which is not ours.
+//! SQLite has the names of a database and of its files in one piece of memory like this, and opens
+//! each by a pointer into it. `sqlite3_database_file_object` tells as much, but takes it for
+//! granted that the name is SQLite's. A VFS above ours may have made it up, and then that function
+//! follows a stray pointer; and it names the file of the topmost VFS, which is not ours.
 //!
-//! Invariants: a database is known from its opening to its closing, as long as SQLite keeps the memory. Nothing is read but
-//! names of known databases.
+//! Invariants: a database is known from its opening to its closing, as long as SQLite keeps the
+//! memory. Nothing is read but names of known databases.
 
 use crate::connection::Connection;
 use std::ffi::{CStr, c_char};
@@ -53,7 +54,8 @@ impl Drop for Known {
     }
 }
 
-/// The connection of the database to which a log's or journal's name belongs, if it is one that SQLite has made.
+/// The connection of the database to which a log's or journal's name belongs, if it is one that
+/// SQLite has made.
 pub(super) fn owner(name: *const c_char) -> Option<Arc<Mutex<Connection>>> {
     let known = databases();
     let mut near = known.iter().filter(|(database, _)| {
@@ -68,7 +70,8 @@ pub(super) fn owner(name: *const c_char) -> Option<Arc<Mutex<Connection>>> {
 /// Whether `name` is the journal's or the log's behind a database's name.
 ///
 /// # Safety
-/// `database` is a name with parameters as SQLite makes it. What is behind them is read only if `name` points there.
+/// `database` is a name with parameters as SQLite makes it. What is behind them is read only if
+/// `name` points there.
 unsafe fn has_file(database: *const c_char, name: *const c_char) -> bool {
     // SAFETY: as promised by the caller; a pointer that is compared is not followed.
     unsafe {

@@ -1,13 +1,14 @@
-//! Frames read ahead while a checkpoint copies them: it takes them in the order of the database's pages, from all over the log,
-//! and one by one each would be a round trip to the device.
+//! Frames read ahead while a checkpoint copies them: it takes them in the order of the database's
+//! pages, from all over the log, and one by one each would be a round trip to the device.
 //!
 //! # Why what is kept stays true
 //!
-//! This lives between `SQLITE_FCNTL_CKPT_START` and `SQLITE_FCNTL_CKPT_DONE`. Whoever copies frames holds the checkpoint
-//! lock. What it copies was committed before it began, and a frame is overwritten only after the log has been started again, for
-//! which SQLite waits until the wal-index says that all frames are copied: it says so after the end. Frames behind the last
-//! one to be copied may be written by others meanwhile, and what is kept of them is old: nobody asks for them before the
-//! end.
+//! This lives between `SQLITE_FCNTL_CKPT_START` and `SQLITE_FCNTL_CKPT_DONE`. Whoever copies frames
+//! holds the checkpoint lock. What it copies was committed before it began, and a frame is
+//! overwritten only after the log has been started again, for which SQLite waits until the
+//! wal-index says that all frames are copied: it says so after the end. Frames behind the last one
+//! to be copied may be written by others meanwhile, and what is kept of them is old: nobody asks
+//! for them before the end.
 //!
 //! Absent: stamps, and whether a checkpoint runs.
 
@@ -15,7 +16,8 @@ use super::stored::StoredLog;
 use remap_ssd_store::StoreError;
 use std::collections::BTreeMap;
 
-/// Bytes that are read at once: much more than a round trip costs, and not much if only a few of them are needed.
+/// Bytes that are read at once: much more than a round trip costs, and not much if only a few of
+/// them are needed.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks that are kept. Frames of a longer log are read one by one when these are full.
 const CHUNKS_MAX: usize = 64;
@@ -28,7 +30,8 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Reads bytes of the log's file; what is not there is zeroes. Answers how many bytes there were.
+    /// Reads bytes of the log's file; what is not there is zeroes. Answers how many bytes there
+    /// were.
     pub fn read(
         &mut self,
         log: &StoredLog,

@@ -5,9 +5,9 @@
 //! headers   of frames whose pages are in the store and do not carry them
 //! ```
 //!
-//! Invariants: a frame whose header is in `headers` is raw in the store. It is decided when a frame is handed over, and
-//! anew each time, whether its page carries its header. Handing over empties `frames`; with `Amount::All` also
-//! `headers`. Absent: when that is (`Wal`).
+//! Invariants: a frame whose header is in `headers` is raw in the store. It is decided when a frame
+//! is handed over, and anew each time, whether its page carries its header. Handing over empties
+//! `frames`; with `Amount::All` also `headers`. Absent: when that is (`Wal`).
 
 use super::layout::{GROUP_FRAMES, Header, Layout, has_salts};
 use super::stored::{PageRun, StoredLog};
@@ -80,8 +80,9 @@ impl Gathered {
         Ok(frame)
     }
 
-    /// Hands frames to the store: 1. runs of pages but the last  2. header pages  3. the last run, which has the commit
-    /// frame if there is one. The argument for any other order that a crash makes of it is in `super`.
+    /// Hands frames to the store: 1. runs of pages but the last  2. header pages  3. the last run,
+    /// which has the commit frame if there is one. The argument for any other order that a crash
+    /// makes of it is in `super`.
     pub fn hand_over(
         &mut self,
         stored: &mut StoredLog,
@@ -190,8 +191,8 @@ impl Gathered {
         let start = run.pages.len();
         run.pages.extend_from_slice(page);
 
-        // The header of a provisional frame is going to be written again, alone. In the header page that is no second
-        // write of the page.
+        // The header of a provisional frame is going to be written again, alone. In the header page
+        // that is no second write of the page.
         if stored.stamps && has_salts(header) && Mark::has_room(page) {
             stored.mark.stamp(&mut run.pages[start..], header);
             stored.counters.frames_stamped += 1;

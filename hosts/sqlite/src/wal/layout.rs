@@ -5,9 +5,9 @@
 //! store:   page 0: the 32 bytes | header page, 170 x 24 bytes | 170 pages | header page | 170 pages | ..
 //! ```
 //!
-//! Invariants: every page of a frame starts at a multiple of 4096 and is on no page of the disk with anything else. The
-//! 32 bytes are at the same place in both forms, so that the form is known from them. Absent: which frames use their
-//! place in the header page (`gather`).
+//! Invariants: every page of a frame starts at a multiple of 4096 and is on no page of the disk
+//! with anything else. The 32 bytes are at the same place in both forms, so that the form is known
+//! from them. Absent: which frames use their place in the header page (`gather`).
 
 use crate::mark::HEADER_BYTES;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -29,8 +29,8 @@ pub fn is_commit(header: &Header) -> bool {
     header[4..8] != [0; 4] && has_salts(header)
 }
 
-/// Whether a header is more than provisional. SQLite writes zeroes for salts and checksum if it is going to compute
-/// checksums anew at the end of the transaction.
+/// Whether a header is more than provisional. SQLite writes zeroes for salts and checksum if it is
+/// going to compute checksums anew at the end of the transaction.
 pub fn has_salts(header: &Header) -> bool {
     header[8..16] != [0; 8]
 }

@@ -1,58 +1,70 @@
-//! SQLite's write-ahead log on a store, with every page at a multiple of 4096, so that a checkpoint can share it.
+//! SQLite's write-ahead log on a store, with every page at a multiple of 4096, so that a checkpoint
+//! can share it.
 //!
 //! ```text
 //! SQLite:  32 bytes | 24 + page | 24 + page | ..
 //! store:   page 0: the 32 bytes | header page, 170 x 24 bytes | 170 pages | header page | 170 pages | ..
 //! ```
 //!
-//! A page that ends in 32 zero bytes carries the 24 bytes of its frame there ([`Mark`]). Any other page is as SQLite
-//! wrote it, and the 24 bytes are in the header page of its group. That is decided frame by frame, each time a frame is
-//! written. Pages smaller than 4096 bytes are kept as SQLite writes them.
+//! A page that ends in 32 zero bytes carries the 24 bytes of its frame there ([`Mark`]). Any other
+//! page is as SQLite wrote it, and the 24 bytes are in the header page of its group. That is
+//! decided frame by frame, each time a frame is written. Pages smaller than 4096 bytes are kept as
+//! SQLite writes them.
 //!
 //! # What is kept between calls, and why it stays true
 //!
-//! 1. *Frames that were written and not handed to the store.* SQLite holds its write lock from the first frame of a
-//!    transaction to its commit or rollback. A commit frame hands over all there is. After a rollback **the caller must
-//!    call [`Wal::flush`] before SQLite's write lock is released**, or the next writer's frames would be overwritten
-//!    later. So nothing is gathered while another connection writes. A failure drops what is gathered: SQLite hears of
-//!    it and rolls back.
-//! 2. *Headers that belong into header pages*: as 1. The rest of a header page is read when it is written.
-//! 3. *The size of a page.* It cannot change under an open log: SQLite changes it only outside of WAL mode, and to leave
-//!    that mode it locks the database against all who have the log open. It is nevertheless learned again from each
-//!    header that passes, and by `size` and `truncate`, so that a recovery sees a log as it is. As long as the file has no
-//!    valid header, nothing is kept.
+//! 1. *Frames that were written and not handed to the store.* SQLite holds its write lock from the
+//!    first frame of a transaction to its commit or rollback. A commit frame hands over all there
+//!    is. After a rollback **the caller must call [`Wal::flush`] before SQLite's write lock is
+//!    released**, or the next writer's frames would be overwritten later. So nothing is gathered
+//!    while another connection writes. A failure drops what is gathered: SQLite hears of it and
+//!    rolls back.
+//! 2. *Headers that belong into header pages*: as 1. The rest of a header page is read when it is
+//!    written.
+//! 3. *The size of a page.* It cannot change under an open log: SQLite changes it only outside of
+//!    WAL mode, and to leave that mode it locks the database against all who have the log open. It
+//!    is nevertheless learned again from each header that passes, and by `size` and `truncate`, so
+//!    that a recovery sees a log as it is. As long as the file has no valid header, nothing is
+//!    kept.
 //! 4. *That the last call read a whole frame*: until the next call of this connection.
-//! 5. *Frames read ahead in a checkpoint*: see `ahead`. A write or truncate by this connection ends it.
+//! 5. *Frames read ahead in a checkpoint*: see `ahead`. A write or truncate by this connection ends
+//!    it.
 //!
 //! # Sizes
 //!
-//! SQLite counts whole frames, and so does this: a frame of which a part was written is there as a whole, the rest being
-//! zeroes. A log whose end is open is as long as its file after a crash, without a frame that is there in part.
+//! SQLite counts whole frames, and so does this: a frame of which a part was written is there as a
+//! whole, the rest being zeroes. A log whose end is open is as long as its file after a crash,
+//! without a frame that is there in part.
 //!
 //! # Crashes
 //!
-//! Each page of 4096 bytes is the old or the new one; any subset of what was written since the last sync is lost. SQLite's
-//! recovery takes frames from the first one on, up to the last commit frame before the first frame that does not fit: its
-//! salts are not those of the log's header, or its checksum is not that of its page and of all frames before it. It
-//! must find whole transactions, at least those before the last sync.
+//! Each page of 4096 bytes is the old or the new one; any subset of what was written since the last
+//! sync is lost. SQLite's recovery takes frames from the first one on, up to the last commit frame
+//! before the first frame that does not fit: its salts are not those of the log's header, or its
+//! checksum is not that of its page and of all frames before it. It must find whole transactions,
+//! at least those before the last sync.
 //!
-//! 1. Header and page of a stamped frame are one page, or, of larger pages, the header is in the last part. They are
-//!    lost together, or the checksum tells.
-//! 2. Of a raw frame, page or header page may be lost alone. The header is then an older one, and does not fit:
-//!    of an earlier round of the log it has other salts; of this round, it is of a transaction that was rolled back, or of
-//!    this one before it wrote the frame again (no other frame is written twice), and has that one's checksum. If the
-//!    page and all before it are the same in both, the frame fits, rightly: it is one that was not committed.
-//! 3. A page that was lost may carry the stamp of an earlier frame, which then counts instead of the header
-//!    page. It is a whole older frame and is judged as in 2.
-//! 4. A header page is written again with headers of frames that were synced. Their bytes are the same in the old and in the
-//!    new page. Only the holder of the write lock writes it, on top of what is there.
-//! 5. Page 0 is written by a restart, when all frames are in the database, durably. Old frames have other salts.
+//! 1. Header and page of a stamped frame are one page, or, of larger pages, the header is in the
+//!    last part. They are lost together, or the checksum tells.
+//! 2. Of a raw frame, page or header page may be lost alone. The header is then an older one, and
+//!    does not fit: of an earlier round of the log it has other salts; of this round, it is of a
+//!    transaction that was rolled back, or of this one before it wrote the frame again (no other
+//!    frame is written twice), and has that one's checksum. If the page and all before it are the
+//!    same in both, the frame fits, rightly: it is one that was not committed.
+//! 3. A page that was lost may carry the stamp of an earlier frame, which then counts instead of
+//!    the header page. It is a whole older frame and is judged as in 2.
+//! 4. A header page is written again with headers of frames that were synced. Their bytes are the
+//!    same in the old and in the new page. Only the holder of the write lock writes it, on top of
+//!    what is there.
+//! 5. Page 0 is written by a restart, when all frames are in the database, durably. Old frames have
+//!    other salts.
 //!
-//! A process may also end between two writes to the store. Pages go first, header pages next, and the run with the commit
-//! frame last; readers look only at frames that the wal-index names, which SQLite writes after the commit frame. What a
-//! recovery finds is a subset as above.
+//! A process may also end between two writes to the store. Pages go first, header pages next, and
+//! the run with the commit frame last; readers look only at frames that the wal-index names, which
+//! SQLite writes after the commit frame. What a recovery finds is a subset as above.
 //!
-//! Absent: SQLite's own structures beyond salts and the commit mark; who may write when; the wal-index.
+//! Absent: SQLite's own structures beyond salts and the commit mark; who may write when; the
+//! wal-index.
 
 mod ahead;
 mod gather;
@@ -130,7 +142,8 @@ impl Wal {
         self.stored.stamps = allowed;
     }
 
-    /// SQLite begins to copy frames into the database, or has copied all it wants to. In between they are read ahead.
+    /// SQLite begins to copy frames into the database, or has copied all it wants to. In between
+    /// they are read ahead.
     pub fn set_checkpointing(&mut self, checkpointing: bool) {
         self.ahead = checkpointing.then(Ahead::default);
     }
@@ -150,7 +163,8 @@ impl Wal {
         }
     }
 
-    /// Writes bytes of the log. They are gathered until a commit frame is whole, or until they are many.
+    /// Writes bytes of the log. They are gathered until a commit frame is whole, or until they are
+    /// many.
     ///
     /// # Errors
     /// The store. What was gathered is dropped.
@@ -192,8 +206,8 @@ impl Wal {
         }
     }
 
-    /// Hands all that is gathered to the store. It is not durable by that. The caller must see to it that an error reaches
-    /// SQLite.
+    /// Hands all that is gathered to the store. It is not durable by that. The caller must see to
+    /// it that an error reaches SQLite.
     ///
     /// # Errors
     /// The store. What was gathered is dropped.
@@ -212,8 +226,9 @@ impl Wal {
         self.stored.store.sync(self.stored.file)
     }
 
-    /// Where in the store's file the page starts that the last call has read. `None` if that was no read, or none of one
-    /// whole page of a frame, or if the store does not have that page as it was read.
+    /// Where in the store's file the page starts that the last call has read. `None` if that was no
+    /// read, or none of one whole page of a frame, or if the store does not have that page as it
+    /// was read.
     pub fn origin(&self) -> Option<u64> {
         self.origin
     }
@@ -239,7 +254,8 @@ impl Wal {
         }
     }
 
-    /// Drops what is gathered if something failed: SQLite will roll back, and others may write then.
+    /// Drops what is gathered if something failed: SQLite will roll back, and others may write
+    /// then.
     fn dropping(&mut self, done: Result<(), StoreError>) -> Result<(), StoreError> {
         if done.is_err() {
             self.gathered = Gathered::default();
@@ -392,8 +408,8 @@ impl Wal {
             let (now, later) = data.split_at((layout.frame_bytes() - within).min(data.len()));
             self.gather(layout, number, within, now)?;
 
-            // A header comes before its page. It comes alone where SQLite computes checksums anew: for that it has just
-            // read the frame.
+            // A header comes before its page. It comes alone where SQLite computes checksums anew:
+            // for that it has just read the frame.
             let end = within + now.len();
             let is_last_part =
                 end == layout.frame_bytes() || end == HEADER_BYTES && frame_read == Some(number);

@@ -1,6 +1,7 @@
 //! Frames as they are in the store.
 //!
-//! Invariant: nothing is remembered; each answer is the store's at this moment. Absent: when what is written (`gather`).
+//! Invariant: nothing is remembered; each answer is the store's at this moment. Absent: when what
+//! is written (`gather`).
 
 use super::WalCounters;
 use super::ahead::Ahead;
@@ -52,8 +53,8 @@ impl StoredLog {
         Ok((header, bytes))
     }
 
-    /// Reads the page of a frame, from what was read ahead if there is such. Answers the header that it carried, and whether it
-    /// was there.
+    /// Reads the page of a frame, from what was read ahead if there is such. Answers the header
+    /// that it carried, and whether it was there.
     pub fn read_page(
         &self,
         layout: Layout,

@@ -1,9 +1,11 @@
 //! What a program does with its databases until it ends, and what it was promised meanwhile.
 //!
-//! Every transaction has a number, writes it to each database that it changes, and changes rows whose contents follow from
-//! the model. So a database says by its number which transaction was its last, and the model what it must hold.
+//! Every transaction has a number, writes it to each database that it changes, and changes rows
+//! whose contents follow from the model. So a database says by its number which transaction was its
+//! last, and the model what it must hold.
 //!
-//! Left out: `ROLLBACK TO` behind a cache that spilled into a write-ahead log. Stock SQLite itself loses commits after it.
+//! Left out: `ROLLBACK TO` behind a cache that spilled into a write-ahead log. Stock SQLite itself
+//! loses commits after it.
 
 use crate::kit::disk::MemDisk;
 use crate::kit::engine::{Db, Failure, Value};
@@ -204,7 +206,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Notes that all that was acknowledged is durable: the last connection has closed, or a checkpoint was complete.
+    /// Notes that all that was acknowledged is durable: the last connection has closed, or a
+    /// checkpoint was complete.
     fn promise(&mut self) {
         let last = *self.last();
         if self.setting.synchronous > Synchronous::Off {
@@ -366,7 +369,8 @@ impl<'a> Life<'a> {
         let mut moment = *self.last();
         for &at in databases {
             moment.acknowledged[at] = number;
-            // A log is not synced at NORMAL; a journal is gone durably at every level that syncs at all.
+            // A log is not synced at NORMAL; a journal is gone durably at every level that syncs at
+            // all.
             let durable = level >= Synchronous::Full
                 || level == Synchronous::Normal && self.mode != Mode::Wal;
             if durable {

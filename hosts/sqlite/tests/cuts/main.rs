@@ -1,16 +1,19 @@
 //! Real SQLite on a disk that loses power, and in processes that are killed.
 //!
-//! A *life* is what a program does with one or two databases: small and large transactions, savepoints, rollbacks,
-//! checkpoints, VACUUM, changes of the journal's mode, readers. It is run once, and every change of the disk is noted. For
-//! many of these changes the power is cut right after it: the disk is put together from what was flushed and from any subset of
-//! the rest, SQLite opens the databases, and they must be whole, hold all that was promised and nothing in part. Then the
-//! power is cut once more while they are being recovered, and a new life begins on what was found.
+//! A *life* is what a program does with one or two databases: small and large transactions,
+//! savepoints, rollbacks, checkpoints, VACUUM, changes of the journal's mode, readers. It is run
+//! once, and every change of the disk is noted. For many of these changes the power is cut right
+//! after it: the disk is put together from what was flushed and from any subset of the rest, SQLite
+//! opens the databases, and they must be whole, hold all that was promised and nothing in part.
+//! Then the power is cut once more while they are being recovered, and a new life begins on what
+//! was found.
 //!
-//! For kills the process ends at some change of the disk, which keeps what it has; nothing acknowledged may be missing, at any
-//! level of `synchronous`.
+//! For kills the process ends at some change of the disk, which keeps what it has; nothing
+//! acknowledged may be missing, at any level of `synchronous`.
 //!
-//! `SQLITE_CUTS=N` runs N lives instead of a few, `SQLITE_SEED=S` begins with another one; a violation names the seed of its
-//! life. SQLite draws random numbers of its own, so that a life is repeated in what it does, not in each byte.
+//! `SQLITE_CUTS=N` runs N lives instead of a few, `SQLITE_SEED=S` begins with another one; a
+//! violation names the seed of its life. SQLite draws random numbers of its own, so that a life is
+//! repeated in what it does, not in each byte.
 
 #[path = "../kit/mod.rs"]
 mod kit;

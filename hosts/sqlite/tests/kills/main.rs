@@ -1,12 +1,14 @@
-//! `kill -9` of programs that use SQLite with the extension, and of the server that has their device.
+//! `kill -9` of programs that use SQLite with the extension, and of the server that has their
+//! device.
 //!
-//! Programs and server are processes: this binary, run again. A program loads the extension into the system's SQLite, as any would,
-//! writes transactions to one database, together with others, and says on a pipe what SQLite has acknowledged. At random
-//! moments one of them gets SIGKILL, or all, or the server, which starts again at the same port. The database must always be
-//! whole, hold all that was acknowledged, and no transaction in part.
+//! Programs and server are processes: this binary, run again. A program loads the extension into
+//! the system's SQLite, as any would, writes transactions to one database, together with others,
+//! and says on a pipe what SQLite has acknowledged. At random moments one of them gets SIGKILL, or
+//! all, or the server, which starts again at the same port. The database must always be whole, hold
+//! all that was acknowledged, and no transaction in part.
 //!
-//! `KILL_ROUNDS` is the number of kills in each test (a few if not set), `KILL_SEED` chooses the moments, which a machine follows
-//! only as well as its clock does.
+//! `KILL_ROUNDS` is the number of kills in each test (a few if not set), `KILL_SEED` chooses the
+//! moments, which a machine follows only as well as its clock does.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -109,8 +111,8 @@ impl Rig {
         ));
     }
 
-    /// Waits until somebody has done a transaction since the last look, however slow the machine is; or not, one time in four:
-    /// then whoever has just begun is met at the beginning.
+    /// Waits until somebody has done a transaction since the last look, however slow the machine
+    /// is; or not, one time in four: then whoever has just begun is met at the beginning.
     fn wait_for_work(&mut self) {
         if self.random.random_ratio(1, 4) {
             return;
@@ -125,7 +127,8 @@ impl Rig {
         }
     }
 
-    /// Kills a writer. What it has acknowledged is known only then: its last line may be in the pipe.
+    /// Kills a writer. What it has acknowledged is known only then: its last line may be in the
+    /// pipe.
     fn kill(&mut self, writer: usize, tally: &mut Tally) {
         let ended = self.writers[writer].take().expect("it runs").kill();
         self.acknowledged[writer] = self.acknowledged[writer].max(ended.acknowledged);

@@ -1,7 +1,8 @@
 //! The program that is killed, and what must be in its database.
 //!
-//! Each writer counts its transactions in a row of its own, and a transaction adds rows, whose number and bytes follow from
-//! writer and count, and deletes those of an old one. So a transaction that is there in part, twice or not at all shows.
+//! Each writer counts its transactions in a row of its own, and a transaction adds rows, whose
+//! number and bytes follow from writer and count, and deletes those of an old one. So a transaction
+//! that is there in part, twice or not at all shows.
 
 use crate::kit::engine::{Db, Failure, Value, start};
 use crate::processes::say;

@@ -80,7 +80,8 @@ impl MemDisk {
         }
     }
 
-    /// A connection to the same disk that is cut after so many changes of pages: what its process does later has no effect.
+    /// A connection to the same disk that is cut after so many changes of pages: what its process
+    /// does later has no effect.
     pub fn dying_after(&self, changes: i64) -> Self {
         Self {
             changes_left: Some(Arc::new(AtomicI64::new(changes))),
@@ -198,7 +199,8 @@ impl Disk for MemDisk {
     }
 }
 
-/// What is on a disk after these operations if, of those that were not flushed, `keep` says which are kept.
+/// What is on a disk after these operations if, of those that were not flushed, `keep` says which
+/// are kept.
 pub fn kept(log: &[Op], keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
     kept_on(HashMap::new(), log, keep)
 }

@@ -1,7 +1,8 @@
 //! Real SQLite: the system's library, called as a program would.
 //!
-//! The crate is built as an extension, which calls SQLite through the table of functions that it is given. An automatic extension is
-//! given that table when a database is opened, so after `start` all functions of `libsqlite3_sys` work here too.
+//! The crate is built as an extension, which calls SQLite through the table of functions that it is
+//! given. An automatic extension is given that table when a database is opened, so after `start`
+//! all functions of `libsqlite3_sys` work here too.
 //!
 //! Absent: anything between SQLite and its VFS.
 
@@ -96,7 +97,8 @@ pub fn start() -> &'static libloading::Library {
             *mut *mut c_char,
             *mut ffi::sqlite3_api_routines,
         ) -> c_int;
-        // SAFETY: the functions have the types that SQLite documents, and the library is never unloaded.
+        // SAFETY: the functions have the types that SQLite documents, and the library is never
+        // unloaded.
         unsafe {
             let library = libloading::Library::new(LIBRARY)
                 .expect("SQLite's library is installed (libsqlite3-0)");
@@ -177,7 +179,8 @@ impl Db {
     /// Loads an extension.
     pub fn load_extension(&self, path: &str) -> Result<(), Failure> {
         let path = CString::new(path).expect("no zeroes in it");
-        // SAFETY: the function has the type that SQLite documents; the connection is open; C strings or null.
+        // SAFETY: the function has the type that SQLite documents; the connection is open; C
+        // strings or null.
         unsafe {
             let enable: libloading::Symbol<
                 unsafe extern "C" fn(*mut ffi::sqlite3, c_int) -> c_int,
@@ -194,7 +197,8 @@ impl Db {
         }
     }
 
-    /// Bytes that SQLite leaves free at the end of each page, once the next new database or VACUUM comes.
+    /// Bytes that SQLite leaves free at the end of each page, once the next new database or VACUUM
+    /// comes.
     pub fn reserve(&self, mut bytes: c_int) {
         // SAFETY: the connection is open, and the operation takes an integer.
         unsafe {
@@ -219,7 +223,8 @@ impl Db {
     pub fn rows(&self, sql: &str, values: &[Value]) -> Result<Vec<Vec<Value>>, Failure> {
         let text = CString::new(sql).expect("no zeroes in it");
         let mut statement = ptr::null_mut();
-        // SAFETY: the connection is open; the statement is finalized below; what is bound lives until then.
+        // SAFETY: the connection is open; the statement is finalized below; what is bound lives
+        // until then.
         unsafe {
             let prepared =
                 ffi::sqlite3_prepare_v2(self.0, text.as_ptr(), -1, &mut statement, ptr::null_mut());
@@ -294,7 +299,8 @@ unsafe fn bind(statement: *mut ffi::sqlite3_stmt, at: c_int, value: &Value) {
 /// # Safety
 /// The statement has a row.
 unsafe fn column(statement: *mut ffi::sqlite3_stmt, at: c_int) -> Value {
-    // SAFETY: as promised by the caller; the bytes are valid until the next step, and are copied before.
+    // SAFETY: as promised by the caller; the bytes are valid until the next step, and are copied
+    // before.
     unsafe {
         let bytes = |from: *const u8| {
             let len = ffi::sqlite3_column_bytes(statement, at) as usize;

@@ -1,4 +1,5 @@
-//! What SQLite does to a write-ahead log, by its documentation: <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
+//! What SQLite does to a write-ahead log, by its documentation:
+//! <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
 //!
 //! Absent: the wal-index; here the writer knows what there is.
 

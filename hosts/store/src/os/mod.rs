@@ -1,9 +1,9 @@
 //! The same files on an operating system: a folder is the store.
 //!
-//! Invariants: a name is the name of a file in the folder; what the file system can share is shared, the rest is copied and
-//! counted with the reason. Several processes use the folder together as they would without us. A file that may not be written is
-//! opened to be read. Absent: folders in the
-//! folder, and a size that is not kept (`open_end` asks for nothing here).
+//! Invariants: a name is the name of a file in the folder; what the file system can share is
+//! shared, the rest is copied and counted with the reason. Several processes use the folder
+//! together as they would without us. A file that may not be written is opened to be read. Absent:
+//! folders in the folder, and a size that is not kept (`open_end` asks for nothing here).
 
 mod share;
 

@@ -1,12 +1,12 @@
 //! Sharing by what the operating system has for it.
 //!
-//! `FICLONERANGE` comes first: it shares or says that it cannot (XFS and Btrfs share). Then, on files of a mount of this
-//! project's FUSE server only, `copy_file_range`, which is a Copy command of the device. On other file systems it is not
-//! used: it may write every byte and not say so, and what is counted as shared must be. What is left is read and written,
-//! and counted as copied.
+//! `FICLONERANGE` comes first: it shares or says that it cannot (XFS and Btrfs share). Then, on
+//! files of a mount of this project's FUSE server only, `copy_file_range`, which is a Copy command
+//! of the device. On other file systems it is not used: it may write every byte and not say so, and
+//! what is counted as shared must be. What is left is read and written, and counted as copied.
 //!
-//! Invariant: one range after the other, as if read first. Absent: remembering which ranges could not be shared; the
-//! kernel says so without touching any data.
+//! Invariant: one range after the other, as if read first. Absent: remembering which ranges could
+//! not be shared; the kernel says so without touching any data.
 
 use super::{Opened, PAGE, State};
 use crate::{FileId, Share, StoreError};
@@ -18,7 +18,8 @@ use std::os::unix::fs::MetadataExt;
 
 /// Bytes that are copied at once.
 const COPY_BYTES: u64 = 1 << 20;
-/// The source that the kernel lists for a mount of this project's server; its type is `fuse`, or `fuse.` and a name.
+/// The source that the kernel lists for a mount of this project's server; its type is `fuse`, or
+/// `fuse.` and a name.
 const OUR_SOURCE: &str = "remap-ssd";
 
 /// What is known of file systems.
@@ -40,7 +41,8 @@ impl Sharing {
     }
 }
 
-/// Whether a device number is that of a mount of ours, by the text of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+/// Whether a device number is that of a mount of ours, by the text of `/proc/self/mountinfo`
+/// (proc_pid_mountinfo(5)).
 fn is_our_mount(mounts: &str, major: u32, minor: u32) -> bool {
     let device = format!("{major}:{minor}");
     let line = mounts
@@ -54,8 +56,8 @@ fn is_our_mount(mounts: &str, major: u32, minor: u32) -> bool {
     (kind == "fuse" || kind.starts_with("fuse.")) && what.next() == Some(OUR_SOURCE)
 }
 
-/// Ranges of two files that follow each other in both, in one. Within one file (of which there may be two handles) a later
-/// range may read what an earlier one wrote, so they are left as they are.
+/// Ranges of two files that follow each other in both, in one. Within one file (of which there may
+/// be two handles) a later range may read what an earlier one wrote, so they are left as they are.
 pub fn merged(shares: &[Share], one_file: impl Fn(FileId, FileId) -> bool) -> Vec<Share> {
     let mut merged: Vec<Share> = Vec::new();
     for share in shares.iter().filter(|share| share.bytes > 0) {
@@ -222,8 +224,9 @@ fn clone_range(from: &File, to: &File, share: &Share) -> Result<(), Errno> {
         src_length: share.bytes,
         dest_offset: share.to_offset,
     };
-    // SAFETY: the opcode is FICLONERANGE, whose argument is a pointer to `struct file_clone_range`, which the kernel reads
-    // during the call and does not change; `FileCloneRange` has its layout. The descriptor in it is open: `from` is borrowed.
+    // SAFETY: the opcode is FICLONERANGE, whose argument is a pointer to `struct file_clone_range`,
+    // which the kernel reads during the call and does not change; `FileCloneRange` has its layout.
+    // The descriptor in it is open: `from` is borrowed.
     unsafe {
         rustix::ioctl::ioctl(
             to,

@@ -1,12 +1,14 @@
 //! Bytes of files to pages of the disk and back.
 //!
-//! Invariants: bytes behind the end of a file are never shown, whatever the page holds there: a page that is written in part
-//! takes only the bytes before the end from the disk, and a gap between the old end and what is written is zeroed,
-//! durably, before the file is longer. A read that another process's change of the layout overtook is done again.
+//! Invariants: bytes behind the end of a file are never shown, whatever the page holds there: a
+//! page that is written in part takes only the bytes before the end from the disk, and a gap
+//! between the old end and what is written is zeroed, durably, before the file is longer. A read
+//! that another process's change of the layout overtook is done again.
 //!
-//! Readers take no lock. Before a read the generation is looked at, and afterwards again: pages that a file releases are not
-//! claimed by another one before the generation has changed (`change.rs`), so if it has not, or if the file still has those
-//! pages, what was read was the file's. Writers of one file take turns with whoever cuts it off (see `Store`).
+//! Readers take no lock. Before a read the generation is looked at, and afterwards again: pages
+//! that a file releases are not claimed by another one before the generation has changed
+//! (`change.rs`), so if it has not, or if the file still has those pages, what was read was the
+//! file's. Writers of one file take turns with whoever cuts it off (see `Store`).
 
 use super::cache::Epoch;
 use super::change::pages_of;
@@ -22,7 +24,8 @@ pub const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages of which it is remembered that they are zeroes, when so many are trimmed together at most.
 const ZEROES_KEPT_MAX: u64 = 8;
 
-/// Bytes of a file, page by page: the pages that are wholly in a range, and the parts of pages before and behind.
+/// Bytes of a file, page by page: the pages that are wholly in a range, and the parts of pages
+/// before and behind.
 struct Parts {
     /// Bytes of a first page that is not whole.
     head: usize,
@@ -58,7 +61,8 @@ impl<D: Disk> State<D> {
     ) -> Result<Vec<Extent>, StoreError> {
         let inode = self.inode(file)?;
         let size = inode.capacity() * PAGE;
-        // Only a writer who did not wait for its turn can meet a file that has been cut off since it looked.
+        // Only a writer who did not wait for its turn can meet a file that has been cut off since
+        // it looked.
         let cut_off = StoreError::Range {
             offset: first * PAGE,
             bytes: pages * PAGE,
@@ -92,7 +96,8 @@ impl<D: Disk> State<D> {
             let read_before = self.statistics.pages_read;
             self.read_places(&places, offset, &mut into[..bytes], epoch)?;
 
-            // What was in memory takes no time. What came from the disk may have come while everything changed.
+            // What was in memory takes no time. What came from the disk may have come while
+            // everything changed.
             if self.statistics.pages_read > read_before {
                 self.look()?;
             }
@@ -136,7 +141,8 @@ impl<D: Disk> State<D> {
         Ok(())
     }
 
-    /// Reads whole pages side by side: those that are kept from memory, each run of others by one command.
+    /// Reads whole pages side by side: those that are kept from memory, each run of others by one
+    /// command.
     fn read_pages(
         &mut self,
         first: u64,
@@ -223,7 +229,8 @@ impl<D: Disk> State<D> {
         Ok(())
     }
 
-    /// Makes sure that a file has pages for a range, and that there is no gap in front of it. Answers the range's end.
+    /// Makes sure that a file has pages for a range, and that there is no gap in front of it.
+    /// Answers the range's end.
     pub fn reach(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<u64, StoreError> {
         let size = self.size(file)?;
         let too_far = StoreError::Range {
@@ -244,7 +251,8 @@ impl<D: Disk> State<D> {
         Ok(end)
     }
 
-    /// Zeroes what is between the end and a new end: 1. zeroes  2. flush  3. the size. Cut before 3: the file ends where it did.
+    /// Zeroes what is between the end and a new end: 1. zeroes  2. flush  3. the size. Cut before
+    /// 3: the file ends where it did.
     fn lengthen(&mut self, file: FileId, size: u64, to: u64) -> Result<(), StoreError> {
         self.zero(file, size, size, to - size)?;
         self.flush()?;
@@ -260,7 +268,8 @@ impl<D: Disk> State<D> {
                 return state.reach(file, to, 0).map(drop);
             }
             state.cut_off(file, to)?;
-            // Nothing may show again when the file grows. That is seen to then, too; this is for a file whose end is open.
+            // Nothing may show again when the file grows. That is seen to then, too; this is for a
+            // file whose end is open.
             let in_page = to.next_multiple_of(PAGE) - to;
             state.zero(file, to, to, in_page)
         })
@@ -291,7 +300,8 @@ impl<D: Disk> State<D> {
         for place in self.places(file, (offset + head as u64) / PAGE, rest / PAGE)? {
             self.trim(place.first, place.pages)?;
             self.statistics.pages_discarded += place.pages;
-            // Where they are few somebody is going to look at them: whether a journal has been ended, say.
+            // Where they are few somebody is going to look at them: whether a journal has been
+            // ended, say.
             if place.pages <= ZEROES_KEPT_MAX {
                 let epoch = self.epoch(file);
                 self.keep(

@@ -1,4 +1,5 @@
-//! Pages of files that this process has read or written, kept in memory: to find one here saves a round trip to the device.
+//! Pages of files that this process has read or written, kept in memory: to find one here saves a
+//! round trip to the device.
 //!
 //! Other processes may change the files. A word for each file in the coordination file tells:
 //!
@@ -10,16 +11,21 @@
 //! # Why no page from here is older than one from the device
 //!
 //! Writers of one file take turns (see `Store`), so its word only grows.
-//! 1. *A change that ended before the read began* has made the word greater, and pages kept under another word do not count.
-//! 2. *A change that is under way*: the word is odd, and nothing is taken from here and nothing kept. If it became odd
-//!    after the reader had looked, change and read overlap, and the old page is an answer that the device could have given.
-//!    What such a reader keeps counts until the change ends, which makes the word another one.
-//! 3. *A change that failed, or whose process died*, leaves the word odd: everybody reads from the device, until another
-//!    change of the file ends. The one who begins that waits until what the dead process had sent is done.
-//! 4. *This process's own changes* are made here page by page, as on the device: written, given to another page, or gone.
-//! 5. *A page that goes from one file to another* is kept under the file it was read for, and counts for that one only; whose
-//!    word has changed since, because the page was taken from it.
-//! 6. *The device loses its power* while processes run: what it has lost was not synced, and a command that fails empties this.
+//! 1. *A change that ended before the read began* has made the word greater, and pages kept under
+//!    another word do not count.
+//! 2. *A change that is under way*: the word is odd, and nothing is taken from here and nothing
+//!    kept. If it became odd after the reader had looked, change and read overlap, and the old page
+//!    is an answer that the device could have given. What such a reader keeps counts until the
+//!    change ends, which makes the word another one.
+//! 3. *A change that failed, or whose process died*, leaves the word odd: everybody reads from the
+//!    device, until another change of the file ends. The one who begins that waits until what the
+//!    dead process had sent is done.
+//! 4. *This process's own changes* are made here page by page, as on the device: written, given to
+//!    another page, or gone.
+//! 5. *A page that goes from one file to another* is kept under the file it was read for, and
+//!    counts for that one only; whose word has changed since, because the page was taken from it.
+//! 6. *The device loses its power* while processes run: what it has lost was not synced, and a
+//!    command that fails empties this.
 //!
 //! Absent: which pages a file has (`bytes`), where the words are (`coordination`).
 
@@ -142,8 +148,9 @@ impl Cache {
         self.forget(target + pages.min(self.pages_max as u64)..target + pages);
     }
 
-    /// The page at a place that gives it to another one. The source is the first to be dropped: a frame of a log is not
-    /// read again after its checkpoint, and a page whose image was taken is about to be written.
+    /// The page at a place that gives it to another one. The source is the first to be dropped: a
+    /// frame of a log is not read again after its checkpoint, and a page whose image was taken is
+    /// about to be written.
     fn shared(&mut self, source: u64, from: Epoch) -> Option<Arc<Page>> {
         let kept = self.pages.peek(&source)?;
         let page = (kept.epoch == from).then(|| Arc::clone(&kept.bytes));

@@ -1,28 +1,34 @@
 //! Changes of a volume's layout: which files there are, and which pages they claim.
 //!
-//! All happen under the lock of the volume, and each is one page written (or trimmed) in the table: that write is its
-//! commit. The medium keeps a page old or new, and loses any subset of what was not flushed. The arguments:
+//! All happen under the lock of the volume, and each is one page written (or trimmed) in the table:
+//! that write is its commit. The medium keeps a page old or new, and loses any subset of what was
+//! not flushed. The arguments:
 //!
-//! *Layout is durable when the lock is given back.* Each change ends with a flush. So nothing that any process
-//! remembers is undone by a power cut of the device, and a slot or page that looks free is free for good. A process that
-//! dies inside a change leaves the generation odd; the next one to get the lock flushes before it looks (`locked`).
+//! *Layout is durable when the lock is given back.* Each change ends with a flush. So nothing that
+//! any process remembers is undone by a power cut of the device, and a slot or page that looks free
+//! is free for good. A process that dies inside a change leaves the generation odd; the next one to
+//! get the lock flushes before it looks (`locked`).
 //!
-//! *Create*: 1. the record, with a name that no record has, in a free slot  2. flush. Cut before the end of 2: the file is
-//! there or not. The slot and the name were free durably, so that nothing is lost and no name is there twice.
+//! *Create*: 1. the record, with a name that no record has, in a free slot  2. flush. Cut before
+//! the end of 2: the file is there or not. The slot and the name were free durably, so that nothing
+//! is lost and no name is there twice.
 //!
-//! *Claim*: 1. trim of the pages  2. flush  3. the record, with the pages  4. flush. Cut before 3: they are still
-//! free, and nobody needs what they held. Cut in 3 or 4: the file has them or not; if it has, they are zeroes because of 2, and no
-//! other file's old bytes. After 4 they may be written.
+//! *Claim*: 1. trim of the pages  2. flush  3. the record, with the pages  4. flush. Cut before 3:
+//! they are still free, and nobody needs what they held. Cut in 3 or 4: the file has them or not;
+//! if it has, they are zeroes because of 2, and no other file's old bytes. After 4 they may be
+//! written.
 //!
-//! *Release* (a file is cut off or deleted): 1. the record without the pages, or no record  2. flush  3. trim of the
-//! pages. Cut before the end of 2: the file has its pages or not, and they hold what they held, since nobody claims or
-//! trims them before 2. Cut in 3: they are free, whatever they hold; who claims them trims them again.
+//! *Release* (a file is cut off or deleted): 1. the record without the pages, or no record  2.
+//! flush  3. trim of the pages. Cut before the end of 2: the file has its pages or not, and they
+//! hold what they held, since nobody claims or trims them before 2. Cut in 3: they are free,
+//! whatever they hold; who claims them trims them again.
 //!
 //! *Rename*: 1. the record with the new name, which no record has  2. flush. One name or the other.
 //!
-//! *Size* (at a sync, if the file has grown): the record with the new size, together with the data; then the flush. Cut
-//! before its end: the old size, or the new one with pages that are old (zeroes, because of claim's 2) or new. The
-//! generation stays: nobody else's knowledge becomes wrong.
+//! *Size* (at a sync, if the file has grown): the record with the new size, together with the data;
+//! then the flush. Cut before its end: the old size, or the new one with pages that are old
+//! (zeroes, because of claim's 2) or new. The generation stays: nobody else's knowledge becomes
+//! wrong.
 
 use super::format::{EXTENTS_MAX, Inode};
 use super::space;
@@ -34,8 +40,9 @@ use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::time::Duration;
 
-/// How long commands of a process that died may still be executed by the server whose connection it had. Its sockets are
-/// closed when it dies, and what they had delivered is executed at once; this is thousands of times as long.
+/// How long commands of a process that died may still be executed by the server whose connection it
+/// had. Its sockets are closed when it dies, and what they had delivered is executed at once; this
+/// is thousands of times as long.
 pub const LAST_COMMANDS: Duration = Duration::from_millis(200);
 
 /// Pages that hold `bytes` bytes.
@@ -186,7 +193,8 @@ impl<D: Disk> State<D> {
             (inode.extents, inode.size) = (kept, size);
 
             state.begin()?;
-            // If this process dies before the record is written, the file is cut off all the same, and keeps the pages.
+            // If this process dies before the record is written, the file is cut off all the same,
+            // and keeps the pages.
             state.coordination.set_size(file.slot, file.birth, size);
             state.put(file.slot, inode)?;
             state.flush_for(Guard::FlushReleased)?;
@@ -251,7 +259,8 @@ impl<D: Disk> State<D> {
         })
     }
 
-    /// Writes the size of a file into its record, if it is kept there and has changed. The flush is the caller's.
+    /// Writes the size of a file into its record, if it is kept there and has changed. The flush is
+    /// the caller's.
     pub fn record_size(&mut self, file: FileId) -> Result<(), StoreError> {
         let changed = |state: &mut Self| -> Result<bool, StoreError> {
             let size = state.size(file)?;

@@ -5,19 +5,20 @@
 //! NAME.use    locked (shared) for as long as a volume is open
 //! ```
 //!
-//! The file is only about what processes have in memory; nothing in it has to survive the machine, and a volume is whole
-//! without it. Sizes are here since a file may grow without a record being written (that is for the next sync), and other
-//! processes must see it at once.
+//! The file is only about what processes have in memory; nothing in it has to survive the machine,
+//! and a volume is whole without it. Sizes are here since a file may grow without a record being
+//! written (that is for the next sync), and other processes must see it at once.
 //!
-//! Invariants: who changes the layout holds the lock and makes the generation odd first; so a process that dies in between
-//! leaves it odd, and the next one to get the lock knows. The path follows from the user, the volume and its disk alone: processes
-//! that a shell, `cron` and a service start do not agree on `XDG_RUNTIME_DIR`, and two files would mean two owners of
-//! one page. NAME is the volume's UUID and the disk's identity: a copy of a volume has its UUID, and sizes and words of its own.
-//! Files that belong to others, and links, are refused. If somebody deletes the file, its users notice
-//! and forget what they have in memory.
+//! Invariants: who changes the layout holds the lock and makes the generation odd first; so a
+//! process that dies in between leaves it odd, and the next one to get the lock knows. The path
+//! follows from the user, the volume and its disk alone: processes that a shell, `cron` and a
+//! service start do not agree on `XDG_RUNTIME_DIR`, and two files would mean two owners of one
+//! page. NAME is the volume's UUID and the disk's identity: a copy of a volume has its UUID, and
+//! sizes and words of its own. Files that belong to others, and links, are refused. If somebody
+//! deletes the file, its users notice and forget what they have in memory.
 //!
-//! Absent: protection from other machines, other users, and processes that see another `/tmp`: these must not use a
-//! volume at the same time.
+//! Absent: protection from other machines, other users, and processes that see another `/tmp`:
+//! these must not use a volume at the same time.
 
 use super::words::{BOOT_AT, Words};
 use crate::{StoreError, uuid_text};
@@ -39,14 +40,16 @@ pub fn name(uuid: &str, disk: &impl Disk) -> String {
 /// Who may use a volume at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Processes {
-    /// Only this one: the disk is its own, and ends with it. Sizes that no sync has recorded end too.
+    /// Only this one: the disk is its own, and ends with it. Sizes that no sync has recorded end
+    /// too.
     One,
     /// Several on this machine, by means of files in this folder.
     Several(PathBuf),
 }
 
 impl Processes {
-    /// Several, in the folder that all processes of this user on this machine find: `/tmp/remap-ssd-UID`.
+    /// Several, in the folder that all processes of this user on this machine find:
+    /// `/tmp/remap-ssd-UID`.
     pub fn local() -> Self {
         Self::Several(PathBuf::from(format!(
             "/tmp/remap-ssd-{}",
@@ -76,8 +79,8 @@ pub struct Shared {
 }
 
 impl Coordination {
-    /// Joins those who use the volume of so many slots whose file has this name; if `alone`, there must be nobody, and nobody
-    /// can join meanwhile.
+    /// Joins those who use the volume of so many slots whose file has this name; if `alone`, there
+    /// must be nobody, and nobody can join meanwhile.
     pub fn join(
         processes: &Processes,
         name: &str,
@@ -129,8 +132,8 @@ impl Coordination {
         }
     }
 
-    /// Whether the file is still the one it was; if not, nothing remembered counts. To be asked before and after what
-    /// relies on it.
+    /// Whether the file is still the one it was; if not, nothing remembered counts. To be asked
+    /// before and after what relies on it.
     pub fn is_the_same(&mut self) -> Result<bool, StoreError> {
         let Self::Shared(shared) = self else {
             return Ok(true);
@@ -217,7 +220,8 @@ impl Coordination {
     /// Releases the lock.
     pub fn unlock(&mut self) {
         if let Self::Shared(shared) = self {
-            // It also ends with the file; there is nothing to do if it cannot be given back earlier.
+            // It also ends with the file; there is nothing to do if it cannot be given back
+            // earlier.
             let _ = shared.file.unlock();
         }
     }
@@ -243,8 +247,8 @@ impl Shared {
     }
 }
 
-/// Opens or makes the file of a volume. One that an earlier start of the machine has left is emptied: its sizes may be
-/// of data that the machine's crash took away.
+/// Opens or makes the file of a volume. One that an earlier start of the machine has left is
+/// emptied: its sizes may be of data that the machine's crash took away.
 fn open_present(dir: &Path, name: &str, slots: u32) -> Result<(File, Words), StoreError> {
     let file = open_file(dir, name)?;
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -325,7 +329,8 @@ mod tests {
         );
     }
 
-    // A hole in the file would be a signal, where a write could have said that the file system is full.
+    // A hole in the file would be a signal, where a write could have said that the file system is
+    // full.
     #[test]
     fn words_have_their_blocks_before_they_are_used() {
         use std::os::unix::fs::MetadataExt;

@@ -1,12 +1,15 @@
 //! Making the pages of a file contiguous by remaps: no data page is programmed.
 //!
-//! *Defragment*: 1. pages that no file has share what the file's pages hold  2. flush  3. the record with the new pages
-//! 4. flush  5. trim of the old pages. Cut before 3: the file has its old pages, which have not changed; the new ones are free,
-//! whatever they hold, and who claims them trims them first. Cut in 3 or 4: old pages or new ones, which hold the same because
-//! of 2; the old ones are not trimmed before 4 has ended. Cut in 5: the old ones are free.
+//! *Defragment*: 1. pages that no file has share what the file's pages hold  2. flush  3. the
+//! record with the new pages
+//! 4. flush  5. trim of the old pages. Cut before 3: the file has its old pages, which have not
+//!    changed; the new ones are free,
+//! whatever they hold, and who claims them trims them first. Cut in 3 or 4: old pages or new ones,
+//! which hold the same because of 2; the old ones are not trimmed before 4 has ended. Cut in 5: the
+//! old ones are free.
 //!
-//! Invariant: a plan is looked for in the free pages of the moment in which it is carried out. Absent: processes that write the file
-//! meanwhile: the volume must have been opened alone.
+//! Invariant: a plan is looked for in the free pages of the moment in which it is carried out.
+//! Absent: processes that write the file meanwhile: the volume must have been opened alone.
 
 use super::share::remaps;
 use super::space::{self, Extent};
@@ -38,7 +41,8 @@ impl DefragPlan {
     }
 }
 
-/// The best that free runs allow: the smallest run that takes all, or the largest ones if they are fewer than the pieces now.
+/// The best that free runs allow: the smallest run that takes all, or the largest ones if they are
+/// fewer than the pieces now.
 fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
     let pages: u64 = from.iter().map(|extent| extent.pages).sum();
     let free_in_a_row = free.iter().map(|run| run.pages).max().unwrap_or(0);

@@ -1,8 +1,9 @@
-//! The records of a volume: two superblocks, and a page for each file. FORMAT.md draws them, in section "Volumes".
+//! The records of a volume: two superblocks, and a page for each file. FORMAT.md draws them, in
+//! section "Volumes".
 //!
-//! Invariants: a record is one page, which the device keeps old or new; a page of zeroes is no record; the checksum of a
-//! file's record covers the volume and the slot it is for, so that a page that got to another place is not believed.
-//! Absent: when they are written (`change.rs`).
+//! Invariants: a record is one page, which the device keeps old or new; a page of zeroes is no
+//! record; the checksum of a file's record covers the volume and the slot it is for, so that a page
+//! that got to another place is not believed. Absent: when they are written (`change.rs`).
 
 use super::space::Extent;
 use remap_ssd_media::geometry::PAGE_BYTES;

@@ -1,9 +1,9 @@
 //! Many writes to a file at once.
 //!
-//! Invariant: as in `bytes`, nothing behind the end of a file is ever shown. A list is cut where it leaves a gap behind
-//! the end so far: the gap is zeroed, durably, before what follows is written. The size grows when a part of the list
-//! is done, so that a process that dies in between leaves the old one.
-//! Absent: pages that are written in part, which go one after the other (`bytes`).
+//! Invariant: as in `bytes`, nothing behind the end of a file is ever shown. A list is cut where it
+//! leaves a gap behind the end so far: the gap is zeroed, durably, before what follows is written.
+//! The size grows when a part of the list is done, so that a process that dies in between leaves
+//! the old one. Absent: pages that are written in part, which go one after the other (`bytes`).
 
 use super::bytes::PAGE;
 use super::state::State;
@@ -32,7 +32,8 @@ impl<D: Disk> State<D> {
         file: FileId,
         mut writes: &[FileWrite<'_>],
     ) -> Result<(), StoreError> {
-        // Room for all of it at once: a claim records the size, which no crash may find in the middle of the list.
+        // Room for all of it at once: a claim records the size, which no crash may find in the
+        // middle of the list.
         let (size, end) = (
             self.size(file)?,
             writes.iter().map(FileWrite::end).max().unwrap_or(0),

@@ -1,11 +1,12 @@
 //! How a volume begins, and how it is found again.
 //!
-//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: what was there before is gone in
-//! part, as was asked for, and there may be an old superblock over it (`--force`), or none. Cut in 3 or 4: no
-//! superblock, one or both; one is enough, and over it the table is blank because of 2.
+//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: what was
+//! there before is gone in part, as was asked for, and there may be an old superblock over it
+//! (`--force`), or none. Cut in 3 or 4: no superblock, one or both; one is enough, and over it the
+//! table is blank because of 2.
 //!
-//! *Find*: superblocks are written together and never again, so two that can be believed are the same. One is enough;
-//! the other one is written again from it.
+//! *Find*: superblocks are written together and never again, so two that can be believed are the
+//! same. One is enough; the other one is written again from it.
 //!
 //! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: files.
 

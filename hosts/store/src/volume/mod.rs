@@ -6,19 +6,19 @@
 //! ..                  pages of files; free if no file claims them
 //! ```
 //!
-//! Invariants: a page of a file is claimed by that file only; every change of which files there are and what they claim is
-//! one page written, and durable before anybody relies on it (`change.rs` has the arguments, FORMAT.md the bytes).
-//! Calls of several threads take turns (one mutex around the disk); processes use a volume together by
-//! `coordination.rs`.
+//! Invariants: a page of a file is claimed by that file only; every change of which files there are
+//! and what they claim is one page written, and durable before anybody relies on it (`change.rs`
+//! has the arguments, FORMAT.md the bytes). Calls of several threads take turns (one mutex around
+//! the disk); processes use a volume together by `coordination.rs`.
 //!
-//! Considered and left: *a bitmap of free pages*, a second statement of what the records say, which a cut could make
-//! differ: free pages are found by reading the table, which is one command for 256 files, and files ask for more as they
-//! grow so that this is rare. *A journal*: with one page a change there is nothing to replay. *Sizes in the
-//! records at every append*: a page of metadata a transaction; they are written at a sync, and not even then for files
-//! with an open end.
+//! Considered and left: *a bitmap of free pages*, a second statement of what the records say, which
+//! a cut could make differ: free pages are found by reading the table, which is one command for 256
+//! files, and files ask for more as they grow so that this is rare. *A journal*: with one page a
+//! change there is nothing to replay. *Sizes in the records at every append*: a page of metadata a
+//! transaction; they are written at a sync, and not even then for files with an open end.
 //!
-//! Absent: directories; holes (a file has all its pages, which cost the device nothing until they are written); protection
-//! from other machines that use the disk at the same time.
+//! Absent: directories; holes (a file has all its pages, which cost the device nothing until they
+//! are written); protection from other machines that use the disk at the same time.
 
 mod bytes;
 mod cache;
@@ -78,7 +78,8 @@ pub struct VolumeInfo {
 }
 
 impl<D: Disk> Volume<D> {
-    /// Opens the volume on a disk. A damaged superblock is written again from the other one, which `notes` says.
+    /// Opens the volume on a disk. A damaged superblock is written again from the other one, which
+    /// `notes` says.
     ///
     /// # Errors
     /// There is none, or it is in use by a process that wants it alone.
@@ -86,8 +87,8 @@ impl<D: Disk> Volume<D> {
         Self::open_as(disk, processes, false)
     }
 
-    /// Opens the volume so that no other process of `processes` has it open meanwhile: what is done to several files is done at
-    /// one instant.
+    /// Opens the volume so that no other process of `processes` has it open meanwhile: what is done
+    /// to several files is done at one instant.
     ///
     /// # Errors
     /// There is none, or another process has it open.
@@ -133,7 +134,8 @@ impl<D: Disk> Volume<D> {
         &self.notes
     }
 
-    /// What is damaged, in sentences that name page and reason. Files that are not named can be used.
+    /// What is damaged, in sentences that name page and reason. Files that are not named can be
+    /// used.
     ///
     /// # Errors
     /// The disk.
@@ -170,8 +172,9 @@ impl<D: Disk> Volume<D> {
         self.state().defrag_plan(file)
     }
 
-    /// Makes a file's pages contiguous by remaps, or as contiguous as the free pages allow; what was done. The volume must have
-    /// been opened alone. `progress` is told how many of how many pages have been remapped.
+    /// Makes a file's pages contiguous by remaps, or as contiguous as the free pages allow; what
+    /// was done. The volume must have been opened alone. `progress` is told how many of how many
+    /// pages have been remapped.
     ///
     /// # Errors
     /// The file is gone, or the disk; the file is as it was then.
@@ -199,7 +202,8 @@ impl<D: Disk> Volume<D> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<D>> {
-        // A panic in another thread leaves nothing half done that is not on the disk, and that is kept in order.
+        // A panic in another thread leaves nothing half done that is not on the disk, and that is
+        // kept in order.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,13 +1,14 @@
 //! Sharing between files: lists of byte ranges become lists of remaps.
 //!
-//! Invariants: a list is done as if one range after the other; whole pages become one list of remaps, which the disk has
-//! under way together; what is not whole pages is copied when its turn comes, after the remaps in front of it. In a list of
-//! remaps no page is both named and changed: so if the disk refuses one, which may leave any part of the list done, all
-//! of it can be done by reading and writing instead. A range that reads what an earlier one of the list wrote begins a new
-//! list; a range that overlaps itself is copied. Neither happens in a checkpoint.
+//! Invariants: a list is done as if one range after the other; whole pages become one list of
+//! remaps, which the disk has under way together; what is not whole pages is copied when its turn
+//! comes, after the remaps in front of it. In a list of remaps no page is both named and changed:
+//! so if the disk refuses one, which may leave any part of the list done, all of it can be done by
+//! reading and writing instead. A range that reads what an earlier one of the list wrote begins a
+//! new list; a range that overlaps itself is copied. Neither happens in a checkpoint.
 //!
-//! Flag 0: the source keeps its pages. A log may still be read while it is being checkpointed, and recovery needs it.
-//! Absent: atomic remaps. SQLite's checkpoints and journals do not need them.
+//! Flag 0: the source keeps its pages. A log may still be read while it is being checkpointed, and
+//! recovery needs it. Absent: atomic remaps. SQLite's checkpoints and journals do not need them.
 
 use super::bytes::PAGE;
 use super::space::Extent;
@@ -134,7 +135,8 @@ impl<D: Disk> State<D> {
             });
         }
 
-        // All of it is read before any of it is written: whole pages that are shared first would change what the tail reads.
+        // All of it is read before any of it is written: whole pages that are shared first would
+        // change what the tail reads.
         if from == to && from_offset.abs_diff(to_offset) < bytes {
             self.perform(batch)?;
             return self.copy(share, || {

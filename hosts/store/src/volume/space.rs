@@ -1,7 +1,7 @@
 //! Which pages are free, and which of them a file gets. Pure: lists in, lists out.
 //!
-//! Invariant: a page is free if no file claims it; nothing else is recorded, so nothing else can disagree.
-//! Absent: where the lists come from, and when a choice becomes true (`change.rs`).
+//! Invariant: a page is free if no file claims it; nothing else is recorded, so nothing else can
+//! disagree. Absent: where the lists come from, and when a choice becomes true (`change.rs`).
 
 /// Consecutive pages of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +24,8 @@ const PIECE_PAGES_MIN: u64 = 16;
 /// Pages of the largest one that it asks for in advance: 64 MiB.
 const PIECE_PAGES_MAX: u64 = 16_384;
 
-/// The free runs of `first..end`, in order, given all that is claimed in there; or a page that is claimed twice.
+/// The free runs of `first..end`, in order, given all that is claimed in there; or a page that is
+/// claimed twice.
 pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<Extent>, u64> {
     claimed.sort_unstable();
     let mut free = Vec::new();
@@ -51,8 +52,9 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<E
     Ok(free)
 }
 
-/// How many pages a file that has `capacity` asks for when it needs `needed` more: half as many again as it has, so that
-/// a file that grows page by page asks seldom, but no more than is needed when less than eight times that is free.
+/// How many pages a file that has `capacity` asks for when it needs `needed` more: half as many
+/// again as it has, so that a file that grows page by page asks seldom, but no more than is needed
+/// when less than eight times that is free.
 pub fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
     let ahead = (capacity / 2)
         .clamp(PIECE_PAGES_MIN, PIECE_PAGES_MAX)
@@ -60,8 +62,9 @@ pub fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
     if ahead <= free / 8 { ahead } else { needed }
 }
 
-/// At least `needed` and at best `wanted` pages out of the free runs: behind the page `after` if that is free, then the
-/// smallest run that is large enough, then the largest ones. `None` if there are not as many.
+/// At least `needed` and at best `wanted` pages out of the free runs: behind the page `after` if
+/// that is free, then the smallest run that is large enough, then the largest ones. `None` if there
+/// are not as many.
 pub fn choose(
     mut free: Vec<Extent>,
     after: Option<u64>,

@@ -1,7 +1,7 @@
 //! A volume in use: the disk, what is remembered of it, and what others may have changed.
 //!
-//! Invariant: whatever is remembered is compared with the generation before it is used. Absent: changes of the layout
-//! (`change.rs`), bytes of files (`bytes.rs`).
+//! Invariant: whatever is remembered is compared with the generation before it is used. Absent:
+//! changes of the layout (`change.rs`), bytes of files (`bytes.rs`).
 
 use super::cache::{Cache, Epoch};
 use super::change::LAST_COMMANDS;
@@ -28,7 +28,8 @@ pub struct State<D> {
 }
 
 impl<D: Disk> State<D> {
-    /// Forgets what is remembered if the coordination file is a new one. Every call from outside begins with this.
+    /// Forgets what is remembered if the coordination file is a new one. Every call from outside
+    /// begins with this.
     pub fn look(&mut self) -> Result<(), StoreError> {
         while !self.coordination.is_the_same()? {
             self.table.forget();
@@ -63,8 +64,8 @@ impl<D: Disk> State<D> {
         }
     }
 
-    /// The present size of a file: what was noted since the machine was started, or what its record says. A noted size
-    /// may be more than a device that lost its power kept.
+    /// The present size of a file: what was noted since the machine was started, or what its record
+    /// says. A noted size may be more than a device that lost its power kept.
     pub fn size(&mut self, file: FileId) -> Result<u64, StoreError> {
         let noted = self.coordination.size(file.slot, file.birth);
         let inode = self.inode(file)?;
@@ -76,7 +77,8 @@ impl<D: Disk> State<D> {
         })
     }
 
-    /// What pages of a file must have been kept under to count now; `None` while another process changes it.
+    /// What pages of a file must have been kept under to count now; `None` while another process
+    /// changes it.
     pub fn epoch(&mut self, file: FileId) -> Option<Epoch> {
         let word = self.coordination.word(file.slot);
         let is_ours = self.changing.contains(&file);
@@ -84,7 +86,8 @@ impl<D: Disk> State<D> {
             .epoch(file, if is_ours { word & !1 } else { word })
     }
 
-    /// Runs a change of files' bytes, so that other processes neither keep nor believe what they read meanwhile.
+    /// Runs a change of files' bytes, so that other processes neither keep nor believe what they
+    /// read meanwhile.
     pub fn change<R>(
         &mut self,
         files: impl IntoIterator<Item = FileId>,

@@ -1,9 +1,11 @@
-//! What this process knows of the files on a volume: one slot each, and the generation at which it was read.
+//! What this process knows of the files on a volume: one slot each, and the generation at which it
+//! was read.
 //!
-//! Invariants: what is remembered counts while the generation is the one at which it was read. A slot whose page cannot be
-//! read or believed is damaged, and says why: the files in other slots can be used, but nothing can be allocated, since
-//! nobody knows which pages it claims. A disk that cannot be reached damages nothing: that is an error of the call, or a file
-//! would seem not to exist. Absent: changing anything (`change.rs`).
+//! Invariants: what is remembered counts while the generation is the one at which it was read. A
+//! slot whose page cannot be read or believed is damaged, and says why: the files in other slots
+//! can be used, but nothing can be allocated, since nobody knows which pages it claims. A disk that
+//! cannot be reached damages nothing: that is an error of the call, or a file would seem not to
+//! exist. Absent: changing anything (`change.rs`).
 
 use super::format::{Inode, Page, Superblock};
 use super::space::{self, Extent};
@@ -64,7 +66,8 @@ impl Table {
         if known.seen != Some(generation) {
             let mut page = [0; PAGE_BYTES];
             let read = read_page(disk, superblock.page_of(slot), &mut page)?;
-            // A page that could not be read is asked for again: it may have been the way to the disk.
+            // A page that could not be read is asked for again: it may have been the way to the
+            // disk.
             known.seen = read.is_ok().then_some(generation);
             known.content = content(superblock, slot, read.map(|()| &page));
         }
@@ -141,8 +144,8 @@ impl Table {
         self.files().find(|(_, inode)| inode.name == name)
     }
 
-    /// Why there is no file of a name: none has it, or a damaged record may be its own. Whoever takes a hot journal for absent
-    /// leaves a database torn.
+    /// Why there is no file of a name: none has it, or a damaged record may be its own. Whoever
+    /// takes a hot journal for absent leaves a database torn.
     pub fn missing(&self, name: &str) -> StoreError {
         match self.damage().into_iter().next() {
             Some(why) => StoreError::Damaged(format!("{why}; nobody knows whether that is {name}")),
@@ -200,7 +203,8 @@ fn read_page<D: Disk>(
         return Ok(Ok(()));
     };
 
-    // A disk that can be reached has a superblock. The way to it may have been down for a moment only: once more.
+    // A disk that can be reached has a superblock. The way to it may have been down for a moment
+    // only: once more.
     let reached = disk.read(0, page).is_ok() || disk.read(1, page).is_ok();
     if !reached {
         return Err(StoreError::disk(error));

@@ -7,12 +7,12 @@
 //! 1052672 + 8 x slot   the word of the slot's file, which changes whenever its bytes do (`cache.rs`)
 //! ```
 //!
-//! They are looked at dozens of times in a transaction of SQLite's; a system call each took longer than the way to the
-//! device. SQLite maps its wal-index for the same reason.
+//! They are looked at dozens of times in a transaction of SQLite's; a system call each took longer
+//! than the way to the device. SQLite maps its wal-index for the same reason.
 //!
-//! Invariants: all processes read and write the words atomically. The blocks are allocated before the file is mapped, so that
-//! no access meets a full file system. The file is made shorter only by the first process after a start of the machine,
-//! before anybody maps it.
+//! Invariants: all processes read and write the words atomically. The blocks are allocated before
+//! the file is mapped, so that no access meets a full file system. The file is made shorter only by
+//! the first process after a start of the machine, before anybody maps it.
 //!
 //! Absent: locks, and what the words mean (`coordination.rs`).
 
@@ -89,8 +89,8 @@ impl Words {
     fn word(&self, at: u64) -> &AtomicU64 {
         let at = usize::try_from(at).expect("the map is in memory");
         assert!(at.is_multiple_of(8) && at + 8 <= self.map.len(), "a word");
-        // SAFETY: the eight bytes are in the map, which begins at a page, and live as long as `self`. All processes change
-        // them atomically.
+        // SAFETY: the eight bytes are in the map, which begins at a page, and live as long as
+        // `self`. All processes change them atomically.
         unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(at).cast()) }
     }
 }

@@ -1,5 +1,5 @@
-//! Files are bytes by name: the same steps on a device in this process, on one behind the network, on a disk that refuses
-//! to remap and on the operating system's files leave the same bytes.
+//! Files are bytes by name: the same steps on a device in this process, on one behind the network,
+//! on a disk that refuses to remap and on the operating system's files leave the same bytes.
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use steps::*;
 
-/// Two processes that take turns; each looks at everything after each step, and keeps what it has seen.
+/// Two processes that take turns; each looks at everything after each step, and keeps what it has
+/// seen.
 // From page 11 to page 12, a page and a bit: the bit is of page 12, which the page goes to.
 #[test]
 fn a_range_whose_tail_alone_overlaps_its_target_is_read_before_it_is_written() {

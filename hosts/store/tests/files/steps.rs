@@ -95,7 +95,8 @@ pub fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Ranges of a list of shares: each behind the one before, so that later ones may read what earlier ones wrote.
+/// Ranges of a list of shares: each behind the one before, so that later ones may read what earlier
+/// ones wrote.
 pub fn ranges(step: &Step) -> Vec<(usize, usize, usize)> {
     let Step::Share {
         from_offset,

@@ -62,7 +62,8 @@ impl Medium {
         self.now.get(&page).cloned().flatten()
     }
 
-    /// Loses power: of what was not flushed, each page is kept as it was after any of its changes, or as it was before.
+    /// Loses power: of what was not flushed, each page is kept as it was after any of its changes,
+    /// or as it was before.
     pub fn cut(&mut self, mut keep: impl FnMut() -> bool) {
         let flushed = self
             .log

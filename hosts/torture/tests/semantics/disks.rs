@@ -1,4 +1,5 @@
-//! The recording disk and the disk after a cut are disks: what was written last is read, byte by byte.
+//! The recording disk and the disk after a cut are disks: what was written last is read, byte by
+//! byte.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,5 +1,5 @@
-//! Records of a few blocks, written by hand or at random. Every write has contents of its own, so that a content names the
-//! write that it is from.
+//! Records of a few blocks, written by hand or at random. Every write has contents of its own, so
+//! that a content names the write that it is from.
 
 use remap_ssd_torture::{About, ContentId, Contents, Event, Recording, Shape, State, ZEROES};
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! What a power cut can leave, against a definition that shares nothing with the cutter; and recordings in files.
+//! What a power cut can leave, against a definition that shares nothing with the cutter; and
+//! recordings in files.
 
 mod disks;
 mod files;

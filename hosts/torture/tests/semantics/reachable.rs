@@ -1,5 +1,6 @@
-//! All cuts of random records. The oracle says of each block and version, from the definition alone, whether a disk may have
-//! kept it: nothing newer is durable. It knows no state, and nothing of the cutter's.
+//! All cuts of random records. The oracle says of each block and version, from the definition
+//! alone, whether a disk may have kept it: nothing newer is durable. It knows no state, and nothing
+//! of the cutter's.
 
 use crate::kit::{Script, content_of, possible};
 use rand::{RngExt, SeedableRng};

@@ -1,4 +1,5 @@
-//! redb and sled under rig/torture: `stores load|check redb|sled sync|nosync`, as programs.py describes it.
+//! redb and sled under rig/torture: `stores load|check redb|sled sync|nosync`, as programs.py
+//! describes it.
 
 use redb::{Database, Durability, ReadableTable, TableDefinition};
 use std::error::Error;

@@ -1,7 +1,8 @@
 //! Queues under load: a fixed number of commands under way on each, one thread a queue.
 //!
-//! Invariants: a page is written whole, with a number in its first and last word; every page that is read must have one,
-//! the same in both. Time begins with the first command and ends with the last answer. Absent: medians.
+//! Invariants: a page is written whole, with a number in its first and last word; every page that
+//! is read must have one, the same in both. Time begins with the first command and ends with the
+//! last answer. Absent: medians.
 
 use crate::failure::Failure;
 use remap_ssd_nvme::spec::opcode::io;
@@ -70,10 +71,12 @@ pub struct Done {
     pub processor_seconds: f64,
 }
 
-/// Seconds of processors that this process has used so far, to a hundredth; 0 where there is no `/proc`.
+/// Seconds of processors that this process has used so far, to a hundredth; 0 where there is no
+/// `/proc`.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program, in brackets, may have spaces. User and system time are fields 14 and 15 (proc(5)).
+    // The name of the program, in brackets, may have spaces. User and system time are fields 14 and
+    // 15 (proc(5)).
     let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = behind_name.split_whitespace().skip(11).take(2);
     let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();

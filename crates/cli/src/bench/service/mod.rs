@@ -1,7 +1,7 @@
 //! `bench --service`: the device as hosts see it, both ends on this machine and in this process.
 //!
-//! Invariants: a number is the median of several rounds; the rounds of different loads alternate, so that a machine that is
-//! busy for a while slows all of them. Absent: other hosts' drivers.
+//! Invariants: a number is the median of several rounds; the rounds of different loads alternate,
+//! so that a machine that is busy for a while slows all of them. Absent: other hosts' drivers.
 
 mod load;
 mod protected;
@@ -221,8 +221,8 @@ fn loads(region: u32, size: ServiceBenchSize) -> [Load; 4] {
 
 /// Writes the whole device, then its region once more, and trims what is behind.
 ///
-/// Flash pages that were never programmed have no memory yet. The system hands that out at a speed that differs
-/// several times from one minute to the next, and the loads would measure this.
+/// Flash pages that were never programmed have no memory yet. The system hands that out at a speed
+/// that differs several times from one minute to the next, and the loads would measure this.
 fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<(), Failure> {
     let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
     let (region, device) = (pages(size.region), pages(size.device_bytes()));

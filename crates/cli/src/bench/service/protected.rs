@@ -1,7 +1,9 @@
-//! `bench --service --tls --chap`: what it costs that hosts prove who they are, and that nobody else can read.
+//! `bench --service --tls --chap`: what it costs that hosts prove who they are, and that nobody
+//! else can read.
 //!
-//! Invariant: the ways of serving take turns, load by load, so that a machine that is busy for a while slows all of them; what
-//! is compared is the median of the ratios of each round. Absent: other hosts' drivers, and networks.
+//! Invariant: the ways of serving take turns, load by load, so that a machine that is busy for a
+//! while slows all of them; what is compared is the median of the ratios of each round. Absent:
+//! other hosts' drivers, and networks.
 
 use super::load::{Lane, Load};
 use super::rig::{Protection, Rig, Served};
@@ -26,9 +28,11 @@ struct Way {
     sequential_write_gib_per_s: f64,
     /// Until both queues of a host are connected.
     connect_ms: f64,
-    /// Of the four rates above, in their order, to those of serving without anything: medians of the rounds.
+    /// Of the four rates above, in their order, to those of serving without anything: medians of
+    /// the rounds.
     ratios: [f64; 4],
-    /// Processor time of both ends for a command, in the same order; a busy machine changes it less than the rates.
+    /// Processor time of both ends for a command, in the same order; a busy machine changes it less
+    /// than the rates.
     processor_us: [f64; 4],
 }
 

@@ -313,7 +313,8 @@ impl RemapSsdX {
             for found in all {
                 match found {
                     ScannedSlot::Extent(extent, words) => {
-                        // The pages of an atomic command have one number: all of them count, or none.
+                        // The pages of an atomic command have one number: all of them count, or
+                        // none.
                         if add_remapped_pages(core, witnesses, sb, &extent) {
                             covered += u64::from(extent.pages);
                         } else {
@@ -328,8 +329,8 @@ impl RemapSsdX {
                     }
                     ScannedSlot::Unknown(at, first, has_sources) => {
                         self.damaged.push(at);
-                        // Sources are deallocated by a record of their own, for which the command waits
-                        // before it ends.
+                        // Sources are deallocated by a record of their own, for which the command
+                        // waits before it ends.
                         let is_sane = first.offset() < core.geometry.pages_per_superblock();
                         let counts = is_sane && {
                             let ppn = core.geometry.page(sb, first.offset());

@@ -5,8 +5,8 @@
 //! the same, only if their LPNs are at the same distance from their pages; a table of bits by that
 //! distance sorts out the few that might be. Those, and extents, are sorted by LPN, and what
 //! becomes of them gets one new number. Most groups of single pages need no such table: the L2P
-//! table told when an entry came whether a neighbour of it was there (`ExtentGroup::may_join`), and if as
-//! many entries are valid as LPNs are remapped to the superblock, no two say the same.
+//! table told when an entry came whether a neighbour of it was there (`ExtentGroup::may_join`), and
+//! if as many entries are valid as LPNs are remapped to the superblock, no two say the same.
 //!
 //! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not
 //! confirm is left out, and only mappings of which `Ended` says that nothing has happened to them

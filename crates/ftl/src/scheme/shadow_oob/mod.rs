@@ -13,7 +13,8 @@
 //! are put into DRAM
 //! 3. the device is *armed*, after everything  4. new entries (fence)  5. what was saved before is
 //!    erased, after everything. Cut before 3: nothing is saved, and what was saved before counts.
-//!    After 3: what is in DRAM is saved, which is all; and what was saved before says nothing newer.
+//!    After 3: what is in DRAM is saved, which is all; and what was saved before says nothing
+//!    newer.
 //!
 //! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has
 //! room for all slots; while not, every one has a saved entry, and none is made. A slot is used

@@ -1,14 +1,16 @@
 //! How commands go through the volatile cache, and how it is written back.
 //!
-//! A command that must be durable (`ActiveCommand::through`: FUA, or the write cache feature is off) goes to the device, and what
-//! the cache has of its blocks is forgotten. Whatever else changes blocks adds versions: writes, Write Zeroes,
-//! Deallocate, Copy and remaps. A remap is cached as what it reads; write-back turns it into a remap again where the
-//! source still holds the same.
-//! Earlier durability than was asked for is allowed. It is taken where versions of a command make no sense one by one:
-//! atomic remaps, listed pages (FS Write), and deallocations of more than `DEALLOCATE_PAGES_MAX`.
+//! A command that must be durable (`ActiveCommand::through`: FUA, or the write cache feature is
+//! off) goes to the device, and what the cache has of its blocks is forgotten. Whatever else
+//! changes blocks adds versions: writes, Write Zeroes, Deallocate, Copy and remaps. A remap is
+//! cached as what it reads; write-back turns it into a remap again where the source still holds the
+//! same. Earlier durability than was asked for is allowed. It is taken where versions of a command
+//! make no sense one by one: atomic remaps, listed pages (FS Write), and deallocations of more than
+//! `DEALLOCATE_PAGES_MAX`.
 //!
-//! Invariants: the cache is used by the holder of the device's turn alone; a page leaves it after the device has its
-//! content; no step moves more than `STEP_PAGES` pages. Absent: which versions a cut leaves (`cut`).
+//! Invariants: the cache is used by the holder of the device's turn alone; a page leaves it after
+//! the device has its content; no step moves more than `STEP_PAGES` pages. Absent: which versions a
+//! cut leaves (`cut`).
 
 use super::{Content, CutReport, NewVersion, Newest, SECTOR_BYTES, Sectors, VolatileCache};
 use crate::controller::data::InMemory;
@@ -49,7 +51,8 @@ impl<'t> ActiveCommand<'_, 't> {
         !self.through && self.cache().is_some()
     }
 
-    /// The newest content of a page of which the cache has something; otherwise `show` is given back.
+    /// The newest content of a page of which the cache has something; otherwise `show` is given
+    /// back.
     pub fn view_cached<R, S>(&mut self, lpn: u32, show: S) -> Result<Result<R, Status>, S>
     where
         S: FnOnce(PageView<'_>) -> Result<R, Status>,
@@ -140,7 +143,8 @@ impl<'t> ActiveCommand<'_, 't> {
         Ok(())
     }
 
-    /// Writes a part of a page to the device. What the cache has of the rest of the page stays there.
+    /// Writes a part of a page to the device. What the cache has of the rest of the page stays
+    /// there.
     pub fn write_part_through(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
         let mut page = match piece.len {
@@ -209,7 +213,8 @@ impl<'t> ActiveCommand<'_, 't> {
             contents.push(content);
         }
 
-        // Targets are older than the deallocation of their sources, so that write-back can remap them.
+        // Targets are older than the deallocation of their sources, so that write-back can remap
+        // them.
         for (lpn, content) in (target..).zip(contents) {
             let from = lpn - target + source;
             let source = matches!(content, Content::Bytes { .. }).then_some(from);
@@ -255,7 +260,8 @@ impl<'t> ActiveCommand<'_, 't> {
         Ok(())
     }
 
-    /// Writes back everything that was put before now. What others write meanwhile does not prolong it.
+    /// Writes back everything that was put before now. What others write meanwhile does not prolong
+    /// it.
     pub fn write_back_all(&mut self) -> Result<(), Status> {
         let Some(until) = self.cache().map(|cache| cache.next) else {
             return Ok(());
@@ -270,7 +276,8 @@ impl<'t> ActiveCommand<'_, 't> {
         }
     }
 
-    /// Puts the newest version of a page on the device, and those of the pages behind it that take the same step.
+    /// Puts the newest version of a page on the device, and those of the pages behind it that take
+    /// the same step.
     fn write_back(&mut self, lpn: u32) -> Result<(), Status> {
         let cache = self.cache().expect("it has the page");
         let newest = cache.newest(lpn).expect("it has the page");
@@ -329,8 +336,9 @@ impl<'t> ActiveCommand<'_, 't> {
         self.done(completion)
     }
 
-    /// Of remapped pages, how many in front have sources that still hold the same on the device. Ranges that overlap
-    /// are remapped page by page: a target must not change a source before it is compared.
+    /// Of remapped pages, how many in front have sources that still hold the same on the device.
+    /// Ranges that overlap are remapped page by page: a target must not change a source before it
+    /// is compared.
     fn still_there(
         &mut self,
         cache: &VolatileCache,
@@ -362,8 +370,8 @@ impl<'t> ActiveCommand<'_, 't> {
 }
 
 impl Subsystem {
-    /// Writes the volatile cache back, and makes all that was acknowledged durable: before a shutdown in good order, and
-    /// when a host switches the cache off.
+    /// Writes the volatile cache back, and makes all that was acknowledged durable: before a
+    /// shutdown in good order, and when a host switches the cache off.
     ///
     /// # Errors
     /// The device could not take it: what it did not take stays in the cache.
@@ -391,8 +399,9 @@ impl Subsystem {
         }
     }
 
-    /// Cuts the power of the volatile cache: each block keeps, on its own, any version since its last durable one, drawn
-    /// from `seed`. `then` is called before anybody can use the device again.
+    /// Cuts the power of the volatile cache: each block keeps, on its own, any version since its
+    /// last durable one, drawn from `seed`. `then` is called before anybody can use the device
+    /// again.
     ///
     /// # Errors
     /// The device could not take what survives.

@@ -1,7 +1,8 @@
 //! Which versions survive a power cut: for each block, on its own, any since its last durable one.
 //!
-//! Invariants: everything follows from the seed; what the newest durable version has replaced never comes back, since it
-//! is neither here nor on the device. Absent: writing the survivors to the device (`access`).
+//! Invariants: everything follows from the seed; what the newest durable version has replaced never
+//! comes back, since it is neither here nor on the device. Absent: writing the survivors to the
+//! device (`access`).
 
 use super::{SECTOR_BYTES, Sectors, Version, VolatileCache};
 use rand::{RngExt, SeedableRng};
@@ -33,8 +34,9 @@ pub struct CutReport {
     pub lost: Vec<LostBlocks>,
 }
 
-/// How many of its newest versions each block loses. No single distribution finds all faults: sometimes a block among
-/// many is old, sometimes a whole command is missing while a later one is there.
+/// How many of its newest versions each block loses. No single distribution finds all faults:
+/// sometimes a block among many is old, sometimes a whole command is missing while a later one is
+/// there.
 enum Draw {
     All,
     Few(BTreeSet<u32>),
@@ -105,8 +107,8 @@ pub(super) struct Survivor {
 }
 
 impl VolatileCache {
-    /// Empties the cache as a power cut does. `block_bytes` is the size of a logical block, by page. The survivors come
-    /// in no meaningful order.
+    /// Empties the cache as a power cut does. `block_bytes` is the size of a logical block, by
+    /// page. The survivors come in no meaningful order.
     pub(super) fn cut(
         &mut self,
         seed: u64,

@@ -1,17 +1,20 @@
-//! A volatile write cache: what was written and is not on the device yet (NVMe Base 2.0, Flush; NVM Command Set, FUA).
+//! A volatile write cache: what was written and is not on the device yet (NVMe Base 2.0, Flush; NVM
+//! Command Set, FUA).
 //!
 //! ```text
 //! mod     versions of pages, oldest first, and how much room they take
 //! cut     which versions survive a power cut
 //! access  how commands read and write through the cache, and how it is written back
 //! ```
-//! A write adds a version to each page that it touches; the device keeps the page's last durable content. Reads see the
-//! newest version. Write-back puts the newest version of a page on the device and forgets them all, oldest page first.
-//! At a power cut each block keeps, on its own, any version since its last durable one.
+//! A write adds a version to each page that it touches; the device keeps the page's last durable
+//! content. Reads see the newest version. Write-back puts the newest version of a page on the
+//! device and forgets them all, oldest page first. At a power cut each block keeps, on its own, any
+//! version since its last durable one.
 //!
-//! Invariants: a page with versions is in `ages` once, under the number of its oldest version; `used_bytes` is the sum
-//! of what all versions take; versions that a newer one hides are kept until the block is durable, since a cut may leave
-//! any of them. Absent: the device (`access`), threads, and anything persisted.
+//! Invariants: a page with versions is in `ages` once, under the number of its oldest version;
+//! `used_bytes` is the sum of what all versions take; versions that a newer one hides are kept
+//! until the block is durable, since a cut may leave any of them. Absent: the device (`access`),
+//! threads, and anything persisted.
 
 mod access;
 mod cut;
@@ -75,7 +78,8 @@ struct Version {
     command: u64,
     sectors: Sectors,
     content: Content,
-    /// The page from which it was remapped or copied: write-back remaps again if that page still holds the same.
+    /// The page from which it was remapped or copied: write-back remaps again if that page still
+    /// holds the same.
     source: Option<u32>,
 }
 

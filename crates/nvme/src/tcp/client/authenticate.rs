@@ -1,7 +1,7 @@
 //! Authentication of a queue that was just connected.
 //!
-//! Invariant: with a controller's secret no queue of the subsystem is used before the controller has proven itself.
-//! Absent: what is sent (`auth`); discovery, which nobody authenticates.
+//! Invariant: with a controller's secret no queue of the subsystem is used before the controller
+//! has proven itself. Absent: what is sent (`auth`); discovery, which nobody authenticates.
 
 use super::error::ClientError;
 use super::{Call, Options, Queue, entry};
@@ -42,7 +42,8 @@ impl Queue {
                 Ok(Step::Last(message)) => return self.send_message(&message),
                 Ok(Step::Done) => return Ok(()),
                 Err(error) => {
-                    // The target need not wait for us any longer. It may have closed the connection already.
+                    // The target need not wait for us any longer. It may have closed the connection
+                    // already.
                     let _ = self.send_message(&exchange.failure());
                     return Err(error.into());
                 }

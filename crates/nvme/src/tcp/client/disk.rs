@@ -1,6 +1,7 @@
 //! A device behind the network as a disk: host software need not know.
 //!
-//! Invariant: pages are 4,096 bytes whatever the namespace's blocks are. Absent: anything the client cannot do itself.
+//! Invariant: pages are 4,096 bytes whatever the namespace's blocks are. Absent: anything the
+//! client cannot do itself.
 
 use super::{Client, ClientError};
 use remap_ssd_device::{

@@ -1,7 +1,7 @@
 //! The device's file map, by the vendor commands 91h, 92h and 94h.
 //!
-//! Invariants: a device that does not know the commands, or has no map, is `Unsupported` and nothing worse; a list is
-//! read with as many commands as it takes. Absent: what lists are for.
+//! Invariants: a device that does not know the commands, or has no map, is `Unsupported` and
+//! nothing worse; a list is read with as many commands as it takes. Absent: what lists are for.
 
 use super::error::broken;
 use super::queue::entry;
@@ -51,7 +51,8 @@ impl Client {
         }
     }
 
-    /// The whole list of a file (page in the file, page of the namespace), or of the files (inode, 0).
+    /// The whole list of a file (page in the file, page of the namespace), or of the files (inode,
+    /// 0).
     pub(super) fn file_map_read(
         &mut self,
         inode: Option<u32>,

@@ -1,8 +1,8 @@
 //! The other end of the connection: a host with one admin queue and one I/O queue.
 //!
-//! Invariants: a command is sent again only if its connection broke before it was answered, and all of ours may be: a
-//! write, a copy or a trim done twice is as if done once. A relocation is not, and is reported instead.
-//! Absent: caching.
+//! Invariants: a command is sent again only if its connection broke before it was answered, and all
+//! of ours may be: a write, a copy or a trim done twice is as if done once. A relocation is not,
+//! and is reported instead. Absent: caching.
 
 mod authenticate;
 mod disk;
@@ -164,7 +164,8 @@ impl Client {
                 }
             };
 
-            // Whether a command may be sent again is known to the caller; the new connection is made in the next round.
+            // Whether a command may be sent again is known to the caller; the new connection is
+            // made in the next round.
             match work(admin, io) {
                 Err(ClientError::Io(_)) if again && attempt == 0 => self.queues = None,
                 Err(error @ (ClientError::Io(_) | ClientError::Protocol(_))) => {
@@ -258,8 +259,8 @@ impl Client {
         Ok(())
     }
 
-    /// Copies blocks with as many Copy commands as the device's limits require, one after the other. The ranges may
-    /// overlap: the target gets the old content of the source.
+    /// Copies blocks with as many Copy commands as the device's limits require, one after the
+    /// other. The ranges may overlap: the target gets the old content of the source.
     ///
     /// # Errors
     /// The connection or the device failed; a part may have been copied.
@@ -267,7 +268,8 @@ impl Client {
         self.copy_from(None, from, to, blocks)
     }
 
-    /// Can the device copy; across namespaces? (For these the connection must have been made with `copy_across`.)
+    /// Can the device copy; across namespaces? (For these the connection must have been made with
+    /// `copy_across`.)
     pub fn can_copy(&self, across: bool) -> bool {
         let formats = if across {
             1 << COPY_FORMAT_NAMESPACES
@@ -293,8 +295,8 @@ impl Client {
         let per_command = u64::from(self.namespace.msrc_z) + 1;
         let overlap = namespace.is_none() && from.abs_diff(to) < blocks;
         let backwards = overlap && from < to;
-        // The ranges of one command are copied in ascending order. To copy from the end, each range is a command of its
-        // own.
+        // The ranges of one command are copied in ascending order. To copy from the end, each range
+        // is a command of its own.
         let step = if backwards {
             longest.min(most)
         } else {
@@ -347,7 +349,8 @@ impl Client {
     /// Remaps blocks by our vendor command, to copy or to relocate.
     ///
     /// # Errors
-    /// The connection or the device. A relocation, or a remap whose ranges overlap, may have been done if the connection broke.
+    /// The connection or the device. A relocation, or a remap whose ranges overlap, may have been
+    /// done if the connection broke.
     pub fn remap(
         &mut self,
         from: u64,
@@ -472,7 +475,8 @@ impl Client {
         self.with(false, |admin, _| work(admin))
     }
 
-    /// Connects one more I/O queue, for whoever wants to use it beside this one; queue 1 is ours. It ends with us.
+    /// Connects one more I/O queue, for whoever wants to use it beside this one; queue 1 is ours.
+    /// It ends with us.
     ///
     /// # Errors
     /// The connection, or the device has no such queue.

@@ -1,7 +1,8 @@
-//! One queue's connection, from the host's side: commands go out, and what arrives is handed on where it lies.
+//! One queue's connection, from the host's side: commands go out, and what arrives is handed on
+//! where it lies.
 //!
-//! Invariants: an identifier is used by one command at a time (the caller's care); data arrive in order. Absent: what
-//! commands mean, and connecting again.
+//! Invariants: an identifier is used by one command at a time (the caller's care); data arrive in
+//! order. Absent: what commands mean, and connecting again.
 
 use super::Options;
 use super::error::{ClientError, broken};
@@ -67,7 +68,8 @@ pub struct Answer {
 pub trait Arrivals {
     /// Data of a command from `offset` on; `false` if there can be none.
     fn data(&mut self, cid: u16, offset: usize, bytes: &[u8]) -> bool;
-    /// All that a command sends, since the controller asks for it; `None` if there is no such command.
+    /// All that a command sends, since the controller asks for it; `None` if there is no such
+    /// command.
     fn asked(&self, cid: u16) -> Option<&[u8]>;
     /// A command is done; `false` if there is no such command.
     fn done(&mut self, cid: u16, status: Status, result: u64) -> bool;
@@ -120,8 +122,8 @@ impl Arrivals for Together<'_> {
 }
 
 impl Queue {
-    /// Connects a socket and agrees on the protocol. With a TLS key, it is for the subsystem that the options name, or for
-    /// discovery.
+    /// Connects a socket and agrees on the protocol. With a TLS key, it is for the subsystem that
+    /// the options name, or for discovery.
     ///
     /// # Errors
     /// Nobody listens there, or not an NVMe/TCP target.
@@ -211,9 +213,11 @@ impl Queue {
         }
     }
 
-    /// Hands on all that has arrived, waiting for something if nothing has; data that were asked for are sent.
+    /// Hands on all that has arrived, waiting for something if nothing has; data that were asked
+    /// for are sent.
     ///
-    /// Meant for hosts that send more as soon as something is done: it sleeps, so that several answers arrive at once.
+    /// Meant for hosts that send more as soon as something is done: it sleeps, so that several
+    /// answers arrive at once.
     ///
     /// # Errors
     /// The connection broke, or the target broke the protocol.
@@ -269,7 +273,8 @@ impl Queue {
         }
     }
 
-    /// Sends commands, all of them under way at once, and waits for all answers. They are in the order of the calls.
+    /// Sends commands, all of them under way at once, and waits for all answers. They are in the
+    /// order of the calls.
     ///
     /// # Errors
     /// The connection broke; some may have been executed.
@@ -299,7 +304,8 @@ impl Queue {
         Ok(together.answers)
     }
 
-    /// Sends a command and leaves its answer unread: for those who want to see what becomes of that.
+    /// Sends a command and leaves its answer unread: for those who want to see what becomes of
+    /// that.
     ///
     /// # Errors
     /// The connection.
@@ -310,7 +316,8 @@ impl Queue {
         self.send()
     }
 
-    /// Puts a command among those that `send` sends, under an identifier that no other one under way has.
+    /// Puts a command among those that `send` sends, under an identifier that no other one under
+    /// way has.
     pub fn put(&mut self, cid: u16, call: &Call<'_>) {
         let mut sqe = call.sqe;
         sqe.cdw0 = sqe.head().with_cid(cid).with_psdt(1).into_bits();

@@ -1,13 +1,14 @@
 //! Many remaps at once: a list becomes a few commands, which run concurrently.
 //!
-//! The remaps of a list take effect one after the other, but concurrent commands are executed in any order. So the list
-//! is cut into *waves*: within a wave no remap changes a page that another one reads or changes. A wave is sorted by
-//! target, and neighbours become the ranges of one Copy command: a checkpoint, which writes a database's pages in order
-//! from all over a log, takes a handful of commands. Relocations and atomic remaps, which Copy cannot express, are
-//! commands of their own.
+//! The remaps of a list take effect one after the other, but concurrent commands are executed in
+//! any order. So the list is cut into *waves*: within a wave no remap changes a page that another
+//! one reads or changes. A wave is sorted by target, and neighbours become the ranges of one Copy
+//! command: a checkpoint, which writes a database's pages in order from all over a log, takes a
+//! handful of commands. Relocations and atomic remaps, which Copy cannot express, are commands of
+//! their own.
 //!
-//! Invariants: at most as many commands under way as the queue holds; a wave begins after all responses of the previous
-//! one. Absent: state between lists.
+//! Invariants: at most as many commands under way as the queue holds; a wave begins after all
+//! responses of the previous one. Absent: state between lists.
 
 use super::{Call, Client, ClientError};
 use crate::spec::command::{CopyCdw12, CopyRange, RemapCdw12, Sqe};
@@ -36,7 +37,8 @@ fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
     )
 }
 
-/// Length of the first wave: how many remaps may be executed in any order. Their ranges must have been checked.
+/// Length of the first wave: how many remaps may be executed in any order. Their ranges must have
+/// been checked.
 fn independent(remaps: &[DiskRemap]) -> usize {
     let (mut named, mut changed) = (PageRanges::default(), PageRanges::default());
     for (index, remap) in remaps.iter().enumerate() {
@@ -151,8 +153,9 @@ impl Client {
     /// Remaps in the order of their targets as Copy commands, neighbours in one.
     fn merge(&self, copies: &[(usize, DiskRemap)], commands: &mut Vec<RemapCommand>) {
         let namespace = self.namespace();
-        // Blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest that one may name), ranges of a
-        // command. Limits are rounded to whole pages, so that no page is copied in parts.
+        // Blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest that one may name),
+        // ranges of a command. Limits are rounded to whole pages, so that no page is copied in
+        // parts.
         let unit = self.blocks(1);
         let whole = |blocks: u64| {
             if blocks >= unit {

@@ -1,7 +1,7 @@
 //! TLS on a connection of ours, if we have a key.
 //!
-//! Invariant: with a key nothing is said before the target has proven that it has it too. Absent: what the key is made into
-//! (`auth`), and how (`tls`).
+//! Invariant: with a key nothing is said before the target has proven that it has it too. Absent:
+//! what the key is made into (`auth`), and how (`tls`).
 
 use super::Options;
 use super::error::ClientError;

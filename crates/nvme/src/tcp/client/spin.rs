@@ -1,12 +1,14 @@
 //! Looking for an answer for a moment before the thread sleeps.
 //!
-//! A device on the same machine, or near by, answers in less time than an idle processor takes to wake up and to run the
-//! thread again. But a processor that looks is one that others do not have, the server's thread among them. So the thread
-//! yields between two looks, and whoever looked in vain sleeps at once the next times: twice, then four times, and so on.
-//! Where looking does not help, because the device is far or the machine is busy, one answer in some hundreds is looked for.
+//! A device on the same machine, or near by, answers in less time than an idle processor takes to
+//! wake up and to run the thread again. But a processor that looks is one that others do not have,
+//! the server's thread among them. So the thread yields between two looks, and whoever looked in
+//! vain sleeps at once the next times: twice, then four times, and so on. Where looking does not
+//! help, because the device is far or the machine is busy, one answer in some hundreds is looked
+//! for.
 //!
-//! Invariant: nothing is read here, and no answer is lost or awaited longer. Absent: anything to look for on a machine with one
-//! processor, which the server needs.
+//! Invariant: nothing is read here, and no answer is lost or awaited longer. Absent: anything to
+//! look for on a machine with one processor, which the server needs.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::sched_yield;

@@ -1,9 +1,10 @@
 //! Many writes at once: their commands are under way together.
 //!
-//! Concurrent commands are executed in any order. So a list is cut into *waves*: no page is written twice within one.
+//! Concurrent commands are executed in any order. So a list is cut into *waves*: no page is written
+//! twice within one.
 //!
-//! Invariants: at most as many commands under way as the queue holds, and so many bytes; a wave begins after all
-//! responses of the previous one. Absent: state between lists.
+//! Invariants: at most as many commands under way as the queue holds, and so many bytes; a wave
+//! begins after all responses of the previous one. Absent: state between lists.
 
 use super::{Call, Client, ClientError};
 use crate::spec::opcode::io as opcode;
@@ -31,7 +32,8 @@ impl Client {
         Ok(())
     }
 
-    /// The writes as commands that the device takes. All places are checked before anything is sent.
+    /// The writes as commands that the device takes. All places are checked before anything is
+    /// sent.
     fn pieces<'a>(&self, writes: &[DiskWrite<'a>]) -> Result<Vec<Piece<'a>>, ClientError> {
         let bytes_max = self.transfer_bytes_max();
         let mut pieces = Vec::with_capacity(writes.len());

@@ -1,7 +1,8 @@
 //! What a connection has been waiting for, and for how long.
 //!
-//! Invariant: data that arrived in time count as in time, however late they are read, so expiry is judged only after
-//! everything that has arrived was processed. Absent: the clock; keep-alive, which is the association's.
+//! Invariant: data that arrived in time count as in time, however late they are read, so expiry is
+//! judged only after everything that has arrived was processed. Absent: the clock; keep-alive,
+//! which is the association's.
 
 use super::limits::Limits;
 use crate::tcp::target::Connection;

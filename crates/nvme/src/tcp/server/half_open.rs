@@ -1,7 +1,7 @@
 //! Connections that have no queue, or a queue that is not authenticated where it must be.
 //!
-//! Invariants: there are at most `max` of them, and three quarters of that of one address; the oldest of the address
-//! with the most makes room for a new one. Absent: deadlines (`deadlines`).
+//! Invariants: there are at most `max` of them, and three quarters of that of one address; the
+//! oldest of the address with the most makes room for a new one. Absent: deadlines (`deadlines`).
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -1,6 +1,7 @@
 //! What peers may take of the server.
 //!
-//! Absent: what is counted against the limits (`quota` for connected queues, `half_open` for the rest).
+//! Absent: what is counted against the limits (`quota` for connected queues, `half_open` for the
+//! rest).
 
 use crate::tcp::quota::Shares;
 use std::time::Duration;
@@ -19,10 +20,11 @@ pub struct Limits {
     pub connected_of_host: usize,
     /// Connections of one address.
     pub connected_of_address: usize,
-    /// Connections without a queue, or not authenticated where they must be; the oldest of them make room for new ones.
-    /// One address may have three quarters of them.
+    /// Connections without a queue, or not authenticated where they must be; the oldest of them
+    /// make room for new ones. One address may have three quarters of them.
     pub half_open: usize,
-    /// Memory of all connections: buffers, unsent output, partly received data. One host may use half of it.
+    /// Memory of all connections: buffers, unsent output, partly received data. One host may use
+    /// half of it.
     pub memory_bytes: usize,
     /// How long a connection may take to connect a queue; with TLS, from the end of its handshake.
     pub connect_within: Duration,

@@ -1,8 +1,8 @@
 //! Log lines of a server, at a bounded rate.
 //!
-//! Invariants: a line about a connection has the connection's number, and its host's NQN once that is known; text from
-//! peers is escaped; lines that peers can cause at will are rate-limited by kind (`notice`). Absent: the sentences
-//! (`wording`).
+//! Invariants: a line about a connection has the connection's number, and its host's NQN once that
+//! is known; text from peers is escaped; lines that peers can cause at will are rate-limited by
+//! kind (`notice`). Absent: the sentences (`wording`).
 
 use crate::Escaped;
 use crate::tcp::notice::{Notices, Pace, more};
@@ -17,7 +17,8 @@ pub struct ConnectionLabel<'a> {
     pub number: u64,
     /// Address of the peer.
     pub peer: SocketAddr,
-    /// The NQN of the host, escaped, once a Connect has named it. Whether it is true is known where hosts authenticate.
+    /// The NQN of the host, escaped, once a Connect has named it. Whether it is true is known where
+    /// hosts authenticate.
     pub host: Option<Escaped<'a>>,
 }
 
@@ -31,7 +32,8 @@ impl Display for ConnectionLabel<'_> {
     }
 }
 
-/// Where a server logs. Text from peers is escaped, and lines that peers can cause at will are rate-limited (`notice`).
+/// Where a server logs. Text from peers is escaped, and lines that peers can cause at will are
+/// rate-limited (`notice`).
 pub trait Log: Send + Sync + 'static {
     /// One line about a connection.
     fn connection(&self, connection: &ConnectionLabel<'_>, text: &str);

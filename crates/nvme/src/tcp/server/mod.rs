@@ -8,10 +8,11 @@
 //! socket     socket options, and waiting
 //! log        log lines at a bounded rate
 //! ```
-//! One thread a connection. Invariants: a host that has not connected a queue, or has not authenticated where it must, is
-//! half open: it gets a small buffer and little time; with TLS, plaintext that was decrypted counts as arrived; connections and their memory are bounded, per host and in all. A
-//! host is declared silent only when everything it has sent was processed. Refusals and drops are logged with the
-//! reason. Absent: the words of the log (`wording`).
+//! One thread a connection. Invariants: a host that has not connected a queue, or has not
+//! authenticated where it must, is half open: it gets a small buffer and little time; with TLS,
+//! plaintext that was decrypted counts as arrived; connections and their memory are bounded, per
+//! host and in all. A host is declared silent only when everything it has sent was processed.
+//! Refusals and drops are logged with the reason. Absent: the words of the log (`wording`).
 
 mod deadlines;
 mod half_open;
@@ -232,7 +233,8 @@ impl Shared {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// Whether an accepted connection may go on; it is half open then, and an older one may have to make room for it.
+    /// Whether an accepted connection may go on; it is half open then, and an older one may have to
+    /// make room for it.
     fn admit(&self, stream: &TcpStream, peer: SocketAddr, number: u64) -> bool {
         if !self.port.allowed().address(peer.ip()) {
             self.roster.refuse("this address is not allowed");

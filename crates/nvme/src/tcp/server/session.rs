@@ -1,8 +1,10 @@
-//! One connection's thread: it reads what is there, has it executed, sends what came of it at once, and sleeps until
-//! more arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins.
+//! One connection's thread: it reads what is there, has it executed, sends what came of it at once,
+//! and sleeps until more arrives or a completion is due. With emulated latency it stops sleeping a
+//! little before, and spins.
 //!
-//! Invariants: responses that need not wait for the disk are sent before the thread waits for it; a host that does not
-//! read, or does not finish what it began to send, is dropped. Absent: what PDUs mean (`target`).
+//! Invariants: responses that need not wait for the disk are sent before the thread waits for it; a
+//! host that does not read, or does not finish what it began to send, is dropped. Absent: what PDUs
+//! mean (`target`).
 
 use super::deadlines::{Deadlines, TICK};
 use super::log::ConnectionLabel;
@@ -21,8 +23,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Sleeping ends this much before a completion is due: about what the system takes to wake a thread, and on Linux it is
-/// asked not to take longer than it must.
+/// Sleeping ends this much before a completion is due: about what the system takes to wake a
+/// thread, and on Linux it is asked not to take longer than it must.
 const SPIN_NS: u64 = if cfg!(target_os = "linux") {
     8_000
 } else {
@@ -295,7 +297,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Gives a connection whose queue may be used from now on a large buffer and a line in the roster.
+    /// Gives a connection whose queue may be used from now on a large buffer and a line in the
+    /// roster.
     fn note_admission(&mut self, now: u64) {
         let Some(association) = self.connection.association() else {
             return;
@@ -365,7 +368,8 @@ impl<'a> Session<'a> {
         self.connection.is_idle() || Instant::now() > until
     }
 
-    /// Waits for input, a due completion or the next tick, and reads what has arrived; `false` at the end of the stream.
+    /// Waits for input, a due completion or the next tick, and reads what has arrived; `false` at
+    /// the end of the stream.
     fn wait_and_read(&mut self) -> io::Result<bool> {
         let next_deadline = self.connection.next_deadline();
 
@@ -383,8 +387,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sleeps until there is input (if that is wanted), a completion is due at `until`, or it is time for a tick; `true`
-    /// if there is input.
+    /// Sleeps until there is input (if that is wanted), a completion is due at `until`, or it is
+    /// time for a tick; `true` if there is input.
     fn sleep(&self, until: u64, for_input: bool) -> bool {
         if for_input && self.stream.has_buffered() {
             return true;

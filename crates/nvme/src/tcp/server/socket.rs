@@ -32,7 +32,8 @@ pub(super) fn has_arrived(stream: &TcpStream) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits up to `wait_ns` for input, or for the time alone if `for_input` is false; `true` if there is input.
+/// Waits up to `wait_ns` for input, or for the time alone if `for_input` is false; `true` if there
+/// is input.
 pub(super) fn wait(stream: &TcpStream, for_input: bool, wait_ns: u64) -> bool {
     let events = if for_input {
         PollFlags::IN

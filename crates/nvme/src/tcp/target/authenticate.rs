@@ -1,6 +1,7 @@
 //! Authentication Send and Receive: the payloads of an exchange (`auth`), carried by commands.
 //!
-//! Invariant: how a queue is judged is the exchange's matter alone; here it is only asked. Absent: deadlines (`server`).
+//! Invariant: how a queue is judged is the exchange's matter alone; here it is only asked. Absent:
+//! deadlines (`server`).
 
 use super::{Connection, End, Queue, ReceiveContext};
 use crate::auth::{MESSAGE_BYTES_MAX, Proof};
@@ -22,7 +23,8 @@ pub(super) fn is_part(sqe: &Sqe) -> bool {
 }
 
 impl Connection {
-    /// Whether its queue may be used: it is connected and, if hosts must authenticate, authenticated.
+    /// Whether its queue may be used: it is connected and, if hosts must authenticate,
+    /// authenticated.
     pub fn is_admitted(&self) -> bool {
         self.queue.as_ref().is_some_and(Queue::is_admitted)
     }
@@ -77,7 +79,8 @@ impl Connection {
         }
     }
 
-    /// Authentication Send. What is wrong with the payload the host is told by the next Authentication Receive.
+    /// Authentication Send. What is wrong with the payload the host is told by the next
+    /// Authentication Receive.
     pub(super) fn authentication_send(
         &mut self,
         sqe: &Sqe,

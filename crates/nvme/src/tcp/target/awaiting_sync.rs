@@ -1,7 +1,8 @@
 //! Executed commands that are acknowledged only once they are durable.
 //!
-//! Commands received together are synced together: one commit for a queue full of FUA writes. Invariant: if the disk
-//! has failed none of them is acknowledged. Absent: the commit (`controller::durable`).
+//! Commands received together are synced together: one commit for a queue full of FUA writes.
+//! Invariant: if the disk has failed none of them is acknowledged. Absent: the commit
+//! (`controller::durable`).
 
 use super::{Connection, Latency, Output};
 use crate::controller::Outcome;

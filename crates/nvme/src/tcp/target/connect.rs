@@ -1,8 +1,9 @@
 //! Connect: a queue of an association, or a refusal that says why.
 //!
-//! Invariants: a host that must authenticate holds nothing of its own before it has: neither the number of an I/O queue
-//! nor a share of its host's connections and memory, so that a stranger who knows a host's name cannot keep the host
-//! out. What it does hold is bounded with the half-open connections (`server`). Absent: the exchange (`authenticate`).
+//! Invariants: a host that must authenticate holds nothing of its own before it has: neither the
+//! number of an I/O queue nor a share of its host's connections and memory, so that a stranger who
+//! knows a host's name cannot keep the host out. What it does hold is bounded with the half-open
+//! connections (`server`). Absent: the exchange (`authenticate`).
 
 use super::{Connection, End, PDU_BYTES_MAX, Queue, ReceiveContext, Refused};
 use crate::controller::{Association, ConnectRefusal, JoinedQueue};
@@ -141,7 +142,8 @@ impl Connection {
         self.check_key(association)
     }
 
-    /// The host has authenticated its queue: it takes the queue's number, and its share of what its host may have.
+    /// The host has authenticated its queue: it takes the queue's number, and its share of what its
+    /// host may have.
     ///
     /// # Errors
     /// Others have it by now.

@@ -49,7 +49,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The part of a write that `len` bytes of its data from `at` on are, if it can be executed by itself.
+    /// The part of a write that `len` bytes of its data from `at` on are, if it can be executed by
+    /// itself.
     pub(super) fn write_part(
         &self,
         sqe: &Sqe,
@@ -125,7 +126,8 @@ impl Connection {
         outcome
     }
 
-    /// Counts a command. How long it took is known if that is emulated; else the caller says it, for all of them.
+    /// Counts a command. How long it took is known if that is emulated; else the caller says it,
+    /// for all of them.
     #[inline]
     fn note_time(&self, request: &IoRequest, outcome: &Outcome, context: &ReceiveContext<'_>) {
         let kind = CommandKind::of(request);

@@ -4,10 +4,12 @@
 //! ICReq -> ICResp, Connect -> a queue of an association, authentication if there are keys, then commands:
 //! capsule -> checked -> data in the capsule, or R2T and H2CData -> executed -> C2HData and a response, when due
 //! ```
-//! Invariants: the first PDU is ICReq and the first command Connect; a queue that must be authenticated executes nothing
-//! before; a payload is copied once, between its PDU and the image; memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the queue's size,
-//! output up to `OUT_BYTES_MAX` before the caller must send it, and all of it is charged to the host (`quota`). One call
-//! executes what fits in a slice of the device, or one command. Absent: sockets and clocks.
+//! Invariants: the first PDU is ICReq and the first command Connect; a queue that must be
+//! authenticated executes nothing before; a payload is copied once, between its PDU and the image;
+//! memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the
+//! queue's size, output up to `OUT_BYTES_MAX` before the caller must send it, and all of it is
+//! charged to the host (`quota`). One call executes what fits in a slice of the device, or one
+//! command. Absent: sockets and clocks.
 
 mod authenticate;
 mod awaiting_sync;
@@ -104,7 +106,8 @@ pub enum End {
     Reset,
     /// Its association is dead.
     Dead,
-    /// It did not authenticate, or others have its queue by now; see `Connection::authentication_failure`.
+    /// It did not authenticate, or others have its queue by now; see
+    /// `Connection::authentication_failure`.
     Unauthenticated(&'static str),
 }
 
@@ -131,7 +134,8 @@ impl From<Fault> for End {
 struct ReceiveContext<'a> {
     now: u64,
     subsystem: &'a Subsystem,
-    /// DelayedCompletion from the first I/O command until the end of the call or the next admin command.
+    /// DelayedCompletion from the first I/O command until the end of the call or the next admin
+    /// command.
     device: Option<DeviceTurn<'a>>,
     out: &'a mut Output,
 }
@@ -222,8 +226,8 @@ impl Connection {
         }
     }
 
-    /// Handles what depends on time alone: keep-alive and events. Call it after receiving everything the host has sent,
-    /// since that counts as heard.
+    /// Handles what depends on time alone: keep-alive and events. Call it after receiving
+    /// everything the host has sent, since that counts as heard.
     ///
     /// # Errors
     /// The association is dead, or has been reset.
@@ -257,8 +261,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles the whole PDUs at the beginning of `input`; how many bytes that were. Stops early when there is much to
-    /// send.
+    /// Handles the whole PDUs at the beginning of `input`; how many bytes that were. Stops early
+    /// when there is much to send.
     ///
     /// # Errors
     /// The connection has to end, after `out` has been sent.
@@ -282,7 +286,8 @@ impl Connection {
             {
                 break Ok(());
             }
-            // The slice is used up: others get the device before the next command, and pending output is sent.
+            // The slice is used up: others get the device before the next command, and pending
+            // output is sent.
             if context.device.as_ref().is_some_and(DeviceTurn::is_used_up) {
                 break Ok(());
             }
@@ -429,8 +434,8 @@ impl Connection {
 
     /// Checks a command's SGL against the data it moves; how many bytes the host sends.
     ///
-    /// An SGL may be longer than the data (SGLS bit 18): only their first bytes are taken. Linux sends 4,096 bytes with
-    /// Dataset Management, whatever its number of ranges says.
+    /// An SGL may be longer than the data (SGLS bit 18): only their first bytes are taken. Linux
+    /// sends 4,096 bytes with Dataset Management, whatever its number of ranges says.
     fn bytes_from_host(
         &self,
         sqe: &Sqe,
@@ -539,7 +544,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Data that were asked for. Whole pages of a write go to the device at once; all else waits for the rest.
+    /// Data that were asked for. Whole pages of a write go to the device at once; all else waits
+    /// for the rest.
     fn data(&mut self, pdu: &Pdu<'_>, context: &mut ReceiveContext<'_>) -> Result<(), End> {
         let Arrived { tag, last } = self.transfers.arrive(pdu)?;
         let Some(incoming) = self.transfers.get(tag) else {
@@ -621,8 +627,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Data of a command, part of which arrived damaged: the command fails once all data have come, and the host may
-    /// retry.
+    /// Data of a command, part of which arrived damaged: the command fails once all data have come,
+    /// and the host may retry.
     fn fail_damaged(
         &mut self,
         tag: u16,
@@ -657,7 +663,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Data for which there is no memory: the command fails once all data have come, and the host may retry.
+    /// Data for which there is no memory: the command fails once all data have come, and the host
+    /// may retry.
     fn skip_refused(
         &mut self,
         tag: u16,

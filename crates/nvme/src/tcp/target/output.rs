@@ -1,7 +1,8 @@
 //! What is to be sent, in order: buffers that are used again.
 //!
-//! Small answers share a buffer; what was held back until it was due stays in the one it was put in. Invariant: buffers
-//! kept for later use are few and of ordinary size. Absent: the socket's time-outs.
+//! Small answers share a buffer; what was held back until it was due stays in the one it was put
+//! in. Invariant: buffers kept for later use are few and of ordinary size. Absent: the socket's
+//! time-outs.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};

@@ -74,7 +74,8 @@ impl Allowed {
     }
 }
 
-/// The address that discovery announces, if address translation makes it differ from the one that hosts reached.
+/// The address that discovery announces, if address translation makes it differ from the one that
+/// hosts reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
     /// Address.
@@ -124,8 +125,9 @@ impl Port {
         self.advertised = advertised;
         self
     }
-    /// The same, but hosts must have one of these keys, and prove it on every queue of the subsystem's. Discovery, which
-    /// names the subsystem and its address, asks only that the host has a key.
+    /// The same, but hosts must have one of these keys, and prove it on every queue of the
+    /// subsystem's. Discovery, which names the subsystem and its address, asks only that the host
+    /// has a key.
     pub fn authenticated(mut self, keyring: Option<Arc<Keyring>>) -> Self {
         self.keyring = keyring;
         self

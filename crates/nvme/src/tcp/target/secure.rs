@@ -1,8 +1,9 @@
-//! What a host must have proven by TLS before its Connect is accepted, and what it must prove by authentication then.
+//! What a host must have proven by TLS before its Connect is accepted, and what it must prove by
+//! authentication then.
 //!
-//! Invariants: a host that has a TLS key connects by TLS, under the name that the key is for, to the subsystem that the key
-//! is for, and no other way; this is looked up at every Connect, by the keys of that moment. Absent: handshakes
-//! (`entrance`).
+//! Invariants: a host that has a TLS key connects by TLS, under the name that the key is for, to
+//! the subsystem that the key is for, and no other way; this is looked up at every Connect, by the
+//! keys of that moment. Absent: handshakes (`entrance`).
 
 use super::Connection;
 use crate::auth::Exchange;
@@ -55,7 +56,8 @@ impl Connection {
         }
     }
 
-    /// The exchange by which a queue's host must authenticate, if it has a secret. Discovery asks for none.
+    /// The exchange by which a queue's host must authenticate, if it has a secret. Discovery asks
+    /// for none.
     pub(super) fn exchange_of(&self, association: &Association) -> Option<Exchange> {
         let keyring = self.port.keyring.as_ref()?;
         let entry = keyring.find(association.hostnqn());

@@ -1,7 +1,7 @@
 //! Data that hosts are asked for: R2T out, H2CData in.
 //!
-//! Invariants: what hosts may be sending at once is bounded; data arrive in order and are as long as was asked for.
-//! Absent: what becomes of them.
+//! Invariants: what hosts may be sending at once is bounded; data arrive in order and are as long
+//! as was asked for. Absent: what becomes of them.
 
 use super::CheckedCommand;
 use super::cids::Cids;
