@@ -310,7 +310,7 @@ fn keys_are_loaded_again_by_a_signal_and_drop_nobody() {
     io(&one).ok();
     served.says("authenticated by sha256 and ffdhe2048, both ways");
     io(&two).fails_in_one_line(1, &["the secret is wrong"]);
-    served.says("its secret is wrong connection=");
+    served.says("its secret is wrong");
     served
         .io(&["--hostnqn", name, "id"])
         .fails_in_one_line(1, &["it has no secret"]);
