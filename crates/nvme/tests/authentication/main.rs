@@ -6,7 +6,7 @@ mod payloads;
 mod strangers;
 
 use kit::raw::{Peer, connect, connect_data, enabled, in_capsule, property_set, transport};
-use kit::{NQN, Rig};
+use kit::{NQN, Rig, keyring, secret};
 use remap_ssd_nvme::auth::{
     Credentials, Group, Hash, HostExchange, Keyring, Keys, KeysError, Secret, Step,
 };
@@ -25,11 +25,6 @@ use zerocopy::IntoBytes;
 /// The host of `kit::raw`.
 const HOST: &str = kit::raw::HOSTNQN;
 
-fn secret(first: u8) -> Secret {
-    let bytes: Vec<u8> = (first..first + 32).collect();
-    Secret::new(Some(Hash::Sha256), &bytes).expect("a length that goes with the hash")
-}
-
 fn text(secret: &Secret) -> String {
     secret.reveal().to_string()
 }
@@ -38,10 +33,6 @@ fn text(secret: &Secret) -> String {
 fn line(options: &str) -> String {
     let (host, controller) = (text(&secret(1)), text(&secret(101)));
     format!("{HOST} {host} controller={controller} {options}\n")
-}
-
-fn keyring(text: &str) -> Arc<Keyring> {
-    Arc::new(Keyring::new(Keys::parse(text).expect("lines in order")))
 }
 
 fn guarded(options: &str) -> Rig {
@@ -73,25 +64,9 @@ fn refused(rig: &Rig, known: Option<Credentials>) -> ClientError {
     connected(rig, known).err().expect("it is refused")
 }
 
-/// Waits for a line of the log that has all of these in it.
-fn logged(rig: &Rig, parts: &[&str]) {
-    let until = Instant::now() + Duration::from_secs(30);
-    loop {
-        let lines = rig.lines.0.lock().expect("nothing fails here").clone();
-        if lines
-            .iter()
-            .any(|line| parts.iter().all(|part| line.contains(part)))
-        {
-            return;
-        }
-        assert!(Instant::now() < until, "{parts:?} in {lines:#?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A refusal is logged with the host's name and the connection's number.
 fn logged_refusal(rig: &Rig, why: &str) {
-    logged(rig, &["refused: queue", HOST, why, "connection="]);
+    rig.logged(&["refused: queue", HOST, why, "connection="]);
 }
 
 fn works(client: &mut Client) {
@@ -165,8 +140,8 @@ fn every_hash_and_group_authenticates_both_queues_one_way_and_both_ways() {
                 } else {
                     ""
                 };
-                logged(&rig, &["queue 0 connected", &suite, both]);
-                logged(&rig, &["queue 1 connected", &suite, both]);
+                rig.logged(&["queue 0 connected", &suite, both]);
+                rig.logged(&["queue 1 connected", &suite, both]);
             }
             rig.stop();
         }
@@ -224,10 +199,7 @@ fn a_host_without_a_secret_or_a_line_learns_why() {
         error.to_string().contains("this host is not allowed"),
         "{error}"
     );
-    logged(
-        &rig,
-        &["refused: queue 0", "stranger", "this host has no key"],
-    );
+    rig.logged(&["refused: queue 0", "stranger", "this host has no key"]);
     rig.stop();
 }
 
@@ -321,10 +293,7 @@ fn a_host_that_calculates_for_longer_than_its_keep_alive_is_waited_for() {
     proven(&mut peer, &credentials(1, None));
     // Then it counts.
     while peer.next().is_some() {}
-    logged(
-        &rig,
-        &["queue 0 of", HOST, "nothing was heard from its host"],
-    );
+    rig.logged(&["queue 0 of", HOST, "nothing was heard from its host"]);
     rig.stop();
 }
 
@@ -369,7 +338,7 @@ fn a_host_may_prove_itself_again_and_must_be_right() {
     let reply = next(&mut exchange, &receive(&mut peer));
     assert!(send(&mut peer, &reply).is_success());
     assert_eq!(failure(&mut peer), explanation::FAILED);
-    logged(&rig, &["queue 0 of", HOST, "ended", "its secret is wrong"]);
+    rig.logged(&["queue 0 of", HOST, "ended", "its secret is wrong"]);
     rig.stop();
 }
 
@@ -391,7 +360,7 @@ fn a_key_ends_with_its_day() {
         let client = connected(&rig, Some(credentials(1, None)));
         assert_eq!(client.is_ok(), lets_in);
         if !lets_in {
-            logged(&rig, &["refused: queue 0", HOST, "its key has expired"]);
+            rig.logged(&["refused: queue 0", HOST, "its key has expired"]);
         }
         drop(client);
         rig.stop();
@@ -408,10 +377,7 @@ fn discovery_asks_for_no_proof_and_tells_only_hosts_with_a_key() {
     };
     works(&mut Client::connect(rig.address, discovering(HOST)).expect("found and proven"));
     assert!(Client::connect(rig.address, discovering("nqn.2026-11.test:stranger")).is_err());
-    logged(
-        &rig,
-        &["refused: queue 0", "discovery", "this host has no key"],
-    );
+    rig.logged(&["refused: queue 0", "discovery", "this host has no key"]);
     rig.stop();
 }
 

@@ -101,7 +101,7 @@ fn a_host_that_only_negotiates_is_dropped_in_time_and_takes_no_place() {
     // They are half open, so that many of them push each other out and nobody else.
     let crowd: Vec<_> = (0..20).map(|_| unproven(&rig)).collect();
     works(&mut connected(&rig, Some(credentials(1, None))).expect("there is room"));
-    logged(&rig, &["others wanted its place"]);
+    rig.logged(&["others wanted its place"]);
     drop(crowd);
     rig.stop();
 }

@@ -8,7 +8,7 @@ pub mod raw;
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::auth::Keyring;
+use remap_ssd_nvme::auth::{Hash, Keyring, Keys, Secret};
 use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
@@ -16,6 +16,7 @@ use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 pub const NQN: &str = "nqn.2026-11.test:remap-ssd";
 
@@ -31,6 +32,17 @@ impl Log for Lines {
     fn server(&self, text: &str) {
         self.0.lock().expect("nothing fails here").push(text.into());
     }
+}
+
+/// A secret of 32 bytes that count up.
+pub fn secret(first: u8) -> Secret {
+    let bytes: Vec<u8> = (first..first + 32).collect();
+    Secret::new(Some(Hash::Sha256), &bytes).expect("a length that goes with the hash")
+}
+
+/// The keys in these lines.
+pub fn keyring(text: &str) -> Arc<Keyring> {
+    Arc::new(Keyring::new(Keys::parse(text).expect("lines in order")))
 }
 
 pub struct Rig {
@@ -151,6 +163,22 @@ impl Rig {
     }
 
     /// Ends the service; it must not have failed.
+    /// Waits for a line of the log that has all of these in it.
+    pub fn logged(&self, parts: &[&str]) {
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            let lines = self.lines.0.lock().expect("nothing fails here").clone();
+            if lines
+                .iter()
+                .any(|line| parts.iter().all(|part| line.contains(part)))
+            {
+                return;
+            }
+            assert!(Instant::now() < until, "{parts:?} in {lines:#?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub fn stop(mut self) {
         self.stopper.stop();
         self.thread
