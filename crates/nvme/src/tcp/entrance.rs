@@ -7,13 +7,14 @@
 //! the server does; its thread is the connection's own, so that nobody else waits. Absent: keys
 //! (`auth`), TLS itself (`tls`).
 
+use super::server::Limits;
 use super::socket::Socket;
 use crate::auth::Keyring;
 use crate::tls::{FIRST_BYTE, Proven, ServerContext, TlsError, TlsStream};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What a server has for connections that begin with TLS.
 pub(super) struct Entrance {
@@ -52,15 +53,6 @@ pub(super) enum Beginning {
     TurnedAway(TurnedAway),
     /// It has ended before, and why.
     Ended(&'static str),
-}
-
-/// How long a beginning may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadlines {
-    /// For the first byte.
-    pub first_byte: Duration,
-    /// For a handshake, from then on.
-    pub handshake: Duration,
 }
 
 impl Entrance {
@@ -109,7 +101,7 @@ impl Entrance {
 pub(super) fn begin(
     entrance: Option<&Entrance>,
     stream: TcpStream,
-    deadlines: Deadlines,
+    limits: &Limits,
     is_over: impl Fn() -> bool,
 ) -> io::Result<Beginning> {
     let began = Instant::now();
@@ -129,7 +121,7 @@ pub(super) fn begin(
         if is_over() {
             return Ok(Beginning::Ended("the service ends"));
         }
-        if began.elapsed() >= deadlines.first_byte {
+        if began.elapsed() >= limits.connect_within {
             return Err(io::Error::other("no queue was connected in time"));
         }
     };
@@ -141,7 +133,7 @@ pub(super) fn begin(
         let none = TurnedAway::new("it begins with TLS, and there are no keys");
         return Ok(Beginning::TurnedAway(none));
     };
-    let until = Instant::now() + deadlines.handshake;
+    let until = Instant::now() + limits.handshake_within;
     Ok(match entrance.handshake(stream, until, is_over) {
         Ok((socket, proven)) => Beginning::Open(socket, Some(proven)),
         Err(turned_away) => Beginning::TurnedAway(turned_away),

@@ -70,6 +70,8 @@ impl Shared {
                 let mut session = Session::new(self, socket, peer, number, &mut connection);
                 let result = session.run();
                 session.stream.finish();
+                // The half-open list may have a handle of its own.
+                let _ = session.stream.tcp().shutdown(Shutdown::Both);
                 result
             }
             Ok(Beginning::TurnedAway(turned_away)) => {
@@ -87,11 +89,7 @@ impl Shared {
     /// Waits for a connection's first byte, and shakes hands if it begins with TLS.
     fn begin(&self, stream: TcpStream) -> io::Result<Beginning> {
         socket::prepare(&stream)?;
-        let deadlines = entrance::Deadlines {
-            first_byte: self.limits.connect_within,
-            handshake: self.limits.handshake_within,
-        };
-        entrance::begin(self.entrance.as_ref(), stream, deadlines, || {
+        entrance::begin(self.entrance.as_ref(), stream, &self.limits, || {
             self.stop.load(Ordering::Relaxed)
         })
     }
@@ -209,11 +207,7 @@ impl<'a> Session<'a> {
             let now = self.shared.now();
             let Progress { consumed, sent } = match self.receive(now)? {
                 Ok(progress) => progress,
-                Err(end) => {
-                    self.stream.finish();
-                    let _ = self.stream.tcp().shutdown(Shutdown::Both);
-                    return Ok(wording::end(end));
-                }
+                Err(end) => return Ok(wording::end(end)),
             };
 
             if !self.is_admitted {
