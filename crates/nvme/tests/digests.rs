@@ -5,11 +5,13 @@ mod kit;
 
 use kit::Rig;
 use kit::raw::{Peer, connect, connect_data, in_capsule, transport, with_cid};
+use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::pdu::{Data, Flags, Ic, kind};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::entry;
+use remap_ssd_nvme::tcp::server::{Limits, MEMORY_BYTES_MIN};
 use remap_ssd_nvme::tcp::wire::{self, Agreement};
 use zerocopy::IntoBytes;
 
@@ -89,6 +91,46 @@ fn damaged_data_fail_their_command_and_the_connection_goes_on() {
     );
     assert_eq!(client.read(20, 3).expect("served"), [9; 3 * 4096]);
     drop((client, queue, _admin));
+    rig.stop();
+}
+
+#[test]
+fn commands_whose_data_arrive_damaged_keep_no_memory() {
+    const PIECE: u32 = 128 << 10;
+    let limits = Limits {
+        memory_bytes: MEMORY_BYTES_MIN,
+        ..Limits::default()
+    };
+    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let (_admin, cntlid) = Peer::admin(rig.address);
+    let mut queue = Peer::io(rig.address, cntlid, 1, BOTH);
+
+    // A Compare gathers all its data first. All of these together are more than the host may hold.
+    let mut compare = write(0, (2 * PIECE / 4096) as u16);
+    compare.cdw0 = u32::from(io::COMPARE);
+    let mut compared = |is_damaged: bool| {
+        let bytes = queue.capsule(&transport(compare, 2 * PIECE), &[]);
+        queue.send(&bytes);
+        let asked = queue.asked();
+
+        for piece in 0..2 {
+            let header = Data::new(asked.cid, asked.ttag, piece * PIECE, PIECE);
+            let mut bytes = queue.h2c(&header, &[0; PIECE as usize], piece == 1);
+            if is_damaged && piece == 1 {
+                let at = bytes.len() - 1;
+                bytes[at] ^= 0x80;
+            }
+            queue.send(&bytes);
+        }
+        queue.answer().cqe.status()
+    };
+    for round in 0..2 * MEMORY_BYTES_MIN as u32 / (2 * PIECE) {
+        let status = compared(true);
+        assert_eq!(status, Status::TRANSIENT_TRANSPORT, "round {round}");
+    }
+
+    assert_eq!(compared(false), Status::SUCCESS);
+    drop((queue, _admin));
     rig.stop();
 }
 

@@ -17,6 +17,7 @@ mod cids;
 mod completions;
 mod connect;
 mod execute;
+mod incoming;
 mod output;
 mod port;
 mod secure;
@@ -31,7 +32,7 @@ use crate::auth::Exchange;
 use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue, Latency,
-    Outcome, QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
+    QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
     fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
@@ -43,7 +44,7 @@ use awaiting_sync::AwaitingSync;
 use completions::DelayedCompletions;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use transfers::{Arrived, Transfers};
+use transfers::Transfers;
 
 /// Data of one H2CData that we accept.
 pub const H2C_BYTES_MAX: u32 = 128 << 10;
@@ -416,11 +417,7 @@ impl Connection {
         match sqe.sgl.identifier {
             Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
                 self.transfers.add(sqe, command, bytes as u32);
-                self.transfers.grant(
-                    self.agreed.unwrap_or_default(),
-                    context.now,
-                    context.out.open(),
-                );
+                self.grant(context);
                 Ok(())
             }
             _ => self.execute(
@@ -541,144 +538,6 @@ impl Connection {
             queue.association.log_error(queue.qid, sqe, status);
         }
         self.respond(sqe.head().cid(), status, 0, context.out.open());
-        Ok(())
-    }
-
-    /// Data that were asked for. Whole pages of a write go to the device at once; all else waits
-    /// for the rest.
-    fn data(&mut self, pdu: &Pdu<'_>, context: &mut ReceiveContext<'_>) -> Result<(), End> {
-        let Arrived { tag, last } = self.transfers.arrive(pdu)?;
-        let Some(incoming) = self.transfers.get(tag) else {
-            return Ok(());
-        };
-
-        if incoming.damaged {
-            return self.fail_damaged(tag, last, context);
-        }
-        if incoming.refused {
-            return self.skip_refused(tag, last, context);
-        }
-
-        let (sqe, command, before) = (incoming.sqe, incoming.command, incoming.outcome);
-        let at = incoming.executed() - pdu.data.len() as u32;
-        let part = match (incoming.gathered.is_empty(), command.verb) {
-            (true, Verb::Io(request)) => {
-                self.write_part(&sqe, &request, at, pdu.data.len() as u32, last, context)
-            }
-            _ => None,
-        };
-
-        if let Some(part) = part {
-            let outcome = self.execute_next_part(&sqe, &part, before, pdu.data, context);
-            if let Some(incoming) = self.transfers.get(tag) {
-                incoming.outcome = Some(outcome);
-            }
-        } else if let Some(incoming) = self.transfers.get(tag) {
-            if incoming.gathered.is_empty() {
-                let rest = (incoming.total - at) as usize;
-                if !self
-                    .queue
-                    .as_mut()
-                    .is_none_or(|queue| queue.seat.charge(rest))
-                {
-                    incoming.refused = true;
-                    return self.skip_refused(tag, last, context);
-                }
-                incoming.gathered.reserve_exact(rest);
-                incoming.charged = rest;
-            }
-            incoming.gathered.extend_from_slice(pdu.data);
-        }
-
-        if !last {
-            return Ok(());
-        }
-
-        let Some(incoming) = self.transfers.finish(tag) else {
-            return Ok(());
-        };
-        if let Some(queue) = &mut self.queue {
-            queue.seat.refund(incoming.charged);
-        }
-
-        let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
-        let rest = match command.verb {
-            Verb::Io(request) if at > 0 && len > 0 => {
-                self.write_part(&sqe, &request, at, len, true, context)
-            }
-            _ => None,
-        };
-
-        match (incoming.outcome, rest) {
-            (None, _) => self.execute(&sqe, command, &incoming.gathered, context)?,
-            (before, Some(rest)) => {
-                let outcome =
-                    self.execute_next_part(&sqe, &rest, before, &incoming.gathered, context);
-                self.complete(&sqe, &outcome, context);
-            }
-            (Some(outcome), None) => self.complete(&sqe, &outcome, context),
-        }
-
-        self.transfers.grant(
-            self.agreed.unwrap_or_default(),
-            context.now,
-            context.out.open(),
-        );
-        Ok(())
-    }
-
-    /// Data of a command, part of which arrived damaged: the command fails once all data have come,
-    /// and the host may retry.
-    fn fail_damaged(
-        &mut self,
-        tag: u16,
-        last: bool,
-        context: &mut ReceiveContext<'_>,
-    ) -> Result<(), End> {
-        let Some(incoming) = self.transfers.get(tag) else {
-            return Ok(());
-        };
-        incoming.gathered = Vec::new();
-
-        if !last {
-            return Ok(());
-        }
-        let Some(incoming) = self.transfers.finish(tag) else {
-            return Ok(());
-        };
-
-        let outcome = Outcome {
-            status: Status::TRANSIENT_TRANSPORT,
-            result: 0,
-            done_at: context.now,
-            sync_to: None,
-        };
-        self.complete(&incoming.sqe, &outcome, context);
-
-        self.transfers.grant(
-            self.agreed.unwrap_or_default(),
-            context.now,
-            context.out.open(),
-        );
-        Ok(())
-    }
-
-    /// Data for which there is no memory: the command fails once all data have come, and the host
-    /// may retry.
-    fn skip_refused(
-        &mut self,
-        tag: u16,
-        last: bool,
-        context: &mut ReceiveContext<'_>,
-    ) -> Result<(), End> {
-        if last && let Some(incoming) = self.transfers.finish(tag) {
-            self.refuse(&incoming.sqe, Status::INTERRUPTED, context)?;
-            self.transfers.grant(
-                self.agreed.unwrap_or_default(),
-                context.now,
-                context.out.open(),
-            );
-        }
         Ok(())
     }
 

@@ -1,0 +1,157 @@
+//! What becomes of data that were asked for: parts of a write are executed as they arrive, all else
+//! is gathered; data that arrived damaged, or for which there is no memory, fail their command.
+//!
+//! Invariants: a command is answered once, after all its data have come; what was charged for
+//! gathered data is refunded however the command ends. Absent: which data are asked for when
+//! (`transfers`).
+
+use super::transfers::{Arrived, Incoming};
+use super::{Connection, End, ReceiveContext, Verb};
+use crate::controller::Outcome;
+use crate::spec::status::Status;
+use crate::tcp::wire::Pdu;
+
+impl Connection {
+    /// Data that were asked for. Whole pages of a write go to the device at once; all else waits
+    /// for the rest.
+    pub(super) fn data(
+        &mut self,
+        pdu: &Pdu<'_>,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
+        let Arrived { tag, last } = self.transfers.arrive(pdu)?;
+        let Some(incoming) = self.transfers.get(tag) else {
+            return Ok(());
+        };
+
+        if incoming.damaged {
+            return self.fail_damaged(tag, last, context);
+        }
+        if incoming.refused {
+            return self.skip_refused(tag, last, context);
+        }
+
+        let (sqe, command, before) = (incoming.sqe, incoming.command, incoming.outcome);
+        let at = incoming.executed() - pdu.data.len() as u32;
+        let part = match (incoming.gathered.is_empty(), command.verb) {
+            (true, Verb::Io(request)) => {
+                self.write_part(&sqe, &request, at, pdu.data.len() as u32, last, context)
+            }
+            _ => None,
+        };
+
+        if let Some(part) = part {
+            let outcome = self.execute_next_part(&sqe, &part, before, pdu.data, context);
+            if let Some(incoming) = self.transfers.get(tag) {
+                incoming.outcome = Some(outcome);
+            }
+        } else if let Some(incoming) = self.transfers.get(tag) {
+            if incoming.gathered.is_empty() {
+                let rest = (incoming.total - at) as usize;
+                if !self
+                    .queue
+                    .as_mut()
+                    .is_none_or(|queue| queue.seat.charge(rest))
+                {
+                    incoming.refused = true;
+                    return self.skip_refused(tag, last, context);
+                }
+                incoming.gathered.reserve_exact(rest);
+                incoming.charged = rest;
+            }
+            incoming.gathered.extend_from_slice(pdu.data);
+        }
+
+        if !last {
+            return Ok(());
+        }
+
+        let Some(incoming) = self.finish_transfer(tag) else {
+            return Ok(());
+        };
+
+        let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
+        let rest = match command.verb {
+            Verb::Io(request) if at > 0 && len > 0 => {
+                self.write_part(&sqe, &request, at, len, true, context)
+            }
+            _ => None,
+        };
+
+        match (incoming.outcome, rest) {
+            (None, _) => self.execute(&sqe, command, &incoming.gathered, context)?,
+            (before, Some(rest)) => {
+                let outcome =
+                    self.execute_next_part(&sqe, &rest, before, &incoming.gathered, context);
+                self.complete(&sqe, &outcome, context);
+            }
+            (Some(outcome), None) => self.complete(&sqe, &outcome, context),
+        }
+
+        self.grant(context);
+        Ok(())
+    }
+
+    /// Data of a command, part of which arrived damaged: the command fails once all data have come,
+    /// and the host may retry.
+    fn fail_damaged(
+        &mut self,
+        tag: u16,
+        last: bool,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
+        let Some(incoming) = self.transfers.get(tag) else {
+            return Ok(());
+        };
+        incoming.gathered = Vec::new();
+
+        if !last {
+            return Ok(());
+        }
+        let Some(incoming) = self.finish_transfer(tag) else {
+            return Ok(());
+        };
+
+        let outcome = Outcome {
+            status: Status::TRANSIENT_TRANSPORT,
+            result: 0,
+            done_at: context.now,
+            sync_to: None,
+        };
+        self.complete(&incoming.sqe, &outcome, context);
+
+        self.grant(context);
+        Ok(())
+    }
+
+    /// Data for which there is no memory: the command fails once all data have come, and the host
+    /// may retry.
+    fn skip_refused(
+        &mut self,
+        tag: u16,
+        last: bool,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
+        if last && let Some(incoming) = self.finish_transfer(tag) {
+            self.refuse(&incoming.sqe, Status::INTERRUPTED, context)?;
+            self.grant(context);
+        }
+        Ok(())
+    }
+
+    /// Takes a command whose data have all come, and gives back what they were charged.
+    fn finish_transfer(&mut self, tag: u16) -> Option<Incoming> {
+        let incoming = self.transfers.finish(tag)?;
+        if let Some(queue) = &mut self.queue {
+            queue.seat.refund(incoming.charged);
+        }
+        Some(incoming)
+    }
+
+    /// Asks for data of commands that wait for their turn to send.
+    pub(super) fn grant(&mut self, context: &mut ReceiveContext<'_>) {
+        let agreed = self.agreed.unwrap_or_default();
+        self.transfers
+            .grant(agreed, context.now, context.out.open());
+    }
+}
