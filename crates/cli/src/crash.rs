@@ -7,6 +7,7 @@
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted};
+use crate::settings;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_crash::{Adjust, Code, Options, Report, mapping_of, replay_adjusted, run};
 use remap_ssd_device::{DeviceConfig, Setting};
@@ -50,7 +51,7 @@ pub struct Args {
     /// May be repeated, or several with commas. Devices that cannot work with it are left out.
     /// docs/configuration.md lists them.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
-    pub set: Vec<Setting>,
+    pub set: Vec<String>,
     /// Run one script again, by the code that a failure printed.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mapping", "mutant", "media_faults", "threads"])]
     pub replay: Option<Code>,
@@ -92,7 +93,7 @@ const SECONDS_DEFAULT: f64 = 10.0;
 /// Something was lost that must not be, or was not that must.
 pub fn command(args: &Args) -> Result<(), Failure> {
     check(args)?;
-    let adjust = adjustment(&args.set)?;
+    let adjust = adjustment(settings::parse(&args.set)?)?;
 
     let reports = match &args.replay {
         Some(code) => {
@@ -185,8 +186,8 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
 }
 
 /// What `--set` makes of a device's firmware.
-fn adjustment(settings: &[Setting]) -> Result<Adjust, Failure> {
-    for setting in settings {
+fn adjustment(settings: Vec<Setting>) -> Result<Adjust, Failure> {
+    for setting in &settings {
         refuse_what_campaigns_choose(setting)?;
     }
     if settings.is_empty() {
@@ -194,7 +195,6 @@ fn adjustment(settings: &[Setting]) -> Result<Adjust, Failure> {
     }
 
     let device = DeviceConfig::preset(DEVICE).expect("it is in the list of presets");
-    let settings = settings.to_vec();
     let wears_out = settings.iter().any(|one| one.key.path == ENDURANCE);
 
     Ok(Adjust(Some(Arc::new(move |config: &Config| {
@@ -255,7 +255,7 @@ fn refused(args: &Args, why: &str) -> Failure {
 fn set_flags(args: &Args) -> Vec<String> {
     args.set
         .iter()
-        .map(|setting| format!("--set {}={}", setting.key.path, setting.value))
+        .map(|text| format!("--set {text}"))
         .collect()
 }
 

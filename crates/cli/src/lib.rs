@@ -21,6 +21,7 @@ pub mod output;
 pub mod place;
 pub mod presets;
 pub mod service;
+pub mod settings;
 pub mod share;
 pub mod sweep;
 pub mod torture;

@@ -5,7 +5,6 @@
 
 use crate::{names, numbers};
 use clap::ValueEnum;
-use remap_ssd_device::Setting;
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_sim::aging::{AgingSpec, FillSpec};
 use remap_ssd_sim::arrivals::Arrivals;
@@ -54,7 +53,7 @@ pub struct Args {
         value_delimiter = ',',
         help_heading = "Device"
     )]
-    pub set: Vec<Setting>,
+    pub set: Vec<String>,
     /// Remapping metadata (NVRAM, or log on flash) of the device before --scale, which shrinks it
     /// with everything else.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "Device")]

@@ -7,6 +7,7 @@ use super::args::{Args, Switch};
 use super::replay::TraceFacts;
 use crate::failure::Failure;
 use crate::output;
+use crate::settings;
 use remap_ssd_device::{DeviceConfig, DeviceConfigError, PRESETS};
 use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_media::ContentMode;
@@ -173,7 +174,9 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
         }
     }
 
-    let config = config.with(&args.set).map_err(Failure::usage)?;
+    let config = config
+        .with(&settings::parse(&args.set)?)
+        .map_err(Failure::usage)?;
 
     let is_whole = args.config.is_some() || (args.preset.is_none() && recorded.is_some());
 
@@ -326,7 +329,7 @@ fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigE
     if let Some(bytes) = args.log_size.filter(|_| text.contains("log_bytes")) {
         flags.push(format!("--log-size {}", flag_size(bytes)));
     }
-    for setting in &args.set {
+    for setting in settings::parse(&args.set).into_iter().flatten() {
         if text.contains(setting.key.name()) {
             flags.push(format!("--set {}={}", setting.key.path, setting.value));
         }

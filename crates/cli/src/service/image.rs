@@ -8,7 +8,8 @@ use super::kept::{SERVICE, Service};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, pairs};
-use remap_ssd_device::{Device, DeviceConfig, FolderCheck, Setting};
+use crate::settings;
+use remap_ssd_device::{Device, DeviceConfig, FolderCheck};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::Media;
 use remap_ssd_media::folder::Damage;
@@ -122,7 +123,7 @@ pub struct Shape {
     /// Sets any value of the device by its name: --set firmware.gc_free=0.2. May be repeated.
     /// docs/configuration.md lists them.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
-    pub set: Vec<Setting>,
+    pub set: Vec<String>,
     /// Maximum number of files in the file map, which vendor commands use [default: no file map].
     #[arg(long, value_name = "N", requires = "fs_blocks")]
     pub fs_files: Option<u32>,
@@ -183,7 +184,9 @@ impl Shape {
         let firmware = &mut config.firmware;
         (firmware.fs_files, firmware.fs_blocks) =
             (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
-        let config = config.with(&self.set).map_err(Failure::usage)?;
+        let config = config
+            .with(&settings::parse(&self.set)?)
+            .map_err(Failure::usage)?;
         config.check().map_err(Failure::usage)?;
 
         if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {

@@ -248,6 +248,14 @@ fn any_value_of_the_device_is_set_by_its_name_and_a_misspelt_one_is_suggested() 
     };
     refused("firmware.gc_fre=0.1", &["did you mean `firmware.gc_free`?"]);
     refused("firmware.gc_free=2", &["must be 0 to below 0.9"]);
+    refused(
+        "firmware.gc_fre=0.1,flash.read_ns=1,firmware.gc_free=2",
+        &[
+            "2 things are wrong",
+            "did you mean `firmware.gc_free`?",
+            "must be 0 to below 0.9",
+        ],
+    );
     run(&["compare", "--scheme", "Remap-SSD"]).fails(2, &["did you mean `remap-ssd`?"]);
     run(&["compare", "--preset", "FAST21-32G"]).fails(2, &["did you mean `fast21-32g`?"]);
 

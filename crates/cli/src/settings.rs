@@ -1,0 +1,32 @@
+//! `--set KEY=VALUE`, as often as it is given: all that is wrong with it is said at once.
+//!
+//! Absent: what keys there are (`remap_ssd_device::keys`).
+
+use crate::failure::Failure;
+use remap_ssd_device::Setting;
+
+/// What was set, in order.
+///
+/// # Errors
+/// All texts that set nothing, each with the reason.
+pub fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
+    let (mut settings, mut wrong) = (Vec::new(), Vec::new());
+    for text in texts {
+        match text.parse() {
+            Ok(setting) => settings.push(setting),
+            Err(why) => wrong.push(format!("--set {text}: {why}")),
+        }
+    }
+
+    match &wrong[..] {
+        [] => Ok(settings),
+        [one] => Err(Failure::usage(one)),
+        all => {
+            let count = all.len();
+            let lines = all.join("\n  ");
+            Err(Failure::usage(format_args!(
+                "{count} things are wrong:\n  {lines}"
+            )))
+        }
+    }
+}
