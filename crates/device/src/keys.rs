@@ -354,11 +354,17 @@ impl Key {
             Kind::Integer(0, LATENCY_MAX_NS) => {
                 format!("at most {LATENCY_MAX_NS} ns (1000 seconds)")
             }
-            Kind::Integer(least, most) if most >= u64::from(u32::MAX) => unit(match least {
-                0 => "a whole number".into(),
-                1 => "a whole number above 0".into(),
-                least => format!("a whole number, at least {least}"),
-            }),
+            Kind::Integer(least, most) if most >= u64::from(u32::MAX) => {
+                let whole = match self.unit {
+                    "" => "a whole number".into(),
+                    unit => format!("a whole number of {unit}"),
+                };
+                match least {
+                    0 => whole,
+                    1 => format!("{whole} above 0"),
+                    least => format!("{whole}, at least {least}"),
+                }
+            }
             Kind::Integer(least, most) => unit(format!("{least} to {most}")),
             Kind::Number(Range {
                 least,
