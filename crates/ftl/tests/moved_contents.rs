@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, fullest, page_of, put, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{ContentMode, Geometry, Media, Page, Payload, Ppn};
 
@@ -41,56 +41,64 @@ fn content_of(page: &Page) -> u64 {
 #[test]
 fn a_page_that_moved_is_still_a_duplicate() {
     for mode in [ContentMode::Identity, ContentMode::Bytes] {
-        for watched in [false, true] {
-            let config = small_config(SchemeKind::RemapSsd);
-            let config = Config {
-                log_bytes: 32 << 10,
-                wear_gap: 1,
-                ..config
-            };
-            let mut ftl = formatted(small_geometry(), &config, mode);
-            if watched {
-                ftl.media_mut().attach_rail();
+        // With 16-byte entries pages move in rows, with 24-byte entries one by one.
+        for entry in [EntrySize::Bytes16, EntrySize::Bytes24] {
+            for watched in [false, true] {
+                moved_duplicates_are_found(mode, entry, watched);
             }
-            (0..40).for_each(|lpn| write(&mut ftl, lpn, u64::from(lpn) + 1));
-            for lpn in (0..40).step_by(3) {
-                ftl.remap(&Remap {
-                    target: 50 + lpn,
-                    source: lpn,
-                    len: 1,
-                    relocate: false,
-                    atomic: false,
-                })
-                .unwrap();
-            }
-            let first: Vec<Ppn> = (0..40).map(|lpn| page_of(&mut ftl, lpn)).collect();
-            let mut random = Random(3);
-            for step in 0..8000 {
-                // Few contents, so that none of them takes another one's place in the store.
-                let lpn = 100 + random.below(250) as u32;
-                write(&mut ftl, lpn, 1000 + 2 * u64::from(lpn) + step / 500 % 2);
-                ftl.media_mut().ops.clear();
-                ftl.media_mut().settle_all();
-            }
-            let moved = (0..40)
-                .filter(|lpn| page_of(&mut ftl, *lpn) != first[*lpn as usize])
-                .count();
-            assert!(moved > 35, "{moved} of 40 pages moved");
-            let before = ftl.stats();
-            (0..40).for_each(|lpn| write(&mut ftl, 100 + lpn, u64::from(lpn) + 1));
-            let done = ftl.stats() - before;
-            // One may have been lost to contents of the same line.
-            assert!(
-                done.dedup_hits >= 39,
-                "{mode:?}, watched {watched}: {} of 40 are found",
-                done.dedup_hits
-            );
-            assert!(
-                (0..40).all(|lpn| content_of(&ftl.read(100 + lpn).unwrap()) == u64::from(lpn) + 1)
-            );
-            ftl.check().unwrap();
         }
     }
+}
+
+fn moved_duplicates_are_found(mode: ContentMode, entry: EntrySize, watched: bool) {
+    let config = Config {
+        log_bytes: 32 << 10,
+        wear_gap: 1,
+        entry,
+        ..small_config(SchemeKind::RemapSsd)
+    };
+    let mut ftl = formatted(small_geometry(), &config, mode);
+    if watched {
+        ftl.media_mut().attach_rail();
+    }
+
+    (0..40).for_each(|lpn| write(&mut ftl, lpn, u64::from(lpn) + 1));
+    for lpn in (0..40).step_by(3) {
+        ftl.remap(&Remap {
+            target: 50 + lpn,
+            source: lpn,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        })
+        .unwrap();
+    }
+
+    let first: Vec<Ppn> = (0..40).map(|lpn| page_of(&mut ftl, lpn)).collect();
+    let mut random = Random(3);
+    for step in 0..8000 {
+        // Few contents, so that none of them takes another one's place in the store.
+        let lpn = 100 + random.below(250) as u32;
+        write(&mut ftl, lpn, 1000 + 2 * u64::from(lpn) + step / 500 % 2);
+        ftl.media_mut().ops.clear();
+        ftl.media_mut().settle_all();
+    }
+    let moved = (0..40)
+        .filter(|lpn| page_of(&mut ftl, *lpn) != first[*lpn as usize])
+        .count();
+    assert!(moved > 35, "{moved} of 40 pages moved");
+
+    let before = ftl.stats();
+    (0..40).for_each(|lpn| write(&mut ftl, 100 + lpn, u64::from(lpn) + 1));
+    let done = ftl.stats() - before;
+    // One may have been lost to contents of the same line.
+    assert!(
+        done.dedup_hits >= 39,
+        "{mode:?}, {entry:?}, watched {watched}: {} of 40 are found",
+        done.dedup_hits
+    );
+    assert!((0..40).all(|lpn| content_of(&ftl.read(100 + lpn).unwrap()) == u64::from(lpn) + 1));
+    ftl.check().unwrap();
 }
 
 /// Pages are erased and hold bitmaps, lost data or other contents then; what they held before is no

@@ -228,3 +228,24 @@ impl Copier<'_> {
         held.unwrap_or_else(|| Err(ended()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Version;
+
+    #[test]
+    fn a_superblock_that_was_erased_meanwhile_is_copied_from_its_first_row() {
+        let version = |erases, rows: std::ops::Range<u32>| Version {
+            erases,
+            rows_min: rows.start,
+            rows_max: rows.end,
+            ..Version::default()
+        };
+
+        let before = version(4, 10..12);
+        assert_eq!(version(4, 20..21).rows_since(&before), 10..21);
+        // It is longer than before, and all of it is new.
+        assert_eq!(version(5, 20..21).rows_since(&before), 0..21);
+        assert!(version(5, 0..0).rows_since(&before).is_empty());
+    }
+}
