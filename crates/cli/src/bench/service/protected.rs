@@ -167,6 +167,17 @@ impl Compared {
         if json {
             return output::json(&serde_json::json!(self));
         }
+
+        output::text(&format!(
+            "NVMe/TCP on the loopback, both ends on this machine; medians of {} rounds in which all take turns, and in brackets \
+             the ratio to neither.\n\n{}\nOf both ends together, for a command:\n\n{}",
+            self.rounds,
+            self.rates(),
+            self.processor_times()
+        ))
+    }
+
+    fn rates(&self) -> String {
         let head = [
             "",
             "reads/s",
@@ -175,45 +186,38 @@ impl Compared {
             "GiB/s written",
             "connect ms",
         ];
-        let rows: Vec<_> = self
-            .ways
-            .iter()
-            .map(|way| {
-                let [reads, writes, reads_in_order, writes_in_order] = way.ratios;
-                vec![
-                    way.name.to_owned(),
-                    format!("{:.1} k ({reads:.2})", way.random_reads_per_s / 1e3),
-                    format!("{:.1} k ({writes:.2})", way.random_writes_per_s / 1e3),
-                    format!("{:.2} ({reads_in_order:.2})", way.sequential_read_gib_per_s),
-                    format!(
-                        "{:.2} ({writes_in_order:.2})",
-                        way.sequential_write_gib_per_s
-                    ),
-                    format!("{:.2}", way.connect_ms),
-                ]
-            })
-            .collect();
-        let processor_head = [
+        let thousands = |rate: f64, ratio| format!("{:.1} k ({ratio:.2})", rate / 1e3);
+        let gib = |rate: f64, ratio| format!("{rate:.2} ({ratio:.2})");
+
+        let row = |way: &Way| {
+            let [reads, writes, reads_in_order, writes_in_order] = way.ratios;
+            vec![
+                way.name.to_owned(),
+                thousands(way.random_reads_per_s, reads),
+                thousands(way.random_writes_per_s, writes),
+                gib(way.sequential_read_gib_per_s, reads_in_order),
+                gib(way.sequential_write_gib_per_s, writes_in_order),
+                format!("{:.2}", way.connect_ms),
+            ]
+        };
+        let rows: Vec<_> = self.ways.iter().map(row).collect();
+        output::table(&head, &rows)
+    }
+
+    fn processor_times(&self) -> String {
+        let head = [
             "processor time, µs",
             "read",
             "write",
             "128 KiB read",
             "128 KiB written",
         ];
-        let processor_rows: Vec<_> = self
-            .ways
-            .iter()
-            .map(|way| {
-                let times = way.processor_us.iter().map(|time| format!("{time:.1}"));
-                std::iter::once(way.name.to_owned()).chain(times).collect()
-            })
-            .collect();
-        output::text(&format!(
-            "NVMe/TCP on the loopback, both ends on this machine; medians of {} rounds in which all take turns, and in brackets \
-             the ratio to neither.\n\n{}\nOf both ends together, for a command:\n\n{}",
-            self.rounds,
-            output::table(&head, &rows),
-            output::table(&processor_head, &processor_rows)
-        ))
+
+        let row = |way: &Way| {
+            let times = way.processor_us.iter().map(|time| format!("{time:.1}"));
+            std::iter::once(way.name.to_owned()).chain(times).collect()
+        };
+        let rows: Vec<_> = self.ways.iter().map(row).collect();
+        output::table(&head, &rows)
     }
 }
