@@ -99,7 +99,6 @@ pub fn pdu(bytes: &[u8]) {
 fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
     let mut out = Vec::new();
 
-    let fill = |out: &mut Vec<u8>| out.extend_from_slice(pdu.data);
     let put = |out: &mut Vec<u8>| {
         macro_rules! put {
             ($header:ty) => {{
@@ -108,7 +107,7 @@ fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
                     wire::put(out, pdu.common.kind, pdu.common.flags, &header, agreed)
                 } else {
                     let (kind, flags) = (pdu.common.kind, pdu.common.flags);
-                    wire::put_data(out, kind, flags, &header, agreed, pdu.data.len(), fill);
+                    wire::put_data(out, kind, flags, &header, agreed, pdu.data);
                 }
             }};
         }

@@ -154,16 +154,7 @@ fn capsule(
 
     sqe.sgl = Sgl::new(Sgl::IN_CAPSULE, 0, data.len() as u32);
 
-    let fill = |out: &mut Vec<u8>| out.extend_from_slice(data);
-    wire::put_data(
-        out,
-        kind::CAPSULE_CMD,
-        Flags::new(),
-        &sqe,
-        agreed,
-        data.len(),
-        fill,
-    );
+    wire::put_data(out, kind::CAPSULE_CMD, Flags::new(), &sqe, agreed, data);
 }
 
 fn connect(out: &mut Vec<u8>, qid: u16, cntlid: u16, agreed: Agreement, digests: u8) {
@@ -296,16 +287,7 @@ fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
             for (offset, piece) in [(0, &data[..half]), (half, &data[half..])] {
                 let header = Data::new(100 + cid as u16, tag, offset as u32, piece.len() as u32);
                 let flags = Flags::new().with_last(offset > 0);
-                let fill = |out: &mut Vec<u8>| out.extend_from_slice(piece);
-                wire::put_data(
-                    &mut out,
-                    kind::H2C_DATA,
-                    flags,
-                    &header,
-                    agreed,
-                    piece.len(),
-                    fill,
-                );
+                wire::put_data(&mut out, kind::H2C_DATA, flags, &header, agreed, piece);
             }
 
             tag += 1;

@@ -38,8 +38,7 @@ fn session(nqn: &str) -> Vec<u8> {
         Flags::new(),
         &sqe,
         agreed,
-        1024,
-        |out| out.extend(data.as_bytes()),
+        data.as_bytes(),
     );
     for opcode in [
         admin::KEEP_ALIVE,

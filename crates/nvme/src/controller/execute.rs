@@ -8,7 +8,7 @@ use super::data::{HostData, take_all};
 use super::io::{ActiveCommand, pieces};
 use super::record::CommandRecord;
 use super::request::{Blocks, IoRequest, dsm_ranges};
-use super::subsystem::{Namespace, Subsystem};
+use super::subsystem::{Counters, Namespace, Subsystem};
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::command::{CopyRange, DsmRange};
@@ -65,7 +65,7 @@ impl Subsystem {
         job: &Job<'_>,
         data: &mut dyn HostData,
     ) -> Outcome {
-        self.counters.write_commands.fetch_sub(1, Relaxed);
+        self.counters.write_commands.add(device, -1);
         self.execute(device, job, data)
     }
 
@@ -131,7 +131,7 @@ impl Subsystem {
             self.telemetry().failed(CommandKind::of(job.request));
         }
         if status.kind() == 2 {
-            self.counters.media_errors.fetch_add(1, Relaxed);
+            self.counters.media_errors.add(command.device, 1);
         }
 
         Outcome {
@@ -161,6 +161,25 @@ impl Subsystem {
             IoRequest::Write { blocks, .. } | IoRequest::WriteThrough { blocks } => {
                 self.write(command, namespace, blocks, data)
             }
+            _ => self.dispatch_rare(command, namespace, job, data),
+        }
+    }
+
+    /// Commands that are not reads or writes. Apart, so that what they need of the stack is not
+    /// touched by those.
+    #[inline(never)]
+    fn dispatch_rare(
+        &self,
+        command: &mut ActiveCommand<'_, '_>,
+        namespace: &Namespace,
+        job: &Job<'_>,
+        data: &mut dyn HostData,
+    ) -> Result<(), Failure> {
+        match *job.request {
+            IoRequest::Flush
+            | IoRequest::Read { .. }
+            | IoRequest::Write { .. }
+            | IoRequest::WriteThrough { .. } => unreachable!("`dispatch` executes these"),
             IoRequest::Compare { blocks } => self.compare(command, namespace, blocks, data),
             IoRequest::Verify { blocks } => verify(command, namespace, blocks),
             IoRequest::WriteZeroes { blocks, .. } => {
@@ -203,10 +222,13 @@ impl Subsystem {
         fua: bool,
         data: &mut dyn HostData,
     ) -> Result<(), Failure> {
-        self.counters.read_commands.fetch_add(1, Relaxed);
-        self.counters
-            .sectors_read
-            .fetch_add(sectors(namespace, blocks), Relaxed);
+        let Counters {
+            read_commands,
+            sectors_read,
+            ..
+        } = &self.counters;
+        read_commands.add(command.device, 1);
+        sectors_read.add(command.device, sectors(namespace, blocks));
 
         // FUA reads what is on the device (NVM 1.0 §3.2.4).
         if fua {
@@ -222,7 +244,7 @@ impl Subsystem {
         blocks: Blocks,
         data: &mut dyn HostData,
     ) -> Result<(), Failure> {
-        self.count_write(namespace, blocks);
+        self.count_write(command, namespace, blocks);
         Ok(command.write_all(namespace, blocks, data)?)
     }
 
@@ -233,7 +255,7 @@ impl Subsystem {
         blocks: Blocks,
         data: &mut dyn HostData,
     ) -> Result<(), Failure> {
-        self.counters.read_commands.fetch_add(1, Relaxed);
+        self.counters.read_commands.add(command.device, 1);
         for piece in pieces(namespace, blocks) {
             command.pause();
             if !command.is_same(&piece, data)? {
@@ -275,7 +297,7 @@ impl Subsystem {
         job: &Job<'_>,
         data: &mut dyn HostData,
     ) -> Result<(), Failure> {
-        self.count_write(namespace, blocks);
+        self.count_write(command, namespace, blocks);
         let status = command.fs_write(namespace, blocks, data, page)?;
         if status == FileStatus::Recorded {
             return Ok(());
@@ -296,17 +318,20 @@ impl Subsystem {
         })
     }
 
-    fn count_write(&self, namespace: &Namespace, blocks: Blocks) {
-        self.counters.write_commands.fetch_add(1, Relaxed);
-        self.counters
-            .sectors_written
-            .fetch_add(sectors(namespace, blocks), Relaxed);
+    fn count_write(&self, command: &ActiveCommand<'_, '_>, namespace: &Namespace, blocks: Blocks) {
+        let Counters {
+            write_commands,
+            sectors_written,
+            ..
+        } = &self.counters;
+        write_commands.add(command.device, 1);
+        sectors_written.add(command.device, sectors(namespace, blocks));
     }
 }
 
 /// Blocks in units of 512 bytes.
-fn sectors(namespace: &Namespace, blocks: Blocks) -> u64 {
-    u64::from(blocks.count) << (namespace.lba_shift - 9)
+fn sectors(namespace: &Namespace, blocks: Blocks) -> i64 {
+    i64::from(blocks.count) << (namespace.lba_shift - 9)
 }
 
 fn verify(

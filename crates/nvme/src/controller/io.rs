@@ -212,22 +212,27 @@ impl ActiveCommand<'_, '_> {
             };
         }
 
-        let merged = match bytes.first_chunk::<PAGE_BYTES>() {
-            Some(whole) if piece.len == PAGE_BYTES => return self.write_page(piece.lpn, whole),
-            _ => {
-                let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
-                self.device.spend(Step::Read);
-                let mut page = self.view(piece.lpn, |page| match page {
-                    PageView::Zeroes => Ok([0; PAGE_BYTES]),
-                    PageView::Bytes(bytes) => Ok(*bytes),
-                    PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
-                })?;
-                page[piece.start..piece.start + piece.len].copy_from_slice(bytes);
-                page
-            }
-        };
+        match bytes.first_chunk::<PAGE_BYTES>() {
+            Some(whole) if piece.len == PAGE_BYTES => self.write_page(piece.lpn, whole),
+            _ => self.write_merged(piece, bytes),
+        }
+    }
 
-        self.write_page(piece.lpn, &merged)
+    /// Writes a page of which the host changes a part. Not inlined: its page on the stack would be
+    /// touched by writes of whole pages too.
+    #[inline(never)]
+    fn write_merged(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+        let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
+
+        self.device.spend(Step::Read);
+        let mut page = self.view(piece.lpn, |page| match page {
+            PageView::Zeroes => Ok([0; PAGE_BYTES]),
+            PageView::Bytes(bytes) => Ok(*bytes),
+            PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
+        })?;
+        page[piece.start..piece.start + piece.len].copy_from_slice(bytes);
+
+        self.write_page(piece.lpn, &page)
     }
 
     /// The pages written so far are to be durable when the command is acknowledged.

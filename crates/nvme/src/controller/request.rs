@@ -132,6 +132,7 @@ impl IoRequest {
     ///
     /// # Errors
     /// The status to answer.
+    #[inline(always)]
     pub fn parse(sqe: &Sqe, namespace: &Namespace, copy_formats: u16) -> Result<Self, Status> {
         let head = sqe.head();
         if head.fuse() != 0 {
@@ -349,6 +350,7 @@ impl IoRequest {
     }
 
     /// The data it moves.
+    #[inline(always)]
     pub fn transfer(&self, lba_shift: u8) -> Transfer {
         let bytes = |blocks: &Blocks| blocks.count << lba_shift;
         match self {
@@ -376,6 +378,7 @@ impl Association {
     ///
     /// # Errors
     /// The status to answer.
+    #[inline(always)]
     pub fn io_request(&self, sqe: &Sqe) -> Result<(IoRequest, Transfer), Status> {
         let head = sqe.head();
         // A flush may name all namespaces at once (NVM 1.0 §7.2).

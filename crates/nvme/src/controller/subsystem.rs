@@ -7,7 +7,7 @@ use super::durable::Durable;
 use super::record::Recorder;
 use super::request::Blocks;
 use super::telemetry::Telemetry;
-use super::turn::Turnstile;
+use super::turn::{DeviceTurn, Turnstile};
 use super::volatile::VolatileCache;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
@@ -90,13 +90,32 @@ pub struct Health {
     pub power_on_seconds: u64,
 }
 
+/// A counter that only the holder of the device's turn changes, so that adding needs no locked
+/// instruction; anybody may read it.
+#[derive(Default)]
+pub(super) struct TurnCounter(AtomicU64);
+
+impl TurnCounter {
+    /// `by` may be negative: what was counted is taken back.
+    #[inline]
+    pub fn add(&self, _turn: &DeviceTurn<'_>, by: i64) {
+        let before = self.0.load(Ordering::Relaxed);
+        self.0
+            .store(before.wrapping_add_signed(by), Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Counters {
-    pub sectors_read: AtomicU64,
-    pub sectors_written: AtomicU64,
-    pub read_commands: AtomicU64,
-    pub write_commands: AtomicU64,
-    pub media_errors: AtomicU64,
+    pub sectors_read: TurnCounter,
+    pub sectors_written: TurnCounter,
+    pub read_commands: TurnCounter,
+    pub write_commands: TurnCounter,
+    pub media_errors: TurnCounter,
     /// Power cuts that an operator asked for.
     pub power_cuts: AtomicU64,
 }
@@ -366,16 +385,16 @@ impl Subsystem {
 
     /// What SMART counts, with what was counted before.
     pub fn health(&self) -> Health {
-        let sum = |before: u64, now: &AtomicU64| before + now.load(Ordering::Relaxed);
         let (before, now) = (&self.before, &self.counters);
+        let power_cuts = now.power_cuts.load(Ordering::Relaxed);
         Health {
-            sectors_read: sum(before.sectors_read, &now.sectors_read),
-            sectors_written: sum(before.sectors_written, &now.sectors_written),
-            read_commands: sum(before.read_commands, &now.read_commands),
-            write_commands: sum(before.write_commands, &now.write_commands),
-            media_errors: sum(before.media_errors, &now.media_errors),
-            power_cycles: sum(before.power_cycles, &now.power_cuts),
-            unsafe_shutdowns: sum(before.unsafe_shutdowns, &now.power_cuts),
+            sectors_read: before.sectors_read + now.sectors_read.get(),
+            sectors_written: before.sectors_written + now.sectors_written.get(),
+            read_commands: before.read_commands + now.read_commands.get(),
+            write_commands: before.write_commands + now.write_commands.get(),
+            media_errors: before.media_errors + now.media_errors.get(),
+            power_cycles: before.power_cycles + power_cuts,
+            unsafe_shutdowns: before.unsafe_shutdowns + power_cuts,
             ..*before
         }
     }

@@ -229,16 +229,51 @@ fn put_header_digest(out: &mut Vec<u8>, start: usize, hlen: usize, wanted: bool)
     }
 }
 
-/// Appends a PDU whose `len` bytes of data `fill` appends.
-pub fn put_data<T: IntoBytes + Immutable, R>(
+/// A PDU whose header has been put, and whose data follow.
+#[derive(Debug)]
+#[must_use = "its digest is missing until `end`"]
+pub struct OpenPdu {
+    data_start: usize,
+    /// Bytes of data that its header promises.
+    len: usize,
+    has_digest: bool,
+}
+
+impl OpenPdu {
+    /// All of its data have been appended.
+    pub fn end(self, out: &mut Vec<u8>) {
+        debug_assert_eq!(out.len() - self.data_start, self.len, "bytes of data");
+
+        if self.has_digest {
+            let digest = crc32c::crc32c(&out[self.data_start..]);
+            out.extend_from_slice(&digest.to_le_bytes());
+        }
+    }
+}
+
+/// Appends a PDU with these data.
+pub fn put_data<T: IntoBytes + Immutable>(
+    out: &mut Vec<u8>,
+    kind: u8,
+    flags: Flags,
+    header: &T,
+    agreed: Agreement,
+    data: &[u8],
+) {
+    let open = begin_data(out, kind, flags, header, agreed, data.len());
+    out.extend_from_slice(data);
+    open.end(out);
+}
+
+/// Appends the header of a PDU whose `len` bytes of data the caller appends.
+pub fn begin_data<T: IntoBytes + Immutable>(
     out: &mut Vec<u8>,
     kind: u8,
     flags: Flags,
     header: &T,
     agreed: Agreement,
     len: usize,
-    fill: impl FnOnce(&mut Vec<u8>) -> R,
-) -> R {
+) -> OpenPdu {
     let start = out.len();
     let hlen = COMMON_BYTES + size_of::<T>();
 
@@ -259,15 +294,11 @@ pub fn put_data<T: IntoBytes + Immutable, R>(
     put_header_digest(out, start, hlen, agreed.hdgst);
     out.resize(start + pdo, 0);
 
-    let result = fill(out);
-    let have = out.len() - start - pdo;
-    debug_assert!(have == len || have == 0, "{have} bytes of {len}");
-
-    if agreed.ddgst {
-        let digest = crc32c::crc32c(&out[start + pdo..]);
-        out.extend_from_slice(&digest.to_le_bytes());
+    OpenPdu {
+        data_start: start + pdo,
+        len,
+        has_digest: agreed.ddgst,
     }
-    result
 }
 
 /// Appends ICReq or ICResp.

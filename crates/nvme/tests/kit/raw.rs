@@ -161,15 +161,13 @@ impl Peer {
         if data.is_empty() {
             wire::put(&mut out, kind::CAPSULE_CMD, Flags::new(), sqe, self.agreed);
         } else {
-            let fill = |out: &mut Vec<u8>| out.extend_from_slice(data);
             wire::put_data(
                 &mut out,
                 kind::CAPSULE_CMD,
                 Flags::new(),
                 sqe,
                 self.agreed,
-                data.len(),
-                fill,
+                data,
             );
         }
         out
@@ -178,17 +176,8 @@ impl Peer {
     /// Data that were asked for, as bytes.
     pub fn h2c(&self, header: &Data, data: &[u8], last: bool) -> Vec<u8> {
         let mut out = Vec::new();
-        let fill = |out: &mut Vec<u8>| out.extend_from_slice(data);
         let flags = Flags::new().with_last(last);
-        wire::put_data(
-            &mut out,
-            kind::H2C_DATA,
-            flags,
-            header,
-            self.agreed,
-            data.len(),
-            fill,
-        );
+        wire::put_data(&mut out, kind::H2C_DATA, flags, header, self.agreed, data);
         out
     }
 

@@ -28,10 +28,16 @@ fn session() -> Vec<u8> {
     let mut out = Vec::new();
     wire::put_ic(&mut out, kind::IC_REQ, &Ic::new(0, 0, 0));
     let data = kit::raw::connect_data(0xffff);
-    let fill = |out: &mut Vec<u8>| out.extend(data.as_bytes());
     let (sqe, agreed) = (kit::raw::connect(0), Agreement::default());
     let capsule = kind::CAPSULE_CMD;
-    wire::put_data(&mut out, capsule, Flags::new(), &sqe, agreed, 1024, fill);
+    wire::put_data(
+        &mut out,
+        capsule,
+        Flags::new(),
+        &sqe,
+        agreed,
+        data.as_bytes(),
+    );
     out
 }
 

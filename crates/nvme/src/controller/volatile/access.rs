@@ -53,7 +53,22 @@ impl<'t> ActiveCommand<'_, 't> {
 
     /// The newest content of a page of which the cache has something; otherwise `show` is given
     /// back.
+    #[inline]
     pub fn view_cached<R, S>(&mut self, lpn: u32, show: S) -> Result<Result<R, Status>, S>
+    where
+        S: FnOnce(PageView<'_>) -> Result<R, Status>,
+    {
+        if self.device.has_cache() {
+            self.view_in_cache(lpn, show)
+        } else {
+            Err(show)
+        }
+    }
+
+    /// The same, for a device with a cache. Not inlined: its page on the stack would be touched by
+    /// devices without one too.
+    #[inline(never)]
+    fn view_in_cache<R, S>(&mut self, lpn: u32, show: S) -> Result<Result<R, Status>, S>
     where
         S: FnOnce(PageView<'_>) -> Result<R, Status>,
     {

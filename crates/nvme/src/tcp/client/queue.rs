@@ -336,15 +336,13 @@ impl Queue {
         );
 
         if capsule {
-            let fill = |out: &mut Vec<u8>| out.extend_from_slice(call.send);
             wire::put_data(
                 &mut self.out,
                 kind::CAPSULE_CMD,
                 Flags::new(),
                 &sqe,
                 self.agreed,
-                call.send.len(),
-                fill,
+                call.send,
             );
         } else {
             wire::put(
@@ -509,16 +507,7 @@ fn put_data(
     for (index, piece) in pieces.enumerate() {
         let header = Data::new(asked.cid, asked.ttag, offset, piece.len() as u32);
         let flags = Flags::new().with_last(index + 1 == count);
-        let fill = |out: &mut Vec<u8>| out.extend_from_slice(piece);
-        wire::put_data(
-            out,
-            kind::H2C_DATA,
-            flags,
-            &header,
-            agreed,
-            piece.len(),
-            fill,
-        );
+        wire::put_data(out, kind::H2C_DATA, flags, &header, agreed, piece);
         offset += piece.len() as u32;
     }
     Ok(())

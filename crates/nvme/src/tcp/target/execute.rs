@@ -22,11 +22,11 @@ impl Connection {
     pub(super) fn execute(
         &mut self,
         sqe: &Sqe,
-        command: CheckedCommand,
+        command: &CheckedCommand,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        let Verb::Io(request) = command.verb else {
+        let Verb::Io(request) = &command.verb else {
             // Admin commands lock the device themselves.
             self.weight = context
                 .device
@@ -36,14 +36,14 @@ impl Connection {
         };
 
         if let Transfer::ToHost(bytes) = command.transfer {
-            self.execute_to_host(sqe, &request, bytes, context);
+            self.execute_to_host(sqe, request, bytes, context);
         } else {
             let mut nothing = Vec::new();
             let data = InMemory {
                 from_host: data,
                 to_host: &mut nothing,
             };
-            let outcome = self.execute_io(sqe, &request, false, data, context);
+            let outcome = self.execute_io(sqe, request, false, data, context);
             self.complete(sqe, &outcome, context);
         }
         Ok(())
@@ -121,25 +121,18 @@ impl Connection {
             return context.subsystem.execute_next_part(device, &job, &mut data);
         }
 
-        let outcome = context.subsystem.execute(device, &job, &mut data);
-        self.note_time(request, &outcome, context);
-        outcome
-    }
-
-    /// Counts a command. How long it took is known if that is emulated; else the caller says it,
-    /// for all of them.
-    #[inline]
-    fn note_time(&self, request: &IoRequest, outcome: &Outcome, context: &ReceiveContext<'_>) {
+        // How long a command took is known if that is emulated; else the caller says it, for all of
+        // them. Nothing follows this execution, so that its outcome is made where it is needed.
         let kind = CommandKind::of(request);
-        match context.subsystem.latency() {
-            Latency::Emulated => {
-                let took_ns = outcome.done_at.saturating_sub(context.now);
-                context.subsystem.telemetry().observe(kind, 1, took_ns);
-            }
-            Latency::None => {
-                self.executed.add(kind);
-            }
+        if context.subsystem.latency() == Latency::None {
+            self.executed.add(kind);
+            return context.subsystem.execute(device, &job, &mut data);
         }
+
+        let outcome = context.subsystem.execute(device, &job, &mut data);
+        let took_ns = outcome.done_at.saturating_sub(context.now);
+        context.subsystem.telemetry().observe(kind, 1, took_ns);
+        outcome
     }
 
     /// A command with data for the host: they go from the image to where they are sent from.
@@ -179,33 +172,23 @@ impl Connection {
 
         let header = Data::new(sqe.head().cid(), 0, 0, bytes);
         let flags = Flags::new().with_last(true).with_success(without_response);
-        let outcome = wire::put_data(
+        let pdu = wire::begin_data(
             &mut to,
             kind::C2H_DATA,
             flags,
             &header,
             agreed,
             bytes as usize,
-            |to| {
-                let start = to.len();
-                let outcome = self.execute_io(
-                    sqe,
-                    request,
-                    false,
-                    InMemory {
-                        from_host: &[],
-                        to_host: to,
-                    },
-                    context,
-                );
-
-                if !outcome.status.is_success() {
-                    to.truncate(start);
-                }
-                outcome
-            },
         );
-        if !outcome.status.is_success() {
+
+        let data = InMemory {
+            from_host: &[],
+            to_host: &mut to,
+        };
+        let outcome = self.execute_io(sqe, request, false, data, context);
+        if outcome.status.is_success() {
+            pdu.end(&mut to);
+        } else {
             to.truncate(start);
         }
         let data_suffice = outcome.status.is_success() && without_response;
@@ -313,15 +296,6 @@ impl Connection {
         let agreed = self.agreed.unwrap_or_default();
         let header = Data::new(cid, 0, 0, page.len() as u32);
         let flags = Flags::new().with_last(true);
-        let fill = |out: &mut Vec<u8>| out.extend_from_slice(page);
-        wire::put_data(
-            out,
-            kind::C2H_DATA,
-            flags,
-            &header,
-            agreed,
-            page.len(),
-            fill,
-        );
+        wire::put_data(out, kind::C2H_DATA, flags, &header, agreed, page);
     }
 }

@@ -79,7 +79,7 @@ impl Connection {
         };
 
         match (incoming.outcome, rest) {
-            (None, _) => self.execute(&sqe, command, &incoming.gathered, context)?,
+            (None, _) => self.execute(&sqe, &command, &incoming.gathered, context)?,
             (before, Some(rest)) => {
                 let outcome =
                     self.execute_next_part(&sqe, &rest, before, &incoming.gathered, context);
