@@ -60,6 +60,9 @@ impl AtomicSlot {
         if !self.guards.has(Guard::Commit) {
             return;
         }
+
+        // Fences on both sides: no witness of the command before it lands late, and none of this
+        // one early.
         media.fence();
         media.store(self.slot, wsn, Purpose::Host, After::FENCE);
         media.fence();
@@ -70,6 +73,9 @@ impl AtomicSlot {
         if !self.guards.has(Guard::Commit) {
             return;
         }
+
+        // After everything, programs among it: from this store on recovery believes all witnesses
+        // of the command, so none may be missing.
         media.store(self.slot, idle_word(aborted), Purpose::Host, After::ALL);
         media.fence();
     }
@@ -93,6 +99,8 @@ impl AtomicSlot {
             .load(self.slot)
             .map(SlotWord::from_bits)
             .map_err(|_| self.slot)?;
+
+        // A command under way is as good as aborted: its commit did not land.
         let mut numbers = Vec::new();
         if !slot.is_idle() && slot.number() != 0 {
             numbers.push(slot.number());
@@ -107,6 +115,9 @@ impl AtomicSlot {
                 Err(_) => lost = Some(word),
             }
         }
+
+        // The sum of all but one gives that one. While a command is under way the slot holds its
+        // number instead, so the sum is not there.
         if let Some(word) = lost {
             if !slot.is_idle() {
                 return Err(word);
@@ -184,6 +195,8 @@ impl AtomicSlot {
     }
 
     fn store_list(&self, media: &mut Media, aborted: &[u64]) {
+        // A number that has a place keeps it: moving one would be two stores, and a cut between
+        // them could leave it in neither.
         let (mut missing, mut places) = (aborted.to_vec(), Vec::new());
         for word in self.list.clone() {
             let number = media.load(word);

@@ -46,6 +46,7 @@ impl Order {
         if self.skipped == 0 {
             return offset - past_head;
         }
+        // Blocks that are left out are left out of every row, so whole rows can be counted.
         let (row, die) = (offset / dies, offset % dies);
         let before = (!self.skipped & ((1 << die) - 1)).count_ones();
         row * self.good(dies) + before - past_head
@@ -276,6 +277,7 @@ impl BlockMap {
         let in_place = mapping.is_some_and(|mapping| {
             base.and_then(|base| self.place(base, index)) == Some(mapping.ppn)
         });
+        // Before the base may go: counting needs to know which superblock it is in.
         if bit(&self.here, lpn) != in_place {
             self.count_in_place(block, in_place);
             set_bit(&mut self.here, lpn, in_place);
@@ -342,6 +344,8 @@ impl BlockMap {
         let mapped: Vec<(u32, Mapping)> = (first..first + self.pages_of(block))
             .filter_map(|lpn| Some((lpn, self.get(lpn)?)))
             .collect();
+        // All out first: what is in place depends on the base, which changes for every page of the
+        // block.
         for (lpn, _) in &mapped {
             self.set(*lpn, None);
         }

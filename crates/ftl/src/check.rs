@@ -67,6 +67,8 @@ impl Ftl {
             }
         }
 
+        // Counts and owners are kept incrementally in the hot paths; here they are counted from
+        // L2P, which is the only table with all of it.
         for (page, count) in counts.iter().enumerate() {
             let kept = core.tables.counts.get(Ppn(page as u32));
             if kept != *count {

@@ -58,6 +58,7 @@ impl Ftl {
     /// Refuses changes when the device is read-only or its disk has failed.
     #[inline]
     fn may_change(&self) -> Result<(), Refusal> {
+        // What is for good comes first: a failed disk can be replaced, worn flash cannot.
         match (self.read_only, self.core.clock.is_used_up()) {
             (true, _) => Err(Refusal::ReadOnly),
             (_, true) => Err(Refusal::NumbersUsedUp),
@@ -96,6 +97,7 @@ impl Ftl {
             return Err(Refusal::MediaError);
         }
 
+        // Unmapped pages read as zeroes without a flash operation, so no time is charged for them.
         let Some(mapping) = self.core.tables.map.get(lpn) else {
             return Ok(None);
         };
@@ -110,6 +112,8 @@ impl Ftl {
             return Err(Refusal::MediaError);
         }
 
+        // A data LPN is mapped to metadata only if its content was lost: the page of the bytes
+        // `lost`, which collection or recovery programmed in its place.
         if self.core.media.is_meta(mapping.ppn) {
             Err(Refusal::MediaError)
         } else {
@@ -157,6 +161,8 @@ impl Ftl {
                 .program(lpn, Origin::Payload(payload), None, None)
                 .map(drop);
         }
+
+        // A program without a look for its content may reclaim as any other, so the run goes first.
         if self.dedup_paused || self.is_apart(lpn) {
             self.end_write();
             return self
@@ -164,6 +170,8 @@ impl Ftl {
                 .map(drop);
         }
 
+        // The store nominates a page and may be wrong. A digest is believed without a read only if
+        // nobody can make a collision and this process has computed it itself.
         let kind = self.core.config.fingerprint;
         let fingerprint = Fingerprint::of(payload, kind);
         if let Some(ppn) = self.find_content(&fingerprint)
@@ -180,6 +188,8 @@ impl Ftl {
                 self.core.stats.dedup_hits += 1;
                 return Ok(());
             }
+            // Demotion is never the host's error: whatever the reason, the page is programmed
+            // below.
             match self.remap_page(lpn, ppn, None, None, true) {
                 Ok(()) => {
                     self.write_goes_on = true;
@@ -261,6 +271,9 @@ impl Ftl {
     pub fn write_for(&mut self, lpn: u32, payload: &Payload<'_>, home: u32) -> Result<(), Refusal> {
         self.end_write();
         self.range(home, 1)?;
+
+        // Not an error: what is written for a home is correct without the hint, only the remap
+        // later costs more.
         if !self.core.config.scheme.uses_hints() || home == lpn {
             return self.write(lpn, payload);
         }
@@ -323,6 +336,9 @@ impl Ftl {
         self.end_write();
         self.range(source, len)?;
         self.writable(target, len)?;
+
+        // Refused before anything is counted or changed: the host may repeat the command without
+        // the flag.
         if command.atomic && self.core.config.entry == EntrySize::Bytes16 {
             return Err(Refusal::AtomicUnsupported);
         }
@@ -334,6 +350,9 @@ impl Ftl {
         }
 
         self.core.stats.host_writes += u64::from(len);
+
+        // The host relies on what is there already, and which of it is still pending is not known
+        // here: the acknowledgement waits for all of it.
         if target == source || len == 0 {
             self.core.stats.no_effect += u64::from(len);
             self.core.media.ack_after(After::ALL);
@@ -348,6 +367,10 @@ impl Ftl {
         let ascending = target < source;
         let piece = self.piece();
         let mut done = 0;
+
+        // One piece a turn. All room is made before its first page, because making room reclaims,
+        // and may reclaim only while the tables have no change without a witness. A piece may lose
+        // its targets and its sources, so two records a page.
         while done < len {
             let count = piece.min(len - done);
             self.may_change()?;
@@ -362,6 +385,8 @@ impl Ftl {
                 let index = if ascending { step } else { len - 1 - step };
                 self.remap_one(command, index, None, &mut losses)
             });
+            // Also when a page was refused: the pages before it are remapped, in the tables
+            // already.
             self.issue_and_lose(losses, None);
             result?;
             done += count;
@@ -371,6 +396,8 @@ impl Ftl {
 
     /// Pages of a remap between two chances to reclaim.
     fn piece(&self) -> u32 {
+        // A half of the log must take two records a page; otherwise no flush could make enough
+        // room.
         let piece = PIECE.min(self.core.layout.dealloc_slots / 2) as u32;
         if self.hybrid {
             piece.min(self.core.config.extension_entries() / 2)
@@ -389,6 +416,7 @@ impl Ftl {
         losses: &mut Losses,
     ) -> Result<(), Refusal> {
         let (target, source) = (command.target + index, command.source + index);
+        // A source inside the target's range is overwritten by this very command: it loses nothing.
         let leaves =
             command.relocate && !(command.target..command.target + command.len).contains(&source);
         let Some(mapping) = self.core.tables.map.get(source) else {
@@ -470,6 +498,9 @@ impl Ftl {
     fn lose(&mut self, mut losses: Losses, atomic: Option<u64>) {
         losses.lpns.sort_unstable();
         losses.lpns.dedup();
+
+        // Entries are stores, so a fence orders them. A copied page is a program, and one that had
+        // no effect may still be pending: for those only `ALL` will do.
         let after = if losses.wait_all {
             After::ALL
         } else {
@@ -477,6 +508,8 @@ impl Ftl {
         };
 
         for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
+            // A number of its own, newer than the remaps before. In an atomic command the
+            // command's, so that a cut takes the losses back as well.
             let wsn = atomic.unwrap_or_else(|| self.core.clock.tick());
             self.dealloc.append(
                 &mut self.core.media,
@@ -496,6 +529,8 @@ impl Ftl {
     /// Largest atomic remap: what two superblocks of the reserve can take if every page must be
     /// copied.
     pub fn atomic_pages_max(&self) -> u32 {
+        // Nothing is reclaimed before the commit, so what the whole command needs must fit at once:
+        // a page may take two records and two entries of the extension.
         let slots = self.core.layout.dealloc_slots as u32;
         let entries = if self.hybrid {
             self.core.config.extension_entries()
@@ -525,6 +560,8 @@ impl Ftl {
         self.paused = true;
         self.atomic_slot.begin(&mut self.core.media, wsn);
 
+        // What each target had, for `restore`. A page that is refused unchanged may be among them:
+        // its mapping is compared first.
         let mut losses = Losses::default();
         let mut before = Vec::with_capacity(command.len as usize);
         let ascending = command.target < command.source;
@@ -587,6 +624,8 @@ impl Ftl {
             return Err(Demotion::CounterFull);
         }
 
+        // The scheme sees the number that the remap will have. Reclaiming takes numbers too, so it
+        // is asked for again afterwards: with the old one two witnesses would have one number.
         let command = atomic.map(|(_, start, len)| (start, len));
         let number = |core: &Core| atomic.map_or(core.clock.now() + 1, |(wsn, ..)| wsn);
         let next = Remapping {
@@ -613,6 +652,7 @@ impl Ftl {
         // between.
         self.scheme
             .persist(&mut self.core, &remapping, Purpose::Host);
+
         self.gc.note_remap(&self.core.geometry, &remapping);
         self.core.relink(lpn, ppn, true);
         self.core.stats.remaps += 1;

@@ -128,6 +128,7 @@ impl SchemeValues {
     /// Sets the value of a scheme's key, which there must be.
     pub fn set(&mut self, scheme: SchemeKind, name: &str, value: u64) {
         let key = scheme.key(name).expect("the scheme has a key of this name");
+        // A default is not kept, so that two configurations that mean the same are equal.
         if value == key.default {
             self.0.remove(&(scheme.name(), key.name));
         } else {

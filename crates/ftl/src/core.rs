@@ -149,6 +149,8 @@ impl Core {
         lpn: u32,
         was_remapped: bool,
     ) {
+        // All references at once: `move_reference` leaves the counts alone then, and
+        // `split_reference` takes its own back.
         self.tables.counts.hand_over(from, to);
         if let Some(survival) = &mut self.survival {
             survival.moved(from, to);
@@ -175,6 +177,8 @@ impl Core {
     /// Another reference of a moved page got a copy of its own.
     pub fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: u32) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
+
+        // `move_page` gave the new place all references; this owner does not come.
         self.tables.counts.sub(to);
         self.tables.map.set(lpn, None);
         self.link(lpn, copy, false);

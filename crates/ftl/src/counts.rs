@@ -58,6 +58,8 @@ impl Counts {
     /// Does the page have owners, and fewer than `max` (15 or less)?
     #[inline]
     pub fn has_room(&self, ppn: Ppn, max: u32) -> bool {
+        // 0 has no room either: a garbage page may be erased at any time, so it must not gain an
+        // owner by a fingerprint that is out of date.
         (1..max).contains(&u32::from(self.nibble(ppn)))
     }
 
@@ -81,6 +83,8 @@ impl Counts {
         if nibble == FULL {
             return self.add_to_full(ppn);
         }
+
+        // The neighbour's nibble is not touched: this one is below 15, so nothing is carried.
         *cell += 1 << shift;
         u32::from(nibble) + 1
     }
@@ -137,6 +141,8 @@ impl Counts {
         while index < len {
             let ppn = first.0 + index;
             let byte = (ppn / 2) as usize;
+            // Sixteen counts at a time where a word has them; most pages of a victim are garbage,
+            // and a zero word costs one look.
             let word = match self.nibbles.get(byte..byte + 8) {
                 Some(bytes) if ppn.is_multiple_of(16) && index + 16 <= len => {
                     u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
@@ -176,6 +182,7 @@ impl Counts {
             end -= 1;
             self.set_nibble(Ppn(end), value);
         }
+
         self.nibbles[(at / 2) as usize..(end / 2) as usize].fill(value * 0x11);
     }
 

@@ -130,6 +130,9 @@ impl DeallocLog {
         }
 
         assert!(self.room() > 0, "a slot was secured");
+
+        // The slot may have been zeroed moments ago. A record that landed before those zeroes would
+        // be taken away by them.
         let at = self.word(self.half, self.used);
         let after = after.and(After::clear(self.clears[self.half]));
         let when = DeallocWhen::new().with_torn(true).with_wsn(wsn);
@@ -138,8 +141,8 @@ impl DeallocLog {
             .with_lpn(lpn)
             .with_len(len);
         media.store_record(at, &[when.into(), what.into()], purpose, after);
+        // The chunks that a flush of this half must write. A range may reach over several.
         self.used += 1;
-
         self.touched
             .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
     }
@@ -166,6 +169,9 @@ impl DeallocLog {
         let first = chunk * CHUNK_LPNS;
         let last = (first + CHUNK_LPNS).min(config.lpns);
         let mut bits = vec![0u8; (last - first).div_ceil(8) as usize];
+
+        // An LPN in doubt has no mapping either, but was not deallocated. A bit would be newer than
+        // what left the doubt, and turn a media error into zeroes.
         for lpn in first..last {
             if tables.map.get(lpn).is_none() && tables.doubtful.binary_search(&lpn).is_err() {
                 bits[((lpn - first) / 8) as usize] |= 1 << (lpn % 8);
@@ -194,6 +200,8 @@ impl DeallocLog {
                 let kinds = [when.map(|when| when.doubt()), what.map(|what| what.doubt())];
                 let is_doubt = kinds.contains(&Ok(true));
                 taken[half] = slot + 1;
+                // Doubts do not count as use: they lie in the half that is not active, and would
+                // make the flush of a log that was not interrupted start again.
                 if !is_doubt {
                     used[half] = slot + 1;
                 }
@@ -204,6 +212,8 @@ impl DeallocLog {
                 let torn_bits = self.guards.has(Guard::TornBits);
                 let is_torn =
                     when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
+                // Bits that a range of this device cannot have: what a longer device or a damaged
+                // word left.
                 let fits = |what: &DeallocWhat| {
                     u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(self.lpns)
                 };
@@ -239,6 +249,9 @@ impl DeallocLog {
                         .unknown
                         .push((at + 1, when.map_or(u64::MAX, |when| when.wsn()))),
                 }
+
+                // The first readable record after a run of unreadable ones bounds all of their
+                // numbers.
                 if let Ok(when) = when {
                     let open = |(_, _, _, to): &&mut (u32, u32, u64, u64)| *to == u64::MAX;
                     found.between[first_of_half..]
@@ -255,6 +268,9 @@ impl DeallocLog {
         self.used = taken[self.half];
         self.spare = taken[self.half ^ 1];
         self.interrupted = used[self.half ^ 1] > 0;
+
+        // What the next flush must write. Records that could not be read are not among them; they
+        // stay until they are healed.
         for &DeallocRecord { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
             self.touched
                 .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
@@ -274,6 +290,8 @@ impl DeallocLog {
             return 0;
         }
 
+        // One number for all: a witness newer than it is the page that marks the LPN, and nothing
+        // else.
         let wsn = clock.tick();
         let when = DeallocWhen::new()
             .with_torn(true)
@@ -307,6 +325,8 @@ impl DeallocLog {
 
     /// Zeroes the records that recovery could not read, and those of doubts.
     pub fn heal(&mut self, media: &mut Media) {
+        // After the pages of the doubts: until these are durable, the damaged record is all that
+        // says there is a doubt.
         for at in std::mem::take(&mut self.damaged) {
             media.store_record(
                 at,

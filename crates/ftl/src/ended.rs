@@ -40,6 +40,8 @@ fn word_of(lpn: u32, words: usize) -> usize {
 impl Ended {
     /// One bit a flash page or more; nothing is known.
     pub fn new(geometry: &Geometry) -> Self {
+        // As many bits as pages: a superblock has about one entry a page, so that few bits are
+        // shared by LPNs that are in it.
         let words = geometry
             .pages_per_superblock()
             .div_ceil(64)
@@ -61,6 +63,8 @@ impl Ended {
     /// A remap of this LPN into this superblock has ended.
     #[inline(always)]
     pub fn note(&mut self, sb: SbId, lpn: u32) {
+        // Bits are only ever set here: a false positive costs a lookup, a false negative would keep
+        // a dead entry.
         let word = self.word(sb, lpn);
         self.bits[word] |= 1 << (lpn % 64);
     }

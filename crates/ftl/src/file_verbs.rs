@@ -21,6 +21,8 @@ impl Ftl {
     ) -> Result<FileStatus, Refusal> {
         self.has_file_map()?;
         self.write(lpn, payload)?;
+        // The data is written by now, so nothing that goes wrong with the list is an error of the
+        // write.
         let status = self
             .files
             .append(&mut self.core.media, &self.core.tables, lpn, page)

@@ -62,6 +62,8 @@ impl Ftl {
         let geometry = media.geometry();
         config.check(&geometry)?;
 
+        // The layout follows from the configuration. With any other size every region would be read
+        // from the wrong words.
         let words = config.nvram_words(&geometry);
         if media.nvram_words() != words {
             let have = media.nvram_words();
@@ -72,6 +74,9 @@ impl Ftl {
 
         let scheme = (spec(config.scheme).build)(&config, &geometry);
         let facts = config.scheme.facts();
+
+        // Schemes with hints remap a page to its home only. Their records could not name an owner
+        // that was found by content.
         let dedup = (config.dedup && facts.remaps && !facts.hints)
             .then(|| {
                 Dedup::new(
@@ -121,6 +126,7 @@ impl Ftl {
             let sb = SbId(index);
             let life = Life::new().with_clean(true);
             LifeRecord::store_life(&mut core.media, sb, life, After::NOTHING);
+            // Blank media is erased: `clean` says that nothing need be erased before the first use.
             let found = Superblock {
                 state: SuperblockState::Free,
                 stream: Stream::Host,
@@ -135,6 +141,7 @@ impl Ftl {
             core.blocks.set(sb, found);
         }
 
+        // Whatever the first commands store comes after the empty records.
         core.media.fence();
         Ok(ftl)
     }

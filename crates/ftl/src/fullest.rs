@@ -59,6 +59,8 @@ impl Fullest {
             }
         }
 
+        // At the end of its new list: of blocks with as many entries the one that has had them
+        // longest is merged first.
         let last = if entries > 0 {
             self.ends[entries as usize].1
         } else {
@@ -77,6 +79,7 @@ impl Fullest {
             self.ends[entries as usize].1 = block;
             self.top = self.top.max(entries as usize);
         }
+        // Amortized constant: each step down was a step up before.
         while self.top > 0 && self.ends[self.top].0 == NONE {
             self.top -= 1;
         }

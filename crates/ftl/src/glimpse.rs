@@ -47,6 +47,7 @@ impl Ftl {
     #[inline(always)]
     pub fn glimpse(&self, usable: &mut UsablePages) -> Glimpse {
         let (blocks, stats) = (&self.core.blocks, &self.core.stats);
+        // Counting goes through all superblocks, and they change far less often than requests come.
         if usable.counted_at != blocks.changes + 1 || usable.moves {
             *usable = self.count_usable();
         }

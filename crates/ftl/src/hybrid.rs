@@ -59,6 +59,8 @@ impl Ftl {
             rounds -= 1;
             self.end_write();
             self.make_page_room()?;
+            // The block that is being written leaves the extension by itself when it is complete,
+            // so it is the last choice.
             let written = self.run.map(|run| run.block);
             let Some(block) = self
                 .core
@@ -111,6 +113,8 @@ impl Ftl {
             if index > 0 {
                 return self.take_host_page();
             }
+            // A block begins. What was begun before it is completed first: its pages follow each
+            // other, and nothing may come between.
             self.end_run()?;
             let pages = self.core.tables.map.blocks().pages_of(block);
             let start = self.room_in_order(pages, true)?;
@@ -157,6 +161,7 @@ impl Ftl {
     /// its pages stay elsewhere.
     fn end_run(&mut self) -> Result<(), Refusal> {
         let Some(run) = self.run else { return Ok(()) };
+        // Copying more than was written would cost more than leaving these pages in the extension.
         if 2 * run.next < self.core.tables.map.blocks().pages_of(run.block) {
             self.run = None;
             return Ok(());
@@ -190,6 +195,8 @@ impl Ftl {
 
         self.end_run()?;
         let pages = self.core.tables.map.blocks().mapped_len(block);
+
+        // Each round that fails has lost a block of the superblock, so it ends.
         for _ in 0..self.core.geometry.dies() {
             let start = self.room_in_order(pages, may_collect)?;
             let whole = self.fill(block, start, 0, pages, shared)?;
@@ -285,6 +292,7 @@ impl Ftl {
         } else {
             self.core.clock.tick()
         };
+
         self.core.stats.merge_unshared += u64::from(!alone);
         let to = self
             .copy_moved((lpn, wsn, SecondOwner::NONE), from, ORDERED)?
@@ -353,6 +361,8 @@ impl Ftl {
                 self.core.stats.merge_programs += 1;
                 self.pad();
             } else if left >= pages || self.is_fresh(sb, left) {
+                // The order is noted before the first page is in place: places are computed from
+                // it.
                 let Some(start) = self.core.blocks.next_page(Stream::Gc) else {
                     self.close(Stream::Gc);
                     continue;
@@ -388,6 +398,8 @@ impl Ftl {
                 .blocks()
                 .base(block)
                 .is_some_and(|at| self.core.geometry.superblock(at) == job.sb);
+            // Again for each block: an earlier merge may have completed a run that was in the
+            // victim.
             if is_there && let Err(refusal) = self.merge(block, Some(&shared), false) {
                 job.merged = false;
                 return Err(refusal);
@@ -436,6 +448,8 @@ impl Ftl {
         for block in 0..core.tables.map.blocks().blocks() {
             let blocks = core.tables.map.blocks();
             let first = blocks.first_lpn(block);
+            // Each page in order names the base that it would have. Pages of an earlier order are
+            // outvoted, and what is wrong here costs copies, never data.
             let mut votes = BTreeMap::<u32, u32>::new();
             for index in 0..blocks.pages_of(block) {
                 let Some(ppn) = core

@@ -154,6 +154,8 @@ impl Config {
                 "hybrid mapping puts blocks in order in one superblock at a time: leave superblock_dies out".into(),
             );
         }
+
+        // A block must find a place in a superblock that has lost some of its blocks.
         let most = (self.data_pages(geometry) / 2).min(4096);
         if !(2..=most).contains(&self.block_pages) {
             return fail(format!(

@@ -33,6 +33,7 @@ impl Ftl {
             && let Some(old) = core.tables.map.get(lpn)
         {
             core.tables.counts.prefetch(old.ppn);
+            // Its end will be noted in the filter of the superblock that it leaves.
             if old.remapped {
                 core.tables
                     .ended

@@ -30,6 +30,8 @@ impl Ftl {
         atomic: Option<u64>,
     ) -> Result<Ppn, Refusal> {
         loop {
+            // Anew after each failure: the next page may be in another superblock, and taking it
+            // may collect, which may move the source of a copy.
             let taken = if self.hybrid {
                 self.take_in_order(lpn)?
             } else {
@@ -73,12 +75,15 @@ impl Ftl {
                 continue;
             }
 
+            // Only now the tables: a failed program must leave the LPN where it was.
             self.core.programmed(ppn, Purpose::Host);
             self.core.relink(lpn, ppn, false);
             if self.hybrid {
                 self.written_in_order(lpn, ppn);
             }
 
+            // A copy is not hashed: it has the content of its source, of which the store may know
+            // the fingerprint. Only an exact store remembers both pages.
             if let Some(dedup) = &mut self.dedup {
                 let pages = Pages {
                     media: &self.core.media,
@@ -98,6 +103,7 @@ impl Ftl {
     /// The next page of the host's superblock, collecting garbage where it is time to.
     #[inline(always)]
     pub(crate) fn take_host_page(&mut self) -> Result<AllocatedPage, Refusal> {
+        // Recovery and atomic commands must not reclaim; they have secured their pages.
         if !self.paused {
             self.pace()?;
         }
@@ -161,6 +167,8 @@ impl Ftl {
         loop {
             let taken = self.take_host_page()?;
             let ppn = taken.ppn();
+            // Made after the page is taken, since taking it may collect. The number comes last: it
+            // is newer than everything that the bitmap says.
             let bitmap =
                 crate::dealloc::DeallocLog::bitmap(&self.core.config, &self.core.tables, chunk);
             let wsn = self.core.clock.tick();

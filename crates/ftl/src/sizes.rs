@@ -90,6 +90,9 @@ impl Config {
         if !self.is_hybrid() {
             return (pages, data);
         }
+
+        // Rounded up to blocks, since a last block that is shorter takes the place of a whole one;
+        // and one block that is being written elsewhere meanwhile.
         let block = u64::from(self.block_pages);
         let pages = pages.next_multiple_of(block) + u64::from(self.extension_entries()) + block;
         (pages, data.saturating_sub(block - 1))

@@ -30,6 +30,8 @@ impl Counter {
     pub const fn named(name: &str, list: &[&str]) -> Self {
         assert!(list.len() <= SCHEME_COUNTERS, "too many counters");
         let mut at = 0;
+        // Past the end of the list this indexes out of bounds, which is a compile error in a
+        // constant.
         while !is_equal(list[at].as_bytes(), name.as_bytes()) {
             at += 1;
         }

@@ -62,10 +62,12 @@ impl Survival {
     #[cold]
     pub(crate) fn gained(&mut self, ppn: Ppn, count: u32, now: u64) {
         let record = &mut self.born[ppn.0 as usize];
+        // A first reference is a birth, whatever record an earlier content has left.
         if count == 1 {
             *record = now << MAX_BITS | 1;
         } else if *record != 0 && u64::from(count) > *record & MAX_MASK {
             if *record & MAX_MASK == 1 {
+                // Saturated: beyond 2^32 numbers a page counts as shared late, which it was.
                 self.shared[ppn.0 as usize] =
                     (now - (*record >> MAX_BITS)).min(u32::MAX.into()) as u32;
             }

@@ -173,6 +173,8 @@ impl Witnesses {
         mapping: Option<Mapping>,
     ) {
         let when = &mut self.when[lpn as usize];
+
+        // Order of reading does not matter: the largest number wins whenever it comes.
         let wins = wsn > *when
             || (wsn == *when && is_younger(blocks, self.geometry, mapping, map.get(lpn)));
         if wins {
@@ -193,6 +195,7 @@ impl Witnesses {
     ) {
         self.saw(wsn);
         self.report.records += 1;
+        // The page stays where it is until collection comes, so the superblock is remembered.
         if self.is_aborted(wsn) {
             self.aborted_pages.insert(self.geometry.superblock(ppn));
             return;
@@ -245,6 +248,8 @@ impl Witnesses {
         }
 
         let sb = core.geometry.superblock(ppn);
+        // A page with a larger number is another one: the superblock has been erased and filled
+        // again, and the entry is of the incarnation before.
         let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
         if !self.is_live(sb) || !page_is_older || lpn >= core.config.lpns {
             return true;

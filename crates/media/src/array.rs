@@ -141,6 +141,8 @@ impl NandArray {
     pub(crate) fn put_identity(&mut self, slot: PageSlot, oob: Oob, identity: u64) {
         let (ppn, row) = (slot.ppn, slot.row);
         let next = &mut self.next_row[slot.block.0 as usize];
+        // A row out of order is a page that real flash could not take: our bug, never the medium's
+        // event.
         assert!(
             *next == row,
             "programs within a block are in order: row {row}, expected {next}"
@@ -151,6 +153,9 @@ impl NandArray {
         if oob.second() != SecondOwner::NONE {
             self.put_second(at, oob.second());
         }
+
+        // Pages are handed out in order, so the next ones are known; a miss here would be the
+        // longest step of a program.
         prefetch(&self.oob, at + PAGES_AHEAD);
         if let Contents::Identity(cells) = &mut self.contents {
             cells.set(at, identity);
@@ -225,6 +230,7 @@ impl NandArray {
     /// Extends the OOB of a page; erasing its block takes the extension away.
     #[cold]
     pub(crate) fn put_second(&mut self, at: usize, second: SecondOwner) {
+        // Only one scheme has second owners; others do without the four bytes a page.
         if self.seconds.is_empty() {
             self.seconds = Slab::zeroed(self.oob.len());
         }
@@ -233,6 +239,8 @@ impl NandArray {
 
     /// Consumes a page without leaving anything readable in it.
     pub(crate) fn tear(&mut self, ppn: Ppn) {
+        // It takes its row like any page: what failed half-way cannot be programmed again before an
+        // erase.
         self.put(ppn, Oob::default(), Stored::Nothing);
         self.torn.insert(ppn.0);
     }
@@ -240,9 +248,11 @@ impl NandArray {
     /// Erases a block, counted as wear.
     pub(crate) fn erase(&mut self, block: BlockId) {
         let (sb, die) = self.geometry.place_of_block(block);
+        // Before the row count goes: it says which pages have anything to forget.
         self.forget_block(sb, die);
         self.spoiled.remove(&block.0);
         self.next_row[block.0 as usize] = 0;
+
         let count = &mut self.erase_counts[block.0 as usize];
         *count = count.saturating_add(1);
     }
@@ -252,7 +262,10 @@ impl NandArray {
         let (sb, die) = self.geometry.place_of_block(block);
         self.forget_block(sb, die);
         self.spoiled.insert(block.0);
+        // Full, so that nothing can be programmed into it: half-erased cells take no data.
         self.next_row[block.0 as usize] = self.geometry.pages_per_block();
+
+        // An erase that was cut wears the block like one that ended.
         let count = &mut self.erase_counts[block.0 as usize];
         *count = count.saturating_add(1);
     }
@@ -275,6 +288,7 @@ impl NandArray {
             });
         }
 
+        // Nearly all blocks have no metadata but a head or a tail.
         if self.meta.range(range.clone()).next().is_some() {
             for page in (range.start + die..range.end).step_by(geometry.dies() as usize) {
                 if self.is_meta(Ppn(page)) {
@@ -298,6 +312,8 @@ impl NandArray {
             }
         }
 
+        // Identities may stay: nothing asks for a page that is not programmed, and the next program
+        // sets its own.
         if let Contents::Bytes(cells) = &mut self.contents {
             for row in 0..geometry.pages_per_block() {
                 cells[(range.start + row * geometry.dies() + die) as usize] = None;

@@ -121,6 +121,7 @@ impl Geometry {
             ));
         }
 
+        // Persisted records have 21 bits for a superblock's number.
         if shape.superblocks == 0 || shape.superblocks >= 1 << 21 {
             return fail(format!(
                 "superblocks = {} must be 1 to 2097151",
@@ -135,12 +136,14 @@ impl Geometry {
             ));
         }
 
+        // An L2P cell keeps its top bit for "remapped", so that a page number has 31.
         if per_superblock * u64::from(shape.superblocks) >= 1 << 31 {
             return fail(
                 "more than 2^31 - 1 flash pages: use fewer superblocks or pages per block".into(),
             );
         }
 
+        // Dividing by a power of two is a shift; these divisions are part of every command.
         let shift = |n: u32| {
             if n.is_power_of_two() {
                 n.trailing_zeros() as u8

@@ -58,6 +58,7 @@ impl Image {
 
         for sb in &self.superblocks {
             let pages = sb.geometry.pages();
+            // How far a block is programmed is readable, too: an erased page and a torn one differ.
             for block in 0..sb.geometry.blocks() {
                 hash.update(&sb.next_row[block as usize].to_le_bytes());
                 hash.update(&[u8::from(sb.spoiled.contains(&block))]);
@@ -129,6 +130,7 @@ impl Image {
     }
     pub(crate) fn set_word(&mut self, index: usize, value: u64) {
         let line = &mut self.nvram[index / LINE_WORDS];
+        // A store of what is there already must not copy the line: snapshots would share less.
         if line[index % LINE_WORDS] != value {
             Arc::make_mut(line)[index % LINE_WORDS] = value;
         }
@@ -147,6 +149,7 @@ impl Image {
 
             flat.oob[page..page + pages].copy_from_slice(&sb.oob);
 
+            // Only where there is one: an array without second owners has no room for them.
             let seconds = sb
                 .seconds
                 .iter()
@@ -182,6 +185,7 @@ impl Image {
             .iter()
             .flat_map(|line| line.iter().copied())
             .collect();
+        // The last line is filled up with zeroes.
         words.truncate(self.nvram_words);
 
         (flat, words)
@@ -238,6 +242,8 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
         (Contents::Bytes(to), Contents::Bytes(from)) => to.clone_from_slice(&from[page_range]),
         (Contents::Bytes(to), Contents::Mapped(from)) => {
             for (at, to) in page_range.zip(to) {
+                // A mapped page always has 4096 bytes. Only data that were programmed belong to the
+                // image: what an erase left there would differ between two devices in one state.
                 let ppn = Ppn(at as u32);
                 let holds_data = flat.is_programmed(ppn)
                     && !flat.is_meta(ppn)

@@ -117,6 +117,9 @@ pub fn save(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError>
         Err(ImageError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
+
+    // 1. the whole file aside, synced  2. the rename. Cut before 2: the old file. A lock on the old
+    // one keeps away a device that is using it.
     let mut aside = path.as_os_str().to_owned();
     aside.push(".part");
     let aside = Path::new(&aside);
@@ -131,6 +134,7 @@ pub fn save(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError>
 fn write_whole(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError> {
     let mut file = BufWriter::new(File::create(path)?);
     write(&mut file, image, config)?;
+    // Synced before the rename, which would otherwise name a file of no content after a crash.
     file.into_inner()
         .map_err(io::IntoInnerError::into_error)?
         .sync_all()?;
@@ -160,6 +164,8 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
         hash: blake3::Hasher::new(),
     };
 
+    // The header is outside of the compressed stream, but inside the hash: a changed shape must not
+    // fit an unchanged body.
     body.hash.update(header.as_bytes());
     body.write_all(&(config.len() as u32).to_le_bytes())?;
     body.write_all(config)?;
@@ -183,6 +189,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
         body.write_all([sb.next_row[block], sb.erase_counts[block], spoiled].as_bytes())?;
     }
 
+    // Only programmed pages: an image of a new device is as good as empty.
     for page in (0..sb.geometry.pages()).filter(|page| sb.is_programmed(Ppn(*page))) {
         let at = page as usize;
         let meta = sb.meta.get(&page);
@@ -292,6 +299,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     };
 
     body.inner.hash.update(header.as_bytes());
+    // Sizes are checked before anything of them is allocated: the bytes may be anybody's.
     let config_bytes = body.u32()?;
     if config_bytes > CONFIG_BYTES_MAX {
         return Err(damaged(format!("a configuration of {config_bytes} bytes")));
@@ -299,6 +307,8 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
 
     let config = body.bytes(config_bytes as usize)?;
     let mut image = Image::blank(geometry, mode, 0);
+    // Lines are pushed as they are read, so that a header that lies about NVRAM ends at the end of
+    // the file, and not in a huge allocation.
     image.nvram.clear();
     for index in 0..superblocks as usize {
         image.superblocks[index] = Arc::new(read_superblock(&mut body, geometry, mode)?);
@@ -331,6 +341,8 @@ fn read_superblock<R: Read>(
     mode: ContentMode,
 ) -> Result<NandArray, ImageError> {
     let geometry = single(geometry);
+    // Rows first, into a list of their own: the array of pages is made only when these bytes were
+    // there.
     let mut rows = Vec::new();
     for block in 0..geometry.blocks() {
         let (next_row, erases, spoiled) = (body.u32()?, body.u32()?, body.u32()?);
@@ -434,6 +446,7 @@ struct Body<R> {
 
 impl<R: Read> Body<R> {
     fn exact(&mut self, out: &mut [u8]) -> Result<(), ImageError> {
+        // Counted before it is read: a compressed stream can unpack to any size.
         self.left = self
             .left
             .checked_sub(out.len() as u64)

@@ -73,6 +73,8 @@ impl After {
     /// Both. Of two runs of pages or two clearings only one can be named.
     #[inline]
     pub fn and(self, other: Self) -> Self {
+        // An operation has room for one name of each kind. A caller that needs two waits for more:
+        // a fence, or everything.
         debug_assert!(
             self.pages == 0 || other.pages == 0 || self.named_pages() == other.named_pages()
         );

@@ -148,6 +148,7 @@ impl Rail {
     /// The command under way also waits for what `after` names.
     pub(crate) fn ack_after(&mut self, after: After) {
         for pending in &self.pending {
+            // A fence is for stores. Programs under way are only waited for if they are named.
             if after.is_all() || (after.is_fence() && pending.is_store()) {
                 self.ack.push(pending.token);
             }
@@ -178,6 +179,7 @@ impl Rail {
         tokens.extend(named(&self.programs, &self.clears, after));
         let token = self.next_token;
         self.next_token += 1;
+        // A store comes after the last fence whether it asks or not; anything else only if it asks.
         let mut stores_below = if after.is_fence() { token } else { 0 };
         if matches!(effect, MediaEffect::Store { .. }) {
             stores_below = stores_below.max(self.fence);
@@ -192,6 +194,8 @@ impl Rail {
             effect,
         };
 
+        // The newest program of a page is the one that others mean: a block is erased before it is
+        // programmed again, and its operations are in order.
         match &pending.effect {
             MediaEffect::Program { ppn, .. } => {
                 self.programs.insert(ppn.0, token);
@@ -214,11 +218,16 @@ impl Rail {
     /// Makes the named operations, and all that they come after, durable.
     pub(crate) fn settle(&mut self, ack: &AckSet) {
         let mut tokens: BTreeSet<u64> = ack.tokens.iter().copied().collect();
+
+        // Newest first: whatever an operation comes after was issued before it, so one pass finds
+        // all.
         let (mut all, mut stores_below) = (false, 0);
         let mut blocks = BTreeSet::new();
         let mut words = BTreeSet::new();
         let mut chosen = vec![false; self.pending.len()];
         for (index, op) in self.pending.iter().enumerate().rev() {
+            // Two stores to one word land in order, as in one line of memory; with the later one
+            // settled the earlier one must be, too.
             let same_word = match op.effect {
                 MediaEffect::Store { word, .. } => words.contains(&word),
                 MediaEffect::Clear { start, len } => {
@@ -251,6 +260,7 @@ impl Rail {
             }
         }
 
+        // Oldest first again: settled operations land in the order in which they were issued.
         let mut kept = VecDeque::with_capacity(self.pending.len());
         for (op, chosen) in self.pending.drain(..).zip(chosen) {
             if chosen {
@@ -268,6 +278,7 @@ impl Rail {
             }
         }
 
+        // Names whose operations have all landed go, or the table would grow with every clearing.
         if !self.clears.is_empty() {
             let alive: BTreeSet<u64> = kept.iter().map(|op| op.token).collect();
             self.clears.retain(|_, tokens| {
@@ -287,6 +298,8 @@ impl Rail {
     /// What a cut now may leave: `choose` is asked once per pending operation that is free to land.
     pub(crate) fn cut(&self, mut choose: impl FnMut(OpKind) -> Outcome) -> Image {
         let mut image = self.image.clone();
+        // In order of issue, so that all that an operation comes after has been decided when its
+        // turn comes.
         let mut all_landed = true;
         let mut first_missing_store = u64::MAX;
         let mut missing = BTreeSet::new();
@@ -309,6 +322,7 @@ impl Rail {
             };
 
             land(&mut image, &op.effect, outcome);
+            // Torn counts as missing: what waits for it could see that it had not ended.
             if outcome != Outcome::Whole {
                 all_landed = false;
                 missing.insert(op.token);
@@ -350,6 +364,7 @@ fn land(image: &mut Image, effect: &MediaEffect, outcome: Outcome) {
             },
             Outcome::Whole,
         ) => image.put(*ppn, *oob, stored.clone()),
+        // Failed, or cut: its row is used up, and the page reads as uncorrectable.
         (MediaEffect::Program { ppn, .. }, _) => image.tear(*ppn),
         (
             MediaEffect::Erase {
@@ -358,11 +373,14 @@ fn land(image: &mut Image, effect: &MediaEffect, outcome: Outcome) {
             },
             Outcome::Whole,
         ) => image.erase(*block),
+        // Failed, or cut: neither the old pages nor erased ones.
         (MediaEffect::Erase { block, .. }, _) => image.spoil(*block),
+        // Never torn: `cut` makes a torn store absent.
         (MediaEffect::Store { word, value }, _) => image.set_word(*word, *value),
         (MediaEffect::Clear { start, len }, Outcome::Whole) => {
             (*start..start + len).for_each(|word| image.set_word(word, 0))
         }
+        // A clearing is many stores, of which a cut leaves any subset.
         (MediaEffect::Clear { start, len }, Outcome::Torn(seed)) => {
             for word in *start..start + len {
                 if mix(seed ^ word as u64) & 1 == 1 {

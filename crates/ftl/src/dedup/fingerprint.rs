@@ -68,6 +68,8 @@ impl Fingerprint {
     pub(super) fn spread(&self) -> u64 {
         match self {
             Self::Identity(identity) => {
+                // Identities may be small numbers in a row. Line and tag come from different
+                // halves, so both must be mixed; a digest is mixed already.
                 let x = (identity ^ (identity >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
             }

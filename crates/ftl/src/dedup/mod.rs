@@ -115,6 +115,8 @@ impl FingerprintLine {
                 _ => old[at],
             })
         };
+
+        // Only the tags move: a spill bit means the same whatever slot it is in.
         let moved = shifted(tag, tags);
         self.tags = std::array::from_fn(|at| moved[at] & TAG | tags[at] & !TAG);
         self.pages = shifted(ppn.0 + 1, pages);
@@ -209,6 +211,7 @@ impl Dedup {
             ContentMode::Identity => (Vec::new(), Vec::new()),
             ContentMode::Bytes => (vec![UNKNOWN; pages], vec![0; pages.div_ceil(64)]),
         };
+        // Eight slots for nine pages: with over-provisioning, about as many as can be live.
         let lines = (pages / 9).max(1);
         let spilled = Spilled::new(lines);
         Some(Self {
@@ -230,6 +233,8 @@ impl Dedup {
     #[inline(always)]
     fn place(&self, fingerprint: &Fingerprint) -> (usize, u32) {
         let spread = fingerprint.spread();
+        // The line from the upper half, by a multiplication instead of a division; the tag from the
+        // lower one.
         let line = ((spread >> 32) * self.lines.len() as u64) >> 32;
         (line as usize, spread as u32 & TAG)
     }
@@ -281,6 +286,7 @@ impl Dedup {
             if pages.counts.has_room(ppn, self.count_max) {
                 return Some(ppn);
             }
+            // Live, but full of references: another page with the same content may have room.
             goes_on |= !pages.counts.is_zero(ppn);
         }
         if goes_on {
@@ -299,6 +305,8 @@ impl Dedup {
         pages: Pages<'_>,
     ) -> Option<Ppn> {
         let line = &self.lines[place.0];
+        // Found but full: the caller's remap is then demoted for its counter, as in a store with
+        // one page a content.
         let mut full = None;
         for ppn in line.nominated(place.1).filter_map(|slot| line.page(slot)) {
             if self.same(fingerprint, pages.media, ppn) {
@@ -333,9 +341,13 @@ impl Dedup {
             self.lines[at].note_spilled(self.spilled.pages(at));
             return None;
         };
+
         if self.exact {
             return Some(found);
         }
+
+        // Counted only if the page could have taken the reference: what a full store would have
+        // found.
         self.missed += u64::from(count < self.count_max);
         None
     }
@@ -358,6 +370,8 @@ impl Dedup {
         {
             self.spill((at, tag), old, pages);
         }
+
+        // In place, without moving to the front: the tag is the same, and so is the cache line.
         self.lines[at].set_page(slot, ppn);
     }
 
@@ -423,6 +437,7 @@ impl Dedup {
         at: usize,
         is_chosen: impl Fn(usize, SpilledPage) -> bool,
     ) {
+        // Taken out, since the predicate asks `self` whether a page still belongs.
         let mut spilled = std::mem::replace(&mut self.spilled, Spilled::new(0));
         spilled.retain_all(at, |line, page| {
             !is_chosen(line, page)
@@ -484,6 +499,7 @@ impl Dedup {
         if !self.exact {
             return;
         }
+
         let Some(fingerprint) = self.of_page(pages.media, from) else {
             return;
         };
@@ -504,8 +520,10 @@ impl Dedup {
                 line.empty(slot);
             }
         }
+        // All tags: the page may have spilled under what it held earlier, too.
         self.spilled.retain(at, |page| page.ppn != ppn);
         self.lines[at].note_spilled(self.spilled.pages(at));
+
         if let Some(digest) = self.digests.get_mut(ppn.0 as usize) {
             *digest = UNKNOWN;
         }

@@ -49,6 +49,9 @@ impl Ftl {
             media: &core.media,
             counts: &core.tables.counts,
         };
+
+        // In two passes a superblock, so that the lines and pages of the next contents are on their
+        // way while one is entered.
         let mut live = Vec::new();
         for (sb, _) in core
             .blocks
@@ -96,6 +99,8 @@ impl Ftl {
             return (Vec::new(), None);
         };
 
+        // Bounded by pages looked at, too: most may be known, and the caller holds the device
+        // meanwhile.
         let end = core.geometry.pages().min(from.0.saturating_add(LOOKED_AT));
         let is_unknown = |ppn: &Ppn| {
             !core.tables.counts.is_zero(*ppn)
@@ -186,6 +191,8 @@ impl Ftl {
                 counts: &core.tables.counts,
             },
         );
+
+        // After `learn`, which notes the digest as one that was computed.
         dedup.note_digest(&fingerprint, ppn, is_recalled);
         true
     }

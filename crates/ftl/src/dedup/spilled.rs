@@ -89,6 +89,8 @@ impl Spilled {
     /// The pages that a line has spilled.
     pub fn pages(&self, line: usize) -> impl Iterator<Item = SpilledPage> {
         let bucket = &self.buckets[line / SHARED];
+        // The tree is asked only where the bucket is full: it has nothing else, and a lookup costs
+        // more than the bucket.
         let rest = if bucket.is_full() {
             self.rest.get(&(line / SHARED))
         } else {
@@ -148,6 +150,7 @@ impl Spilled {
             return;
         };
         rest.retain(stays);
+        // What is left of the rest moves up: the tree has pages only of buckets that are full.
         for empty in cells.iter_mut().filter(|cell| **cell == EMPTY) {
             *empty = rest.pop().unwrap_or(EMPTY);
         }

@@ -115,6 +115,8 @@ impl FileMap {
             return Ok(FileStatus::MapDamaged);
         }
 
+        // Before the data is known to be listed: a full table is an answer, not an error, and the
+        // data is written in any case.
         let slot = self.find(media, page.inode, Purpose::Host)?;
         if self.used == region.blocks {
             return Ok(FileStatus::BlocksFull);
@@ -190,6 +192,7 @@ impl FileMap {
         for slot in region.probe(inode) {
             probes += 1;
             let name = Tagged::from_bits(media.load(region.slot(slot))?);
+            // A free slot ends the search: within a generation no file is removed.
             if name.generation() != self.generation {
                 found = Some((slot, None));
                 break;
@@ -219,6 +222,8 @@ impl FileMap {
             return Ok(Vec::new());
         };
         let (mut blocks, mut next) = (Vec::new(), ends.head);
+        // Links may be torn by damage. The number of entries bounds the walk, so that no circle is
+        // endless.
         while next != NONE && blocks.len() < self.used as usize {
             let at = region.entry(next);
             let mut value = |word| {
@@ -269,6 +274,7 @@ impl FileMap {
 
     pub(crate) fn reset(&mut self, media: &mut Media) {
         let region = self.region;
+        // What was damaged belongs to the generations that end here.
         let damaged = std::mem::take(&mut self.damaged);
         (self.used, self.files) = (0, 0);
         if self.generation == u32::MAX {
@@ -285,6 +291,7 @@ impl FileMap {
             After::clear(self.clear),
         );
 
+        // After the reset, so that a cut leaves either all lists or none.
         if damaged {
             self.clear = media.clear(region.base + 1, region.words() - 1, After::FENCE);
         }

@@ -95,6 +95,8 @@ impl FileMap {
             return self.start_over(media);
         }
 
+        // Built anew from the entries, then compared: nothing is stored that is there already, so
+        // that a cut of recovery costs nothing.
         let mut table = vec![[0u64; SLOT_WORDS]; region.slots as usize];
         let mut links = vec![NONE; found.entries.len()];
         let mut place = std::collections::BTreeMap::new();

@@ -66,6 +66,8 @@ impl Ftl {
     }
 
     fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
+        // Levelling wear costs copies and gains no space, so it is looked at once in a while only.
+        // A tiny device would be worn unevenly within 16 collections.
         let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
         if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + period {
             self.gc.runs_at_wear_check = self.core.stats.gc_runs;
@@ -120,12 +122,16 @@ impl Ftl {
         self.core
             .media
             .charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
+
+        // Sorted by stretch once: `resolve_remapped` reads each list where it needs it, and not all
+        // owners for each stretch.
         let mut refs: Vec<Vec<OwnerRef>> = vec![Vec::new(); stretches];
 
         for owner in &scanned {
             refs[(owner.offset / STRETCH) as usize].push(*owner);
         }
         self.gc.scanned = scanned;
+
         let job = Job {
             sb,
             merged: false,
@@ -145,6 +151,8 @@ impl Ftl {
     /// is empty when the host has used what collecting it gains.
     #[inline]
     pub(crate) fn pace(&mut self) -> Result<(), Refusal> {
+        // An earlier step may have been refused with its job half done; such a device never leaves
+        // one.
         if self.core.config.gc_at_once && self.gc.job.is_some() {
             return self.finish_job();
         }
@@ -158,6 +166,9 @@ impl Ftl {
             return Ok(());
         };
 
+        // A stretch is due each time the host has programmed `STRETCH * gain / pages of a
+        // superblock` pages. So the job's last stretch comes when the host has used what the job
+        // gains. Multiplied out, since the quotient is rarely whole.
         self.gc.credit += u64::from(self.core.geometry.pages_per_superblock());
         let price = u64::from(STRETCH) * u64::from(job.gain);
         if self.gc.credit >= price {
@@ -189,6 +200,8 @@ impl Ftl {
     /// Collects whole victims until more than the reserve is free.
     #[cold]
     pub(crate) fn collect_now(&mut self) -> Result<(), Refusal> {
+        // Each round frees a superblock or gives up. Bounded all the same: a victim whose blocks
+        // all fail on their erase gains nothing, and the host must not wait for ever.
         let mut rounds = 2 * self.core.geometry.superblocks();
         while self.core.blocks.free() <= self.reserve {
             if rounds == 0 {
@@ -217,6 +230,8 @@ impl Ftl {
     /// One step of collection in idle time; `false` if there is nothing to do.
     pub fn background(&mut self) -> bool {
         self.end_write();
+
+        // Collection programs and takes numbers: on such a device it could only fail.
         if self.is_read_only() || self.core.media.broken().is_some() {
             return false;
         }
@@ -233,6 +248,7 @@ impl Ftl {
         let Some(mut job) = self.gc.job.take() else {
             return Ok(());
         };
+        // Blocks first: what a merge moves is garbage here when the stretches are looked at.
         let merged = if self.hybrid {
             self.merge_victim(&mut job)
         } else {

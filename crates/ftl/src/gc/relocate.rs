@@ -46,8 +46,12 @@ impl Ftl {
             rest = &rest[moved..];
         }
 
+        // Also after a failure: the tables already name the new places of the pages that moved.
         self.scheme.issue(&mut self.core);
         (self.gc.live, self.gc.owners, self.gc.heads) = (live, owners, heads);
+
+        // A failed stretch is looked at again from its start; what has moved has no owner there any
+        // more.
         if result.is_ok() {
             let start = job.next;
             job.late
@@ -81,10 +85,14 @@ impl Ftl {
                     dedup.prefetch_line(&Fingerprint::Identity(identity));
                 }
             });
+
+        // The tables' lines for the next pass: each lookup would wait for memory otherwise.
         for owner in &job.refs[(job.next / STRETCH) as usize] {
             core.tables.map.prefetch(owner.lpn);
         }
 
+        // `is_written_at`, not the OOB alone: the LPN may have been written elsewhere since, and
+        // then the OOB's owner is stale.
         let base = core.geometry.page(job.sb, 0).0;
         for page in live {
             page.owns = core
@@ -100,6 +108,7 @@ impl Ftl {
         &mut self,
         job: &Job,
         end: u32,
+        // The marks were only for this pass.
         owners: &mut Vec<(OwnerRef, u32)>,
         heads: &mut Vec<u32>,
     ) {
@@ -146,6 +155,10 @@ impl Ftl {
             .take(core.geometry.dies() as usize)
             .take_while(is_single)
             .count();
+
+        // A row is copied and accounted as one. Whatever looks at single pages, the stores of a
+        // table, survival, second owners, fences and faults, needs the way page by page, and the
+        // result must be the same.
         let unwatched =
             core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
         let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_sound();
@@ -163,6 +176,8 @@ impl Ftl {
             .map(|page| (page_at(page), page.oob.with_incarnation(taken.incarnation)));
         core.media.copy_row(taken.slot, copies, taken.after);
 
+        // All pages between the first and the last that have owners are in the list, so the ones
+        // between without any may be set to 0 as well.
         let (begin, end) = (page_at(&pages[0]), page_at(&pages[pages.len() - 1]));
         core.tables
             .counts
@@ -199,6 +214,7 @@ impl Ftl {
             return self.move_shared(sb, page, owners, first, zone);
         }
 
+        // More owners counted than found would be a lost mapping: the victim is erased after this.
         assert!(
             page.owns && self.core.tables.counts.get(from) == 1,
             "owners found and counted of {from:?}"
@@ -300,8 +316,10 @@ impl Ftl {
             (oldest.lpn, oldest.wsn)
         };
 
+        // The same LPN may be in the OOB and in an entry, if it was remapped to its own page.
         let others = chain.filter(|owner| owner.lpn != primary.0);
         let found = 1 + others.clone().count() as u32;
+
         assert_eq!(
             found,
             self.core.tables.counts.get(from),
@@ -319,6 +337,8 @@ impl Ftl {
 
         self.core
             .move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
+        // Entries keep the numbers of their remaps: the move is no new statement about these LPNs,
+        // and must not win over one that came in between.
         for owner in others {
             let remapping = Remapping {
                 lpn: owner.lpn,
@@ -332,6 +352,8 @@ impl Ftl {
             {
                 self.core.move_reference(from, to, owner.lpn);
             } else {
+                // No room for an entry: the owner gets a copy of its own, from the old place, which
+                // is still readable.
                 self.core.stats.gc_copies += 1;
                 let copy = self.copy_moved((owner.lpn, owner.wsn, SecondOwner::NONE), from, 0)?;
                 self.core.split_reference(from, to, copy.ppn(), owner.lpn);
@@ -362,12 +384,14 @@ impl Ftl {
         let from = self.core.geometry.page(sb, page.offset);
         let owner = home.next().expect("the chain has a first");
         assert!(home.next().is_none(), "a page has one home: {from:?}");
+
         let wsn = if self.core.config.guards.has(Guard::HomesRenewed) {
             self.core.clock.tick()
         } else {
             page.oob.wsn()
         };
 
+        // The LPN that it was written under has other data by now: the home is the only owner left.
         if !page.owns {
             let taken = self.copy_moved((owner.lpn, wsn, SecondOwner::NONE), from, 0)?;
             self.core
@@ -469,6 +493,7 @@ impl Ftl {
     #[cold]
     pub(crate) fn close(&mut self, stream: Stream) {
         self.core.blocks.close(&mut self.core.media, stream);
+
         if self.core.blocks.blocks_worn > 0 && self.first_retired.is_none() {
             self.first_retired = Some(self.core.stats.host_writes);
         }

@@ -21,6 +21,7 @@ pub struct Candidate {
 impl Candidate {
     /// Pages that collecting it gains.
     pub fn garbage(&self) -> u32 {
+        // References without room count as live pages, so that there may be more than it can hold.
         self.capacity.saturating_sub(self.live)
     }
 }

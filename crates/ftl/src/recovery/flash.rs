@@ -58,6 +58,7 @@ fn is_half_erased(
 ) -> bool {
     let geometry = media.geometry();
     let tail = blocks.tail_offsets(skipped);
+
     let is_good = |offset: &u32| skipped >> geometry.die_of_offset(*offset) & 1 == 0;
     let mut filled = (0..tail.first().copied().unwrap_or(0)).filter(is_good);
     let is_tail = |oob: Oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation & 63;
@@ -90,6 +91,8 @@ impl Ftl {
                 failing: loaded.failing.unwrap_or_default(),
             };
 
+            // Formatting stores "clean" into every life. A device in which none has anything has
+            // not been formatted, or the image is another's.
             blank &= loaded.life == Ok(Life::new());
             witnesses.saw(record.life.dead_before());
 
@@ -174,6 +177,8 @@ impl Ftl {
                 found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
                 found.life.set_incarnation(head.incarnation);
                 if !is_known {
+                    // The largest value that leaves this head alive: whatever is older stays dead
+                    // when the word is stored anew.
                     found.life.set_dead_before(head.wsn - 1);
                 }
 
@@ -243,6 +248,9 @@ impl Ftl {
         let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
         let proof = find_oob(&self.core.blocks, &mut self.core.media, sb, is_present)?;
         let is_of_log = matches!(proof.lpn(), Oob::LOG | Oob::PARITY);
+
+        // The stream only decides what goes on being filled, and whether there is a tail: a log's
+        // pages must not be read as data.
         Some(Head {
             magic: Head::MAGIC,
             superblock: sb.0,
@@ -264,6 +272,8 @@ impl Ftl {
         let mut order: Vec<(u64, SbId)> = live.map(|(id, sb)| (sb.opened, id)).collect();
         order.sort_unstable();
 
+        // Oldest first: of two superblocks of one stream without a tail, the younger one goes on
+        // being filled (`resume_streams` takes them from the end).
         let mut open = Vec::new();
         for (_, sb) in order {
             if self.core.blocks.get(sb).stream == Stream::Log {
@@ -287,10 +297,14 @@ impl Ftl {
         }
         let core = &mut self.core;
         let pages = core.geometry.pages_per_superblock();
+
         let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
         if offsets.len() < core.config.tail_pages(&core.geometry) as usize {
             return false; // So many of its blocks failed that it was closed without a tail.
         }
+
+        // All tail pages before any record is used: with one missing the OOB areas say all of it,
+        // and a superblock must not be half read in either way.
         let mut records: Vec<Oob> = Vec::with_capacity(pages as usize);
         for (index, offset) in offsets.iter().enumerate() {
             let page = core.geometry.page(sb, *offset);
@@ -336,6 +350,7 @@ impl Ftl {
         let wanted = core.config.tail_pages(&geometry);
         let (mut left_out, mut found) = (0, 0);
 
+        // From the end, as the tail was placed.
         for offset in (0..geometry.pages_per_superblock()).rev() {
             let oob = core
                 .media
@@ -388,12 +403,15 @@ impl Ftl {
                     .with_incarnation(next.min(limit));
             }
 
+            // In any order: until all three are there, the record is damaged as before, or says the
+            // same.
             LifeRecord::store_life(&mut core.media, sb, found.life, After::NOTHING);
             LifeRecord::store_bad(&mut core.media, sb, found.bad);
             LifeRecord::store_failing(&mut core.media, sb, found.failing);
             core.blocks.set(sb, found);
         }
 
+        // The head of what is opened next must not be durable before its life.
         if !damaged.is_empty() {
             core.media.fence();
         }
@@ -402,6 +420,9 @@ impl Ftl {
     fn read_oobs(&mut self, witnesses: &mut Witnesses, sb: SbId) {
         let geometry = self.core.geometry;
         let bad = self.core.blocks.get(sb).bad;
+
+        // Failing blocks are read too: what was programmed before the failure is valid data. Only
+        // bad ones hold nothing.
         for die in (0..geometry.dies()).filter(|die| bad >> die & 1 == 0) {
             for row in 0..geometry.pages_per_block() {
                 let offset = row * geometry.dies() + die;
@@ -468,6 +489,8 @@ impl Ftl {
 
             let is_programmed =
                 |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
+            // Behind the last programmed page of any block. Erased pages before it are places whose
+            // programs the cut undid.
             let next = (0..core.geometry.pages_per_superblock())
                 .rev()
                 .find(is_programmed)
@@ -546,6 +569,7 @@ impl Ftl {
                 continue;
             }
 
+            // What it had may be outdated: nobody can say any more which data the LPN should have.
             self.core.unlink(lpn);
             self.core.link(lpn, ppn, false);
             return Ok(());

@@ -52,6 +52,8 @@ impl Ftl {
         let mut witnesses = Witnesses::new(ftl.core.geometry, &ftl.core.tables.map);
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core.media)?;
 
+        // The aborted numbers before any witness: each witness is asked at once whether it is of an
+        // aborted command.
         ftl.read_lives(&mut witnesses)?;
         let aborted = ftl
             .atomic_slot
@@ -80,6 +82,8 @@ impl Ftl {
         }
 
         let found = ftl.files.read_back(&mut ftl.core.media);
+
+        // Such a number cannot be this device's: nothing of what follows would fit its fields.
         if witnesses.newest() >= WSN_END {
             return Err(RecoveryError::Foreign(
                 "a sequence number has more than 42 bits".into(),
@@ -142,6 +146,8 @@ impl Ftl {
             at,
         } in records.intact
         {
+            // Its slot is used again one day, so its words go now; the number stays in the list as
+            // long as they might be read.
             if witnesses.is_aborted(wsn) {
                 witnesses.zero(at..at + DEALLOC_WORDS);
                 continue;
@@ -167,6 +173,7 @@ impl Ftl {
     /// Step 4: everything that follows from L2P.
     fn count(&mut self, witnesses: &mut Witnesses) {
         let core = &mut self.core;
+
         witnesses.resolve_relocated(&core.tables.map);
         for lpn in 0..core.tables.map.len() {
             let ahead = (lpn + AHEAD as u32).min(core.tables.map.len() - 1);
@@ -185,6 +192,9 @@ impl Ftl {
                 mapping.remapped,
             );
         }
+
+        // Numbers go on above all that was found, aborted ones included: a number used twice would
+        // make two witnesses equal.
         if core.config.guards.has(Guard::TimeResumes) {
             core.clock.resume_after(witnesses.newest());
         }
@@ -199,6 +209,7 @@ impl Ftl {
         if self.core.clock.is_used_up() {
             return self.open_as_it_is(witnesses, files);
         }
+
         let Witnesses {
             mut report,
             mut relocated,
@@ -213,6 +224,7 @@ impl Ftl {
         if self.hybrid {
             self.find_blocks();
         }
+        // Before anything is programmed: pages for doubts go where the host's stream stopped.
         self.resume_streams(&open);
         self.heal_lives(&damaged_lives);
 
@@ -242,6 +254,8 @@ impl Ftl {
         );
         report.aborted = self.core.tables.aborted.len() as u64;
 
+        // Bitmaps take host pages, which would collect. The scheme cannot move references before
+        // its own `resume`.
         self.paused = true;
         let flushed = self
             .keep_relocated(relocated)
@@ -251,13 +265,18 @@ impl Ftl {
         if !self.scheme.resume(&mut self.core) {
             return Err(RecoveryError::NoSpace);
         }
+        // Now collection works, so the rest of the doubts get their pages.
         self.mark_lost(&lost[rest..], false)
             .map_err(|_| RecoveryError::NoSpace)?;
         self.core.tables.doubtful.clear();
         flushed
             .into_iter()
             .for_each(|half| self.dealloc.reset(&mut self.core.media, half));
+        // Last: up to here a cut finds the same damage again.
         self.dealloc.heal(&mut self.core.media);
+
+        // Half the list is left for cuts to come; moving pages at every power-on would cost flash
+        // for no gain.
         if self.core.tables.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
         }
@@ -340,6 +359,8 @@ impl Ftl {
         }
 
         for (lpn, len) in runs {
+            // The record's number is newer than the entry's: the LPN has no newer witness, or it
+            // would not be here.
             let wsn = self.core.clock.tick();
             self.dealloc.append(
                 &mut self.core.media,

@@ -118,6 +118,8 @@ impl<'de> Deserialize<'de> for SchemeValues {
             Table(BTreeMap<String, u64>),
         }
 
+        // As serde says it of a field: a misspelt key of a scheme must not read differently from
+        // one of the table itself.
         let unknown = |name: &str| D::Error::custom(format!("unknown field `{name}`"));
         let mut values = Self::default();
         for (name, said) in BTreeMap::<String, Said>::deserialize(deserializer)? {

@@ -174,6 +174,7 @@ impl FLog {
         );
         self.buffered += 1;
         self.index.push(&mut core.tables, &core.blocks, remapping);
+        // Now and not at the next entry: `admit` secured a page for this one.
         if self.buffered == self.slots {
             self.flush(core);
         }
@@ -184,6 +185,7 @@ impl FLog {
         let at = self.word(self.buffer, 0);
         let mut words: Vec<u64> = Vec::with_capacity(self.buffered * 2);
         let mut damaged = Vec::new();
+        // A damaged slot keeps its place as zeroes, so that what is rebuilt goes where it was.
         for at in (at..at + self.buffered * 2).step_by(2) {
             match [core.media.load(at), core.media.load(at + 1)] {
                 [Ok(first), Ok(second)] => words.extend([first, second]),
@@ -224,6 +226,7 @@ impl FLog {
         words: &mut [u64],
         damaged: &[(usize, [Result<u64, MediaError>; 2])],
     ) {
+        // Which entries are elsewhere in the log is only known from reading it.
         self.charge_scan(media);
         let mut logged: BTreeSet<[u64; 2]> = words
             .chunks_exact(2)
@@ -285,6 +288,8 @@ impl FLog {
                 taken.ppn(),
                 taken.oob(Oob::LOG, self.pages.len() as u64 + 1),
             );
+            // The fence: the buffer's stores come before their page. A cut that left the page alone
+            // would also leave entries whose pages are not there.
             let stored = Stored::Meta(words.as_bytes().into());
             if core
                 .media
@@ -308,6 +313,8 @@ impl FLog {
     }
 
     fn has_room(&self, blocks: &Superblocks, config: &Config, entries: u64) -> bool {
+        // What stays free is for collection: the fullest superblock's references, and the page that
+        // gathers them.
         self.entries() + entries + u64::from(self.fullest) + self.slots as u64 <= self.capacity()
             && self.page_is_secured(blocks, config)
     }
@@ -315,6 +322,7 @@ impl FLog {
     #[cold]
     fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
         let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
+        // The last look found too little to gain. Only more invalid entries can change that.
         if invalid < self.reclaim_pays_from {
             return false;
         }
@@ -324,6 +332,7 @@ impl FLog {
             return true;
         }
 
+        // Old and new log exist side by side until the new one is durable.
         let pays = invalid * INVALID_SHARE > self.entries()
             && core.blocks.free()
                 > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry);
@@ -335,6 +344,7 @@ impl FLog {
             return true;
         }
         if may_reclaim {
+            // Not before another page of entries has become invalid: refusals must stay cheap.
             let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
             self.reclaim_pays_from = invalid + self.slots as u64;
         }
@@ -393,6 +403,7 @@ impl FLog {
 
     /// Programs all entries of the index.
     fn program_index(&mut self, core: &mut Core) {
+        // Taken out while `program` needs the rest of `self`; the entries themselves do not change.
         let index = std::mem::take(&mut self.index);
         let mut words = Vec::with_capacity(self.slots * 2);
         for (sb, entries) in index.lists() {
@@ -462,6 +473,8 @@ impl Persist for FLog {
         self.fullest = self
             .fullest
             .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+
+        // This entry would fill the buffer, and a full buffer is programmed at once.
         let page_needed = self.buffered + 1 == self.slots;
         let fits =
             self.entries() + 1 + u64::from(self.fullest) + self.slots as u64 <= self.capacity();
@@ -479,6 +492,7 @@ impl Persist for FLog {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        // Collection may spend what hosts leave: no reserve here.
         if self.entries() + 1 > self.capacity()
             || !self.page_is_secured(&core.blocks, &core.config)
             || self.stuck
@@ -491,6 +505,7 @@ impl Persist for FLog {
 
     fn give_back(&mut self, core: &mut Core) -> bool {
         let before = self.superblocks.len();
+        // One superblock cannot become fewer, and rewriting needs a page now.
         if before < 2 || !self.page_is_secured(&core.blocks, &core.config) {
             return false;
         }
@@ -521,6 +536,8 @@ impl Ownership for FLog {
 
 impl Recover for FLog {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        // Oldest superblock first, so that pages and the index are in the order in which they were
+        // written.
         let mut logs: Vec<(u64, SbId)> = core
             .blocks
             .iter()
@@ -541,6 +558,7 @@ impl Recover for FLog {
                 sb,
                 &mut witnesses.report.log_pages,
             );
+            // Its entries may be the newest of any LPN; nothing else has them.
             if let Some(page) = found.lost {
                 return Err(RecoveryError::LogDamaged { page: page.0 });
             }
@@ -569,6 +587,8 @@ impl Recover for FLog {
             }
         }
 
+        // Those of aborted commands are left out of what goes to flash: the numbers die with the
+        // buffers.
         saved.retain(|words| self.add_witness(core, witnesses, *words));
         self.saved = saved.concat();
         Ok(())
@@ -581,11 +601,15 @@ impl Recover for FLog {
         // What the capacitor saved goes to flash; its page may have been programmed before: twice
         // says the same.
         let saved = std::mem::take(&mut self.saved);
+        // The buffers outlive power as they are. Nothing is lost; remaps are refused until there is
+        // space.
         if core.clock.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
             self.stuck = !saved.is_empty();
             return true;
         }
 
+        // Cuts during reclaiming leave both logs, each time one more. Rewriting all is the only way
+        // back.
         let crowded =
             self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
         if crowded || self.pages.len() + 2 > self.pages_max {
@@ -596,6 +620,8 @@ impl Recover for FLog {
             }
         }
 
+        // 1. the pages of what was saved  2. zeroes, after everything. Cut between: both say the
+        // same.
         self.clears = [0, 1].map(|buffer| {
             core.media
                 .clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)

@@ -70,6 +70,7 @@ pub(super) fn keep_gone(
         {
             tables.map.prefetch(lpn);
         }
+        // Those that go are gathered at the end of the same list, in its order: no second buffer.
         match mapping_at(tables, doubtful[index]) {
             Some((lpn, ppn)) if tables.map.is_remapped_at(lpn, ppn) => {
                 tables.map.hide_remapped(lpn);
@@ -89,6 +90,7 @@ pub(super) fn keep_gone(
 /// Takes entries, of which `gone` has the indices in ascending order, out of a list.
 pub(super) fn take_out<T: Copy>(slots: &mut Vec<T>, gone: &[u32]) {
     let Some(&first) = gone.first() else { return };
+    // Each stretch between two that go moves down by one copy.
     let mut end = first as usize;
     for (nth, at) in gone.iter().enumerate() {
         let from = *at as usize + 1;

@@ -35,6 +35,8 @@ impl OwnerIndex {
         let sb = tables.geometry.superblock(remapping.ppn);
         let valid = blocks.owners(sb).remapped as usize;
         let list = &mut self.lists[sb.0 as usize];
+        // Amortized: a list is gone through only after about as many pushes as it has valid
+        // entries, and small ones are left alone.
         if list.len() > 2 * valid + 64 {
             self.scratch.compact(tables, sb, list, false);
         }

@@ -188,10 +188,9 @@ impl LocalFlash {
             .free
             .pop_front()
             .expect("a slot of the cache was secured");
-        // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an
-        // entry that was being
 
-        // written, one: its torn bit is missing then.
+        // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an
+        // entry that was being written, one: its torn bit is missing then.
         let after = After::clear(clear).and(
             self.guards
                 .waits(Guard::EntryAfterPage, After::page(remapping.ppn)),
@@ -213,6 +212,8 @@ impl LocalFlash {
     /// Zeroes slots and puts them at the end of the free list.
     fn release(&mut self, media: &mut Media, cached: &[Cached]) {
         let after = self.guards.waits(Guard::ClearWaits, After::ALL);
+        // To the end: by the time its turn comes, the zeroing that a new entry waits for has long
+        // ended.
         for Cached { slot, .. } in cached {
             let clear = media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
             self.free.push_back((*slot, clear));
@@ -234,6 +235,8 @@ impl LocalFlash {
         if self.log.pages() < self.host_pages {
             return true;
         }
+        // Whether rewriting pays is asked of all groups; not for each of many remaps that are
+        // refused.
         if self.refusals_left > 0 {
             self.refusals_left -= 1;
             return false;
@@ -257,6 +260,7 @@ impl LocalFlash {
     /// `false` if the log has no room.
     fn flush(&mut self, core: &mut Core, sb: SbId) -> bool {
         let cached = &self.cached[sb.0 as usize];
+        // The oldest ones: in a group's pages, later means newer.
         let count = cached.len().min(self.log.slots());
         self.all.clear();
         self.kept.clear();
@@ -340,6 +344,8 @@ impl Persist for LocalFlash {
         if self.cached[sb.0 as usize].len() >= self.log.slots() {
             self.flush(core, sb);
         }
+        // Not bound to the host's pages: collection may fill those of the reserve, or its victim
+        // would never be empty.
         while self.free.is_empty() {
             match self.fullest() {
                 Some(sb) if self.flush(core, sb) => {}
@@ -373,6 +379,8 @@ impl Ownership for LocalFlash {
         let readable = self.log.read(media, sb, &mut self.all);
         self.all
             .extend(self.cached[sb.0 as usize].iter().map(|cached| cached.entry));
+        // What L2P says stands in for the page, with new numbers: one that is readable must not
+        // count as newer.
         if !readable {
             append_in_force(tables, clock, sb, &mut self.all);
         }
@@ -387,6 +395,8 @@ impl Ownership for LocalFlash {
         self.release(media, &cached);
         cached.clear();
         self.cached[sb.0 as usize] = cached;
+
+        // Its pages are garbage now, which may have made room.
         self.refusals_left = 0;
     }
 }
@@ -394,6 +404,7 @@ impl Ownership for LocalFlash {
 impl Recover for LocalFlash {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.log.replay(core, witnesses)?;
+        // Which slots are free is what is in them, not what the constructor assumed.
         self.free.clear();
         for slot in 0..self.slots {
             let word = self.word(slot);

@@ -86,10 +86,12 @@ impl LogEntry {
             // The readable word has no torn bit, so the entry was never complete, whatever the
             // other word holds.
             [Ok(word), Err(_)] | [Err(_), Ok(word)] if is_torn(&word) => Ok(()),
+            // The LPN is known, the number is not: it may be newer than anything else.
             [_, Ok(second)] => {
                 witnesses.doubt(Self::from_words([0, second]).lpn(), u64::MAX);
                 Ok(())
             }
+            // No LPN is known. The entry matters only if it could be of a page that is still there.
             [first, Err(damaged)] => {
                 let first = first.map(|first| Self::from_words([first, 0]));
                 let is_current = |(_, sb): (SbId, &Superblock)| {

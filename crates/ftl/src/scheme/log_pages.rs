@@ -76,6 +76,7 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
         Stored::Meta(sum.into()),
         u16::try_from(geometry.pages_per_superblock()),
     );
+    // Only what it makes up for: it may be programmed while other dies are busy with data.
     let after = pages.map_or(After::ALL, |pages| {
         After::pages(geometry.page(sb, 0), pages)
     });
@@ -124,11 +125,14 @@ pub(super) fn read(
                 }
             }
             Ok(None) => {}
+            // The head has been dealt with; the parity does not cover it.
             Err(_) if offset == head => {}
             Err(_) => unreadable = Some(page),
         }
     }
 
+    // Without parity an unreadable page is taken for one that a cut tore: it held nothing that had
+    // been acknowledged, since its buffer is zeroed after it.
     if let (Some((count, sum)), Some(page)) = (parity, unreadable) {
         match count.saturating_sub(found.pages.len() as u64) {
             0 => {} // The program of what cannot be read was cut, or failed, before.
@@ -146,6 +150,8 @@ impl LogPages {
         self.pages
             .iter()
             .for_each(|other| add(&mut bytes, &other.bytes));
+        // The page may have been a short one. No valid entry is all zeroes, so nothing of it is cut
+        // off.
         let last = bytes
             .chunks(UNIT)
             .rposition(|unit| unit.iter().any(|byte| *byte != 0));

@@ -172,6 +172,8 @@ impl NLog {
     fn begin_unit(&mut self, media: &mut Media, purpose: Purpose) {
         let (unit, clear) = self.free.pop_front().expect("a free unit was secured");
         // 1. zeroes  2. the unit's head  3. entries.
+        // A head that landed before the zeroes would be erased by them, and one after its entries
+        // would leave them without an order.
         let head = UnitHead::new().with_torn(true).with_sequence(self.sequence);
         media.store(self.word(unit), head.into(), purpose, After::clear(clear));
         media.fence();
@@ -246,11 +248,14 @@ impl NLog {
         }
 
         self.fullest = core.blocks.remapped_max() + 1;
+
+        // Exactly the reserve is enough as long as the unit in use has a slot.
         let enough = |log: &Self| {
             let spare = log.free.len() as i64 - log.reserve() as i64;
             spare > 0 || (spare == 0 && log.has_slot())
         };
 
+        // Rewriting needs one free unit: an old one is released only after its entries have moved.
         if !enough(self)
             && may_reclaim
             && invalid * INVALID_SHARE > self.entries()
@@ -275,6 +280,7 @@ impl NLog {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
         let old: Vec<Range<usize>> = self.ranges().collect();
+        // All units are old now. Their ranges stay readable until each is released.
         self.units.clear();
         self.used = 0;
         if self.find_gone(&mut core.tables, &core.blocks, &core.media, &old) {
@@ -282,6 +288,8 @@ impl NLog {
         } else {
             self.rewrite_valid(&mut core.tables, &core.blocks, &mut core.media, &old);
         }
+
+        // No entry that ended before is left, so what is noted from now on is all there is.
         (0..core.geometry.superblocks()).for_each(|sb| core.tables.ended.start_over(SbId(sb)));
     }
 
@@ -312,6 +320,8 @@ impl NLog {
             });
         }
 
+        // One entry for each remapped page, no more: then what is not gone may be moved without
+        // being looked at.
         let entries: usize = old.iter().map(|range| range.len() / SLOT_WORDS).sum();
         let is_known = can_scan && (entries - gone.len()) as u64 == blocks.remapped_total();
         (self.gone, self.hidden) = (gone, hidden);
@@ -397,6 +407,7 @@ impl NLog {
             .flatten()
             .map(|entry| (entry.lpn(), entry.wsn()))
             .collect();
+        // The index may hold stale entries, and they must not come back as unread ones.
         self.index.sort_out(tables);
         let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
         let unread: Vec<Remapping> = self.index.iter(tables.geometry).filter(is_unread).collect();
@@ -413,6 +424,8 @@ impl NLog {
     /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before
     /// the first, or after the last.
     fn sequence_of(&self, media: &mut Media, unit: usize, known: &[(u64, usize)]) -> u64 {
+        // Numbers are consecutive but for the units that were reclaimed, and those were the oldest:
+        // a gap is where the unreadable head was.
         let gap = known
             .windows(2)
             .find(|pair| pair[0].0 + 1 < pair[1].0)
@@ -420,6 +433,9 @@ impl NLog {
         let (Some(first), Some(last)) = (known.first(), known.last()) else {
             return 1;
         };
+
+        // Without a gap it is at one of the ends. Entries of the newest unit are newer than all
+        // others.
         let is_newer = self.newest_entry(media, unit) > self.newest_entry(media, last.1);
         let first = first
             .0
@@ -443,6 +459,8 @@ impl NLog {
             let head = UnitHead::new().with_torn(true).with_sequence(sequence);
             media.store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
         }
+        // Entries after the pages of their doubts; heads before, since they say nothing that is not
+        // so.
         for at in std::mem::take(&mut self.damaged) {
             media.store_record(
                 at,
@@ -523,6 +541,8 @@ impl NLog {
                 _ => {}
             }
 
+            // A cut inside a clearing leaves some of the words. They must go before the unit is
+            // used: its new head would vouch for them.
             let zero = (at..at + len).all(|word| media.load(word) == Ok(0));
             let clear = if zero {
                 ClearId::default()
@@ -549,6 +569,8 @@ impl NLog {
                 continue;
             }
 
+            // Also behind a torn or damaged entry: its slot is not used again before the unit is
+            // zeroed.
             self.used = slot + 1;
             let [Ok(first), Ok(second)] = words else {
                 self.damaged.push(at);
@@ -615,6 +637,7 @@ fn find_doubtful(
 
     for range in old {
         let entries = words[range.clone()].as_chunks::<SLOT_WORDS>().0;
+        // No branches, as in `in_force`.
         for (nth, entries) in entries.chunks(CHUNK).enumerate() {
             let (mut doubtful, mut len) = ([0u32; CHUNK], 0);
             for (index, entry) in entries.iter().enumerate() {
@@ -648,6 +671,8 @@ impl Persist for NLog {
         self.fullest = self
             .fullest
             .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+
+        // Signed: recovery may find a log whose reserve is not whole.
         let spare = self.free.len() as i64 - self.reserve() as i64;
         if spare > 0 || (spare == 0 && self.has_slot()) || self.make_room(core, may_reclaim) {
             Ok(())
@@ -667,6 +692,7 @@ impl Persist for NLog {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        // One unit is kept for reclaiming, which could not begin without.
         if !self.has_slot() && self.free.len() < 2 {
             return false;
         }
@@ -719,6 +745,7 @@ impl Recover for NLog {
             used.sort_unstable();
         }
 
+        // In order of the numbers: of two entries with one LPN and page the later one is the newer.
         self.sequence = used.last().map_or(1, |(sequence, _)| sequence + 1);
         for (_, unit) in used {
             self.replay_unit(core, witnesses, unit)?;
@@ -730,6 +757,7 @@ impl Recover for NLog {
     fn resume(&mut self, core: &mut Core) -> bool {
         self.heal(&mut core.media);
         self.fullest = core.blocks.remapped_max();
+        // A cut in the midst of reclaiming has left old and new units side by side.
         if self.free.len() < self.reserve() && !self.free.is_empty() {
             self.reclaim(core);
         }

@@ -242,6 +242,7 @@ impl Pebble {
             stale = stale.or(Some((at, slot.lpn())));
         }
 
+        // An empty slot costs no wait for what superseded an old entry.
         let empty = empty.map(|at| (at, self.entry_after(tables.geometry, ppn)));
         empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(tables, ppn, old))))
     }
@@ -265,11 +266,11 @@ impl Pebble {
         if !self.guards.has(Guard::SlotReuse) {
             return self.entry_after(tables.geometry, ppn);
         }
+
         // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a
-        //    record of a deallocation; the commit, if it is of an atomic command)  2. the new
-        //    entry. Cut before 2: the old entry is
-        // still there, and it may be the newest durable one. The fence covers the old entry too,
-        // and so the page.
+        // record of a deallocation; the commit, if it is of an atomic command)  2. the new entry.
+        // Cut before 2: the old entry is still there, and it may be the newest durable one. The
+        // fence covers the old entry too, and so the page.
         let written = (old < tables.map.len())
             .then(|| tables.map.get(old))
             .flatten()
@@ -362,6 +363,8 @@ impl Pebble {
         for at in first..first + geometry.pages_per_superblock() as usize * self.degree {
             let ppn = geometry.page(sb, ((at - first) / self.degree) as u32);
             let slot = media.load(at).map(OwnerSlot::from_bits).unwrap_or_default();
+            // Slots of pages that are not programmed are of an earlier incarnation: its zeroing was
+            // cut.
             if slot.valid() && witnesses.is_live(sb) && media.is_programmed(ppn) {
                 witnesses.doubt(slot.lpn(), u64::MAX);
             }
@@ -387,6 +390,8 @@ impl Pebble {
             }
         }));
 
+        // Slots are reused in place, so their order says nothing. The contract wants the newest
+        // last.
         if out.len() > first + 1 {
             out[first..].sort_unstable_by_key(|owner| owner.wsn);
         }
@@ -430,6 +435,9 @@ impl Persist for Pebble {
         else {
             return false;
         };
+
+        // A reference may be older than the room that it comes to, and ages are not negative. In
+        // force it is the newest of its LPN, so a new number changes nothing.
         let base = self.rooms[sb.0 as usize].base.unwrap_or(core.clock.now());
         let wsn = if remapping.wsn < base {
             core.clock.tick()
@@ -459,6 +467,7 @@ impl Ownership for Pebble {
             return;
         };
 
+        // Rooms without entries cost no read: most superblocks have none.
         if taken == 0 {
             return;
         }
@@ -547,6 +556,7 @@ impl Recover for Pebble {
 
             let present = head.incarnation() == core.blocks.get(sb).life.incarnation();
             let counts = head.valid() && (present || !core.config.guards.has(Guard::StaleSegments));
+            // Zeroed now, not when they are used: what is in them would count under the next head.
             if !counts || !witnesses.is_live(sb) {
                 if (first..first + len).any(|at| core.media.load(at) != Ok(0)) {
                     self.rooms[index as usize].clear = core.media.clear(first, len, After::NOTHING);
@@ -597,6 +607,8 @@ impl Recover for Pebble {
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for sb in std::mem::take(&mut self.headless) {
             let first = self.slots + sb.0 as usize * len;
+            // 1. zeroes, after the pages of the doubts  2. the head. Cut between: a damaged head
+            // over empty slots puts nothing in doubt.
             self.rooms[sb.0 as usize].clear =
                 core.media
                     .clear(first, len, core.config.guards.after_doubts());

@@ -197,6 +197,7 @@ impl Wal {
                 .next()
                 .is_some()
         };
+
         let gone: Vec<u32> = (0..self.records.len() as u32)
             .filter(|slot| {
                 self.records[*slot as usize]
@@ -206,6 +207,7 @@ impl Wal {
             .collect();
         if !gone.is_empty() {
             let records = &self.records;
+            // The groups first, while the records of those that go can still be looked up.
             for group in &mut self.groups {
                 group.retain(|slot| {
                     records[*slot as usize].is_some_and(|record| is_needed(&record))
@@ -273,6 +275,8 @@ impl OpenRecord {
             self.pages.1.max(remapping.ppn),
         );
 
+        // One record is released with one superblock, and its wait names at most 2^16 - 1 pages in
+        // a row.
         if geometry.superblock(remapping.ppn) != self.sb
             || pages.1.0 - pages.0.0 >= u32::from(u16::MAX)
         {
@@ -284,6 +288,7 @@ impl OpenRecord {
             return Some((longer, pages));
         }
 
+        // A remap whose target is above its source goes from the end.
         let is_before = (home + 1, lpn + 1) == (target, source);
         is_before.then(|| (longer.with_target(home).with_source(lpn), pages))
     }
@@ -361,6 +366,8 @@ impl Persist for Wal {
         // whole.
         let mut after = After::clear(run.clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
+            // All between the two as well: `After::pages` names a row of pages, and pages of other
+            // commands among them cost a longer wait, no wrong one.
             let count = run.pages.1.0 - run.pages.0.0 + 1;
             after = after.and(After::pages(run.pages.0, count as u16));
         }
@@ -384,6 +391,7 @@ impl Ownership for Wal {
         sb: SbId,
         out: &mut Vec<OwnerRef>,
     ) {
+        // No number: the core asks L2P whether a home has its page, and gives the copy a new one.
         for offset in 0..tables.geometry.pages_per_superblock() {
             let second = media.oob(tables.geometry.page(sb, offset)).second();
             if let Some(lpn) = second.lpn().filter(|lpn| *lpn < self.lpns) {
@@ -403,6 +411,8 @@ impl Ownership for Wal {
             let record = self.records[slot as usize]
                 .as_mut()
                 .expect("a record in a group is in use");
+            // A record may be needed in several superblocks after a recovery, once for each in
+            // which a home's page lies.
             record.places -= 1;
             if record.places == 0 {
                 gone.push(slot);
@@ -419,6 +429,7 @@ impl Recover for Wal {
         core.media
             .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
 
+        // Sorted by LPN and number, as `page_meant` looks for them.
         let mut hinted = std::mem::take(&mut witnesses.hinted);
         hinted.sort_unstable();
         self.free.clear();
@@ -430,6 +441,7 @@ impl Recover for Wal {
             let [Ok(first), Ok(second)] = words else {
                 self.damaged.push(slot);
                 let torn_bits = core.config.guards.has(Guard::TornBits);
+                // A readable word without its torn bit shows that the record was never complete.
                 if !(torn_bits && words.iter().flatten().any(|word| word & 1 == 0)) {
                     damaged.push(words);
                 }

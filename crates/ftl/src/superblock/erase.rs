@@ -16,6 +16,9 @@ impl Superblocks {
         let entry = self.get_mut(sb);
         entry.failing |= 1 << die;
         LifeRecord::store_failing(media, sb, entry.failing);
+
+        // A tail needs good blocks, so its place moves forward. Pages in that place that are
+        // programmed already keep their data; the superblock then stays without a tail.
         let skipped = self.skipped(sb);
         let capacity = self.capacity(skipped);
         self.get_mut(sb).capacity = capacity;
@@ -49,6 +52,9 @@ impl Superblocks {
             0,
             "a superblock with live pages must not be erased"
         );
+
+        // A number of its own, above all witnesses in the superblock and below the next head's:
+        // `dead_before` divides the incarnations.
         clock.tick();
 
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
@@ -62,6 +68,7 @@ impl Superblocks {
             .with_clean(false)
             .with_incarnation(incarnation);
 
+        // Only now they join the bad ones: until here they may have held the only copy of a page.
         let failing = std::mem::take(&mut entry.failing);
         entry.bad |= failing;
         let (life, mut bad) = (entry.life, entry.bad);
@@ -108,6 +115,8 @@ impl Superblocks {
             }
         }
 
+        // Before "clean", which is said of good blocks only: recovery must not take a block that
+        // failed for an erased one.
         if self.get(sb).bad != bad {
             bad = self.get(sb).bad;
             LifeRecord::store_bad(media, sb, bad);
@@ -115,6 +124,8 @@ impl Superblocks {
         let life = life.with_clean(true);
         LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
 
+        // Not when the erases are durable, but now: the block is programmed after its erase in any
+        // case, and what must stay free over a cut the head waits for (`reserve_is_free`).
         let was_free = self.get(sb).state == SuperblockState::Free;
         let capacity = self.capacity(bad);
         let entry = self.get_mut(sb);

@@ -209,6 +209,7 @@ impl Superblocks {
         if found.state == SuperblockState::Free {
             self.free += 1;
         }
+
         *self.get_mut(sb) = found;
     }
 
@@ -239,6 +240,8 @@ impl Superblocks {
     /// block.
     pub fn head_offset(&self, sb: SbId, skipped: u64) -> Option<u32> {
         let dies = self.geometry.dies();
+
+        // Heads are spread over the dies: recovery reads one a superblock, from all dies at once.
         (0..dies)
             .map(|step| (sb.0 + step) % dies)
             .find(|die| skipped >> die & 1 == 0)
@@ -247,6 +250,9 @@ impl Superblocks {
     /// Offsets of the tail pages: the last good ones, in ascending order.
     pub fn tail_offsets(&self, skipped: u64) -> Vec<u32> {
         let count = self.tail_pages as usize;
+
+        // Counted from the end: which pages the tail is in follows from the blocks that are left
+        // out, and recovery knows these before it has read any page.
         let mut offsets: Vec<u32> = (0..self.geometry.pages_per_superblock())
             .rev()
             .filter(|offset| self.is_good(skipped, *offset))
@@ -259,6 +265,8 @@ impl Superblocks {
     /// Pages of data a superblock can hold with these blocks left out.
     pub fn capacity(&self, skipped: u64) -> u32 {
         let dies = self.geometry.dies();
+
+        // Bits above the number of dies are not blocks; a damaged or longer mask may have some.
         let good = dies - (skipped & (u64::MAX >> (64 - dies))).count_ones();
         (good * self.geometry.pages_per_block()).saturating_sub(1 + self.tail_pages)
     }

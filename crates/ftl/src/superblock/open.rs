@@ -50,6 +50,8 @@ impl Superblocks {
         let free = self
             .iter()
             .filter(|(id, sb)| sb.state == SuperblockState::Free && wanted(*id));
+
+        // The number breaks ties, so that a run follows from its seed.
         let picked = match wear {
             Wear::Least => free.min_by_key(|(id, sb)| (sb.life.incarnation(), id.0)),
             Wear::Most => {
@@ -88,6 +90,8 @@ impl Superblocks {
                 }
             }
 
+            // No longer free before the head is programmed: should no block take one, `retire` must
+            // not count it out again.
             self.free -= 1;
             self.get_mut(sb).state = SuperblockState::Open;
             if let Some(head) = self.write_head(media, sb, stream, clock) {
@@ -112,6 +116,7 @@ impl Superblocks {
                 return true;
             }
 
+            // No block can take a head any more.
             self.retire(sb);
         }
 
@@ -236,6 +241,8 @@ impl Superblocks {
 
             self.meta_programs += 1;
             let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
+            // Pages of a superblock that `first` and `len` name: the media makes the records from
+            // the OOBs it has, so that a tail says exactly what they say.
             let first = index as u32 * self.tail_records;
             let len = self
                 .tail_records
@@ -259,6 +266,7 @@ impl Superblocks {
 
     /// Stops filling a superblock that is to be collected at once: it gets no tail.
     pub fn abandon(&mut self, sb: SbId) {
+        // No tail, so recovery scans it as an open one, until its erase makes it dead.
         for open in self
             .open
             .iter_mut()

@@ -93,6 +93,8 @@ impl Superblocks {
     }
 
     fn rotate_groups(&mut self, stream: usize) {
+        // The open one of the group in turn is kept apart from the others, so that devices with one
+        // group, nearly all, index no table for a page.
         let turn = self.turn[stream] as usize;
         let next = (turn + 1) % self.geometry.groups() as usize;
         self.waiting[stream][turn] = self.open[stream].take();
@@ -124,6 +126,8 @@ impl Superblocks {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
         loop {
+            // Holes first: a block is programmed in order of its rows, so a later page of that
+            // block would be refused before them.
             let (offset, row, die) = if open.holes.is_empty() {
                 if open.next >= open.end {
                     return None;
@@ -144,6 +148,8 @@ impl Superblocks {
                 )
             };
 
+            // `end` cuts off the tail's place; the head and blocks that are left out lie among the
+            // rest.
             if offset == open.head || open.skipped >> die & 1 == 1 {
                 continue;
             }
@@ -183,6 +189,8 @@ impl Superblocks {
     pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
+        // Up to the end of the row, the tail's place and the head: only consecutive pages that all
+        // are data.
         let mut len = len
             .min(dies - open.die)
             .min(open.end.saturating_sub(open.next));

@@ -76,6 +76,8 @@ pub(super) struct Unproved {
 impl Unproved {
     #[inline]
     pub(super) fn note(&mut self, record: &JournalRecord<'_>) {
+        // Only programs: the CRC of a record covers all of any other operation, but not a page's
+        // contents.
         let program = u64::from(matches!(record, JournalRecord::Program { .. }));
         self.programs += program;
         self.ever += program;
@@ -127,9 +129,13 @@ impl Folder {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
         }
+        // A new state has been written meanwhile. It contains everything, synced, and there is
+        // nothing left to vouch for.
         if self.header.generation != commit.begun.generation {
             return Ok(());
         }
+        // Whatever was programmed since step 1 was not covered by the sync of the contents, and a
+        // record cannot leave some programs out.
         if self.unproved.ever == commit.programs {
             self.append(&JournalRecord::Vouched);
             self.unproved.none();
@@ -142,6 +148,7 @@ impl Folder {
     }
 
     fn finish(&mut self, until: Position) {
+        // In another journal an offset would mean something else.
         if self.header.generation == until.generation {
             self.append(&JournalRecord::Durable { until: until.end });
         }
@@ -164,11 +171,15 @@ impl Media {
         let Some(folder) = &mut self.folder else {
             return Ok(None);
         };
+        // A write of contents may have failed since the last record; step 2 would not find that
+        // out.
         folder.heed(&self.nand);
         if let Some(why) = &folder.broken {
             return Err(io::Error::other(why.clone()));
         }
+
         folder.syncs += 1;
+
         let begun = folder.position();
         Ok(Some(Commit {
             files: folder.files.clone(),

@@ -49,6 +49,7 @@ impl Locks {
     /// Locks a folder. Earlier versions lock the file `lock` only. If somebody removes it, a new
     /// one keeps nobody out, but the lock on `contents` does.
     pub(super) fn take(dir: &Path, access: Access) -> Result<Self, ImageError> {
+        // Looking must not change the folder, so a missing lock file stays missing.
         let lock = match access {
             Access::Own => OpenOptions::new()
                 .read(true)
@@ -114,6 +115,8 @@ pub(super) fn create(dir: &Path, name: &str, bytes: u64) -> io::Result<File> {
         .create_new(true)
         .open(dir.join(name));
     let file = opened.map_err(|error| about(name, error))?;
+    // A full disk must be an error here. Later it would be a failed write of acknowledged data, or
+    // a signal in a store to the mapping.
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Ok(()) => {}
         Err(rustix::io::Errno::OPNOTSUPP) => {

@@ -171,8 +171,7 @@ impl Journal {
     /// Begins anew; durable only after `sync`.
     pub(super) fn begin(&mut self, generation: u64) {
         // 1. the word  2. the magic, which differs only where version 1 had the file. Killed in
-        //    between, the header is of
-        // version 1 still, so of an older generation.
+        // between, the header is of version 1 still, so of an older generation.
         self.map[8..16].copy_from_slice(&begun(generation).into_bits().to_le_bytes());
         compiler_fence(Ordering::SeqCst);
         self.map[..8].copy_from_slice(&MAGIC);
@@ -190,6 +189,7 @@ impl Journal {
             .first_chunk::<8>()
             .expect("a journal is longer than its header")
         {
+            // The word is one store, so that its CRC fits or somebody else has changed it.
             MAGIC if begun(generation).into_bits() == word => HeaderFound::Begun(generation),
             MAGIC_1 => HeaderFound::BegunBy1(word),
             [0, 0, 0, 0, 0, 0, 0, 0] if word == 0 => HeaderFound::Blank,
@@ -198,6 +198,7 @@ impl Journal {
     }
 
     pub(super) fn sync(&self) -> std::io::Result<()> {
+        // Only what has been appended; behind that nothing of this generation is.
         self.map.flush_range(0, self.at)
     }
 
@@ -244,6 +245,7 @@ impl Journal {
                 )
             }
             JournalRecord::Store { word, values } => {
+                // Straight from the caller's slice: a store may have hundreds of words.
                 return self.put(
                     STORE,
                     0,
@@ -298,6 +300,7 @@ impl Journal {
         let mut found = Vec::new();
         self.generation = generation;
         self.at = HEADER_BYTES;
+        // The first record that does not fit is the end, or damage: `proof_behind` tells which.
         while let Some(end) = self.end_of(self.at) {
             found.push(self.at);
             self.at = end;
@@ -355,6 +358,7 @@ impl Journal {
         let (mut records, mut syncs) = (0, 0);
         let mut behind = self.behind();
         while let Some(word) = behind.next() {
+            // Records begin at any word, since how long the unreadable one was is not known.
             let Some(end) = self.end_of(word * 8) else {
                 continue;
             };
@@ -471,6 +475,8 @@ fn crc(generation: u64, at: usize, head: RecordHead, payload: &[u8]) -> u32 {
         .iter_mut()
         .zip(words)
         .for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+
+    // One buffer for head and payload: a second call of the CRC costs more than copying 40 bytes.
     let (first, rest) = payload.split_at(payload.len().min(40));
 
     short[24..24 + first.len()].copy_from_slice(first);

@@ -116,9 +116,13 @@ impl Folder {
                 files::create(dir, names[1], bytes)?,
             ])
         };
+
+        // The configuration is written last, by the caller: a folder without one was never
+        // finished.
         let states = make(STATES, state_bytes)?;
 
         let journal_files = make(JOURNALS, header.journal_bytes)?;
+        // The allocation itself must be durable, or a later write could still find the disk full.
         for file in states.iter().chain(&journal_files).chain([&contents]) {
             file.sync_all()?;
         }
@@ -175,6 +179,9 @@ impl Folder {
         };
         let generation = self.header.generation;
         let of = slot(generation);
+        // 1. contents  2. the state, synced  3. its journal, begun and synced. Cut before 3: the
+        // journal's header is of an older generation, so the journal is empty. Contents first: the
+        // state has checksums of pages.
         pages.sync()?;
         state::write(&self.states[of], &self.header, nand, nvram)
             .map_err(|error| about(STATES[of], error))?;
@@ -210,6 +217,7 @@ impl Folder {
             Ok(())
         });
 
+        // Cleared even after a failure: `broken` is set then, and nothing is acknowledged any more.
         self.syncs += 1;
         self.unsynced = false;
         self.unproved.none();
@@ -240,6 +248,7 @@ impl Folder {
         if self.broken.is_some() {
             return;
         }
+        // The other file and the other journal. Those in force stay whole until the new ones are.
         self.header.generation += 1;
         if let Err(error) = self.write_state(nand, nvram) {
             let Contents::Mapped(pages) = &mut nand.contents else {
@@ -263,6 +272,8 @@ impl Folder {
     #[inline]
     fn append(&mut self, record: &JournalRecord<'_>) {
         if self.broken.is_none() {
+            // Erases are left out: one that follows another gives up nothing that is not durable
+            // already.
             self.unsynced |= !matches!(
                 record,
                 JournalRecord::Erase { .. } | JournalRecord::Spoil { .. }
@@ -455,6 +466,8 @@ impl Media {
     }
 
     pub(crate) fn folder_store(&mut self, word: usize, values: &[u64]) {
+        // A record's head has 8 bits for its words. Each part is a record of its own, as each word
+        // is a store of its own.
         for (index, values) in values.chunks(STORE_WORDS_MAX).enumerate() {
             self.folder_room();
             self.folder_append(&JournalRecord::Store {

@@ -197,6 +197,7 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
         files::check_length(file, name, header.journal_bytes)?;
     }
 
+    // Before anything is written: a sparse copy must fail here, and not in a command.
     if access == Access::Own {
         let state_bytes = header.next(header.generation).state_bytes()?;
         files::reserve(locks.contents(), files::CONTENTS, contents_bytes)?;
@@ -206,6 +207,7 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
         }
     }
 
+    // Looking maps the file privately, so that replay may change pages without the file.
     let pages = match access {
         Access::Look => MappedPages::map_private(locks.contents(), geometry.pages()),
         Access::Own => MappedPages::map(locks.contents(), geometry.pages()),
@@ -280,6 +282,7 @@ fn newest_state(states: &[File; 2]) -> Result<Header, ImageError> {
         let damaged =
             |what: &str| ImageError::Damaged(format!("{}, byte 0: {what}", STATES[index]));
         match state::read_header(file) {
+            // Generation g is in file g mod 2. One elsewhere has been copied there.
             Ok(header) if slot(header.generation) != index => {
                 reason = damaged("a state of another file")
             }
@@ -341,10 +344,14 @@ fn weigh_headers(
         };
 
         let begun = begun.filter(|generation| *generation == 0 || slot(*generation) == index);
+
+        // A generation beyond 32 bits cannot be continued: the next header has no room for it.
         let begun = begun.filter(|generation| u32::try_from(*generation).is_ok());
         headers.newest = headers.newest.max(begun.unwrap_or(0));
 
         match begun {
+            // A journal is begun only when its state is durable. That state is not whole now, so it
+            // was damaged after that.
             Some(generation) if generation > own => {
                 let (records, syncs) = journal.count(generation);
                 let what = format!(
@@ -428,6 +435,7 @@ impl JournalReplay<'_> {
             )
         };
 
+        // Up to the last sync all contents were durable: those pages need not be compared.
         let mut synced = None;
         for (index, at) in offsets.iter().enumerate() {
             match self.journal.record(*at, &mut values) {
@@ -497,6 +505,8 @@ fn apply(
     suspects: &mut Vec<Ppn>,
 ) -> Option<()> {
     let geometry = nand.geometry;
+    // A program must be the next one of its block; anything else no firmware has done, whatever its
+    // CRC says.
     let next = |nand: &NandArray, ppn: u32| {
         let (block, row) = (ppn < geometry.pages()).then(|| nand.block_of(Ppn(ppn)))?;
         (nand.next_row[block.0 as usize] == row).then_some(())
@@ -516,6 +526,7 @@ fn apply(
                 Some(kind.meta_bytes()?)
             };
 
+            // The contents are in the file already, where the process left them.
             nand.put(Ppn(ppn), oob, Stored::Nothing);
             let Contents::Mapped(pages) = &mut nand.contents else {
                 unreachable!("a folder's contents are mapped")

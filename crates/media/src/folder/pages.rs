@@ -48,6 +48,7 @@ pub(super) const UNKNOWN: u32 = 0;
 /// A CRC as it is stored: 0 becomes 1.
 #[inline]
 fn kept(crc: u32) -> u32 {
+    // 0 stands for "unknown". Two CRCs of 2^32 become one.
     crc.max(1)
 }
 
@@ -134,6 +135,8 @@ impl MappedPages {
         let start = at * PAGE_BYTES;
         assert!(bytes.len() <= PAGE_BYTES && start < self.map.len());
         self.blank(at);
+        // Nothing after the first failure, as on a disk that has gone: later writes without earlier
+        // ones would be a state that no power cut leaves.
         if self.failure.is_some() {
             return;
         }
@@ -209,6 +212,8 @@ impl MappedPages {
         let Some(sum) = self.sums.get(at) else {
             return Some(0);
         };
+        // Computed, not taken from the table: a copy of decayed bytes must not get a fitting
+        // checksum.
         let crc = crc32c::crc32c(self.page(at));
         (*sum == UNKNOWN || kept(crc) == *sum).then_some(crc)
     }

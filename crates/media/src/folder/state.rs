@@ -156,6 +156,8 @@ pub(super) fn write(
         unreachable!("a folder's contents are mapped")
     };
     file.seek(SeekFrom::Start(0))?;
+    // Hashed as it is written, so that it passes through memory once; NVRAM and OOBs of a large
+    // device are gigabytes.
     let mut sink = Hashed {
         inner: BufWriter::with_capacity(1 << 20, file),
         hash: blake3::Hasher::new(),
@@ -185,6 +187,7 @@ fn kinds(nand: &NandArray) -> Vec<u16> {
     for (page, bytes) in &nand.meta {
         kinds[*page as usize] = PageKind::meta(bytes.len()).0;
     }
+    // Torn last: a page that is unreadable has no bytes, whatever it was meant to hold.
     for page in &nand.torn {
         kinds[*page as usize] = PageKind::TORN.0;
     }
@@ -207,6 +210,7 @@ pub(super) fn read(
     pages.set_sums(sums);
 
     let mut suspects = Vec::new();
+    // Metadata pages are kept in memory: firmware reads them at recovery, and they are few.
     for (page, bytes) in metas {
         if pages.is_intact(page as usize, bytes) {
             nand.adopt_meta(page, pages.page(page as usize)[..bytes].into())
@@ -277,6 +281,7 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
 
     let hash = source.hash.finalize();
     let mut kept = [0; 32];
+    // Past the hasher: the hash is not part of itself.
     source.inner.read_exact(&mut kept)?;
     if hash != kept {
         return Err(damaged("a state file does not have its hash"));

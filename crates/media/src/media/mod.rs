@@ -94,6 +94,7 @@ impl Media {
             untimed: false,
             rail: None,
             folder: None,
+            // 0 is no name.
             next_clear: 1,
         }
     }
@@ -146,6 +147,7 @@ impl Media {
     /// Plants faults, or removes planted ones.
     pub fn plant(&mut self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.faults);
+        // One flag, so that sound media ask no table at any operation.
         self.faulty = !self.faults.is_empty();
     }
     /// The planted faults; they belong to the device and follow it through a power cut.
@@ -183,6 +185,7 @@ impl Media {
         let mut op = Op::new(kind, purpose, after);
         op.amount = amount;
         self.record(op);
+        // The scan stands for that many page reads; NVRAM is counted by what is stored.
         if kind == OpKind::ScanFlash {
             self.counts.reads += u64::from(amount);
         }

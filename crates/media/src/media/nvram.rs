@@ -20,6 +20,8 @@ impl Media {
         if self.faulty
             && let Some(flipped) = self.faults.flips.get(&word)
         {
+            // One flipped bit is what the ECC corrects; it stays flipped until the word is stored
+            // again.
             if flipped.count_ones() > 1 {
                 return Err(MediaError::Uncorrectable);
             }
@@ -80,6 +82,8 @@ impl Media {
             return;
         }
 
+        // One by one from the old place, which stays as it is: both hold the record until the old
+        // one is cleared.
         for at in from.clone().step_by(W) {
             let record: [u64; W] = std::array::from_fn(|word| self.nvram[at + word]);
             self.store_uncharged(to + at - from.start, &record, purpose, after(&record));
@@ -93,6 +97,8 @@ impl Media {
         self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
 
+        // Up to a cache line, as the memory behind it takes them: several words of one record cost
+        // one access. What waits for something begins an access of its own.
         match self.ops.last_mut() {
             Some(last)
                 if last.kind == OpKind::NvWrite
@@ -220,6 +226,7 @@ impl Media {
     #[inline]
     pub fn store_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
         self.nvram[word..word + values.len()].copy_from_slice(values);
+        // Free, but not instant: what the store waits for delays the acknowledgement all the same.
         if purpose == Purpose::Host && after != After::NOTHING {
             self.record(Op::new(OpKind::Wait, purpose, after));
         }
@@ -241,6 +248,7 @@ impl Media {
         self.counts.nv_bytes_written += 8 * len as u64;
         let id = self.zero(start..start + len, after);
 
+        // In the background, for collection: no command waits for zeroes but by naming them.
         let mut op = Op::new(OpKind::NvClear, Purpose::Gc, after);
         op.amount = (len * 8) as u32;
         op.clear_id = id;

@@ -62,6 +62,7 @@ impl Media {
     /// The command under way completes only after what `after` names.
     #[inline]
     pub fn ack_after(&mut self, after: After) {
+        // For the clock and for the rail: the same `After`, so that a wait costs what it protects.
         self.record(Op::new(OpKind::Wait, Purpose::Host, after));
         if let Some(rail) = &mut self.rail {
             rail.ack_after(after);

@@ -50,6 +50,7 @@ impl Media {
                 .get(&block)
                 .is_some_and(|from| row >= *from);
 
+        // Charged even if it fails: the time has passed.
         self.push_program(ppn, die, purpose, after);
 
         if let Some(rail) = &mut self.rail {
@@ -63,12 +64,16 @@ impl Media {
                 after,
                 block: Some(block),
                 copied: from,
+                // A program that failed is done again elsewhere; the acknowledgement waits for that
+                // one.
                 critical: purpose == Purpose::Host && !failed,
                 ..Order::default()
             };
             rail.push(effect, order);
         }
 
+        // Before the page is programmed: making room writes a state, and from one that has the page
+        // already replay would program it twice.
         self.folder_room();
 
         if failed {
@@ -113,6 +118,8 @@ impl Media {
             }
         }
 
+        // Within the mapped file the bytes need not pass through memory of ours. Not with a rail,
+        // whose image must keep them.
         let is_usual = self.rail.is_none()
             && !self.faulty
             && !self.nand.is_meta(from)
@@ -165,6 +172,8 @@ impl Media {
             }
 
             *written = oob.to_bytes();
+            // Most sources are neighbours, so a mask from the first one on is all that the timing
+            // needs of them.
             sources |= 1 << (from.0 - first);
             match &mut self.nand.contents {
                 Contents::Identity(cells) => cells.set(at + index, cells.get(from.0 as usize)),
@@ -294,6 +303,7 @@ impl Media {
     /// What a write of `payload` stores in this device's content mode.
     fn stored_of(&self, payload: &Payload<'_>) -> Stored {
         match (payload, self.mode()) {
+            // A device without contents takes either payload: a trace of bytes can run on it.
             (_, ContentMode::None) => Stored::Nothing,
             (Payload::Identity(identity), _) => Stored::Identity(*identity),
             (Payload::Bytes(bytes), _) => Stored::Bytes(Arc::new(**bytes)),
@@ -324,6 +334,7 @@ impl Media {
             rail.push(MediaEffect::Erase { block, failed }, order);
         }
 
+        // Before the contents go: what takes their place must have survived.
         self.folder_before_erase();
 
         if failed {
@@ -335,6 +346,8 @@ impl Media {
         self.nand.erase(block);
         self.folder_erase(block, false);
 
+        // A planted read error is of what the page holds now: erased cells hold what is programmed
+        // next.
         if self.faulty {
             let geometry = self.nand.geometry;
             let of_block = |ppn: &Ppn| {

@@ -31,6 +31,7 @@ impl Media {
     #[inline]
     pub fn begin_read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<(), MediaError> {
         self.charge_read(ppn, purpose);
+        // Charged first: a read that fails has taken its time.
         self.check_readable(ppn)?;
         if self.nand.is_whole(ppn) {
             Ok(())
@@ -64,6 +65,8 @@ impl Media {
         if !self.nand.is_programmed(ppn) {
             return Ok(None);
         }
+        // Erased is told from unreadable: recovery ends its scan of a block at the one, and goes on
+        // past the other.
         self.check_readable(ppn)?;
         Ok(self
             .nand
@@ -122,6 +125,7 @@ impl Media {
 
         const EXTENDED: usize = OOB_BYTES + SECOND_BYTES;
         match self.nand.meta.get(&ppn.0) {
+            // A tail that was durable at once is a view of the OOBs it describes.
             None => Ok((first.0..first.0 + len)
                 .map(|page| self.nand.oob(Ppn(page)))
                 .collect()),
@@ -177,6 +181,7 @@ impl Media {
     pub fn prefetch_run(&self, first: Ppn, len: u32) {
         let (first, len) = (first.0 as usize, len as usize);
         (first..first + len)
+            // Ten bytes an OOB, so that lines do not begin with one: every sixth touches each line.
             .step_by(LINE_BYTES / OOB_BYTES)
             .for_each(|page| prefetch(&self.nand.oob, page));
         if let Contents::Identity(cells) = &self.nand.contents {
@@ -208,6 +213,7 @@ impl Media {
 
     #[inline]
     pub(super) fn check_readable(&self, ppn: Ppn) -> Result<(), MediaError> {
+        // Sound media: the firmware reads only what it has programmed, and that is what is there.
         if !self.faulty && self.nand.is_pristine() {
             debug_assert!(self.nand.is_programmed(ppn));
             return Ok(());

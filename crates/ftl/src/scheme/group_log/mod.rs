@@ -96,6 +96,8 @@ impl LogShape {
 
     /// Entries that fit in a page.
     pub fn slots(config: &Config) -> usize {
+        // Fewer entries a page in a small log: it must have enough pages to show what collecting it
+        // costs.
         (config.log_bytes / 16 / PAGES_MIN).clamp(2, ENTRIES_MAX as u64) as usize
     }
 
@@ -227,6 +229,7 @@ impl GroupLog {
         let place = GroupPlace::new()
             .with_number(number)
             .with_base(base.unwrap_or(0));
+        // Encoded once: should the program fail, the same bytes go to the next page.
         let bytes = core
             .media
             .meta_bytes(page::bytes_of(entries.len()), |bytes| {
@@ -270,6 +273,8 @@ impl GroupLog {
 
             core.stats.meta_programs += 1;
             core.stats.log_programs += 1;
+            // The number in the OOB is that of the group, not of the log: recovery sorts by it,
+            // wherever the page lies.
             let oob = taken.oob(Oob::LOG, u64::from(number) + 1);
             if put(core, taken, oob).is_err() {
                 core.fail_block_of(taken.ppn());
@@ -406,6 +411,8 @@ fn keep_known(tables: &mut Tables, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: 
         doubtful,
     );
 
+    // Newest first, as in `keep_valid`. An entry that came since the last rewriting may say the
+    // same as an older one; both are doubtful, so the older one is met here.
     gone.clear();
     in_force.clear();
     for at in doubtful.iter().rev() {
@@ -422,6 +429,7 @@ fn keep_known(tables: &mut Tables, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: 
     in_force
         .iter()
         .for_each(|lpn| tables.map.mark_remapped(*lpn));
+
     gone.reverse();
     take_out(slots, gone);
 }

@@ -45,6 +45,8 @@ impl GroupLog {
             let left = core.blocks.left(Stream::Log) as usize;
             let openable = self.superblocks_max.saturating_sub(self.logs.len());
             let each = core.config.data_pages(&core.geometry) as usize;
+            // Before another superblock is opened: as long as this costs less than it gains, the
+            // log does not grow.
             if left < pages && self.is_mostly_garbage(each) && self.empty_best(core) {
                 continue;
             }
@@ -59,6 +61,7 @@ impl GroupLog {
                 return true;
             }
 
+            // At last even those that garbage collection would like to have.
             if !self.empty_best(core) {
                 return left + openable.min(core.blocks.free() as usize) * each >= pages;
             }
@@ -80,6 +83,8 @@ impl GroupLog {
             .filter(|(_, log)| log.live == 0)
             .map(|(sb, _)| *sb)
             .collect();
+        // Here and not when their last page went: an erase waits for everything before, and one
+        // wait serves all of them.
         dead.into_iter().for_each(|sb| self.erase(core, sb));
         let opened = core
             .blocks
@@ -90,12 +95,14 @@ impl GroupLog {
     /// Empties and erases the superblock with the fewest pages that count; `false` if that gains
     /// nothing.
     fn empty_best(&mut self, core: &mut Core) -> bool {
+        // The open one is still being filled; emptying it would move pages into itself.
         let open = core.blocks.open(Stream::Log).map(|open| open.sb);
         let closed = self.logs.iter().filter(|(sb, _)| Some(**sb) != open);
         let Some((live, victim)) = closed.map(|(sb, log)| (log.live, *sb)).min() else {
             return false;
         };
         let left = core.blocks.left(Stream::Log) as usize;
+        // Nothing gained, or no place for what must move.
         if live >= core.config.data_pages(&core.geometry) as usize
             || (left < live && core.blocks.free() == 0)
         {
@@ -109,6 +116,8 @@ impl GroupLog {
                 .pages
                 .iter()
                 .position(|at| at.page == from);
+            // Others have been superseded or moved since: the list of a superblock is not kept up
+            // to date.
             if let Some(at) = at {
                 self.move_page(core, owner, at, from);
             }
@@ -208,6 +217,8 @@ impl GroupLog {
         // What is on flash from now on is in force; what has not come there yet is looked up when
         // it does.
         core.tables.ended.start_over(sb);
+        // The new pages go on from the old numbers, and `base` is the first of them: all before it
+        // are superseded at once.
         let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
         let base = self.groups[sb.0 as usize].next;
         let waits = core.config.guards.has(Guard::RewriteWaits);
@@ -229,6 +240,7 @@ impl GroupLog {
     /// Gives superblocks back as far as emptying them gains any; `false` if none.
     pub fn give_back(&mut self, core: &mut Core) -> bool {
         let before = self.logs.len();
+        // Bounded: emptying one superblock may open another, so that neither gains.
         let mut rounds = 2 * before;
         while self.logs.len() >= before && rounds > 0 {
             rounds -= 1;

@@ -41,6 +41,7 @@ fn find(
         return;
     }
 
+    // A page of an owner that has been erased since: its offsets mean other pages now.
     let same_life = header.owner.incarnation() == core.blocks.get(sb).life.incarnation();
     if !witnesses.is_live(sb) || (!same_life && core.config.guards.has(Guard::StaleGroupPages)) {
         core.stats.scheme.add(GROUP_PAGES_STALE, 1);
@@ -73,6 +74,8 @@ impl GroupLog {
             .blocks
             .iter()
             .filter(|(_, sb)| is_log(sb.stream, sb.state));
+        // Oldest first: `found` has the places of a page in the order of their superblocks' age,
+        // which decides below.
         let mut logs: Vec<(u64, SbId)> = logs.map(|(id, sb)| (sb.opened, id)).collect();
         logs.sort_unstable();
 
@@ -103,6 +106,7 @@ impl GroupLog {
             // being emptied.
             pages.reverse();
             pages.sort_by_key(|at| at.number);
+            // Of all numbers, superseded ones included: a number must not be given out twice.
             self.groups[index].next = pages.last().map_or(0, |last| last.number + 1);
             pages.dedup_by_key(|at| at.number);
             pages.retain(|at| at.number >= base);
@@ -130,6 +134,8 @@ impl GroupLog {
             if entry.offset() < core.geometry.pages_per_superblock() {
                 core.stats.scheme.add(GROUP_ENTRIES_FOUND, 1);
                 let page = core.geometry.page(sb, entry.offset());
+                // None is of an aborted command: no page is programmed while one is under way, and
+                // later `keep_valid` leaves its entries out.
                 witnesses.remap(
                     core,
                     entry.target(),

@@ -37,6 +37,7 @@ impl RemapSsd {
             .iter()
             .enumerate()
             .filter(|(_, group)| !group.segments.is_empty());
+        // The lowest number among equals, so that a run follows from its seed.
         let size = |index: usize| {
             (
                 self.groups[index].segments.len(),
@@ -80,6 +81,7 @@ impl RemapSsd {
 
     /// Releases a group whose entries are somewhere else now.
     pub(in crate::scheme) fn drain(&mut self, media: &mut Media, sb: SbId) {
+        // The numbers go on: recovery may still find the segments that are being zeroed.
         let group = self.groups[sb.0 as usize].take();
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(media, &group.segments);

@@ -186,10 +186,12 @@ impl Persist for RemapSsd {
             return Err(Demotion::NvramFull);
         }
 
+        // The reserve grows with the fullest group: what this remap adds must be migratable, too.
         let remapped = core.blocks.owners(sb).remapped + 1;
         if remapped > self.fullest {
             self.set_fullest(remapped);
         }
+        // A slot that is there takes nothing from the free segments.
         if self.has_slot(sb) && self.segments.free() >= self.reserve() {
             return Ok(());
         }
@@ -214,6 +216,7 @@ impl Persist for RemapSsd {
         if !self.has_slot(sb) && self.segments.free() == 0 {
             return false;
         }
+        // Collection may spend the reserve, but the next host must see how much it takes now.
         self.set_fullest(self.fullest.max(core.blocks.owners(sb).remapped + 1));
         self.append(&mut core.media, core.clock.now(), remapping, Purpose::Gc);
         true
@@ -234,6 +237,8 @@ impl Ownership for RemapSsd {
             return;
         }
 
+        // The whole group, valid or not, and no head: the scheme knows its segments. This read is
+        // what Remap-SSD pays to find owners (FAST'21 §4.4).
         media.charge(
             OpKind::NvRead,
             self.bytes_of(entries),
@@ -255,10 +260,14 @@ impl Ownership for RemapSsd {
     }
 
     fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+        // The numbers start over with the next incarnation; its head's WSN tells old segments from
+        // new ones.
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(media, &group.segments);
         ended.start_over(sb);
+
+        // Segments have come free, so a look may pay again.
         self.reclaim_pays_from = 0;
     }
 }
@@ -269,6 +278,8 @@ impl Recover for RemapSsd {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
+        // 1. damaged words, after the pages of their doubts  2. the reserve, which counts the
+        // fullest group  3. what was too much.
         self.heal(&mut core.media);
         self.set_fullest(core.blocks.remapped_max());
         self.regain(core);

@@ -37,6 +37,8 @@ impl RemapSsd {
     /// Secures a slot for `sb` without touching the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
+        // The last look found nothing worth it. Until more entries are invalid the answer is the
+        // same, and this comes with each refused remap.
         if self.invalid(&core.blocks) < self.reclaim_pays_from {
             return false;
         }
@@ -60,6 +62,8 @@ impl RemapSsd {
 
     /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
+        // Migrating may take a number where entries were unreadable; a device without numbers does
+        // without the reserve, since it collects nothing.
         while !core.clock.is_used_up()
             && self.segments.free() < self.reserve()
             && self.reclaim_one(core)
@@ -121,6 +125,8 @@ impl RemapSsd {
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
         // before it). Cut between: both are read, and say the same.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
+        // Numbers go on, so that recovery can tell the new segments from the old ones that are not
+        // zeroed yet.
         let mut chain = old.continued();
         if is_known {
             self.append_all_but(
@@ -138,6 +144,8 @@ impl RemapSsd {
         }
 
         core.tables.ended.start_over(sb);
+
+        // Charged as one store of what is kept: the entries are gathered and written in a row.
         let moved = self.segments.used(&chain);
         core.media.charge(
             OpKind::NvWrite,
@@ -185,6 +193,7 @@ impl RemapSsd {
         }
         gone.truncate(len);
 
+        // As many left as LPNs are remapped here: then each of them is the only one of its mapping.
         self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32
             == blocks.owners(sb).remapped
     }
@@ -238,6 +247,8 @@ impl RemapSsd {
             self.segments.prefetch(media, old, index + 2);
             self.segments.prefetch_free(media, 1);
 
+            // Runs between two that go are moved as a whole. `stop` is outside of this segment for
+            // the last.
             loop {
                 let stop = next.filter(|at| run.contains(at));
                 let rest = run.start..stop.unwrap_or(run.end);
@@ -268,6 +279,8 @@ impl RemapSsd {
     ) {
         let at = self.segments.take(media, now, chain, sb, 1, Purpose::Gc);
         let entry = RmmEntry::from_words(words[0], words[1]);
+        // Out of its command: that has long been committed, or the entry would have been dropped.
+        // The first LPNs of the command may belong to others by now.
         let all = [
             words[0],
             words[1],
@@ -336,6 +349,8 @@ impl RemapSsd {
                 }
             };
 
+            // Sound NVRAM is one slice. Word by word is for media with faults, where each load may
+            // fail.
             if let Some(words) = media.words() {
                 words[range]
                     .chunks_exact(self.segments.slot_words)
@@ -414,6 +429,7 @@ impl RemapSsd {
             }
         }
 
+        // An unreadable word reads as 0 here; whatever follows from it is not used.
         let entry = RmmEntry::from_words(words[0], words[1]);
         let offset_is_sane = entry.offset() < core.geometry.pages_per_superblock();
         let ppn = core

@@ -128,6 +128,7 @@ impl RemapSsdLh {
         keep_valid(&mut core.tables, sb, &self.all, &mut self.kept);
 
         let pages = self.kept.len().div_ceil(self.flash.slots());
+        // Secured before anything is charged or counted: without room nothing has happened.
         if pages > 0 && !self.flash.secure(core, pages) {
             return false;
         }
@@ -136,10 +137,9 @@ impl RemapSsdLh {
         let (_, bytes) = self.nvram.entries_of(sb);
         core.media
             .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
-        // 1. the entries, each after the page it names  2. their pages on flash, after all stores
-        // 3. zeroes in the
 
-        // segments, after everything: what made the other entries invalid too.
+        // 1. the entries, each after the page it names  2. their pages on flash, after all stores
+        // 3. zeroes in the segments, after everything: what made the other entries invalid too.
         // Cut before 2, or inside: the segments say it. Between 2 and 3: both do, and say the same.
         for entries in self.kept.chunks(self.flash.slots()) {
             self.flash.append(core, sb, entries);
@@ -156,6 +156,9 @@ impl Persist for RemapSsdLh {
         if self.nvram.is_numbered_out(sb) || self.flash.is_numbered_out(sb) {
             return Err(Demotion::NvramFull);
         }
+
+        // Destaged a little ahead: a segment that is released now is zeroed only after everything
+        // before.
         if self.nvram.free_segments() <= self.free_min && may_reclaim {
             self.make_room(core, self.free_min);
         }
@@ -201,6 +204,7 @@ impl Ownership for RemapSsdLh {
         if entries > 0 {
             media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
         }
+
         self.all.clear();
         let readable = self.flash.read(media, sb, &mut self.all);
         self.nvram
@@ -225,6 +229,7 @@ impl Ownership for RemapSsdLh {
 
 impl Recover for RemapSsdLh {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        // Flash first: of entries with one LPN and page those in segments are the newer.
         self.flash.replay(core, witnesses)?;
         self.nvram.replay(core, witnesses)
     }

@@ -204,6 +204,8 @@ impl RemapSsdX {
     }
 
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
+        // Asked of L2P while the tables' lines are near; when the group is rewritten, a group
+        // without any needs no table of distances.
         self.groups[sb.0 as usize].may_join |=
             has_neighbour(core.geometry, &core.tables.map, sb, extent);
         let at = self.take(&mut core.media, core.clock.now(), sb, extent, purpose);
@@ -220,6 +222,8 @@ impl RemapSsdX {
             after,
         );
 
+        // Only an entry whose pages have numbers of their own can take the next one. One number for
+        // all, or sources in another slot, end it.
         let grows = !extent.one_number && extent.source.is_none();
         self.groups[sb.0 as usize].open = grows.then_some(OpenExtent {
             extent: *extent,
@@ -288,6 +292,7 @@ impl RemapSsdX {
         purpose: Purpose,
     ) -> usize {
         let group = &mut self.groups[sb.0 as usize];
+        // What is left over at the end of a segment counts as used, too.
         let before = self.segments.used(&group.chain);
         let at = self
             .segments
@@ -333,6 +338,7 @@ impl OpenExtent {
 
 impl Persist for RemapSsdX {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        // What is gathered takes slots that are not counted yet, and making room reclaims.
         self.issue(core);
         if self.valid(&core.blocks) >= self.watermark {
             return Err(Demotion::Watermark);
@@ -365,6 +371,7 @@ impl Persist for RemapSsdX {
         may_reclaim: bool,
     ) -> Result<(), Demotion> {
         let sb = core.geometry.superblock(next.ppn);
+        // Needs no slot, so no room; but the group becomes fuller, and so may the reserve.
         if self.lengthens(&core.config, core.geometry, next, sb) {
             self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
             if self.segments.free() >= self.reserve() {
@@ -386,6 +393,7 @@ impl Persist for RemapSsdX {
         {
             Some(run) => run.add(next, offset),
             None => {
+                // A host's remaps come in order: a run that this one does not continue has ended.
                 self.issue(core);
                 self.gathered
                     .push(RemapRun::begin(next, sb, offset, purpose));
@@ -399,6 +407,8 @@ impl Persist for RemapSsdX {
             core.geometry.offset(next.ppn),
         );
 
+        // Several at a time: the pages of a victim come row by row, and each other owner's LPNs
+        // form a run of their own.
         if let Some(run) = self
             .gathered
             .iter_mut()
@@ -435,11 +445,13 @@ impl Persist for RemapSsdX {
         // The superblocks that are filled may each have a segment begun.
         let slots =
             self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
+        // Nearly always. What follows goes through all pages of the superblock.
         if u64::from(blocks.owners(sb).remapped) <= slots {
             return 0;
         }
         let pages = (0..tables.geometry.pages_per_superblock())
             .map(|offset| tables.geometry.page(sb, offset));
+        // One owner goes into the page's OOB; each of the others takes a slot at worst.
         let others: u32 = pages
             .map(|ppn| tables.counts.get(ppn).saturating_sub(1))
             .sum();

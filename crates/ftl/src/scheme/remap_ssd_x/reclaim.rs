@@ -108,6 +108,9 @@ impl RemapSsdX {
             u64::from(remapped),
         );
         let invalid = group.covered.saturating_sub(remapped);
+
+        // At best all that is valid is in full extents. A group that cannot lose a segment even so
+        // is not read.
         let least = remapped
             .div_ceil(u64::from(PAGES_MAX))
             .div_ceil(u64::from(self.segments.slots));
@@ -125,6 +128,7 @@ impl RemapSsdX {
             Purpose::Gc,
             After::NOTHING,
         );
+
         let mut valid = std::mem::take(&mut self.valid_extents);
         self.find_valid(core, sb, &mut valid);
         let gains = self.rewrite(core, sb, &valid);
@@ -184,6 +188,7 @@ impl RemapSsdX {
             chain,
             covered: valid.pages,
             may_join: valid.is_divided,
+            // No open entry: the last one has one number for all, or is another's.
             ..ExtentGroup::default()
         };
 
@@ -237,6 +242,8 @@ impl RemapSsdX {
                     (Ok(first), Ok(second)) => match RemapExtent::read(first, second, torn_bits) {
                         Some(ExtentSlot::Sources(source, wsn)) => {
                             waiting.take().map(|(extent, first)| {
+                                // Of another number: the slot of sources did not come with this
+                                // extent, whose own was torn. It is then a copy, not a move.
                                 if extent.wsn == wsn {
                                     ScannedSlot::Extent(
                                         RemapExtent {
@@ -273,6 +280,7 @@ impl RemapSsdX {
                     }
                 };
 
+                // No sources followed.
                 if let Some(before) = waiting.take() {
                     on(alone(before));
                 }
@@ -306,6 +314,7 @@ impl RemapSsdX {
             };
 
             let newest = self.newest_in(&mut core.media, sb);
+            // Gathered first: telling the witnesses needs the core, which the scan has borrowed.
             let mut all = Vec::new();
             self.scan(&mut core.media, sb, |found| all.push(found));
 

@@ -106,6 +106,8 @@ impl RemapRun {
         if self.follows(next, offset) {
             self.extent.pages += 1;
         } else {
+            // From the second page on the direction is settled: a run that goes both ways would mix
+            // up its numbers.
             self.descending = true;
             let source = self.extent.source.map(|source| source - 1);
             self.extent = RemapExtent {

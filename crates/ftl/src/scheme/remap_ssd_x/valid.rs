@@ -55,6 +55,7 @@ struct Distances {
 
 impl Distances {
     fn clear(&mut self, entries: usize) {
+        // A power of two, so that a place is the top bits of a product.
         let words = (entries * BITS).div_ceil(64).next_power_of_two();
         for bits in [&mut self.once, &mut self.twice] {
             bits.clear();
@@ -216,6 +217,8 @@ impl ValidExtents {
             pieces,
             ..
         } = self;
+        // Neighbours have one distance between LPN and offset. Two passes over bits tell which
+        // distances occur once, without sorting.
         distances.clear(slots.len() + pieces.len());
         for piece in pieces.iter() {
             distances.add(piece.lpn, piece.offset);
@@ -260,6 +263,8 @@ impl ValidExtents {
             }
 
             let is_valid = |at: &u32| {
+                // The number matters only if it is an aborted command's, and all pages of such a
+                // command have it.
                 tables.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn)
             };
             let before = self.pieces.len();

@@ -196,6 +196,7 @@ impl Segments {
         if !self.has(chain, slots) {
             self.grow(media, now, chain, sb, purpose);
         }
+
         let at = chain.end;
         chain.end += slots as usize * self.slot_words;
         chain.used += slots;
@@ -281,6 +282,7 @@ impl Segments {
         if let Some(&last) = chain.segments.last() {
             // The late next-link: the successor is known only now.
             let link = SegmentLink::of(chain.sequence - 1).with_next(segment + 1);
+            // No wait: the link is a hint for inspection, and recovery goes by the numbers.
             media.store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
         }
 
@@ -308,6 +310,8 @@ impl Segments {
         let waits = self.guards.has(Guard::ClearWaits);
         for &segment in segments {
             let after = if waits { After::ALL } else { After::NOTHING };
+            // The stale entries stay readable until the zeroes land, and say nothing that is not
+            // so.
             let clear = media.clear(self.word(segment), self.segment_words, after);
             self.free.push_back((segment, clear));
         }
@@ -433,6 +437,7 @@ impl Segments {
                 self.guards.after_doubts(),
             );
         }
+        // Their LPNs are in doubt, and marked by now.
         let orphans = std::mem::take(&mut self.orphans);
         self.release(media, &orphans);
     }
@@ -448,6 +453,8 @@ impl Segments {
             (at..at + self.slot_words).any(|word| media.load(word) != Ok(0))
         };
 
+        // Behind the last word that is not zero, torn slots included: no slot is stored twice
+        // between two zeroings.
         let used = (0..self.slots)
             .rev()
             .find(|slot| is_used(*slot))
@@ -479,6 +486,8 @@ impl Segments {
                 .map(SegmentLink::from_bits);
             link.is_ok_and(|link| link.next() == lost.segment + 1)
         };
+        // The link of the segment before is the best evidence, then a gap. Both may be missing: the
+        // link is late, and the segment may be at an end.
         let before = known
             .iter()
             .copied()
@@ -499,6 +508,7 @@ impl Segments {
             (None, None) if first > 0 && !is_last => first - 1,
             (None, None) => known.iter().max().map_or(0, |(sequence, _)| sequence + 1),
         };
+
         let behind = known.iter().find(|(number, _)| *number == sequence + 1);
         let link =
             SegmentLink::of(sequence).with_next(behind.map_or(0, |(_, segment)| segment + 1));
@@ -553,6 +563,7 @@ impl Segments {
         };
         witnesses.saw(head.wsn());
         let sb = SbId(head.superblock());
+        // Numbers that cannot be are another device's, or of an earlier life of these words.
         let is_sane = sb.0 < media.geometry().superblocks()
             && link.is_ok_and(|link| link.sequence() < SEQUENCE_END) | link.is_err();
         if !is_sane || !witnesses.is_live(sb) {

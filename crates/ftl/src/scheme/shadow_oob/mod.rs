@@ -216,6 +216,8 @@ impl ShadowOob {
     fn reserve_flash(&mut self, core: &mut Core) -> bool {
         let kept_free = 1 + core.config.gc_opens() as u32;
         let (wanted, least) = self.reserve.room_needed(&core.geometry);
+        // Nothing is open in this stream while the device runs: reserved flash is filled when power
+        // has failed, by `saved`.
         core.blocks.close_log();
         let room = |core: &Core, area: &[SbId]| {
             area.iter()
@@ -226,6 +228,7 @@ impl ShadowOob {
         while room(core, &self.found.empty) < wanted
             && self.found.empty.len() < self.reserve.superblocks_max
         {
+            // Collection comes first: without it no remap would help either.
             if core.blocks.free() <= kept_free
                 || !core
                     .blocks
@@ -245,6 +248,7 @@ impl ShadowOob {
     /// From now on DRAM counts: all entries are in it, and there is flash to save them to.
     #[cold]
     fn arm(&mut self, core: &mut Core) -> bool {
+        // Of earlier generations, so they say nothing; their flash may be needed below.
         for sb in std::mem::take(&mut self.found.outdated) {
             core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
@@ -272,6 +276,7 @@ impl ShadowOob {
             );
         }
 
+        // All anew, into slots that are zero: an entry that was saved has none yet.
         for sb in 0..self.tags.len() {
             for at in 0..self.tags[sb].len() {
                 let tag = self.tags[sb][at];
@@ -293,9 +298,13 @@ impl ShadowOob {
 
         core.media
             .store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
+        // New entries after the generation: one that came first would not be saved, but
+        // acknowledged.
         core.media.fence();
         self.armed = true;
         self.found.empty.clear();
+        // Last: until the device is armed they are all that tells of these remaps. An erase waits
+        // for everything.
         for sb in std::mem::take(&mut self.found.saved) {
             core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
@@ -345,6 +354,7 @@ impl ShadowOob {
 
     /// Zeroes a slot, after what superseded its entry, and frees it.
     fn release(&mut self, media: &mut Media, slot: u32) {
+        // It is on flash only, and goes with its superblock.
         if slot == SAVED {
             return;
         }
@@ -395,6 +405,7 @@ impl ShadowOob {
     }
 
     fn has_room(&self, entries: usize) -> bool {
+        // Collecting the fullest superblock takes a slot for each of its references.
         self.free.len() >= self.fullest as usize + entries
     }
 
@@ -409,6 +420,7 @@ impl ShadowOob {
         }
 
         self.fullest = core.blocks.remapped_max() + 1;
+
         if self.has_room(entries) {
             return true;
         }
@@ -435,6 +447,7 @@ impl ShadowOob {
         media: &mut Media,
         entries: usize,
     ) {
+        // More than needed, so that the next look is not at the next remap.
         let some_more = self.reserve.slots / SWEPT_SHARE;
         let stale_of = |tags: &Vec<EntryTag>, sb: u32| {
             tags.len()
@@ -511,6 +524,8 @@ impl ShadowOob {
             }
         }
 
+        // The pages of one superblock are of one generation: it is erased before it is reserved
+        // again.
         unreadable[start..]
             .iter_mut()
             .for_each(|at| at.generation = newest);
@@ -555,6 +570,7 @@ impl Persist for ShadowOob {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        // An entry in DRAM that will not be saved is none.
         if !self.armed || self.free.is_empty() {
             return false;
         }

@@ -106,6 +106,7 @@ impl Reserve {
         let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as usize;
         let per_page = (slots / PAGES_MIN).clamp(2, ENTRIES_MAX);
         let pages = slots.div_ceil(per_page) as u32;
+        // A block that fails may cost all of its pages that are still to come.
         let room = pages + FAILURES * geometry.pages_per_block();
         let superblocks_max = room.div_ceil(config.data_pages(geometry).max(1)) as usize;
         let energy = match config.own(&ENERGY_PAGES) {
@@ -174,6 +175,7 @@ impl Reserve {
             self.program(guards, media, generation)?
         };
 
+        // Power is gone, and this is all that the energy was for: what was programmed is durable.
         media.settle_all();
         // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they
         // say the same.
@@ -230,6 +232,7 @@ impl Reserve {
         }
 
         let (mut area, mut damaged) = (Vec::new(), None);
+        // An unreadable place is left out; it matters only if what is left does not suffice.
         for index in 0..self.superblocks_max {
             let word = media.load(self.area_word(index)).unwrap_or_else(|_| {
                 damaged = Some(self.area_word(index));
@@ -346,12 +349,15 @@ impl<'a> ReservedPages<'a> {
             let (bad, failing) = (loaded.bad.unwrap_or(0), loaded.failing.unwrap_or(0));
             let record = LifeRecord { life, bad, failing };
             let next = media.next_row(geometry.block(sb, die));
+            // Only the next row of a block can be programmed. What an earlier try programmed is
+            // passed over.
             if (record.bad | record.failing) >> die & 1 == 1
                 || next != geometry.row_of_offset(offset)
             {
                 continue;
             }
 
+            // Programs that fail take energy, too.
             if *energy == 0 {
                 return false;
             }
@@ -372,6 +378,7 @@ impl<'a> ReservedPages<'a> {
                 self.programmed += 1;
                 return true;
             }
+            // The next power-on must know: a failing block's torn page is no damage.
             LifeRecord::store_failing(media, sb, record.failing | 1 << die);
         }
         false
