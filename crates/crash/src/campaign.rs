@@ -164,6 +164,8 @@ impl<'a> Campaign<'a> {
             if dut.read_only {
                 return self.end_of_life(dut);
             }
+            // Reading all of the device at each step would take most of the time, and what is wrong
+            // stays wrong.
             if step % 16 == 0 {
                 dut.verify_live(&mut self.read)?;
             }
@@ -204,6 +206,7 @@ impl<'a> Campaign<'a> {
             faults_left,
         }) {
             Ok(dut) => self.end.marks.collect(&dut.ftl),
+            // Damage may forbid recovery, worn out or not.
             Err(failure) if failure.is_refusal => {}
             Err(failure) => return Err(failure),
         }
@@ -229,6 +232,7 @@ impl<'a> Campaign<'a> {
             if dut.read_only {
                 break;
             }
+            // Now and then everything ends, or the rail would hold the whole fill.
             if at % 16 == 15 {
                 self.catch_up(dut);
             }
@@ -266,6 +270,8 @@ impl<'a> Campaign<'a> {
         }
 
         dut.submit(command, &mut self.history)?;
+        // Acknowledged in any order, as devices do: an acknowledgement must not rely on an earlier
+        // one.
         while dut.in_flight.len() > self.depth.commands
             || (!dut.in_flight.is_empty() && self.depth.early && self.chance(3))
         {
@@ -274,6 +280,8 @@ impl<'a> Campaign<'a> {
         }
 
         if self.chance(self.depth.ends) || dut.ftl.media().pending() > self.depth.operations {
+            // Durable, with the host knowing of it or not. The second is what a host that was too
+            // slow has: all may be there, nothing must.
             if self.chance(2) {
                 self.catch_up(dut)
             } else {
@@ -299,6 +307,9 @@ impl<'a> Campaign<'a> {
             .random_ratio(1, 4)
             .then(|| damage::word(media, &mut self.random))
             .flatten();
+
+        // Writes may be mapped to a damaged page of the same content, so the oracle must know what
+        // it held.
         let held = page
             .filter(|_| self.setup.config.dedup)
             .and_then(|page| damage::held(media, page));
@@ -315,6 +326,7 @@ impl<'a> Campaign<'a> {
         }
 
         let mut media = Media::from_image(&survivor.image);
+        // With the faults that are there, so that no second record of one superblock is chosen.
         media.plant(|faults| *faults = survivor.faults.clone());
         let page = damage::page(&media, &self.setup.config, &mut self.random);
         let word = self
@@ -342,6 +354,7 @@ impl<'a> Campaign<'a> {
         if let Some((word, bits)) = word {
             self.end.marks.words_damaged += 1;
             self.history.push(Event::WordDamaged(word as u32));
+            // One uncorrectable word at a time: most records have one second copy.
             faults.flips.retain(|_, bits| bits.count_ones() == 1);
             faults.flips.insert(word, bits);
         }
@@ -369,6 +382,8 @@ impl<'a> Campaign<'a> {
         }
 
         let words = dut.ftl.media().nvram_words() as u32;
+        // Single flips come more often than faults: ECC corrects them, so nothing may be seen of
+        // them.
         if words > 0 && self.chance(50) {
             let word = self.random.random_range(0..words) as usize;
             let bit = self.random.random_range(0..64);
@@ -385,6 +400,7 @@ impl<'a> Campaign<'a> {
             let mark = self.history.mark();
             let image = self.cut(&dut.ftl);
             let digest = self.end.digests.last().copied();
+            // The same media came out. Recovering it again would show nothing new.
             if seen.contains(&digest) {
                 self.history.rewind(mark);
                 continue;
@@ -407,6 +423,8 @@ impl<'a> Campaign<'a> {
                 Err(failure) => return Err(failure),
             };
 
+            // Rarely: what a cut leaves adds up on the main line, aborted numbers and holes among
+            // it.
             if self.chance(30) {
                 self.end.marks.forks_adopted += 1;
                 self.end.marks.collect(&dut.ftl);
@@ -470,6 +488,7 @@ impl<'a> Campaign<'a> {
                 fork.verify_live(&mut self.read)?;
             }
 
+            // Without acknowledging anything: the next recovery meets this one's work under way.
             let image = self.cut(&fork.ftl);
             self.end.marks.collect(&fork.ftl);
             let faults = fork.ftl.media().faults().clone();
@@ -517,6 +536,7 @@ impl<'a> Campaign<'a> {
             cuts_left -= 1;
             self.end.marks.recovery_cuts += 1;
             let cut = self.cut(&ftl);
+            // What was cured only by stores that this cut takes away is damaged again.
             faults = damage::left(&image, &faults, &cut, ftl.media().faults());
             image = cut;
             ftl = self.recover(&image, faults.clone())?;
@@ -536,9 +556,11 @@ impl<'a> Campaign<'a> {
             faults_left,
             read_only: false,
         };
+
         dut.check_tables()?;
         dut.observe(&mut self.read)?;
 
+        // The data first: a file's list is judged by what its pages hold.
         let verdict = dut
             .oracle
             .judge(&self.read)
@@ -559,6 +581,8 @@ impl<'a> Campaign<'a> {
         self.history.push(Event::Seen);
         self.end.marks.lost_pages_read +=
             self.read.iter().filter(|read| **read == LOST).count() as u64;
+        // Whatever a command under way has become, it stays that way: a later cut must not change
+        // it.
         dut.oracle.adopt(&self.read);
         dut.doubts.adopt();
         Ok(dut)
@@ -566,6 +590,7 @@ impl<'a> Campaign<'a> {
 
     fn recover(&mut self, image: &Image, faults: Faults) -> Result<Ftl, Failure> {
         self.history.push(Event::Recovering);
+        // Kept before the attempt, so that a panic leaves the image that shows it.
         self.end.image = Some(image.clone());
         self.end.faults = faults.clone();
         let mut media = Media::from_image(image);

@@ -49,6 +49,7 @@ impl Cutter {
     pub fn new(seed: u64, pending: usize) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let pending = pending as u32;
+        // The extremes too: nothing lost, and everything that may be.
         let character = match random.random_range(0..22) {
             0 => Character::Mixed { whole: 16, torn: 0 },
             1 => Character::Mixed { whole: 0, torn: 0 },

@@ -66,7 +66,10 @@ impl Doubts {
     pub fn damaged(&mut self, held: Option<Content>, has_word: bool) {
         self.shared.extend(held);
         self.has_word |= has_word;
+        // All LPNs, not those of the page: which witnesses a page or word held is the firmware's
+        // business.
         self.of.fill(true);
+        // What is under way may have been recorded in what was damaged.
         self.pending
             .iter_mut()
             .for_each(|pending| pending.is_sound = false);
@@ -83,6 +86,7 @@ impl Doubts {
                 [lpn..lpn + 1, 0..0]
             }
             ScriptCommand::WriteMany { lpn, len, .. } => {
+                // Which of its pages repeat what is known when they are written, not here.
                 is_sound = self.shared.is_empty();
                 [lpn..lpn + len, 0..0]
             }
@@ -94,6 +98,7 @@ impl Doubts {
                 relocate,
                 ..
             } if target != source => {
+                // A remap takes over what its source is: a doubt with it.
                 is_sound = (source..source + len).all(|lpn| !self.of[lpn as usize]);
                 let sources = if relocate { source..source + len } else { 0..0 };
                 [target..target + len, sources]
@@ -201,6 +206,7 @@ pub fn page(media: &Media, config: &Config, random: &mut impl RngExt) -> Option<
     if told.is_empty() {
         return None;
     }
+
     let sb = told[random.random_range(0..told.len() as u32) as usize];
     let page = geometry.page(sb, random.random_range(0..geometry.pages_per_superblock()));
     media.is_readable(page).then_some(page)
@@ -224,6 +230,8 @@ pub fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
     let word = draws.find(|word| {
         media.peek(*word) != 0 && !taken.contains(&SbId((word / LIFE_WORDS) as u32))
     })?;
+
+    // Two different bits, the fewest that are not corrected.
     let (one, other) = (random.random_range(0..64u32), random.random_range(1..64u32));
     Some((word, 1 << one | 1 << ((one + other) % 64)))
 }
@@ -231,6 +239,7 @@ pub fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
 /// What is damaged after a cut: also what was, and what was written over it the cut has undone.
 pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Faults {
     let (before, after) = (Media::from_image(before), Media::from_image(after));
+    // The page that was damaged is there again: not erased, and not programmed with something else.
     let is_same_page =
         |page: &Ppn| after.is_readable(*page) && after.oob(*page) == before.oob(*page);
     let mut left = now.clone();

@@ -112,6 +112,7 @@ impl DeviceUnderTest {
         let ack = self.ftl.media_mut().take_ack();
         self.ftl.media_mut().ops.clear();
 
+        // Only on a device whose blocks wear out: anywhere else it must never refuse a write.
         self.read_only = result == Err(Refusal::ReadOnly) && self.ftl.config().pe_limit > 0;
         let result = if self.read_only { Ok(None) } else { result };
         let status = result.map_err(|refusal| {
@@ -181,6 +182,7 @@ impl DeviceUnderTest {
             } => {
                 let mode = self.ftl.media().mode();
                 (0..len).try_for_each(|at| {
+                    // As of before the command: none of its pages repeats another of them.
                     let content = content_of_many(self.oracle.live(), source, fresh, at);
                     let mut page = [0; PAGE_BYTES];
                     if at + 1 < len {
@@ -247,6 +249,7 @@ impl DeviceUnderTest {
         read.clear();
         for lpn in 0..self.oracle.live().len() as u32 {
             let content = match self.ftl.read(lpn) {
+                // No doubt excuses this: damaged media may lose data, but never show other data.
                 Ok(page) => content(&page).ok_or_else(|| {
                     Failure::of_lpn(format!("LPN {lpn} reads what nobody wrote"), lpn)
                 })?,
@@ -326,6 +329,7 @@ fn content(page: &Page) -> Option<Content> {
         Page::Unknown => None,
         Page::Identity(identity) => Some(*identity),
         Page::Bytes(bytes) => {
+            // All words alike, as they were written: a mixture of two pages is found.
             let mut words = bytes
                 .chunks_exact(8)
                 .map(|word| Content::from_le_bytes(word.try_into().expect("8 bytes")));

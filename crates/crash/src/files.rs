@@ -63,9 +63,12 @@ impl FileModel {
         let blocks = live.values().map(Vec::len).sum::<usize>();
         let files_full = !live.contains_key(&page.inode) && live.len() == config.fs_files as usize;
         let full = blocks >= config.fs_blocks as usize;
+
         let right = match status {
             FileStatus::Recorded => !full && !files_full,
             FileStatus::FilesFull => files_full,
+            // A place that a torn entry has spoilt is used up, and how many there are only the
+            // firmware knows.
             FileStatus::BlocksFull => full || self.leaky,
             FileStatus::MapDamaged => false,
         };
@@ -126,6 +129,9 @@ impl FileModel {
         let resets: Vec<usize> = (0..self.events.len())
             .filter(|at| is_reset(&self.events[*at]))
             .collect();
+
+        // A reset certainly happened if it was acknowledged, or if a page after it was: the page is
+        // listed only in the map that the reset began.
         let certain = |at: &&usize| {
             self.events[**at].acknowledged
                 || self.events[**at..]
@@ -139,6 +145,8 @@ impl FileModel {
             .filter(|start| *start >= earliest);
 
         let mut why = String::new();
+        // Each reset under way may have happened or not, so each may have begun the lists. The
+        // first that explains them is as good as any.
         for start in starts {
             let end = resets
                 .iter()

@@ -56,6 +56,7 @@ const SHOWN_OF_LPN: usize = 16;
 impl History {
     /// Adds an event at the end.
     pub fn push(&mut self, event: Event) {
+        // The entry stands for the command until it returns, and is replaced by what came of it.
         if let (Event::Submitted(..) | Event::Idled, Some(Event::Submitting(_))) =
             (event, self.0.last())
         {

@@ -154,6 +154,7 @@ impl Oracle {
             | ScriptCommand::Background { .. } => {}
         }
 
+        // Power is on: reads see the command at once, whenever it is durable.
         for (lpn, content) in &effects.pages {
             self.live[*lpn as usize] = *content;
         }
@@ -169,6 +170,8 @@ impl Oracle {
         let effects = self.pending.remove(at);
         for (lpn, content) in &effects.pages {
             let lpn = *lpn as usize;
+            // Acknowledgements come in any order. The LPN shows the newest command, not the one
+            // acknowledged last.
             if self.base_id[lpn] < id {
                 self.base_id[lpn] = id;
                 self.base[lpn] = *content;
@@ -202,8 +205,10 @@ impl Oracle {
         {
             truth[lpn as usize] = self.lost(lpn);
         }
+
         self.live.copy_from_slice(&truth);
         self.base.copy_from_slice(&truth);
+        // A number of its own, newer than all commands: none of them can be shown any more.
         self.base_id.fill(self.next_id);
         self.next_id += 1;
         self.pending.clear();
@@ -283,6 +288,7 @@ impl Oracle {
             touched.extend(open.map(|(lpn, content)| (*lpn, effects.id, *content)));
         }
 
+        // By LPN, and in the order of the commands: the last value of a choice is the newest.
         touched.sort_unstable_by_key(|(lpn, id, _)| (*lpn, *id));
         touched
             .chunk_by(|a, b| a.0 == b.0)
@@ -331,6 +337,8 @@ impl Oracle {
         }
 
         let relocations: Vec<&Effects> = self.pending.iter().map(|effects| &**effects).collect();
+        // Twelve are 4,096 combinations. More are never open in a script, and would only be judged
+        // more mildly.
         let combinations = 1u32 << open.len().min(12);
         let mut without_moves = false;
         for bits in 0..combinations {

@@ -24,6 +24,7 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !QUIET.get() {
+                // Another thread's panic, or one outside of a script, is nobody's finding.
                 return before(info);
             }
 
@@ -41,6 +42,7 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
 
+    // Nested calls restore what they found.
     let outer = QUIET.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     QUIET.set(outer);

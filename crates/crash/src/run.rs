@@ -85,6 +85,7 @@ impl Options {
             None => (0..Setup::COUNT).filter(useful).collect(),
         };
 
+        // A value that some devices cannot have is no error, as long as one can.
         if self.adjust.0.is_some() {
             let mut refused = None;
             setups.retain(|at| {
@@ -237,6 +238,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
                 while !stop.load(Ordering::Relaxed)
                     && deadline.is_none_or(|deadline| Instant::now() < deadline)
                 {
+                    // A number a script, taken in turn: with the seed it decides everything,
+                    // whichever thread has it.
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let code = scripts.code(number);
                     if sender
@@ -249,11 +252,13 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
             });
         }
 
+        // The threads have their own; the loop below ends when the last of them does.
         drop(sender);
         let mut waiting = BTreeMap::new();
         let mut told = start;
         for (number, code, end) in receiver {
             waiting.insert(number, (code, end));
+            // Strictly by number, so that a bound by cuts ends every run at the same script.
             while let Some((code, end)) = waiting.remove(&tally.report.scripts)
                 && !tally.done()
             {

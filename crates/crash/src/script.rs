@@ -496,6 +496,7 @@ impl Generator {
             let len = self.random.random_range(2..=left);
             let fresh = self.next_unique + 1;
             self.next_unique += u64::from(len);
+
             self.stream = Stream {
                 target: lpn + len,
                 source: source.map(|source| source + len),
@@ -557,6 +558,7 @@ impl Generator {
             None => (self.lpn(), self.lpn()),
         };
 
+        // The same page for the same home again: the older one must not be taken for it.
         if !self.journal.is_empty() && self.random.random_ratio(1, 5) {
             let (lpn, home) =
                 self.journal[self.random.random_range(0..self.journal.len() as u32) as usize];
@@ -628,6 +630,7 @@ impl Generator {
 
     fn lpn(&mut self) -> u32 {
         let lpn = match self.random.random_range(0..10) {
+            // Probably still under way: overwriting it then is where the orders matter.
             0..2 => return self.recent[self.random.random_range(0..4u32) as usize],
             2..7 => self.hot + self.random.random_range(0..self.hot_len),
             _ => self.random.random_range(0..self.lpns),
@@ -651,6 +654,7 @@ impl Generator {
 
     fn deallocation(&mut self) -> ScriptCommand {
         if self.random.random_ratio(1, 64) {
+            // Filled anew, or the rest of the script would run on an empty device.
             self.filled = 0;
             return ScriptCommand::Deallocate {
                 lpn: 0,

@@ -582,6 +582,8 @@ impl Setup {
 
         let geometry = enough(&mut config, &profile)?;
         let spare = profile.spare_pages + profile.bad_blocks * pages_per_block * 2;
+        // Nearly full, but for room for the faults: an empty device passes every cut and proves
+        // nothing.
         config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
 
         Ok(Self {
@@ -707,6 +709,7 @@ fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
         .is_ok()
     };
 
+    // Bisected: whether a size works is only known from the check itself.
     let (mut low, mut high) = (config.lpns, geometry.pages());
     while high - low > 1 {
         let middle = low + (high - low) / 2;

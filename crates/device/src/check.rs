@@ -73,6 +73,7 @@ impl Device {
         check.damage.extend(found.damage().iter().cloned());
         check.without_checksum = found.pages_without_sum();
         let suspects = found.suspects().to_vec();
+        // A copy in memory: recovery writes, and a check must not.
         let (mut device, _) = Self::recover(found.into_copy(), config)?;
         device.ftl().check().map_err(OpenError::Contradiction)?;
         check
@@ -90,6 +91,7 @@ impl Device {
     /// Nothing is left to recover from, or an I/O error; nothing has changed then.
     pub fn repair_folder(dir: &Path) -> Result<(FolderCheck, Option<PathBuf>), OpenError> {
         let check = Self::check_folder(dir)?;
+        // Nothing is touched: giving up what cannot be recovered would leave less to try with.
         if let Some(why) = &check.beyond {
             return Err(OpenError::Contradiction(why.clone()));
         }
@@ -105,12 +107,15 @@ impl Device {
         let (media, _) = Media::find_folder(dir, true)?.begin()?;
         let (mut device, _) = Self::recover(media, config)?;
 
+        // The firmware records them as lost: from now on they are media errors whoever reads them,
+        // and are moved as such.
         for lpn in &check.unreadable {
             device
                 .untimed(|ftl| ftl.give_up(*lpn))
                 .map_err(|error| OpenError::Contradiction(error.to_string()))?;
         }
 
+        // Last: until the device is whole the old file tells what it was made of.
         if file.damage().is_some() {
             write_config(dir, device.config()).map_err(ImageError::from)?;
         }
@@ -178,6 +183,7 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
             continue;
         }
 
+        // Marked as lost already, by an earlier repair or recovery.
         if ftl.media().is_meta(ppn) || !ftl.media().is_readable(ppn) {
             check.given_up += 1;
             continue;

@@ -177,6 +177,8 @@ impl DeviceConfig {
                 keys::nested(setting.key.path, setting.value.clone()),
             );
         }
+        // Names of older files first, so that a mode's parts are compared with what was said under
+        // any name.
         keys::move_renamed(&mut said);
         keys::expand_mode(&mut said);
         let mut merged = self.to_value();
@@ -210,6 +212,8 @@ impl DeviceConfig {
         keys::move_renamed(&mut said);
         keys::expand_mode(&mut said);
         merge(&mut merged, said);
+        // Scaled after merging: values of the file are those of the whole device, as a preset's
+        // are.
         read(merged)?.scale(scale)
     }
 
@@ -424,6 +428,7 @@ fn line_of(text: &str, path: &str) -> Option<usize> {
     let parsed = DeTable::parse(text).ok()?;
     let mut table = parsed.get_ref();
     let mut found = None;
+    // As deep as the file goes: a key that is missing is on its table's line.
     for name in path.split('.') {
         let (key, value) = table.iter().find(|(key, _)| key.get_ref() == name)?;
         found = Some(key.span().start);

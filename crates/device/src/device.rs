@@ -171,6 +171,7 @@ impl Device {
     }
 
     pub(crate) fn assemble(mut ftl: Ftl, config: DeviceConfig) -> Self {
+        // Formatting and recovery have taken their time before the device was there.
         ftl.media_mut().ops.clear();
         let timing = Timing::new(config.geometry, config.latencies());
         let hashes = ftl.deduplicates();
@@ -392,6 +393,8 @@ impl Device {
     /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware
     /// works for itself, one step after the other; the last one may end after `until`.
     pub fn idle(&mut self, now: u64, until: u64) {
+        // Idle is counted from when the device has nothing left to do, not from the last command's
+        // arrival.
         let mut at = now.max(self.timing().busy_until()) + self.config.background.idle_after_ns;
         while at < until && self.ftl.background() {
             self.charge(at, DataPath::Own);

@@ -199,6 +199,7 @@ pub enum LocalDiskError {
 impl LocalDisk {
     /// Takes a device that stores real bytes: `Device::in_memory`, or one in a folder.
     pub fn new(mut device: Device) -> Self {
+        // No time passes on such a disk, so that nothing is charged for it.
         device.keep_time(false);
         Self(device)
     }
@@ -274,6 +275,8 @@ impl Disk for LocalDisk {
     }
 
     fn flush(&mut self) -> Result<(), LocalDiskError> {
+        // First the device's own commands, then the files: a sync before would not have what the
+        // flush stores.
         self.0.flush(0).result?;
         Ok(self.0.sync()?)
     }

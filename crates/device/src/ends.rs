@@ -38,6 +38,8 @@ pub(crate) struct ProgramEnds {
 
 impl ProgramEnds {
     pub(crate) fn new(geometry: Geometry) -> Self {
+        // Some superblocks' worth of slots, since recent programs are in the few that are open. A
+        // power of two, so that a slot is a mask.
         let row = geometry.pages_per_superblock() as usize * geometry.groups() as usize;
         let len = (row * SUPERBLOCKS_KEPT).next_power_of_two();
         Self {
@@ -109,6 +111,8 @@ impl ProgramEnds {
         }
         let last = self.last[self.geometry.superblock(ppn).0 as usize];
         let slot = &self.slots[ppn.0 as usize & self.mask];
+        // Displaced: no later than the superblock's last program, nor than the latest that was
+        // displaced.
         if slot.ppn == ppn {
             slot.end
         } else {
@@ -140,6 +144,7 @@ pub(crate) struct ClearEnds {
 impl ClearEnds {
     /// Notes a clearing or one of the erases of this name. Ends up to `now` need not be kept.
     pub(crate) fn note(&mut self, ClearId(id): ClearId, end: u64, now: u64) {
+        // Names are asked about as long as they are pending; what is over goes from the front.
         while self.ends.front().is_some_and(|front| *front <= now) {
             self.ends.pop_front();
             self.first += 1;

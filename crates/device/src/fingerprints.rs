@@ -118,6 +118,7 @@ impl Device {
         if header.magic != MAGIC || header.version != VERSION {
             return Err("the file holds none of this version".into());
         }
+        // A state of another generation may have other pages at these places.
         if generation != Some(header.generation.get()) {
             return Err("the file belongs to an earlier state of the device".into());
         }
@@ -274,6 +275,8 @@ impl Relearner {
         let (pages, next) = device.ftl().unknown_pages(self.from, SLICE);
         self.from = next.unwrap_or(Ppn(0));
         if next.is_none() {
+            // A whole pass that lists nothing and has entered nothing ends the job: no page is
+            // unknown any more.
             self.passes = if self.entered_in_pass == 0 && pages.is_empty() {
                 PASSES
             } else {

@@ -59,6 +59,8 @@ impl Device {
         }
 
         let made = Self::fill_folder(dir, config, journal_bytes);
+        // All or nothing: a half-made folder would be refused by the next attempt as one that holds
+        // something.
         if made.is_err() {
             Self::folder_files(dir)
                 .into_iter()
@@ -89,6 +91,7 @@ impl Device {
             .map_err(|error| crate::config::DeviceConfigError(error.to_string()))?;
         let mut device = Self::assemble(ftl, config);
         device.dir = Some(dir.to_owned());
+        // 1. the device, durable  2. its configuration. A folder without one was never finished.
         device.sync().map_err(ImageError::from)?;
         write_config(dir, device.config()).map_err(|error| ImageError::from(about(error)))?;
         Ok(device)
@@ -101,6 +104,7 @@ impl Device {
     pub fn open_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
         let config = ConfigFile::read(dir)?.intact()?;
         let mut found = Media::find_folder(dir, false)?;
+        // Only the firmware can tell whether these pages matter, and only by recovering a copy.
         if !found.suspects().is_empty() {
             drop(found);
             if let Some(damage) = check::suspects(dir, &config)?.first() {
@@ -189,7 +193,7 @@ impl Device {
     /// As `sync`.
     pub fn close(mut self) -> io::Result<SavedFingerprints> {
         // 1. the last state  2. the fingerprints, with that state's generation. Cut before 2: there
-        //    are none.
+        // are none.
         self.untimed(|ftl| ftl.media_mut().tidy())?;
         Ok(self.save_fingerprints())
     }
@@ -268,6 +272,9 @@ pub(crate) fn write_config(dir: &Path, config: &DeviceConfig) -> io::Result<()> 
     }
     let sum = sum_of(&text);
     text.extend([SUM, &sum, "\n"]);
+
+    // 1. the file aside, synced  2. the name  3. the folder, synced. Cut before 2: the old one, or
+    // none.
     let aside = dir.join(CONFIG_ASIDE);
     let mut file = File::create(&aside)?;
     file.write_all(text.as_bytes())?;

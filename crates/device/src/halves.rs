@@ -53,6 +53,7 @@ pub(crate) fn perform(
         PageKind::WriteFor { home } => (DataPath::FromHost, ftl.write_for(lpn, &payload, home)),
         PageKind::Read => (DataPath::ToHost, ftl.read(lpn).map(drop)),
         PageKind::ReadModifyWrite => {
+            // Two steps, since the write's data is there only when the read has ended.
             let read = ftl.read(lpn);
             step(ftl, DataPath::ToMerge);
             read?;
@@ -140,6 +141,8 @@ impl Charging {
     pub fn charge(&mut self, now: u64, data: DataPath, ops: &[Op]) -> u64 {
         let timing = &mut self.timing;
 
+        // In this order for one thread or two: each call takes a turn on a lane, and turns decide
+        // the times.
         let received = match data {
             DataPath::Own => now,
             DataPath::Absent | DataPath::ToHost => timing.arrive(now),

@@ -319,6 +319,7 @@ fn unknown(path: String) -> Problem {
         .rsplit_once('.')
         .map_or(path.as_str(), |(_, name)| name);
 
+    // The same name in another table is the likelier mistake; only then what is spelt alike.
     let same_name = KEYS.iter().find(|key| key.name() == name);
     let meant = same_name
         .map(|key| key.path)

@@ -121,6 +121,8 @@ impl DeviceConfig {
 
         let tables_fit = firmware.log_bytes >= firmware.tables_bytes(&large);
         firmware.log_bytes = log_bytes - log_bytes % u64::from(firmware.segment_bytes);
+
+        // Rounding down must not make a table too large for a device that had room for it.
         if tables_fit {
             firmware.log_bytes = firmware.log_bytes.max(firmware.tables_bytes(&small));
         }

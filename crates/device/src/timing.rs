@@ -38,6 +38,8 @@ impl Lane {
     /// Takes the next turn after `asked`; returns when it begins.
     #[inline(always)]
     fn turn(&mut self, asked: u64, length: u64) -> u64 {
+        // The turn is taken when it is asked for, not when data is there: a lane is never held by
+        // what is late.
         let begin = self.free.max(asked);
         self.free = begin + length;
         begin
@@ -178,6 +180,8 @@ impl Timing {
         let mut copied = 0;
         for op in ops {
             let end = self.charge_one(op, command, &mut copied);
+            // Collection and metadata are charged with the command that caused them, and delay it
+            // only where they are in its way.
             if op.purpose == Purpose::Host {
                 done = done.max(end);
             }
@@ -254,6 +258,8 @@ impl Timing {
         let mut until = now;
         if op.after_all {
             until = match op.kind {
+                // The erases of a superblock, or its tail pages, are recorded one by one and all
+                // wait for what was before the first of them.
                 OpKind::Erase | OpKind::Program => *self.row.get_or_insert(self.all_end),
                 _ => self.all_end,
             };
@@ -264,6 +270,7 @@ impl Timing {
         if op.after_page != NO_PAGE {
             until = until.max(self.programs.of_all(op.after_page, op.after_pages, now));
         }
+        // Of a clearing or an erase it is the operation's own name.
         if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             until = until.max(self.clears.of(op.clear_id, now));
         }
@@ -278,6 +285,8 @@ impl Timing {
             ..
         } = self.latencies;
 
+        // A lookup is one after the other, and has the dies to itself or beside the others
+        // (`end_lookup`).
         if let Some(lookup) = &mut self.lookup {
             lookup.cursor = lookup.cursor.max(ready) + flash_read_ns + transfer_ns;
             return lookup.cursor;
@@ -376,6 +385,8 @@ impl Timing {
                 self.advance_lookup(end)
             }
             OpKind::NvClear => {
+                // On a lane of its own: zeroing goes on beside stores, and delays only what names
+                // it.
                 let end = self.clearing.pass(
                     ready,
                     per_64_bytes(op.amount, self.latencies.nvram_write_ns),
@@ -428,6 +439,8 @@ impl Timing {
             op.amount as usize % self.dies_len,
         );
 
+        // The dies are stalled for all of the lookup when it ends; holding them here would count it
+        // twice.
         if self.lookup.is_some() && lookup_stalls_dies {
             return ready + (share + usize::from(rest > 0)) as u64 * each;
         }
@@ -447,6 +460,7 @@ impl Timing {
         let Lookup { begin, cursor } = self.lookup.take().expect("a lookup begins before it ends");
         let length = cursor - begin;
         self.lookup_total += length;
+        // The collection that asked may move pages only when it knows their owners.
         self.looked_up = cursor;
         if self.latencies.lookup_stalls_dies && length > 0 {
             for die in &mut self.dies[..self.dies_len] {
@@ -461,6 +475,8 @@ impl Die {
     /// Holds the die for `length` from `ready` on, or from when it is free. Returns the end.
     #[inline]
     fn hold(&mut self, purpose: Purpose, ready: u64, now: u64, length: u64) -> u64 {
+        // A host's operation may use the time in which a die waits for others; collection keeps its
+        // place.
         if self.gap_end > now && purpose == Purpose::Host {
             let end = self.gap_begin.max(ready) + length;
             if end <= self.gap_end {
@@ -488,6 +504,7 @@ impl Die {
     /// Keeps it busy for `length` more nanoseconds.
     fn stall(&mut self, begin: u64, length: u64) {
         self.free = self.free.max(begin) + length;
+        // Nothing can overtake in a stretch in which the die stands still.
         self.gap_end = 0;
     }
 }
