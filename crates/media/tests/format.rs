@@ -127,7 +127,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &["fn word", "fn slot_word"],
     ),
     (
-        "crates/ftl/src/scheme/nlog.rs",
+        "crates/ftl/src/scheme/nlog/mod.rs",
         &[
             "const UNIT_ENTRIES_MAX",
             "const UNITS_MIN",

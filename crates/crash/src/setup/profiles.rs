@@ -1,0 +1,428 @@
+//! The profiles: what is tight on each device, and what its script does mostly.
+//!
+//! Invariant: a profile says only what differs from `COMMON`.
+//! Absent: the size of a device, which follows from what the firmware accepts (`enough`).
+
+use crate::script::Mix;
+use remap_ssd_ftl::{EntrySize, FingerprintKind, GcPolicy};
+use remap_ssd_media::ContentMode;
+
+#[derive(Clone, Copy)]
+pub(super) struct Profile {
+    pub shape: (u32, u32, u32),
+    /// Dies of a superblock, where the scheme allows for fewer than all.
+    pub superblock_dies: u32,
+    pub segment_bytes: u32,
+    pub segments: u32,
+    pub cache_pages: u32,
+    pub entry: EntrySize,
+    pub dedup: bool,
+    pub count_max: u8,
+    pub watermark: f64,
+    pub wear_gap: u32,
+    pub dealloc_slots: u32,
+    pub spare_pages: u32,
+    pub bad_blocks: u32,
+    pub mode: ContentMode,
+    pub mix: Mix,
+    pub steps: u32,
+    pub policy: GcPolicy,
+    /// One superblock for what the host writes and what collection moves, and victims emptied at
+    /// once.
+    pub joins_host: bool,
+    /// Files and pages that the file map has room for.
+    pub files: (u32, u32),
+    /// Program/erase cycles a block endures; 0 is without end.
+    pub pe_limit: u32,
+    pub fingerprint: FingerprintKind,
+    /// Hundreds of commands are under way: more than the free superblocks can hold.
+    pub deep: bool,
+}
+
+/// Dies, superblocks and pages per block; the rest is what most profiles share.
+const COMMON: Profile = Profile {
+    shape: (2, 16, 8),
+    superblock_dies: 0,
+    segment_bytes: 128,
+    segments: 16,
+    cache_pages: 1,
+    entry: EntrySize::Bytes16,
+    dedup: true,
+    count_max: 3,
+    watermark: 0.95,
+    wear_gap: 0,
+    dealloc_slots: 6,
+    spare_pages: 0,
+    bad_blocks: 0,
+    mode: ContentMode::Identity,
+    mix: Mix::EVEN,
+    steps: 260,
+    policy: GcPolicy::Greedy,
+    joins_host: false,
+    files: (0, 0),
+    pe_limit: 0,
+    fingerprint: FingerprintKind::Blake3,
+    deep: false,
+};
+
+pub(super) const PROFILES: &[Profile] = &[
+    COMMON,
+    // Hardly any NVRAM: active collection, and remaps become copies.
+    Profile {
+        segment_bytes: 64,
+        segments: 8,
+        count_max: 15,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Atomic commands.
+    Profile {
+        entry: EntrySize::Bytes24,
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 14,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Deallocations, flushed often.
+    Profile {
+        dealloc_slots: 4,
+        mix: Mix::TRIMS,
+        spare_pages: 2,
+        ..COMMON
+    },
+    // Blocks that fail.
+    Profile {
+        shape: (2, 20, 8),
+        bad_blocks: 3,
+        count_max: 4,
+        ..COMMON
+    },
+    // The watermark is low.
+    Profile {
+        watermark: 0.12,
+        segments: 20,
+        count_max: 15,
+        mix: Mix::REMAPS,
+        spare_pages: 1,
+        ..COMMON
+    },
+    // Moves, with 24-byte entries.
+    Profile {
+        entry: EntrySize::Bytes24,
+        segment_bytes: 256,
+        segments: 12,
+        dealloc_slots: 16,
+        mix: Mix::MOVES,
+        ..COMMON
+    },
+    // Moves, with 16-byte entries, four dies.
+    Profile {
+        shape: (4, 14, 8),
+        mix: Mix::MOVES,
+        count_max: 2,
+        dealloc_slots: 8,
+        ..COMMON
+    },
+    // No deduplication, much collection, wear levelling.
+    Profile {
+        dedup: false,
+        wear_gap: 3,
+        mix: Mix::WRITES,
+        ..COMMON
+    },
+    // Real bytes.
+    Profile {
+        mode: ContentMode::Bytes,
+        steps: 120,
+        spare_pages: 1,
+        ..COMMON
+    },
+    // Three dies: nothing is a power of two.
+    Profile {
+        shape: (3, 16, 9),
+        segment_bytes: 192,
+        segments: 14,
+        count_max: 5,
+        ..COMMON
+    },
+    // Many counts a page, much NVRAM: long groups.
+    Profile {
+        shape: (2, 18, 8),
+        segment_bytes: 64,
+        segments: 64,
+        count_max: 15,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Blocks that fail under whole commands.
+    Profile {
+        shape: (4, 15, 8),
+        entry: EntrySize::Bytes24,
+        segments: 24,
+        bad_blocks: 2,
+        dealloc_slots: 8,
+        ..COMMON
+    },
+    // One die, long blocks.
+    Profile {
+        shape: (1, 24, 16),
+        mix: Mix::WRITES,
+        dealloc_slots: 5,
+        bad_blocks: 1,
+        ..COMMON
+    },
+    // Hardly any NVRAM and few entries in a page: logs on flash are filled, rewritten and emptied.
+    Profile {
+        shape: (2, 24, 8),
+        segment_bytes: 48,
+        segments: 8,
+        count_max: 4,
+        mix: Mix::REMAPS,
+        steps: 400,
+        bad_blocks: 4,
+        ..COMMON
+    },
+    // Superblocks of a few pages: collection within nearly every command.
+    Profile {
+        shape: (1, 40, 7),
+        segments: 48,
+        mix: Mix::REMAPS,
+        dealloc_slots: 8,
+        ..COMMON
+    },
+    // Superblocks whose tail needs two pages.
+    Profile {
+        shape: (4, 8, 104),
+        segments: 48,
+        segment_bytes: 256,
+        steps: 60,
+        dealloc_slots: 8,
+        ..COMMON
+    },
+    // Shared pages in a zone of their own, on the most worn blocks, while wear is levelled.
+    Profile {
+        policy: GcPolicy::Coldmap,
+        shape: (2, 20, 8),
+        wear_gap: 1,
+        segments: 32,
+        count_max: 9,
+        mix: Mix::WRITES,
+        ..COMMON
+    },
+    // Three zones, whole commands, blocks that fail.
+    Profile {
+        policy: GcPolicy::Cagc,
+        shape: (2, 24, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 15,
+        dealloc_slots: 14,
+        bad_blocks: 1,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Victims that are old rather than empty.
+    Profile {
+        policy: GcPolicy::CostBenefit,
+        mix: Mix::WRITES,
+        spare_pages: 6,
+        ..COMMON
+    },
+    // Runs: written, repeated, copied and moved.
+    Profile {
+        shape: (2, 18, 16),
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 64,
+        mix: Mix::RUNS,
+        ..COMMON
+    },
+    // Runs under whole commands, hardly any NVRAM, three dies.
+    Profile {
+        shape: (3, 16, 10),
+        segment_bytes: 72,
+        segments: 10,
+        entry: EntrySize::Bytes24,
+        count_max: 15,
+        dealloc_slots: 96,
+        mix: Mix::RUNS,
+        ..COMMON
+    },
+    // Runs, and blocks that fail.
+    Profile {
+        shape: (4, 15, 8),
+        segment_bytes: 192,
+        bad_blocks: 2,
+        dealloc_slots: 40,
+        mix: Mix::RUNS,
+        ..COMMON
+    },
+    // A file system that notes its pages, until table or lists are full.
+    Profile {
+        files: (4, 24),
+        mix: Mix::FILES,
+        spare_pages: 2,
+        count_max: 4,
+        ..COMMON
+    },
+    // Blocks that wear out, until the device is read-only.
+    Profile {
+        pe_limit: 2,
+        shape: (2, 18, 8),
+        mix: Mix::WRITES,
+        spare_pages: 12,
+        steps: 400,
+        ..COMMON
+    },
+    // Superblocks of one block each, four open per stream.
+    Profile {
+        shape: (4, 24, 12),
+        superblock_dies: 1,
+        segments: 64,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Superblocks of two dies, whole commands, blocks that fail, three zones.
+    Profile {
+        shape: (4, 24, 8),
+        superblock_dies: 2,
+        entry: EntrySize::Bytes24,
+        segments: 48,
+        segment_bytes: 96,
+        count_max: 9,
+        dealloc_slots: 14,
+        bad_blocks: 3,
+        policy: GcPolicy::Cagc,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // What collection moves goes among what the host writes.
+    Profile {
+        joins_host: true,
+        segments: 32,
+        count_max: 6,
+        mix: Mix::WRITES,
+        dealloc_slots: 8,
+        ..COMMON
+    },
+    // But for shared pages, under whole commands and with blocks that fail.
+    Profile {
+        joins_host: true,
+        policy: GcPolicy::Coldmap,
+        shape: (3, 22, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 9,
+        dealloc_slots: 14,
+        bad_blocks: 2,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Real bytes whose fingerprints prove nothing.
+    Profile {
+        fingerprint: FingerprintKind::Murmur3,
+        mode: ContentMode::Bytes,
+        steps: 100,
+        spare_pages: 1,
+        ..COMMON
+    },
+    // A deep queue: superblocks are opened and collected long before anything is known to have
+    // ended.
+    Profile {
+        deep: true,
+        shape: (2, 18, 8),
+        count_max: 6,
+        mix: Mix::WRITES,
+        steps: 400,
+        ..COMMON
+    },
+    // Another, of superblocks of a few pages.
+    Profile {
+        deep: true,
+        shape: (1, 40, 7),
+        segments: 48,
+        mix: Mix::REMAPS,
+        dealloc_slots: 32,
+        steps: 400,
+        ..COMMON
+    },
+];
+
+/// Devices whose media fail: pages and words become unreadable.
+pub(super) const FAILING: &[Profile] = &[
+    COMMON,
+    // NVRAM is full of entries, which move often.
+    Profile {
+        segment_bytes: 64,
+        segments: 16,
+        count_max: 9,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Atomic commands.
+    Profile {
+        entry: EntrySize::Bytes24,
+        segments: 32,
+        count_max: 6,
+        dealloc_slots: 14,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Bitmaps, written again and again.
+    Profile {
+        dealloc_slots: 4,
+        mix: Mix::TRIMS,
+        spare_pages: 4,
+        ..COMMON
+    },
+    // Blocks that fail as well.
+    Profile {
+        shape: (3, 20, 8),
+        bad_blocks: 2,
+        count_max: 4,
+        ..COMMON
+    },
+    // Much collection, no deduplication.
+    Profile {
+        dedup: false,
+        mix: Mix::WRITES,
+        spare_pages: 4,
+        ..COMMON
+    },
+    // Real bytes.
+    Profile {
+        mode: ContentMode::Bytes,
+        steps: 120,
+        spare_pages: 2,
+        ..COMMON
+    },
+    // Logs on flash are filled, rewritten and emptied.
+    Profile {
+        shape: (2, 24, 8),
+        segment_bytes: 48,
+        segments: 8,
+        count_max: 4,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Extents.
+    Profile {
+        shape: (2, 18, 16),
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 64,
+        mix: Mix::RUNS,
+        ..COMMON
+    },
+    // Tails of two pages.
+    Profile {
+        shape: (4, 8, 104),
+        segments: 48,
+        segment_bytes: 256,
+        steps: 60,
+        dealloc_slots: 8,
+        ..COMMON
+    },
+];

@@ -1,0 +1,292 @@
+//! Room in the log: all of it is read, what is valid is rewritten unit by unit, the old units are
+//! zeroed.
+//!
+//! Invariant: a unit is zeroed only after its valid entries have been stored elsewhere, so that one
+//! free unit is enough to begin with. Absent: when hosts are refused (`admit`).
+
+use super::{CHUNK, INVALID_SHARE, NLog, SLOT_WORDS, load};
+use crate::contract::Remapping;
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::scheme::in_force::keep_gone;
+use crate::scheme::log_entry::LogEntry;
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
+use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+impl NLog {
+    #[cold]
+    pub(super) fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
+        let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
+        if invalid < self.reclaim_pays_from {
+            return false;
+        }
+
+        self.fullest = core.blocks.remapped_max() + 1;
+
+        // Exactly the reserve is enough as long as the unit in use has a slot.
+        let enough = |log: &Self| {
+            let spare = log.free.len() as i64 - log.reserve() as i64;
+            spare > 0 || (spare == 0 && log.has_slot())
+        };
+
+        // Rewriting needs one free unit: an old one is released only after its entries have moved.
+        if !enough(self)
+            && may_reclaim
+            && invalid * INVALID_SHARE > self.entries()
+            && !self.free.is_empty()
+        {
+            self.reclaim(core);
+        }
+
+        if enough(self) {
+            return true;
+        }
+        if may_reclaim {
+            let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
+            self.reclaim_pays_from = invalid + self.slots as u64;
+        }
+
+        false
+    }
+
+    /// Reads all, rewrites what is valid unit by unit, zeroes the old units.
+    pub(super) fn reclaim(&mut self, core: &mut Core) {
+        core.stats.metadata_gc_runs += 1;
+        self.charge_scan(&mut core.media);
+        let old: Vec<Range<usize>> = self.ranges().collect();
+        // All units are old now. Their ranges stay readable until each is released.
+        self.units.clear();
+        self.used = 0;
+        if self.find_gone(&mut core.tables, &core.blocks, &core.media, &old) {
+            self.rewrite_all_but_gone(&mut core.media, &old);
+        } else {
+            self.rewrite_valid(&mut core.tables, &core.blocks, &mut core.media, &old);
+        }
+
+        // No entry that ended before is left, so what is noted from now on is all there is.
+        (0..core.geometry.superblocks()).for_each(|sb| core.tables.ended.start_over(SbId(sb)));
+    }
+
+    /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if
+    /// NVRAM must be read word by word, or if the rest is not one entry for each remapped page.
+    /// Looks those up whose remap may have ended.
+    fn find_gone(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        media: &Media,
+        old: &[Range<usize>],
+    ) -> bool {
+        let (mut gone, mut hidden) = (
+            std::mem::take(&mut self.gone),
+            std::mem::take(&mut self.hidden),
+        );
+        gone.clear();
+        let can_scan = find_doubtful(tables, blocks, media, old, &mut gone);
+        if can_scan {
+            keep_gone(tables, &mut gone, &mut hidden, |tables, at| {
+                let at = at as usize;
+                let entry = LogEntry::from_words([media.peek(at), media.peek(at + 1)]);
+                (entry.is_intact()
+                    && entry.is_current(blocks, tables.geometry)
+                    && !tables.is_aborted(entry.wsn()))
+                .then(|| (entry.lpn(), Ppn(entry.ppn())))
+            });
+        }
+
+        // One entry for each remapped page, no more: then what is not gone may be moved without
+        // being looked at.
+        let entries: usize = old.iter().map(|range| range.len() / SLOT_WORDS).sum();
+        let is_known = can_scan && (entries - gone.len()) as u64 == blocks.remapped_total();
+        (self.gone, self.hidden) = (gone, hidden);
+        is_known
+    }
+
+    fn rewrite_all_but_gone(&mut self, media: &mut Media, old: &[Range<usize>]) {
+        let places = std::mem::take(&mut self.gone);
+        let mut gone = places.iter().map(|at| *at as usize).peekable();
+        // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
+        for range in old {
+            let mut rest = range.clone();
+            while let Some(at) = gone.next_if(|at| rest.contains(at)) {
+                self.store_run(media, rest.start..at);
+                rest.start = at + SLOT_WORDS;
+            }
+            self.store_run(media, rest);
+            self.release(media, range);
+        }
+        self.gone = places;
+    }
+
+    /// Stores all entries that are at these words, as they stand.
+    fn store_run(&mut self, media: &mut Media, mut run: Range<usize>) {
+        let (guards, page_of) = (self.guards, |words: &[u64; SLOT_WORDS]| {
+            After::page(Ppn(LogEntry::from_words(*words).ppn()))
+        });
+        while !run.is_empty() {
+            if !self.has_slot() {
+                self.begin_unit(media, Purpose::Gc);
+            }
+
+            let len = (run.len() / SLOT_WORDS).min(self.slots - self.used);
+            let end = run.start + len * SLOT_WORDS;
+
+            // Charged as one: what the entries wait for besides, their pages, the zeroing of the
+            // old unit waits for too.
+            let bytes = (len * SLOT_WORDS * 8) as u32;
+            let clear = After::clear(self.clear);
+            media.charge(OpKind::NvWrite, bytes, Purpose::Gc, clear);
+
+            let to = self.next_slot_word();
+            media.move_records(run.start..end, to, Purpose::Gc, |words| {
+                clear.and(guards.waits(Guard::EntryAfterPage, page_of(words)))
+            });
+            self.used += len;
+            run.start = end;
+        }
+    }
+
+    /// The same where words cannot be read, or some mapping has several entries: goes by what can
+    /// be read.
+    #[cold]
+    fn rewrite_valid(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        media: &mut Media,
+        old: &[Range<usize>],
+    ) {
+        // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do
+        // not count.
+        let mut kept: Vec<Vec<LogEntry>> = vec![Vec::new(); old.len()];
+        let mut damaged = None;
+        for (unit, (range, kept)) in old.iter().zip(&mut kept).enumerate().rev() {
+            for at in range.clone().step_by(SLOT_WORDS).rev() {
+                if (at..at + SLOT_WORDS).any(|word| media.load(word).is_err()) {
+                    damaged = Some(unit);
+                }
+                let Some(entry) = load(media, at) else {
+                    continue;
+                };
+                if tables.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn())
+                    && entry.is_current(blocks, tables.geometry)
+                {
+                    tables.map.hide_remapped(entry.lpn());
+                    kept.push(entry);
+                }
+            }
+        }
+
+        kept.iter()
+            .flatten()
+            .for_each(|entry| tables.map.mark_remapped(entry.lpn()));
+        if let Some(unit) = damaged {
+            // In the place of the first that cannot be read: it goes with its unit, and no unit
+            // more is needed.
+            let unread = self.take_unread(tables, blocks, &mut kept);
+            kept[unit].extend(unread);
+        }
+
+        // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
+        for (range, entries) in old.iter().zip(kept) {
+            for entry in entries.into_iter().rev() {
+                self.store(media, entry.words(), Ppn(entry.ppn()), Purpose::Gc);
+            }
+            self.release(media, range);
+        }
+    }
+
+    /// The unreadable entries that are in force, taken from the index. What was read of their
+    /// mappings is older, and goes.
+    fn take_unread(
+        &mut self,
+        tables: &mut Tables,
+        blocks: &Superblocks,
+        read: &mut [Vec<LogEntry>],
+    ) -> Vec<LogEntry> {
+        let known: BTreeSet<(u32, u64)> = read
+            .iter()
+            .flatten()
+            .map(|entry| (entry.lpn(), entry.wsn()))
+            .collect();
+        // The index may hold stale entries, and they must not come back as unread ones.
+        self.index.sort_out(tables);
+        let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
+        let unread: Vec<Remapping> = self.index.iter(tables.geometry).filter(is_unread).collect();
+
+        let lpns: BTreeSet<u32> = unread.iter().map(|remapping| remapping.lpn).collect();
+        read.iter_mut()
+            .for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
+        unread
+            .iter()
+            .map(|remapping| LogEntry::of(blocks, tables.geometry, remapping))
+            .collect()
+    }
+
+    /// Zeroes the unit that has these entries, after what superseded it, and frees it.
+    fn release(&mut self, media: &mut Media, entries: &Range<usize>) {
+        let at = entries.start - SLOT_WORDS;
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
+        let clear = media.clear(at, (self.slots + 1) * SLOT_WORDS, after);
+        self.free
+            .push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
+    }
+}
+
+/// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word
+/// by word.
+fn find_doubtful(
+    tables: &Tables,
+    blocks: &Superblocks,
+    media: &Media,
+    old: &[Range<usize>],
+    found: &mut Vec<u32>,
+) -> bool {
+    let Some(words) = media.words() else {
+        return false;
+    };
+
+    // No entry has the incarnation of a superblock about which nothing is known.
+    let incarnation = |sb: SbId, known: u32| {
+        if tables.ended.is_known(sb) {
+            known
+        } else {
+            u32::MAX
+        }
+    };
+
+    let incarnations: Vec<u32> = blocks
+        .iter()
+        .map(|(id, sb)| incarnation(id, sb.life.incarnation()))
+        .collect();
+    let is_doubtful = |words: &[u64; SLOT_WORDS]| {
+        let entry = LogEntry::from_words(*words);
+        let sb = tables.geometry.superblock(Ppn(entry.ppn()));
+        // What names no page of the device is no entry.
+        let is_current = incarnations.get(sb.0 as usize) == Some(&entry.incarnation());
+        !is_current || !entry.is_intact() || tables.ended.is_noted(sb, entry.lpn())
+    };
+
+    for range in old {
+        let entries = words[range.clone()].as_chunks::<SLOT_WORDS>().0;
+        // No branches, as in `in_force`.
+        for (nth, entries) in entries.chunks(CHUNK).enumerate() {
+            let (mut doubtful, mut len) = ([0u32; CHUNK], 0);
+            for (index, entry) in entries.iter().enumerate() {
+                doubtful[len % CHUNK] = index as u32;
+                len += usize::from(is_doubtful(entry));
+            }
+            let first = range.start + nth * CHUNK * SLOT_WORDS;
+            found.extend(
+                doubtful[..len]
+                    .iter()
+                    .map(|index| (first + *index as usize * SLOT_WORDS) as u32),
+            );
+        }
+    }
+
+    true
+}
