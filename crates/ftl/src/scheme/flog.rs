@@ -25,7 +25,7 @@ use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::{Open, Stream, SuperblockState, Superblocks};
+use crate::superblock::{Open, Stream, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{
@@ -538,18 +538,7 @@ impl Recover for FLog {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         // Oldest superblock first, so that pages and the index are in the order in which they were
         // written.
-        let mut logs: Vec<(u64, SbId)> = core
-            .blocks
-            .iter()
-            .filter(|(_, sb)| {
-                sb.stream == Stream::Log
-                    && matches!(sb.state, SuperblockState::Open | SuperblockState::Closed)
-            })
-            .map(|(id, sb)| (sb.opened, id))
-            .collect();
-        logs.sort_unstable();
-
-        for (_, sb) in logs {
+        for sb in core.blocks.logs_by_age() {
             self.superblocks.push(sb);
             let found = log_pages::read(
                 &core.blocks,

@@ -195,6 +195,19 @@ impl Superblocks {
             .enumerate()
             .map(|(index, sb)| (SbId(index as u32), sb))
     }
+    /// Those that a scheme's log on flash is in.
+    pub fn logs(&self) -> impl Iterator<Item = SbId> {
+        let is_in_use = |state| matches!(state, SuperblockState::Open | SuperblockState::Closed);
+        self.iter()
+            .filter(move |(_, sb)| sb.stream == Stream::Log && is_in_use(sb.state))
+            .map(|(id, _)| id)
+    }
+    /// The same, oldest first: in the order in which the log was written.
+    pub fn logs_by_age(&self) -> Vec<SbId> {
+        let mut logs: Vec<SbId> = self.logs().collect();
+        logs.sort_unstable_by_key(|sb| (self.get(*sb).opened, *sb));
+        logs
+    }
     /// Superblocks that are erased, or will be when opened.
     #[inline]
     pub fn free(&self) -> u32 {

@@ -13,7 +13,6 @@ use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::log_pages::{self, LogPage};
-use crate::superblock::{Stream, SuperblockState};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{Media, Ppn, SbId};
@@ -66,22 +65,11 @@ impl GroupLog {
         core: &mut Core,
         witnesses: &mut Witnesses,
     ) -> Result<(), RecoveryError> {
-        let is_log = |stream, state| {
-            stream == Stream::Log
-                && matches!(state, SuperblockState::Open | SuperblockState::Closed)
-        };
-        let logs = core
-            .blocks
-            .iter()
-            .filter(|(_, sb)| is_log(sb.stream, sb.state));
-        // Oldest first: `found` has the places of a page in the order of their superblocks' age,
-        // which decides below.
-        let mut logs: Vec<(u64, SbId)> = logs.map(|(id, sb)| (sb.opened, id)).collect();
-        logs.sort_unstable();
-
         let mut found: Vec<Vec<ScannedPage>> = Vec::new();
         found.resize_with(self.groups.len(), Vec::new);
-        for (_, sb) in logs {
+        // Oldest first: `found` has the places of a page in the order of their superblocks' age,
+        // which decides below.
+        for sb in core.blocks.logs_by_age() {
             self.logs.insert(sb, LogSuperblock::default());
             let pages = log_pages::read(
                 &core.blocks,

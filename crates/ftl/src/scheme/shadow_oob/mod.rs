@@ -10,40 +10,42 @@
 //! entry only where no OOB tells of it.
 //!
 //! Order at power-on: 1. reserved flash is opened: erased, and its heads  2. the entries in force
-//! are put into DRAM
-//! 3. the device is *armed*, after everything  4. new entries (fence)  5. what was saved before is
-//!    erased, after everything. Cut before 3: nothing is saved, and what was saved before counts.
-//!    After 3: what is in DRAM is saved, which is all; and what was saved before says nothing
-//!    newer.
+//! are put into DRAM  3. the device is *armed*, after everything  4. new entries (fence)  5. what was
+//! saved before is erased, after everything. Cut before 3: nothing is saved, and what was saved
+//! before counts. After 3: what is in DRAM is saved, which is all; and what was saved before says
+//! nothing newer.
 //!
 //! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has
 //! room for all slots; while not, every one has a saved entry, and none is made. A slot is used
 //! again only after it has been zeroed, which waits for what superseded its entry. Absent: what
 //! happens when power fails (`saved`).
 
+mod arm;
+mod reclaim;
+mod recover;
 mod saved;
 
-use super::log_entry::{LogEntry, UNNUMBERED};
+use super::log_entry::LogEntry;
 use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
-    SchemeSpec, Usage,
+    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
+    Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
-use crate::error::{ConfigError, RecoveryError};
+use crate::error::ConfigError;
 use crate::guard::{Guard, Guards};
 use crate::kind::{Medium, SchemeFacts, SchemeKey};
 use crate::layout::Layout;
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::{Stream, SuperblockState, Superblocks};
+use crate::superblock::Superblocks;
 use crate::tables::Tables;
-use crate::witnesses::Witnesses;
+use recover::LogSuperblocks;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId};
-use saved::{Reserve, SLOT_WORDS, SavedPage};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
+use saved::{Reserve, SLOT_WORDS};
+use std::collections::{BTreeSet, VecDeque};
 
 const ENERGY_PAGES: SchemeKey = SchemeKey {
     name: "energy_pages",
@@ -112,22 +114,6 @@ impl EntryTag {
     fn wsn(&self) -> u64 {
         self.place >> 21
     }
-}
-
-/// An unreadable page of the reserved flash, and the generation of the pages around it.
-struct Unreadable {
-    page: u32,
-    generation: Option<u64>,
-}
-
-/// Superblocks of stream Log that power-on found.
-#[derive(Default)]
-struct LogSuperblocks {
-    /// What was saved last, or nothing that counts, is in them.
-    saved: Vec<SbId>,
-    outdated: Vec<SbId>,
-    /// Erased but for their heads.
-    empty: Vec<SbId>,
 }
 
 pub(super) struct ShadowOob {
@@ -212,106 +198,6 @@ impl ShadowOob {
         self.reserve.slots - self.free.len()
     }
 
-    /// Superblocks for what the capacitor would save; `false` if there are not enough.
-    fn reserve_flash(&mut self, core: &mut Core) -> bool {
-        let kept_free = 1 + core.config.gc_opens() as u32;
-        let (wanted, least) = self.reserve.room_needed(&core.geometry);
-        // Nothing is open in this stream while the device runs: reserved flash is filled when power
-        // has failed, by `saved`.
-        core.blocks.close_log();
-        let room = |core: &Core, area: &[SbId]| {
-            area.iter()
-                .map(|sb| core.blocks.get(*sb).capacity)
-                .sum::<u32>()
-        };
-
-        while room(core, &self.found.empty) < wanted
-            && self.found.empty.len() < self.reserve.superblocks_max
-        {
-            // Collection comes first: without it no remap would help either.
-            if core.blocks.free() <= kept_free
-                || !core
-                    .blocks
-                    .open_next(&mut core.media, Stream::Log, &mut core.clock)
-            {
-                break;
-            }
-            self.found
-                .empty
-                .push(core.blocks.open(Stream::Log).expect("just opened").sb);
-            core.blocks.close_log();
-        }
-
-        room(core, &self.found.empty) >= least
-    }
-
-    /// From now on DRAM counts: all entries are in it, and there is flash to save them to.
-    #[cold]
-    fn arm(&mut self, core: &mut Core) -> bool {
-        // Of earlier generations, so they say nothing; their flash may be needed below.
-        for sb in std::mem::take(&mut self.found.outdated) {
-            core.blocks.erase(&mut core.media, sb, &mut core.clock);
-        }
-        let entries: usize = self.tags.iter().map(Vec::len).sum();
-        if entries > self.free.len() || !self.reserve_flash(core) {
-            return false;
-        }
-
-        // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation,
-        // after everything. Cut before 2: what was saved before counts. A device that was armed too
-        // early would save to flash that is not erased, or whose head is not there, or not all
-        // entries.
-        let words = self
-            .found
-            .empty
-            .iter()
-            .map(|sb| u64::from(sb.0) + 1)
-            .chain(std::iter::repeat(0));
-        for (index, word) in (0..self.reserve.superblocks_max).zip(words) {
-            core.media.store_capacitor(
-                self.reserve.area_word(index),
-                &[word],
-                Purpose::Meta,
-                After::NOTHING,
-            );
-        }
-
-        // All anew, into slots that are zero: an entry that was saved has none yet.
-        for sb in 0..self.tags.len() {
-            for at in 0..self.tags[sb].len() {
-                let tag = self.tags[sb][at];
-                let ppn = core.geometry.page(SbId(sb as u32), tag.offset());
-                let entry = Remapping {
-                    lpn: tag.lpn,
-                    ppn,
-                    wsn: tag.wsn(),
-                    source: None,
-                    atomic: None,
-                };
-                self.tags[sb][at].slot =
-                    self.store(&core.blocks, &mut core.media, &entry, Purpose::Meta);
-            }
-        }
-
-        let generation = core.clock.tick();
-        let after = core.config.guards.waits(Guard::ArmedLast, After::ALL);
-
-        core.media
-            .store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
-        // New entries after the generation: one that came first would not be saved, but
-        // acknowledged.
-        core.media.fence();
-        self.armed = true;
-        self.found.empty.clear();
-        // Last: until the device is armed they are all that tells of these remaps. An erase waits
-        // for everything.
-        for sb in std::mem::take(&mut self.found.saved) {
-            core.blocks.erase(&mut core.media, sb, &mut core.clock);
-        }
-
-        true
-    }
-
     /// Puts an entry into the slot that has been free longest.
     fn store(
         &mut self,
@@ -361,186 +247,6 @@ impl ShadowOob {
         let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         let clear = media.clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
         self.free.push_back((slot, clear));
-    }
-
-    /// Drops the entries of a superblock that are not in force, and all but the newest of one
-    /// mapping. Only those whose remap may have ended are looked up in L2P.
-    fn sweep(&mut self, tables: &mut Tables, media: &mut Media, sb: SbId) {
-        const AHEAD: usize = 24;
-        let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
-        let mut doubtful = std::mem::take(&mut self.doubtful);
-        let ended = tables.ended.of(sb);
-        doubtful.extend(
-            (0..)
-                .zip(&tags)
-                .filter(|(_, tag)| ended.may_have_ended(tag.lpn))
-                .map(|(at, _): (u32, _)| at),
-        );
-
-        // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is
-        // not in force.
-        for index in (0..doubtful.len()).rev() {
-            if let Some(next) = index.checked_sub(AHEAD) {
-                tables.map.prefetch(tags[doubtful[next] as usize].lpn);
-            }
-            let tag = &mut tags[doubtful[index] as usize];
-            if tables.is_in_force(tag.lpn, tables.geometry.page(sb, tag.offset()), tag.wsn()) {
-                tables.map.hide_remapped(tag.lpn);
-            } else {
-                self.release(media, tag.slot);
-                tag.lpn = DROPPED;
-            }
-        }
-
-        for at in doubtful.drain(..) {
-            let lpn = tags[at as usize].lpn;
-            if lpn != DROPPED {
-                tables.map.mark_remapped(lpn);
-            }
-        }
-
-        tags.retain(|tag| tag.lpn != DROPPED);
-        tables.ended.start_over(sb);
-        (self.tags[sb.0 as usize], self.doubtful) = (tags, doubtful);
-    }
-
-    fn has_room(&self, entries: usize) -> bool {
-        // Collecting the fullest superblock takes a slot for each of its references.
-        self.free.len() >= self.fullest as usize + entries
-    }
-
-    /// Frees the slots of stale entries where there are many of them.
-    #[cold]
-    fn make_room(&mut self, core: &mut Core, entries: usize) -> bool {
-        let stale = self
-            .used()
-            .saturating_sub(core.blocks.remapped_total() as usize);
-        if stale < self.reclaim_pays_from {
-            return false;
-        }
-
-        self.fullest = core.blocks.remapped_max() + 1;
-
-        if self.has_room(entries) {
-            return true;
-        }
-        if stale * STALE_SHARE > self.reserve.slots {
-            core.stats.metadata_gc_runs += 1;
-            self.sweep_best(&mut core.tables, &core.blocks, &mut core.media, entries);
-        }
-
-        let found = self.has_room(entries);
-        self.reclaim_pays_from = if found {
-            0
-        } else {
-            stale + self.reserve.slots / STALE_SHARE + 1
-        };
-
-        found
-    }
-
-    /// Sweeps the superblocks with the most stale entries until there is room, and some more.
-    fn sweep_best(
-        &mut self,
-        tables: &mut Tables,
-        blocks: &Superblocks,
-        media: &mut Media,
-        entries: usize,
-    ) {
-        // More than needed, so that the next look is not at the next remap.
-        let some_more = self.reserve.slots / SWEPT_SHARE;
-        let stale_of = |tags: &Vec<EntryTag>, sb: u32| {
-            tags.len()
-                .saturating_sub(blocks.owners(SbId(sb)).remapped as usize)
-        };
-
-        let mut worst: Vec<(usize, u32)> = self
-            .tags
-            .iter()
-            .zip(0..)
-            .map(|(tags, sb)| (stale_of(tags, sb), sb))
-            .collect();
-        worst.sort_unstable_by_key(|(stale, sb)| (std::cmp::Reverse(*stale), *sb));
-
-        for (_, sb) in worst.into_iter().take_while(|(stale, _)| *stale > 0) {
-            if self.has_room(entries + some_more) {
-                break;
-            }
-            self.sweep(tables, media, SbId(sb));
-        }
-    }
-
-    /// Is a superblock erased but for its head?
-    fn is_empty(blocks: &Superblocks, media: &Media, sb: SbId) -> bool {
-        let head = blocks.get(sb).head;
-        (0..media.geometry().pages_per_superblock())
-            .all(|offset| offset == head || !media.is_programmed(media.geometry().page(sb, offset)))
-    }
-
-    /// The pages saved in a superblock, by generation.
-    fn read_saved(
-        &self,
-        blocks: &Superblocks,
-        media: &mut Media,
-        witnesses: &mut Witnesses,
-        sb: SbId,
-        pages: &mut BTreeMap<u64, Vec<SavedPage>>,
-        unreadable: &mut Vec<Unreadable>,
-    ) -> Option<u64> {
-        let start = unreadable.len();
-        let superblock = *blocks.get(sb);
-        // A block that failed once is never erased again, and keeps what tore then.
-        let failed = superblock.bad | superblock.failing;
-
-        let mut newest = None;
-        for offset in 0..media.geometry().pages_per_superblock() {
-            let page = media.geometry().page(sb, offset);
-            // A bad block is not erased any more: what an earlier life tore there stays, and says
-            // nothing.
-            let is_bad = superblock.bad >> media.geometry().die_of_offset(offset) & 1 == 1;
-            if is_bad || !media.is_programmed(page) || offset == superblock.head {
-                continue;
-            }
-
-            witnesses.report.log_pages += 1;
-            match media.read_meta(page, Purpose::Meta) {
-                Ok(Some((oob, bytes))) => {
-                    let present = oob.incarnation() == superblock.life.incarnation() & 63;
-                    if let Some(saved) =
-                        SavedPage::decode(&bytes).filter(|_| oob.lpn() == Oob::LOG && present)
-                    {
-                        newest = newest.max(Some(saved.of.generation()));
-                        pages.entry(saved.of.generation()).or_default().push(saved);
-                    }
-                }
-                Ok(None) => {}
-                // A program that failed, or an erase that was cut.
-                Err(_) if failed >> media.geometry().die_of_offset(offset) & 1 == 1 => {}
-                Err(_) if Self::is_spoiled(media.geometry(), media, page) => {}
-                Err(_) => unreadable.push(Unreadable {
-                    page: page.0,
-                    generation: None,
-                }),
-            }
-        }
-
-        // The pages of one superblock are of one generation: it is erased before it is reserved
-        // again.
-        unreadable[start..]
-            .iter_mut()
-            .for_each(|at| at.generation = newest);
-        newest
-    }
-
-    /// Is no page of this block readable?
-    fn is_spoiled(geometry: Geometry, media: &Media, page: Ppn) -> bool {
-        let (sb, die) = (
-            geometry.superblock(page),
-            geometry.die_of_offset(geometry.offset(page)),
-        );
-        let mut pages = (0..geometry.pages_per_block())
-            .map(|row| geometry.page(sb, row * geometry.dies() + die));
-        pages.all(|page| media.is_programmed(page) && !media.is_readable(page))
     }
 }
 
@@ -620,99 +326,6 @@ impl Ownership for ShadowOob {
         }
         ended.start_over(sb);
         self.reclaim_pays_from = 0;
-    }
-}
-
-impl Recover for ShadowOob {
-    fn power_lost(&mut self, media: &mut Media) -> Result<u64, RecoveryError> {
-        self.reserve.save(self.guards, media)
-    }
-
-    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let is_log = |stream, state| {
-            stream == Stream::Log
-                && matches!(state, SuperblockState::Open | SuperblockState::Closed)
-        };
-        let logs = core
-            .blocks
-            .iter()
-            .filter(|(_, sb)| is_log(sb.stream, sb.state));
-        let logs: Vec<SbId> = logs.map(|(id, _)| id).collect();
-
-        let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
-        for sb in logs {
-            let newest = self.read_saved(
-                &core.blocks,
-                &mut core.media,
-                witnesses,
-                sb,
-                &mut pages,
-                &mut unreadable,
-            );
-            match newest {
-                Some(generation) => filled.push((generation, sb)),
-                None if Self::is_empty(&core.blocks, &core.media, sb) => self.found.empty.push(sb),
-                None => self.found.outdated.push(sb),
-            }
-        }
-
-        // What was saved last is all that was in DRAM then. An earlier one says nothing newer.
-        let newest = pages.pop_last();
-        let last = newest.as_ref().map(|(last, _)| *last);
-        // What cannot be read is of the generation of the pages around it; alone, it may be of the
-        // last one.
-        if let Some(at) = unreadable
-            .iter()
-            .find(|at| at.generation.is_none() || at.generation == last)
-        {
-            return Err(RecoveryError::SavedDamaged { page: at.page });
-        }
-
-        let Some((last, pages)) = newest else {
-            return Ok(());
-        };
-        witnesses.saw(last);
-        for (generation, sb) in filled {
-            let list = if generation == last {
-                &mut self.found.saved
-            } else {
-                &mut self.found.outdated
-            };
-            list.push(sb);
-        }
-
-        for words in pages.iter().flat_map(|page| &page.entries) {
-            let entry = LogEntry::from_words(*words);
-            let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
-            if words[0] == UNNUMBERED {
-                witnesses.doubt(entry.lpn(), u64::MAX);
-            } else if intact && entry.is_current(&core.blocks, core.geometry) {
-                let (ppn, lpn, wsn) = (Ppn(entry.ppn()), entry.lpn(), entry.wsn());
-                if !witnesses.remap(core, lpn, ppn, wsn, None) {
-                    continue; // It is not armed with again.
-                }
-                let tag = EntryTag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
-                self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
-            }
-        }
-
-        self.tags
-            .iter_mut()
-            .for_each(|tags| tags.sort_by_key(EntryTag::wsn));
-        Ok(())
-    }
-
-    fn resume(&mut self, core: &mut Core) -> bool {
-        for index in 0..self.tags.len() as u32 {
-            self.sweep(&mut core.tables, &mut core.media, SbId(index));
-        }
-        core.blocks.close_log();
-        // Without flash to reserve, the saved entries go on counting, and nothing is remapped
-        // before there is some.
-        if !core.clock.is_used_up() {
-            self.arm(core);
-        }
-        true
     }
 }
 

@@ -1,0 +1,192 @@
+//! What the capacitor saved, read back at power-on: the pages of the newest generation, and what is
+//! too old to count.
+//!
+//! Invariant: nothing is taken from a generation of which a page may be missing; an unreadable page
+//! that may be of the newest one refuses recovery. Absent: what the capacitor saves (`saved`), and
+//! what is reserved for the next power loss (`arm`).
+
+use super::saved::SavedPage;
+use super::{EntryTag, SAVED, ShadowOob};
+use crate::contract::Recover;
+use crate::core::Core;
+use crate::error::RecoveryError;
+use crate::guard::Guard;
+use crate::scheme::log_entry::{LogEntry, UNNUMBERED};
+use crate::superblock::Superblocks;
+use crate::witnesses::Witnesses;
+use remap_ssd_media::{Geometry, Media, Oob, Ppn, Purpose, SbId};
+use std::collections::BTreeMap;
+
+/// An unreadable page of the reserved flash, and the generation of the pages around it.
+struct Unreadable {
+    page: u32,
+    generation: Option<u64>,
+}
+
+/// Superblocks of stream Log that power-on found.
+#[derive(Default)]
+pub(super) struct LogSuperblocks {
+    /// What was saved last, or nothing that counts, is in them.
+    pub saved: Vec<SbId>,
+    pub outdated: Vec<SbId>,
+    /// Erased but for their heads.
+    pub empty: Vec<SbId>,
+}
+
+impl ShadowOob {
+    /// Is a superblock erased but for its head?
+    fn is_empty(blocks: &Superblocks, media: &Media, sb: SbId) -> bool {
+        let head = blocks.get(sb).head;
+        (0..media.geometry().pages_per_superblock())
+            .all(|offset| offset == head || !media.is_programmed(media.geometry().page(sb, offset)))
+    }
+
+    /// The pages saved in a superblock, by generation.
+    fn read_saved(
+        &self,
+        blocks: &Superblocks,
+        media: &mut Media,
+        witnesses: &mut Witnesses,
+        sb: SbId,
+        pages: &mut BTreeMap<u64, Vec<SavedPage>>,
+        unreadable: &mut Vec<Unreadable>,
+    ) -> Option<u64> {
+        let start = unreadable.len();
+        let superblock = *blocks.get(sb);
+        // A block that failed once is never erased again, and keeps what tore then.
+        let failed = superblock.bad | superblock.failing;
+
+        let mut newest = None;
+        for offset in 0..media.geometry().pages_per_superblock() {
+            let page = media.geometry().page(sb, offset);
+            // A bad block is not erased any more: what an earlier life tore there stays, and says
+            // nothing.
+            let is_bad = superblock.bad >> media.geometry().die_of_offset(offset) & 1 == 1;
+            if is_bad || !media.is_programmed(page) || offset == superblock.head {
+                continue;
+            }
+
+            witnesses.report.log_pages += 1;
+            match media.read_meta(page, Purpose::Meta) {
+                Ok(Some((oob, bytes))) => {
+                    let present = oob.incarnation() == superblock.life.incarnation() & 63;
+                    if let Some(saved) =
+                        SavedPage::decode(&bytes).filter(|_| oob.lpn() == Oob::LOG && present)
+                    {
+                        newest = newest.max(Some(saved.of.generation()));
+                        pages.entry(saved.of.generation()).or_default().push(saved);
+                    }
+                }
+                Ok(None) => {}
+                // A program that failed, or an erase that was cut.
+                Err(_) if failed >> media.geometry().die_of_offset(offset) & 1 == 1 => {}
+                Err(_) if Self::is_spoiled(media.geometry(), media, page) => {}
+                Err(_) => unreadable.push(Unreadable {
+                    page: page.0,
+                    generation: None,
+                }),
+            }
+        }
+
+        // The pages of one superblock are of one generation: it is erased before it is reserved
+        // again.
+        unreadable[start..]
+            .iter_mut()
+            .for_each(|at| at.generation = newest);
+        newest
+    }
+
+    /// Is no page of this block readable?
+    fn is_spoiled(geometry: Geometry, media: &Media, page: Ppn) -> bool {
+        let (sb, die) = (
+            geometry.superblock(page),
+            geometry.die_of_offset(geometry.offset(page)),
+        );
+        let mut pages = (0..geometry.pages_per_block())
+            .map(|row| geometry.page(sb, row * geometry.dies() + die));
+        pages.all(|page| media.is_programmed(page) && !media.is_readable(page))
+    }
+}
+
+impl Recover for ShadowOob {
+    fn power_lost(&mut self, media: &mut Media) -> Result<u64, RecoveryError> {
+        self.reserve.save(self.guards, media)
+    }
+
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for sb in core.blocks.logs().collect::<Vec<_>>() {
+            let newest = self.read_saved(
+                &core.blocks,
+                &mut core.media,
+                witnesses,
+                sb,
+                &mut pages,
+                &mut unreadable,
+            );
+            match newest {
+                Some(generation) => filled.push((generation, sb)),
+                None if Self::is_empty(&core.blocks, &core.media, sb) => self.found.empty.push(sb),
+                None => self.found.outdated.push(sb),
+            }
+        }
+
+        // What was saved last is all that was in DRAM then. An earlier one says nothing newer.
+        let newest = pages.pop_last();
+        let last = newest.as_ref().map(|(last, _)| *last);
+        // What cannot be read is of the generation of the pages around it; alone, it may be of the
+        // last one.
+        if let Some(at) = unreadable
+            .iter()
+            .find(|at| at.generation.is_none() || at.generation == last)
+        {
+            return Err(RecoveryError::SavedDamaged { page: at.page });
+        }
+
+        let Some((last, pages)) = newest else {
+            return Ok(());
+        };
+        witnesses.saw(last);
+        for (generation, sb) in filled {
+            let list = if generation == last {
+                &mut self.found.saved
+            } else {
+                &mut self.found.outdated
+            };
+            list.push(sb);
+        }
+
+        for words in pages.iter().flat_map(|page| &page.entries) {
+            let entry = LogEntry::from_words(*words);
+            let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
+            if words[0] == UNNUMBERED {
+                witnesses.doubt(entry.lpn(), u64::MAX);
+            } else if intact && entry.is_current(&core.blocks, core.geometry) {
+                let (ppn, lpn, wsn) = (Ppn(entry.ppn()), entry.lpn(), entry.wsn());
+                if !witnesses.remap(core, lpn, ppn, wsn, None) {
+                    continue; // It is not armed with again.
+                }
+                let tag = EntryTag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
+                self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
+            }
+        }
+
+        self.tags
+            .iter_mut()
+            .for_each(|tags| tags.sort_by_key(EntryTag::wsn));
+        Ok(())
+    }
+
+    fn resume(&mut self, core: &mut Core) -> bool {
+        for index in 0..self.tags.len() as u32 {
+            self.sweep(&mut core.tables, &mut core.media, SbId(index));
+        }
+        core.blocks.close_log();
+        // Without flash to reserve, the saved entries go on counting, and nothing is remapped
+        // before there is some.
+        if !core.clock.is_used_up() {
+            self.arm(core);
+        }
+        true
+    }
+}
