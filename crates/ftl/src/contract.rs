@@ -178,19 +178,26 @@ pub trait Persist {
     }
 }
 
+/// GC asks who owns the pages of a superblock, and what the scheme needs to answer.
+pub struct OwnerLookup<'a> {
+    /// The core's tables.
+    pub tables: &'a Tables,
+    /// Where the scheme's entries are, and what reading them is charged to.
+    pub media: &'a mut Media,
+    /// Gives numbers to owners that L2P names because an entry cannot be read.
+    pub clock: &'a mut WsnClock,
+    /// The superblock.
+    pub sb: SbId,
+    /// Takes the owners.
+    pub out: &'a mut Vec<OwnerRef>,
+}
+
 /// Who owns the pages of a superblock, by remaps.
 pub trait Ownership {
-    /// Appends the remapped owners that pages of a superblock may have, charging the lookup. Stale
+    /// Appends the remapped owners that pages of the superblock may have, charging the lookup. Stale
     /// ones are allowed; none may be missing. Of several with the same LPN and offset the last is
     /// the newest.
-    fn owners(
-        &mut self,
-        tables: &Tables,
-        media: &mut Media,
-        clock: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    );
+    fn owners(&mut self, lookup: OwnerLookup);
 
     /// A superblock has been erased: nothing points into it any more.
     fn forget(

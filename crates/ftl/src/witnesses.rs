@@ -10,7 +10,7 @@ use crate::map::Map;
 use crate::mapping::Mapping;
 use crate::superblock::{SuperblockState, Superblocks};
 use remap_ssd_media::slab::{Slab, prefetch};
-use remap_ssd_media::{Geometry, Media, Oob, Ppn, SbId};
+use remap_ssd_media::{Geometry, Media, Oob, Ppn, Purpose, SbId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -109,6 +109,12 @@ impl Witnesses {
             doubts: Vec::new(),
             hinted: Vec::new(),
         }
+    }
+
+    /// Charges a scan of so many words of NVRAM, and reports it.
+    pub(crate) fn charge_scan(&mut self, media: &mut Media, words: usize) {
+        self.report.nvram_bytes += 8 * words as u64;
+        media.charge_loads(words, Purpose::Meta);
     }
 
     /// Largest sequence number found on any medium.

@@ -21,7 +21,7 @@ use crate::layout::Layout;
 use crate::tables::Tables;
 use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
 pub use recover::FileMapScan;
-use remap_ssd_media::{After, ClearId, Media, MediaError, OpKind, Purpose};
+use remap_ssd_media::{After, ClearId, Media, MediaError, Purpose};
 
 /// A page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,12 +203,7 @@ impl FileMap {
             }
         }
 
-        media.charge(
-            OpKind::NvRead,
-            probes * SLOT_WORDS as u32 * 8,
-            purpose,
-            After::NOTHING,
-        );
+        media.charge_loads(probes * SLOT_WORDS, purpose);
         Ok(found)
     }
 
@@ -238,12 +233,7 @@ impl FileMap {
             next = if next == ends.tail { NONE } else { value(3)? };
         }
 
-        media.charge(
-            OpKind::NvRead,
-            (blocks.len() * ENTRY_WORDS * 8) as u32,
-            Purpose::Host,
-            After::NOTHING,
-        );
+        media.charge_loads(blocks.len() * ENTRY_WORDS, Purpose::Host);
         Ok(blocks)
     }
 
@@ -253,12 +243,7 @@ impl FileMap {
         }
 
         let region = self.region;
-        media.charge(
-            OpKind::NvRead,
-            region.slots * SLOT_WORDS as u32 * 8,
-            Purpose::Host,
-            After::NOTHING,
-        );
+        media.charge_loads(region.slots as usize * SLOT_WORDS, Purpose::Host);
 
         let mut inodes = Vec::new();
         for slot in 0..region.slots {

@@ -9,7 +9,7 @@
 use super::FileMap;
 use super::record::{ENTRY_WORDS, Ends, NONE, SLOT_WORDS, Tagged};
 use crate::guard::Guard;
-use remap_ssd_media::{After, Media, OpKind, Purpose};
+use remap_ssd_media::{After, Media, Purpose};
 
 /// What recovery found of the file map.
 #[derive(Debug, Default)]
@@ -28,12 +28,7 @@ impl FileMap {
             return found;
         }
 
-        media.charge(
-            OpKind::NvRead,
-            (region.words() * 8) as u32,
-            Purpose::Meta,
-            After::NOTHING,
-        );
+        media.charge_loads(region.words(), Purpose::Meta);
 
         let word = media.load(region.base);
         if word == Ok(0) {

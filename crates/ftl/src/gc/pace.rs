@@ -5,12 +5,12 @@
 //! reserve). Absent: the choices (`policy`), and how pages move (`relocate`).
 
 use super::job::{Job, STRETCH};
-use crate::contract::OwnerRef;
+use crate::contract::{OwnerLookup, OwnerRef};
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::policy::{Candidate, GcPolicy, least_worn};
 use crate::superblock::{Stream, SuperblockState};
-use remap_ssd_media::{After, OpKind, Purpose, SbId};
+use remap_ssd_media::SbId;
 
 /// Collections between two looks at wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
@@ -109,19 +109,15 @@ impl Ftl {
         let stretches = self.core.geometry.pages_per_superblock().div_ceil(STRETCH) as usize;
         let mut scanned = std::mem::take(&mut self.gc.scanned);
         scanned.clear();
-        self.core
-            .media
-            .charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
-        self.scheme.owners(
-            &self.core.tables,
-            &mut self.core.media,
-            &mut self.core.clock,
+        self.core.media.begin_lookup();
+        self.scheme.owners(OwnerLookup {
+            tables: &self.core.tables,
+            media: &mut self.core.media,
+            clock: &mut self.core.clock,
             sb,
-            &mut scanned,
-        );
-        self.core
-            .media
-            .charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
+            out: &mut scanned,
+        });
+        self.core.media.end_lookup();
 
         // Sorted by stretch once: `resolve_remapped` reads each list where it needs it, and not all
         // owners for each stretch.

@@ -72,10 +72,8 @@ fn is_half_erased(
 impl Ftl {
     /// Step 1a: what NVRAM says of each superblock.
     pub(super) fn read_lives(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let words = self.core.layout.atomic;
-        witnesses.report.nvram_bytes += words as u64 * 8;
-        self.charge_nvram(words);
         let core = &mut self.core;
+        witnesses.charge_scan(&mut core.media, core.layout.atomic);
         let mut blank = true;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);

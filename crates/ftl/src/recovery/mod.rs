@@ -29,7 +29,7 @@ use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
 use crate::superblock::SuperblockState;
 use crate::witnesses::{RecoveryReport, Witnesses};
-use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Media, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeSet;
 
 /// How many records before its turn what a record will touch is prefetched.
@@ -462,15 +462,5 @@ impl Ftl {
             self.core.media.ops.clear();
         }
         unreadable
-    }
-
-    /// Charges the NVRAM words read outside the scheme.
-    fn charge_nvram(&mut self, words: usize) {
-        self.core.media.charge(
-            OpKind::NvRead,
-            (words * 8) as u32,
-            Purpose::Meta,
-            After::NOTHING,
-        );
     }
 }

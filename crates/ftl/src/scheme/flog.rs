@@ -12,10 +12,9 @@
 use super::index::OwnerIndex;
 use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use super::log_pages;
-use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    FlashNeed, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
+    FlashNeed, Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec,
     Usage,
 };
 use crate::core::Core;
@@ -29,7 +28,7 @@ use crate::superblock::{Open, Stream, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{
-    After, ClearId, Geometry, Media, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
+    After, ClearId, Geometry, Media, MediaError, Oob, Ppn, Purpose, SbId, Stored,
 };
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
@@ -144,14 +143,8 @@ impl FLog {
     /// All pages are read, and all entries gone through. Both published platforms (FAST'21's
     /// emulator and simulator) charge the second like the scan of a log in NVRAM.
     fn charge_scan(&self, media: &mut Media) {
-        media.charge(
-            OpKind::ScanFlash,
-            self.pages.len() as u32,
-            Purpose::Gc,
-            After::NOTHING,
-        );
-        let bytes = (self.pages.len() * self.slots * 16) as u32;
-        media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        media.charge_flash_scan(self.pages.len(), Purpose::Gc);
+        media.charge_loads(2 * self.pages.len() * self.slots, Purpose::Gc);
     }
 
     /// Can a log page be programmed now, and GC still open a superblock in each of its zones?
@@ -515,16 +508,9 @@ impl Persist for FLog {
 }
 
 impl Ownership for FLog {
-    fn owners(
-        &mut self,
-        _: &Tables,
-        media: &mut Media,
-        _: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
-        self.charge_scan(media);
-        self.index.owners(sb, out);
+    fn owners(&mut self, lookup: OwnerLookup) {
+        self.charge_scan(lookup.media);
+        self.index.owners(lookup.sb, lookup.out);
     }
 
     fn forget(&mut self, _: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {

@@ -11,9 +11,8 @@
 //! Absent: anything durable, and any limit.
 
 use super::index::OwnerIndex;
-use crate::clock::WsnClock;
 use crate::contract::{
-    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+    Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -65,15 +64,8 @@ impl Persist for L2pOnly {
 }
 
 impl Ownership for L2pOnly {
-    fn owners(
-        &mut self,
-        _: &Tables,
-        _: &mut Media,
-        _: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
-        self.index.owners(sb, out);
+    fn owners(&mut self, lookup: OwnerLookup) {
+        self.index.owners(lookup.sb, lookup.out);
     }
 
     fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {

@@ -16,11 +16,10 @@
 use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::log_entry::LogEntry;
 use super::remap_ssd::append_in_force;
-use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
-    SchemeSpec, Usage,
+    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
+    Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -366,14 +365,15 @@ impl Persist for LocalFlash {
 }
 
 impl Ownership for LocalFlash {
-    fn owners(
-        &mut self,
-        tables: &Tables,
-        media: &mut Media,
-        clock: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
+    fn owners(&mut self, lookup: OwnerLookup) {
+        let OwnerLookup {
+            tables,
+            media,
+            clock,
+            sb,
+            out,
+        } = lookup;
+
         self.log.charge_read(media, sb);
         self.all.clear();
         let readable = self.log.read(media, sb, &mut self.all);

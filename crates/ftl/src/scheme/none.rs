@@ -1,8 +1,7 @@
 //! NoRemap: the baseline. Every duplicate is a flash write.
 
-use crate::clock::WsnClock;
 use crate::contract::{
-    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+    Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -44,15 +43,7 @@ impl Persist for NoRemap {
 }
 
 impl Ownership for NoRemap {
-    fn owners(
-        &mut self,
-        _: &Tables,
-        _: &mut Media,
-        _: &mut WsnClock,
-        _: SbId,
-        _: &mut Vec<OwnerRef>,
-    ) {
-    }
+    fn owners(&mut self, _: OwnerLookup) {}
 
     fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, _: SbId) {}
 }

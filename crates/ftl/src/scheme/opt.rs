@@ -1,9 +1,8 @@
 //! Opt: the upper bound. Owners are found in O(1), without limit, and nothing is durable.
 
 use super::index::OwnerIndex;
-use crate::clock::WsnClock;
 use crate::contract::{
-    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+    Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -56,15 +55,8 @@ impl Persist for Opt {
 }
 
 impl Ownership for Opt {
-    fn owners(
-        &mut self,
-        _: &Tables,
-        _: &mut Media,
-        _: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
-        self.index.owners(sb, out);
+    fn owners(&mut self, lookup: OwnerLookup) {
+        self.index.owners(lookup.sb, lookup.out);
     }
 
     fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {

@@ -22,8 +22,8 @@
 use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
-    Usage,
+    Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover, Remapping,
+    SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -36,7 +36,7 @@ use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 
 const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
 /// Slots whose superseded entry was overwritten.
@@ -450,14 +450,15 @@ impl Persist for Pebble {
 }
 
 impl Ownership for Pebble {
-    fn owners(
-        &mut self,
-        tables: &Tables,
-        media: &mut Media,
-        clock: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
+    fn owners(&mut self, lookup: OwnerLookup) {
+        let OwnerLookup {
+            tables,
+            media,
+            clock,
+            sb,
+            out,
+        } = lookup;
+
         let Room {
             base: Some(base),
             taken,
@@ -476,9 +477,8 @@ impl Ownership for Pebble {
         let pages = || (0..geometry.pages_per_superblock()).map(|at| (at, geometry.page(sb, at)));
         let live = pages()
             .filter(|(_, ppn)| !tables.counts.is_zero(*ppn))
-            .count() as u32;
-        let bytes = live * self.degree as u32 * 8;
-        media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+            .count();
+        media.charge_loads(live * self.degree, Purpose::Gc);
 
         let mut lost = false;
         for (offset, ppn) in pages().filter(|(_, ppn)| !tables.counts.is_zero(*ppn)) {
@@ -536,18 +536,13 @@ impl Ownership for Pebble {
 
 impl Recover for Pebble {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        witnesses.report.nvram_bytes += self.table_bytes.p2l;
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);
             let first = self.slots + index as usize * len;
             let at = self.head_word(sb);
-            core.media.charge(
-                OpKind::NvRead,
-                8 * (len as u32 + 1),
-                Purpose::Meta,
-                After::NOTHING,
-            );
+            // Its slots and its head.
+            witnesses.charge_scan(&mut core.media, len + 1);
 
             let Ok(head) = core.media.load(at).map(RoomHead::from_bits) else {
                 self.doubt_room(core.geometry, &mut core.media, witnesses, sb);

@@ -16,10 +16,10 @@
 //! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
 //! metadata in NVRAM.
 
-use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+    Inspect, LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
+    Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -32,7 +32,7 @@ use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::{Hinted, Witnesses};
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
 /// The scheme as the catalogue lists it.
@@ -190,8 +190,8 @@ impl Wal {
     #[cold]
     fn sweep(&mut self, tables: &Tables, media: &mut Media, stats: &mut Stats) {
         stats.metadata_gc_runs += 1;
-        let used = (self.records.len() - self.free.len()) * SLOT_WORDS * 8;
-        media.charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
+        let used = self.records.len() - self.free.len();
+        media.charge_loads(used * SLOT_WORDS, Purpose::Gc);
         let is_needed = |record: &CommitRecord| {
             Self::needed_in(tables, media, record.commit)
                 .next()
@@ -383,14 +383,15 @@ impl Persist for Wal {
 
 impl Ownership for Wal {
     /// The homes are in the OOBs, which GC reads together with the pages.
-    fn owners(
-        &mut self,
-        tables: &Tables,
-        media: &mut Media,
-        _: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
+    fn owners(&mut self, lookup: OwnerLookup) {
+        let OwnerLookup {
+            tables,
+            media,
+            sb,
+            out,
+            ..
+        } = lookup;
+
         // No number: the core asks L2P whether a home has its page, and gives the copy a new one.
         for offset in 0..tables.geometry.pages_per_superblock() {
             let second = media.oob(tables.geometry.page(sb, offset)).second();
@@ -424,10 +425,7 @@ impl Ownership for Wal {
 
 impl Recover for Wal {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let bytes = self.records.len() * SLOT_WORDS * 8;
-        witnesses.report.nvram_bytes += bytes as u64;
-        core.media
-            .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        witnesses.charge_scan(&mut core.media, self.records.len() * SLOT_WORDS);
 
         // Sorted by LPN and number, as `page_meant` looks for them.
         let mut hinted = std::mem::take(&mut witnesses.hinted);

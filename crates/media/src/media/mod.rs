@@ -180,14 +180,50 @@ impl Media {
         id
     }
 
-    /// Records flash or NVRAM reads of a scheme's whole log without moving their bytes.
+    /// Records an operation without moving its bytes.
     pub fn charge(&mut self, kind: OpKind, amount: u32, purpose: Purpose, after: After) {
         let mut op = Op::new(kind, purpose, after);
         op.amount = amount;
         self.record(op);
-        // The scan stands for that many page reads; NVRAM is counted by what is stored.
-        if kind == OpKind::ScanFlash {
-            self.counts.reads += u64::from(amount);
+    }
+
+    /// Charges that so many words of NVRAM are read in one go. A `load` charges nothing: the code
+    /// may ask for a word twice, or find out from its tables what firmware would have to read.
+    pub fn charge_loads(&mut self, words: usize, purpose: Purpose) {
+        self.charge_words(OpKind::NvRead, words, purpose, After::NOTHING);
+    }
+
+    /// Charges that so many words of NVRAM are stored in one go, which `store_records` and
+    /// `move_records` leave to the caller.
+    pub fn charge_stores(&mut self, words: usize, purpose: Purpose, after: After) {
+        self.charge_words(OpKind::NvWrite, words, purpose, after);
+    }
+
+    fn charge_words(&mut self, kind: OpKind, words: usize, purpose: Purpose, after: After) {
+        // An operation counts its bytes with 32 bits, and NVRAM may be larger. All parts but the last
+        // are whole units of 64 bytes, by which time is charged: only the end is rounded up.
+        const MOST: u64 = 1 << 31;
+        let mut bytes = 8 * words as u64;
+        while bytes > MOST {
+            self.charge(kind, MOST as u32, purpose, after);
+            bytes -= MOST;
         }
+        self.charge(kind, bytes as u32, purpose, after);
+    }
+
+    /// Charges the reads of so many pages of a log on flash, from all dies at once.
+    pub fn charge_flash_scan(&mut self, pages: usize, purpose: Purpose) {
+        self.charge(OpKind::ScanFlash, pages as u32, purpose, After::NOTHING);
+        self.counts.reads += pages as u64;
+    }
+
+    /// What is charged until `end_lookup` finds the owners of a victim's pages.
+    pub fn begin_lookup(&mut self) {
+        self.charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
+    }
+
+    /// GC goes on when the scans since `begin_lookup` have ended.
+    pub fn end_lookup(&mut self) {
+        self.charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
     }
 }

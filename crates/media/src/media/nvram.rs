@@ -11,7 +11,7 @@ use crate::slab::{LINE_BYTES, prefetch};
 use std::ops::Range;
 
 impl Media {
-    /// Reads a word. The caller charges loads (`charge`), since one scan is many loads.
+    /// Reads a word. The caller charges loads (`charge_loads`), since one scan is many loads.
     ///
     /// # Errors
     /// `Uncorrectable` if more than one bit of the word is flipped; a single one is corrected.
@@ -43,7 +43,7 @@ impl Media {
         self.nvram[word]
     }
 
-    /// Stores records one behind the other. The caller charges them as a whole (`charge`); `after`
+    /// Stores records one behind the other. The caller charges them as a whole (`charge_stores`); `after`
     /// says what each waits for.
     #[inline]
     pub fn store_records<const W: usize>(

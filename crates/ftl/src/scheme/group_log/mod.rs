@@ -29,9 +29,7 @@ use crate::scheme::entry::RmmEntry;
 use crate::stats::Counter;
 use crate::tables::Tables;
 use page::{GroupOwner, GroupPlace};
-use remap_ssd_media::{
-    After, Geometry, Media, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
-};
+use remap_ssd_media::{After, Geometry, Media, MediaError, Oob, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeMap;
 
 /// Counters of a scheme with such a log.
@@ -295,12 +293,7 @@ impl GroupLog {
     /// Charges the reads of a group's pages.
     pub fn charge_read(&self, media: &mut Media, sb: SbId) {
         if self.pages_of(sb) > 0 {
-            media.charge(
-                OpKind::ScanFlash,
-                self.pages_of(sb) as u32,
-                Purpose::Gc,
-                After::NOTHING,
-            );
+            media.charge_flash_scan(self.pages_of(sb) as usize, Purpose::Gc);
         }
     }
 

@@ -14,10 +14,9 @@ mod recover;
 
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
-use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+    Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -31,7 +30,7 @@ use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use recover::FoundUnits;
-use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -160,8 +159,7 @@ impl NLog {
         (self.fullest as usize).div_ceil(self.slots) + SLACK
     }
     fn charge_scan(&self, media: &mut Media) {
-        let bytes = self.entries() * (SLOT_WORDS * 8) as u64;
-        media.charge(OpKind::NvRead, bytes as u32, Purpose::Gc, After::NOTHING);
+        media.charge_loads(self.entries() as usize * SLOT_WORDS, Purpose::Gc);
     }
 
     fn begin_unit(&mut self, media: &mut Media, purpose: Purpose) {
@@ -292,16 +290,9 @@ impl Persist for NLog {
 }
 
 impl Ownership for NLog {
-    fn owners(
-        &mut self,
-        _: &Tables,
-        media: &mut Media,
-        _: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
-        self.charge_scan(media);
-        self.index.owners(sb, out);
+    fn owners(&mut self, lookup: OwnerLookup) {
+        self.charge_scan(lookup.media);
+        self.index.owners(lookup.sb, lookup.out);
     }
 
     fn forget(&mut self, _: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
@@ -315,10 +306,8 @@ impl Ownership for NLog {
 
 impl Recover for NLog {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let bytes = self.total_units * (self.slots + 1) * SLOT_WORDS * 8;
-        witnesses.report.nvram_bytes += bytes as u64;
-        core.media
-            .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        let words = self.total_units * (self.slots + 1) * SLOT_WORDS;
+        witnesses.charge_scan(&mut core.media, words);
 
         let FoundUnits { mut used, headless } = self.find_units(&mut core.media)?;
         used.sort_unstable();

@@ -12,7 +12,7 @@ use crate::scheme::in_force::keep_gone;
 use crate::scheme::log_entry::LogEntry;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
-use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -136,9 +136,8 @@ impl NLog {
 
             // Charged as one: what the entries wait for besides, their pages, the zeroing of the
             // old unit waits for too.
-            let bytes = (len * SLOT_WORDS * 8) as u32;
             let clear = After::clear(self.clear);
-            media.charge(OpKind::NvWrite, bytes, Purpose::Gc, clear);
+            media.charge_stores(len * SLOT_WORDS, Purpose::Gc, clear);
 
             let to = self.next_slot_word();
             media.move_records(run.start..end, to, Purpose::Gc, |words| {

@@ -50,10 +50,9 @@ impl RemapSsd {
             .map(|(_, at)| SbId(at.0 as u32))
     }
 
-    /// Entries in a group, valid or not, and their bytes.
-    pub(in crate::scheme) fn entries_of(&self, sb: SbId) -> (u32, u32) {
-        let entries = self.segments.used(&self.groups[sb.0 as usize]);
-        (entries, self.bytes_of(entries))
+    /// Words that the entries of a group take, valid or not.
+    pub(in crate::scheme) fn words_in(&self, sb: SbId) -> usize {
+        self.words_of(self.segments.used(&self.groups[sb.0 as usize]))
     }
 
     /// Appends a group's entries to `out`, oldest first.

@@ -13,11 +13,10 @@ mod reclaim;
 
 use super::entry::{CommandWord, EntryOwners, RmmEntry};
 use super::segments::{Chain, Segments};
-use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping,
-    SchemeSpec, Usage,
+    GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
+    Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -29,7 +28,7 @@ use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 pub(super) use reclaim::append_in_force;
-use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec::new(
@@ -138,8 +137,8 @@ impl RemapSsd {
     }
 
     /// Bytes of so many entries.
-    fn bytes_of(&self, entries: u32) -> u32 {
-        entries * self.segments.slot_words as u32 * 8
+    fn words_of(&self, entries: u32) -> usize {
+        entries as usize * self.segments.slot_words
     }
 
     #[inline]
@@ -224,14 +223,15 @@ impl Persist for RemapSsd {
 }
 
 impl Ownership for RemapSsd {
-    fn owners(
-        &mut self,
-        tables: &Tables,
-        media: &mut Media,
-        clock: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
+    fn owners(&mut self, lookup: OwnerLookup) {
+        let OwnerLookup {
+            tables,
+            media,
+            clock,
+            sb,
+            out,
+        } = lookup;
+
         let entries = self.segments.used(&self.groups[sb.0 as usize]);
         if entries == 0 {
             return;
@@ -239,12 +239,7 @@ impl Ownership for RemapSsd {
 
         // The whole group, valid or not, and no head: the scheme knows its segments. This read is
         // what Remap-SSD pays to find owners (FAST'21 §4.4).
-        media.charge(
-            OpKind::NvRead,
-            self.bytes_of(entries),
-            Purpose::Gc,
-            After::NOTHING,
-        );
+        media.charge_loads(self.words_of(entries), Purpose::Gc);
 
         let mut entries = std::mem::take(&mut self.scratch);
         entries.clear();

@@ -18,7 +18,7 @@ use crate::scheme::segments::Chain;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
 
 /// Active GC pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
@@ -99,12 +99,7 @@ impl RemapSsd {
 
     fn migrate(&mut self, core: &mut Core, sb: SbId) {
         let entries = self.segments.used(&self.groups[sb.0 as usize]);
-        core.media.charge(
-            OpKind::NvRead,
-            self.bytes_of(entries),
-            Purpose::Gc,
-            After::NOTHING,
-        );
+        core.media.charge_loads(self.words_of(entries), Purpose::Gc);
 
         let (mut gone, mut kept) = (
             std::mem::take(&mut self.gone),
@@ -147,12 +142,8 @@ impl RemapSsd {
 
         // Charged as one store of what is kept: the entries are gathered and written in a row.
         let moved = self.segments.used(&chain);
-        core.media.charge(
-            OpKind::NvWrite,
-            self.bytes_of(moved),
-            Purpose::Gc,
-            After::NOTHING,
-        );
+        core.media
+            .charge_stores(self.words_of(moved), Purpose::Gc, After::NOTHING);
 
         self.entries = self.entries - u64::from(entries) + u64::from(moved);
         self.groups[sb.0 as usize] = chain;

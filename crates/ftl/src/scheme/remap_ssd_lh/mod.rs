@@ -13,11 +13,10 @@
 
 use super::group_log::{self, DESTAGES, GroupLog, LogShape, keep_valid};
 use super::remap_ssd::{self, RemapSsd, append_in_force};
-use crate::clock::WsnClock;
 use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
 use crate::contract::{
-    FlashNeed, GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover,
-    Remapping, SchemeSpec, Usage,
+    FlashNeed, GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist,
+    Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -28,7 +27,7 @@ use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -134,9 +133,8 @@ impl RemapSsdLh {
         }
 
         core.stats.scheme.add(DESTAGES, 1);
-        let (_, bytes) = self.nvram.entries_of(sb);
         core.media
-            .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+            .charge_loads(self.nvram.words_in(sb), Purpose::Gc);
 
         // 1. the entries, each after the page it names  2. their pages on flash, after all stores
         // 3. zeroes in the segments, after everything: what made the other entries invalid too.
@@ -191,18 +189,19 @@ impl Persist for RemapSsdLh {
 }
 
 impl Ownership for RemapSsdLh {
-    fn owners(
-        &mut self,
-        tables: &Tables,
-        media: &mut Media,
-        clock: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
+    fn owners(&mut self, lookup: OwnerLookup) {
+        let OwnerLookup {
+            tables,
+            media,
+            clock,
+            sb,
+            out,
+        } = lookup;
+
         self.flash.charge_read(media, sb);
-        let (entries, bytes) = self.nvram.entries_of(sb);
-        if entries > 0 {
-            media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        let words = self.nvram.words_in(sb);
+        if words > 0 {
+            media.charge_loads(words, Purpose::Gc);
         }
 
         self.all.clear();

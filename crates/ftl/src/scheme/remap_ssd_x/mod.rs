@@ -21,11 +21,10 @@ mod valid;
 
 use super::remap_ssd::slack;
 use super::segments::{Chain, Segments};
-use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    GroupInfo, Inspect, LookAhead, Occupancy, OwnerRef, Ownership, Persist, Recover, Remapping,
-    SchemeSpec, Usage,
+    GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
+    Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -38,7 +37,7 @@ use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
-use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use run::RemapRun;
 use valid::ValidExtents;
 
@@ -460,25 +459,21 @@ impl Persist for RemapSsdX {
 }
 
 impl Ownership for RemapSsdX {
-    fn owners(
-        &mut self,
-        tables: &Tables,
-        media: &mut Media,
-        clock: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
+    fn owners(&mut self, lookup: OwnerLookup) {
+        let OwnerLookup {
+            tables,
+            media,
+            clock,
+            sb,
+            out,
+        } = lookup;
+
         let used = self.segments.used(&self.groups[sb.0 as usize].chain);
         if used == 0 {
             return;
         }
 
-        media.charge(
-            OpKind::NvRead,
-            used * SLOT_WORDS as u32 * 8,
-            Purpose::Gc,
-            After::NOTHING,
-        );
+        media.charge_loads(used as usize * SLOT_WORDS, Purpose::Gc);
 
         let mut extents = std::mem::take(&mut self.scratch);
         self.read_group(tables, media, clock, sb, &mut extents);

@@ -15,7 +15,7 @@ use crate::scheme::entry::EntryPlace;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -122,12 +122,8 @@ impl RemapSsdX {
     /// Rewrites a group if that gives a segment back.
     fn reclaim(&mut self, core: &mut Core, sb: SbId) -> bool {
         let used = self.segments.used(&self.groups[sb.0 as usize].chain);
-        core.media.charge(
-            OpKind::NvRead,
-            used * SLOT_WORDS as u32 * 8,
-            Purpose::Gc,
-            After::NOTHING,
-        );
+        core.media
+            .charge_loads(used as usize * SLOT_WORDS, Purpose::Gc);
 
         let mut valid = std::mem::take(&mut self.valid_extents);
         self.find_valid(core, sb, &mut valid);
@@ -193,9 +189,8 @@ impl RemapSsdX {
         };
 
         core.tables.ended.start_over(sb);
-        let bytes = (valid.slots.len() * SLOT_WORDS * 8) as u32;
         core.media
-            .charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
+            .charge_stores(valid.slots.len() * SLOT_WORDS, Purpose::Gc, After::NOTHING);
         self.segments.release(&mut core.media, &old.chain.segments);
         true
     }

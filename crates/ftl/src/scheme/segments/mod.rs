@@ -13,7 +13,7 @@ use crate::scheme::entry::EntryPlace;
 use crate::superblock::Superblocks;
 use crate::witnesses::Witnesses;
 use head::{SegmentHead, SegmentLink};
-use remap_ssd_media::{After, ClearId, Geometry, Media, OpKind, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -357,9 +357,7 @@ impl Segments {
         blocks: &Superblocks,
         witnesses: &mut Witnesses,
     ) -> Vec<Chain> {
-        let bytes = self.capacity_bytes();
-        witnesses.report.nvram_bytes += bytes;
-        media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        witnesses.charge_scan(media, self.count() * self.segment_words);
 
         let mut found: Vec<Vec<ScannedSegment>> = Vec::new();
         found.resize_with(media.geometry().superblocks() as usize, Vec::new);

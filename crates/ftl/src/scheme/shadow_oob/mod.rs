@@ -26,11 +26,10 @@ mod recover;
 mod saved;
 
 use super::log_entry::LogEntry;
-use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
-    Usage,
+    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping,
+    SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -303,14 +302,9 @@ impl Persist for ShadowOob {
 }
 
 impl Ownership for ShadowOob {
-    fn owners(
-        &mut self,
-        _: &Tables,
-        _: &mut Media,
-        _: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
+    fn owners(&mut self, lookup: OwnerLookup) {
+        let OwnerLookup { sb, out, .. } = lookup;
+
         let owner = |tag: &EntryTag| OwnerRef {
             offset: tag.offset(),
             lpn: tag.lpn,
