@@ -10,6 +10,7 @@
 //! are mapped by page. Absent: when blocks are put in order (`hybrid`), and how many entries the
 //! extension may have (`Config::extension_entries`).
 
+use crate::dies::DieMask;
 use crate::fullest::Fullest;
 use crate::mapping::Mapping;
 use remap_ssd_media::{Geometry, Ppn, SbId};
@@ -31,24 +32,24 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// Dies that are left out.
-    pub skipped: u64,
+    pub skipped: DieMask,
     pub head: u32,
 }
 
 impl Order {
     fn good(self, dies: u32) -> u32 {
-        dies - (self.skipped & (u64::MAX >> (64 - dies))).count_ones()
+        self.skipped.count_others(dies)
     }
 
     /// How many pages are handed out before the one at this offset.
     fn rank(self, offset: u32, dies: u32) -> u32 {
         let past_head = u32::from(offset > self.head);
-        if self.skipped == 0 {
+        if self.skipped.is_empty() {
             return offset - past_head;
         }
         // Blocks that are left out are left out of every row, so whole rows can be counted.
         let (row, die) = (offset / dies, offset % dies);
-        let before = (!self.skipped & ((1 << die) - 1)).count_ones();
+        let before = self.skipped.count_others(die);
         row * self.good(dies) + before - past_head
     }
 
@@ -56,16 +57,15 @@ impl Order {
     fn offset(self, rank: u32, dies: u32) -> u32 {
         let good = self.good(dies);
         // The head takes the place of one page of the first row.
-        let head = (0..self.head)
-            .filter(|die| self.skipped >> die & 1 == 0)
-            .count() as u32;
+        let head = self.skipped.count_others(self.head);
         let rank = rank + u32::from(rank >= head);
-        if self.skipped == 0 {
+        if self.skipped.is_empty() {
             return rank;
         }
         let (row, nth) = (rank / good, rank % good);
-        let die = (0..dies)
-            .filter(|die| self.skipped >> die & 1 == 0)
+        let die = self
+            .skipped
+            .others(dies)
             .nth(nth as usize)
             .expect("a good die");
         row * dies + die

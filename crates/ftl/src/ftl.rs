@@ -11,6 +11,7 @@ use crate::contract::{GroupInfo, RemapScheme, Usage};
 use crate::core::Core;
 use crate::dealloc::DeallocLog;
 use crate::dedup::Dedup;
+use crate::dies::DieMask;
 use crate::error::ConfigError;
 use crate::files::FileMap;
 use crate::gc::job::Gc;
@@ -130,11 +131,11 @@ impl Ftl {
             let found = Superblock {
                 state: SuperblockState::Free,
                 stream: Stream::Host,
-                capacity: core.blocks.capacity(0),
+                capacity: core.blocks.capacity(DieMask::NONE),
                 opened: 0,
                 life,
-                bad: 0,
-                failing: 0,
+                bad: DieMask::NONE,
+                failing: DieMask::NONE,
                 head: 0,
                 erased: ClearId::default(),
             };

@@ -9,6 +9,7 @@
 //! good block is erased. Blocks in `bad` are never used again; blocks in `failing` failed while the
 //! superblock was open, keep what they hold until it is erased, and join `bad` then.
 
+use crate::dies::DieMask;
 use crate::layout::LIFE_WORDS;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Media, MediaError, Purpose, SbId};
@@ -32,10 +33,10 @@ pub struct Life {
 pub struct LifeRecord {
     /// Incarnation, dead and clean marks.
     pub life: Life,
-    /// Retired blocks, one bit a die.
-    pub bad: u64,
+    /// Retired blocks.
+    pub bad: DieMask,
     /// Blocks to retire at the next erase.
-    pub failing: u64,
+    pub failing: DieMask,
 }
 
 /// A record as far as it can be read.
@@ -43,10 +44,10 @@ pub struct LifeRecord {
 pub struct LoadedLife {
     /// Incarnation, dead and clean marks.
     pub life: Result<Life, MediaError>,
-    /// Retired blocks as a mask of dies.
-    pub bad: Result<u64, MediaError>,
+    /// Retired blocks.
+    pub bad: Result<DieMask, MediaError>,
     /// Blocks to retire at the next erase.
-    pub failing: Result<u64, MediaError>,
+    pub failing: Result<DieMask, MediaError>,
 }
 
 impl LoadedLife {
@@ -67,8 +68,8 @@ impl LifeRecord {
         let at = sb.0 as usize * LIFE_WORDS;
         LoadedLife {
             life: media.load(at).map(Life::from_bits),
-            bad: media.load(at + 1),
-            failing: media.load(at + 2),
+            bad: media.load(at + 1).map(DieMask),
+            failing: media.load(at + 2).map(DieMask),
         }
     }
 
@@ -83,20 +84,20 @@ impl LifeRecord {
     }
 
     /// Stores the mask of retired blocks.
-    pub fn store_bad(media: &mut Media, sb: SbId, bad: u64) {
+    pub fn store_bad(media: &mut Media, sb: SbId, bad: DieMask) {
         media.store(
             sb.0 as usize * LIFE_WORDS + 1,
-            bad,
+            bad.0,
             Purpose::Meta,
             After::NOTHING,
         );
     }
 
     /// Stores the mask of blocks whose erase is not known to have succeeded.
-    pub fn store_failing(media: &mut Media, sb: SbId, failing: u64) {
+    pub fn store_failing(media: &mut Media, sb: SbId, failing: DieMask) {
         media.store(
             sb.0 as usize * LIFE_WORDS + 2,
-            failing,
+            failing.0,
             Purpose::Meta,
             After::NOTHING,
         );

@@ -17,6 +17,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "clock",
             "counts",
             "dedup",
+            "dies",
             "ended",
             "error",
             "fullest",

@@ -4,6 +4,7 @@
 //! tail, nothing else.
 
 use super::AHEAD;
+use crate::dies::DieMask;
 use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
@@ -34,12 +35,12 @@ fn find_oob(
     let mut passed = blocks.get(sb).bad;
     for offset in 0..geometry.pages_per_superblock() {
         let die = geometry.die_of_offset(offset);
-        if passed >> die & 1 == 1 {
+        if passed.has(die) {
             continue;
         }
         match media.read_oob(geometry.page(sb, offset), Purpose::Meta) {
             Ok(Some(oob)) if is_wanted(&oob) => return Some(oob),
-            Ok(None) => passed |= 1 << die, // Erased: so is the rest of the block.
+            Ok(None) => passed |= DieMask::of(die), // Erased: so is the rest of the block.
             Ok(Some(_)) | Err(_) => {}
         }
     }
@@ -53,13 +54,13 @@ fn is_half_erased(
     blocks: &Superblocks,
     media: &mut Media,
     sb: SbId,
-    skipped: u64,
+    skipped: DieMask,
     incarnation: u32,
 ) -> bool {
     let geometry = media.geometry();
     let tail = blocks.tail_offsets(skipped);
 
-    let is_good = |offset: &u32| skipped >> geometry.die_of_offset(*offset) & 1 == 0;
+    let is_good = |offset: &u32| !skipped.has(geometry.die_of_offset(*offset));
     let mut filled = (0..tail.first().copied().unwrap_or(0)).filter(is_good);
     let is_tail = |oob: Oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation & 63;
     filled.any(|offset| !media.is_programmed(geometry.page(sb, offset)))
@@ -200,7 +201,7 @@ impl Ftl {
         let dies = geometry.dies();
         let order = (0..dies)
             .map(|step| (sb.0 + step) % dies)
-            .filter(|die| bad >> die & 1 == 0);
+            .filter(|die| !bad.has(*die));
         // Which blocks are good is not known: the head that counts may be behind what a bad one has
         // kept.
         let is_anywhere = witnesses
@@ -209,11 +210,11 @@ impl Ftl {
             .is_some_and(|life| !life.masks_are_whole());
 
         // The first good block has it; blocks whose head program failed have a torn page there.
-        let (mut unreadable, mut passed) = (None, 0);
+        let (mut unreadable, mut passed) = (None, DieMask::NONE);
         for die in order {
             witnesses.report.head_pages += 1;
             match media.read_meta(geometry.page(sb, die), Purpose::Meta) {
-                Ok(None) if found.failing >> die & 1 == 1 || is_anywhere => {}
+                Ok(None) if found.failing.has(die) || is_anywhere => {}
                 Ok(None) => break,
                 Ok(Some((oob, bytes))) => {
                     // A page of metadata behind a head that cannot be read is none.
@@ -234,7 +235,7 @@ impl Ftl {
                 }
                 Err(_) => unreadable = unreadable.or(Some(die)),
             }
-            passed |= 1 << die;
+            passed |= DieMask::of(die);
         }
         (None, unreadable)
     }
@@ -346,7 +347,7 @@ impl Ftl {
         let core = &mut self.core;
         let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
         let wanted = core.config.tail_pages(&geometry);
-        let (mut left_out, mut found) = (0, 0);
+        let (mut left_out, mut found) = (DieMask::NONE, 0);
 
         // From the end, as the tail was placed.
         for offset in (0..geometry.pages_per_superblock()).rev() {
@@ -358,15 +359,16 @@ impl Ftl {
             if oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation) {
                 found += 1
             } else {
-                left_out |= 1 << geometry.die_of_offset(offset)
+                left_out |= DieMask::of(geometry.die_of_offset(offset));
             }
 
             // In front of the tail every page of a good block is programmed.
             if found == wanted {
                 let erased = (0..offset)
                     .filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
-                left_out |=
-                    erased.fold(0, |dies, before| dies | 1 << geometry.die_of_offset(before));
+                left_out |= erased
+                    .map(|before| geometry.die_of_offset(before))
+                    .collect();
                 core.blocks.get_mut(sb).failing |= left_out;
                 return;
             }
@@ -421,7 +423,7 @@ impl Ftl {
 
         // Failing blocks are read too: what was programmed before the failure is valid data. Only
         // bad ones hold nothing.
-        for die in (0..geometry.dies()).filter(|die| bad >> die & 1 == 0) {
+        for die in bad.others(geometry.dies()) {
             for row in 0..geometry.pages_per_block() {
                 let offset = row * geometry.dies() + die;
                 witnesses.report.oob_pages += 1;
@@ -482,7 +484,7 @@ impl Ftl {
                 continue;
             };
             let good = |offset: &u32| {
-                *offset != head && skipped >> core.geometry.die_of_offset(*offset) & 1 == 0
+                *offset != head && !skipped.has(core.geometry.die_of_offset(*offset))
             };
 
             let is_programmed =

@@ -3,8 +3,9 @@
 //! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one
 //! ends (`gc`).
 
-use super::{INCARNATION_MAX, Superblock, SuperblockState, Superblocks, is_good_die};
+use super::{INCARNATION_MAX, Superblock, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
+use crate::dies::DieMask;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use remap_ssd_media::{After, Media, SbId};
@@ -14,7 +15,7 @@ impl Superblocks {
     pub fn fail_block(&mut self, media: &mut Media, sb: SbId, die: u32) {
         self.program_failures += 1;
         let entry = self.get_mut(sb);
-        entry.failing |= 1 << die;
+        entry.failing |= DieMask::of(die);
         LifeRecord::store_failing(media, sb, entry.failing);
 
         // A tail needs good blocks, so its place moves forward. Pages in that place that are
@@ -87,10 +88,10 @@ impl Superblocks {
         // Recovery looks for a head in good blocks only: a block may be called bad only once the
         // head in it is dead.
         media.fence();
-        if failing != 0 {
+        if !failing.is_empty() {
             LifeRecord::store_bad(media, sb, bad);
             media.fence();
-            LifeRecord::store_failing(media, sb, 0);
+            LifeRecord::store_failing(media, sb, DieMask::NONE);
         }
 
         let after = match (waits, dead_first) {
@@ -104,14 +105,14 @@ impl Superblocks {
         // That happens to a log's, and where recovery found half a superblock: GC leaves the others
         // as they are.
         let worn_out = self.is_worn_out(incarnation);
-        for die in (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)) {
+        for die in bad.others(self.geometry.dies()) {
             if media
                 .erase(self.geometry.block(sb, die), id, after)
                 .is_err()
                 || worn_out
             {
                 self.blocks_retired += 1;
-                self.get_mut(sb).bad |= 1 << die;
+                self.get_mut(sb).bad |= DieMask::of(die);
             }
         }
 

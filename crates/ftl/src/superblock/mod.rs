@@ -23,6 +23,7 @@ pub use stream::{AllocatedPage, Open};
 
 use crate::block_map::Order;
 use crate::config::Config;
+use crate::dies::DieMask;
 use crate::guard::Guards;
 use crate::life::Life;
 use crate::policy::ZONES_MAX;
@@ -92,10 +93,10 @@ pub struct Superblock {
     pub opened: u64,
     /// Its first word in NVRAM.
     pub life: Life,
-    /// Mask of retired blocks, a bit a die.
-    pub bad: u64,
+    /// Retired blocks.
+    pub bad: DieMask,
     /// Blocks to retire at the next erase.
-    pub failing: u64,
+    pub failing: DieMask,
     /// Page offset of the head.
     pub head: u32,
     /// The erases by which it became free; the default if that was before power-on.
@@ -145,8 +146,8 @@ impl Superblocks {
             capacity: 0,
             opened: 0,
             life: Life::new(),
-            bad: 0,
-            failing: 0,
+            bad: DieMask::NONE,
+            failing: DieMask::NONE,
             head: 0,
             erased: ClearId::default(),
         };
@@ -227,7 +228,7 @@ impl Superblocks {
     }
 
     /// Blocks of a superblock that must not be programmed.
-    pub fn skipped(&self, sb: SbId) -> u64 {
+    pub fn skipped(&self, sb: SbId) -> DieMask {
         let sb = self.get(sb);
         sb.bad | sb.failing
     }
@@ -240,35 +241,31 @@ impl Superblocks {
             .map(|step| (sb.0 + step) % dies)
             .take_while(|die| *die != entry.head);
         Order {
-            skipped: entry.bad | before_head.fold(0, |dies, die| dies | 1 << die),
+            skipped: entry.bad | before_head.collect(),
             head: entry.head,
         }
     }
 
-    fn is_good(&self, skipped: u64, offset: u32) -> bool {
-        skipped >> self.geometry.die_of_offset(offset) & 1 == 0
-    }
-
     /// Where the head of a superblock is: first page of block `ID mod blocks`, or of the next good
     /// block.
-    pub fn head_offset(&self, sb: SbId, skipped: u64) -> Option<u32> {
+    pub fn head_offset(&self, sb: SbId, skipped: DieMask) -> Option<u32> {
         let dies = self.geometry.dies();
 
         // Heads are spread over the dies: recovery reads one a superblock, from all dies at once.
         (0..dies)
             .map(|step| (sb.0 + step) % dies)
-            .find(|die| skipped >> die & 1 == 0)
+            .find(|die| !skipped.has(*die))
     }
 
     /// Offsets of the tail pages: the last good ones, in ascending order.
-    pub fn tail_offsets(&self, skipped: u64) -> Vec<u32> {
+    pub fn tail_offsets(&self, skipped: DieMask) -> Vec<u32> {
         let count = self.tail_pages as usize;
 
         // Counted from the end: which pages the tail is in follows from the blocks that are left
         // out, and recovery knows these before it has read any page.
         let mut offsets: Vec<u32> = (0..self.geometry.pages_per_superblock())
             .rev()
-            .filter(|offset| self.is_good(skipped, *offset))
+            .filter(|offset| !skipped.has(self.geometry.die_of_offset(*offset)))
             .take(count)
             .collect();
         offsets.reverse();
@@ -276,16 +273,8 @@ impl Superblocks {
     }
 
     /// Pages of data a superblock can hold with these blocks left out.
-    pub fn capacity(&self, skipped: u64) -> u32 {
-        let dies = self.geometry.dies();
-
-        // Bits above the number of dies are not blocks; a damaged or longer mask may have some.
-        let good = dies - (skipped & (u64::MAX >> (64 - dies))).count_ones();
+    pub fn capacity(&self, skipped: DieMask) -> u32 {
+        let good = skipped.count_others(self.geometry.dies());
         (good * self.geometry.pages_per_block()).saturating_sub(1 + self.tail_pages)
     }
-}
-
-/// Is the block on this die good?
-fn is_good_die(bad: u64, die: u32) -> bool {
-    bad >> die & 1 == 0
 }

@@ -3,7 +3,7 @@
 //! Invariants: what is readable in a superblock has a readable head; a tail vouches for every page
 //! before it. Absent: what recovery makes of them (`recovery`).
 
-use super::{Open, Owners, Stream, SuperblockState, Superblocks, is_good_die};
+use super::{Open, Owners, Stream, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
 use crate::guard::Guard;
 use crate::policy::Wear;
@@ -81,8 +81,7 @@ impl Superblocks {
             // that does not.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
             let bad = self.get(sb).bad;
-            let clean =
-                (0..self.geometry.dies()).all(|die| !is_good_die(bad, die) || is_erased(die));
+            let clean = bad.others(self.geometry.dies()).all(is_erased);
             if !self.get(sb).life.clean() || !clean {
                 self.erase(media, sb, clock);
                 if self.get(sb).state == SuperblockState::Retired {
@@ -170,7 +169,7 @@ impl Superblocks {
         let mut after = self.reserve_is_free();
         // Recovery looks for the head in the first block that is not bad: it must know which ones
         // are.
-        if self.skipped(sb) != 0 {
+        if !self.skipped(sb).is_empty() {
             after = after.and(After::FENCE);
         }
 
@@ -205,9 +204,7 @@ impl Superblocks {
 
         if self.is_in_last_cycle(self.get(open.sb)) {
             let bad = self.get(open.sb).bad;
-            self.blocks_worn += (0..self.geometry.dies())
-                .filter(|die| is_good_die(bad, *die))
-                .count() as u64;
+            self.blocks_worn += u64::from(bad.count_others(self.geometry.dies()));
         }
 
         // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that

@@ -5,6 +5,7 @@
 
 use super::{Stream, SuperblockState, Superblocks};
 use crate::config::Config;
+use crate::dies::DieMask;
 use crate::guard::Guard;
 use remap_ssd_media::{After, Oob, PageSlot, Ppn, SbId};
 use std::collections::VecDeque;
@@ -67,7 +68,7 @@ pub struct Open {
     /// Page offset of the head.
     pub head: u32,
     /// Blocks that are not programmed.
-    pub skipped: u64,
+    pub skipped: DieMask,
     /// Offsets below `next` that a power cut left unprogrammed, in order.
     pub holes: VecDeque<u32>,
 }
@@ -150,7 +151,7 @@ impl Superblocks {
 
             // `end` cuts off the tail's place; the head and blocks that are left out lie among the
             // rest.
-            if offset == open.head || open.skipped >> die & 1 == 1 {
+            if offset == open.head || open.skipped.has(die) {
                 continue;
             }
 
@@ -177,7 +178,7 @@ impl Superblocks {
     pub fn next_page(&self, stream: Stream) -> Option<Ppn> {
         let open = self.open(stream).filter(|open| open.holes.is_empty())?;
         let is_left_out = |offset: &u32| {
-            *offset == open.head || open.skipped >> self.geometry.die_of_offset(*offset) & 1 == 1
+            *offset == open.head || open.skipped.has(self.geometry.die_of_offset(*offset))
         };
         let offset = (open.next..open.end).find(|offset| !is_left_out(offset))?;
         Some(self.geometry.page(open.sb, offset))
@@ -198,7 +199,7 @@ impl Superblocks {
             len = len.min(open.head - open.next);
         }
 
-        if len == 0 || open.skipped != 0 || !open.holes.is_empty() {
+        if len == 0 || !open.skipped.is_empty() || !open.holes.is_empty() {
             return None;
         }
 
@@ -253,7 +254,7 @@ impl Superblocks {
                     .geometry
                     .row_of_offset(open.next + dies - 1)
                     .min(self.geometry.row_of_offset(open.end));
-            let good = dies - (open.skipped & (u64::MAX >> (64 - dies))).count_ones();
+            let good = open.skipped.count_others(dies);
             (rows * good).saturating_sub(1)
         })
     }
@@ -264,7 +265,7 @@ impl Superblocks {
             let (dies, next, end) = (self.geometry.dies(), open.next.min(open.end), open.end);
             // Of a die's pages, those below an offset are one a row.
             let below = |offset: u32, die: u32| (offset + dies - 1 - die) / dies;
-            let good = (0..dies).filter(|die| open.skipped >> die & 1 == 0);
+            let good = open.skipped.others(dies);
             let pages: u32 = good.map(|die| below(end, die) - below(next, die)).sum();
             (pages + open.holes.len() as u32)
                 .saturating_sub(u32::from((next..end).contains(&open.head)))

@@ -181,7 +181,7 @@ fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad(
         let (mut contents, mut random) = (vec![0; 600], Random(7));
         let is_as_wanted = |ftl: &Ftl| {
             let sb = ftl.superblocks().next().expect("there are some").1;
-            sb.bad & 1 == 1 && sb.state == SuperblockState::Closed && ftl.owners(SbId(0)).live > 20
+            sb.bad.has(0) && sb.state == SuperblockState::Closed && ftl.owners(SbId(0)).live > 20
         };
         let mut step = 0;
         while step < 3000 || !is_as_wanted(&ftl) {

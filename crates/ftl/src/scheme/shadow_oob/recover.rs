@@ -61,7 +61,7 @@ impl ShadowOob {
             let page = media.geometry().page(sb, offset);
             // A bad block is not erased any more: what an earlier life tore there stays, and says
             // nothing.
-            let is_bad = superblock.bad >> media.geometry().die_of_offset(offset) & 1 == 1;
+            let is_bad = superblock.bad.has(media.geometry().die_of_offset(offset));
             if is_bad || !media.is_programmed(page) || offset == superblock.head {
                 continue;
             }
@@ -79,7 +79,7 @@ impl ShadowOob {
                 }
                 Ok(None) => {}
                 // A program that failed, or an erase that was cut.
-                Err(_) if failed >> media.geometry().die_of_offset(offset) & 1 == 1 => {}
+                Err(_) if failed.has(media.geometry().die_of_offset(offset)) => {}
                 Err(_) if Self::is_spoiled(media.geometry(), media, page) => {}
                 Err(_) => unreadable.push(Unreadable {
                     page: page.0,

@@ -14,6 +14,7 @@
 use super::ENERGY_PAGES;
 use crate::config::Config;
 use crate::contract::FlashNeed;
+use crate::dies::DieMask;
 use crate::error::RecoveryError;
 use crate::guard::{Guard, Guards};
 use crate::life::{Life, LifeRecord};
@@ -346,14 +347,15 @@ impl<'a> ReservedPages<'a> {
             else {
                 continue;
             };
-            let (bad, failing) = (loaded.bad.unwrap_or(0), loaded.failing.unwrap_or(0));
+            let (bad, failing) = (
+                loaded.bad.unwrap_or_default(),
+                loaded.failing.unwrap_or_default(),
+            );
             let record = LifeRecord { life, bad, failing };
             let next = media.next_row(geometry.block(sb, die));
             // Only the next row of a block can be programmed. What an earlier try programmed is
             // passed over.
-            if (record.bad | record.failing) >> die & 1 == 1
-                || next != geometry.row_of_offset(offset)
-            {
+            if (record.bad | record.failing).has(die) || next != geometry.row_of_offset(offset) {
                 continue;
             }
 
@@ -379,7 +381,7 @@ impl<'a> ReservedPages<'a> {
                 return true;
             }
             // The next power-on must know: a failing block's torn page is no damage.
-            LifeRecord::store_failing(media, sb, record.failing | 1 << die);
+            LifeRecord::store_failing(media, sb, record.failing | DieMask::of(die));
         }
         false
     }

@@ -1,0 +1,75 @@
+//! A set of the dies that a superblock is striped over: which of its blocks are bad, failing or
+//! left out.
+//!
+//! Invariant: bits above the number of dies name no block, and none is counted; a damaged word of
+//! NVRAM may have some. Absent: why a block is left out (`superblock`).
+
+use std::ops::{BitOr, BitOrAssign};
+
+/// One bit a die.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DieMask(pub u64);
+
+impl DieMask {
+    /// No die.
+    pub const NONE: Self = Self(0);
+
+    /// One die.
+    #[inline]
+    pub fn of(die: u32) -> Self {
+        Self(1 << die)
+    }
+
+    /// Is this die among them?
+    #[inline]
+    pub fn has(self, die: u32) -> bool {
+        self.0 >> die & 1 == 1
+    }
+
+    /// Is none?
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn count_ones(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// The first `dies` dies without these, in ascending order.
+    pub fn others(self, dies: u32) -> impl Iterator<Item = u32> {
+        (0..dies).filter(move |die| !self.has(*die))
+    }
+
+    /// How many of the first `dies` dies are not among them.
+    #[inline]
+    pub fn count_others(self, dies: u32) -> u32 {
+        let first = u64::MAX.checked_shr(64 - dies).unwrap_or(0);
+        dies - (self.0 & first).count_ones()
+    }
+}
+
+impl BitOr for DieMask {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for DieMask {
+    #[inline]
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl FromIterator<u32> for DieMask {
+    fn from_iter<T: IntoIterator<Item = u32>>(dies: T) -> Self {
+        dies.into_iter()
+            .fold(Self::NONE, |mask, die| mask | Self::of(die))
+    }
+}
