@@ -132,6 +132,7 @@ impl<'a> Campaign<'a> {
     /// The device in one line.
     fn device(&self) -> String {
         let (shape, config) = (self.setup.geometry.shape(), &self.setup.config);
+
         format!(
             "{}: {} dies, {} superblocks, {} pages a block, {} LPNs, {}-byte entries, log of {} bytes in segments of {}, \
              count at most {}, {} deallocation slots{}",

@@ -85,6 +85,7 @@ impl Cutter {
     pub fn outcome(&mut self, kind: OpKind) -> Outcome {
         let at = self.asked;
         self.asked += 1;
+
         match &mut self.character {
             Character::Mixed { whole, torn } => draw(&mut self.random, *whole, *torn),
             Character::Prefix { len, .. } if at < *len => Outcome::Whole,

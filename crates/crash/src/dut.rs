@@ -222,6 +222,7 @@ impl DeviceUnderTest {
                 Ok(())
             }
         };
+
         done.map(|()| None)
     }
 

@@ -195,6 +195,7 @@ impl FileModel {
     pub fn adopt(&mut self, found: &Listing) {
         self.events.clear();
         self.leaky = true;
+
         for (inode, blocks) in found {
             self.events.extend(blocks.iter().map(|block| {
                 let page = FilePage {

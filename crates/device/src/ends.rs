@@ -149,6 +149,7 @@ impl ClearEnds {
             self.ends.pop_front();
             self.first += 1;
         }
+
         if self.ends.is_empty() {
             self.first = id;
         }
@@ -156,6 +157,7 @@ impl ClearEnds {
             assert!(end <= now, "names of clearings and erases only grow");
             return;
         }
+
         let index = (id - self.first) as usize;
         while self.ends.len() <= index {
             self.ends.push_back(0);

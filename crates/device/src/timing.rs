@@ -256,6 +256,7 @@ impl Timing {
     #[inline(never)]
     fn waited_for(&mut self, op: &Op, now: u64) -> u64 {
         let mut until = now;
+
         if op.after_all {
             until = match op.kind {
                 // The erases of a superblock, or its tail pages, are recorded one by one and all
@@ -264,12 +265,14 @@ impl Timing {
                 _ => self.all_end,
             };
         }
+
         if op.after_fence {
             until = until.max(self.stores_end);
         }
         if op.after_page != NO_PAGE {
             until = until.max(self.programs.of_all(op.after_page, op.after_pages, now));
         }
+
         // Of a clearing or an erase it is the operation's own name.
         if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             until = until.max(self.clears.of(op.clear_id, now));

@@ -201,11 +201,13 @@ impl Witnesses {
     ) {
         self.saw(wsn);
         self.report.records += 1;
+
         // The page stays where it is until collection comes, so the superblock is remembered.
         if self.is_aborted(wsn) {
             self.aborted_pages.insert(self.geometry.superblock(ppn));
             return;
         }
+
         self.consider(
             blocks,
             map,

@@ -95,6 +95,7 @@ impl fmt::Display for ScriptCommand {
                 format!("{lpn}..{}", lpn + len)
             }
         };
+
         match *self {
             Self::Write { lpn, content } => write!(f, "write {lpn}: content {content}"),
             Self::WriteMany {

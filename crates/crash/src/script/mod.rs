@@ -69,6 +69,7 @@ impl Generator {
         let hot = random.random_range(0..=lpns - hot_len);
         let pool = random.random_range(2..12);
         let popular = random.random_range(0..lpns);
+
         Self {
             random,
             lpns,

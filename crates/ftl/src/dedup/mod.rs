@@ -211,9 +211,11 @@ impl Dedup {
             ContentMode::Identity => (Vec::new(), Vec::new()),
             ContentMode::Bytes => (vec![UNKNOWN; pages], vec![0; pages.div_ceil(64)]),
         };
+
         // Eight slots for nine pages: with over-provisioning, about as many as can be live.
         let lines = (pages / 9).max(1);
         let spilled = Spilled::new(lines);
+
         Some(Self {
             lines: Slab::zeroed(lines),
             digests,
@@ -305,6 +307,7 @@ impl Dedup {
         pages: Pages<'_>,
     ) -> Option<Ppn> {
         let line = &self.lines[place.0];
+
         // Found but full: the caller's remap is then demoted for its counter, as in a store with
         // one page a content.
         let mut full = None;
@@ -316,6 +319,7 @@ impl Dedup {
                 full = full.or((!pages.counts.is_zero(ppn)).then_some(ppn));
             }
         }
+
         if line.may_have_spilled(place.1) {
             self.find_spilled(place, fingerprint, pages).or(full)
         } else {

@@ -267,6 +267,7 @@ fn write(
     let has_room =
         |(ppn, held): (&Ppn, &Content)| *held == content && store.counts.get(*ppn) < count_max;
     let is_there = store.held.iter().any(has_room);
+
     let found = store.find(content);
     if let Some(ppn) = found {
         assert_eq!(store.held.get(&ppn), Some(&content));
@@ -277,6 +278,7 @@ fn write(
             return (is_there, true);
         }
     }
+
     let garbage: Vec<Ppn> = (0..PAGES)
         .map(Ppn)
         .filter(|ppn| store.counts.is_zero(*ppn))

@@ -165,6 +165,7 @@ impl FLog {
             purpose,
             after,
         );
+
         self.buffered += 1;
         self.index.push(&mut core.tables, &core.blocks, remapping);
         // Now and not at the next entry: `admit` secured a page for this one.

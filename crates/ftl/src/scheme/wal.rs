@@ -361,6 +361,7 @@ impl Persist for Wal {
 
     fn issue(&mut self, core: &mut Core) {
         let Some(run) = self.run.take() else { return };
+
         // 1. the pages, and those between them  2. zeroes in the slot  3. the record.
         // Cut inside 3: a torn bit is missing, the remap did not happen. After 3: it did, as a
         // whole.
@@ -371,8 +372,10 @@ impl Persist for Wal {
             let count = run.pages.1.0 - run.pages.0.0 + 1;
             after = after.and(After::pages(run.pages.0, count as u16));
         }
+
         core.media
             .store_record(self.word(run.slot), &run.commit.words(), run.purpose, after);
+
         self.records[run.slot as usize] = Some(CommitRecord {
             commit: run.commit,
             places: 1,

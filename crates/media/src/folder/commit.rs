@@ -129,11 +129,13 @@ impl Folder {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
         }
+
         // A new state has been written meanwhile. It contains everything, synced, and there is
         // nothing left to vouch for.
         if self.header.generation != commit.begun.generation {
             return Ok(());
         }
+
         // Whatever was programmed since step 1 was not covered by the sync of the contents, and a
         // record cannot leave some programs out.
         if self.unproved.ever == commit.programs {

@@ -270,6 +270,7 @@ impl RemapSsd {
     ) {
         let at = self.segments.take(media, now, chain, sb, 1, Purpose::Gc);
         let entry = RmmEntry::from_words(words[0], words[1]);
+
         // Out of its command: that has long been committed, or the entry would have been dropped.
         // The first LPNs of the command may belong to others by now.
         let all = [
@@ -277,6 +278,7 @@ impl RemapSsd {
             words[1],
             CommandWord::alone(entry.target()).into(),
         ];
+
         let after = entry_after(
             self.segments.guards,
             chain.clear,

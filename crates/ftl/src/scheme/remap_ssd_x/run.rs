@@ -118,6 +118,7 @@ impl RemapRun {
                 ..self.extent
             };
         }
+
         if let Numbers::Ticks(newest) = &mut self.numbers {
             *newest = next.wsn;
         }

@@ -206,12 +206,14 @@ impl ShadowOob {
         purpose: Purpose,
     ) -> u32 {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
+
         // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was
         // being written, one: its torn bit is missing then.
         let after = After::clear(clear).and(
             self.guards
                 .waits(Guard::EntryAfterPage, After::page(entry.ppn)),
         );
+
         let word = self.reserve.slot_word(slot);
         media.store_capacitor(
             word,
