@@ -144,6 +144,8 @@ pub fn age(
         source: writes,
     };
 
+    // Before the random writes: pages that are never written would stay unmapped, and reads of them
+    // cost no flash read.
     let mut filled = 0;
     if let Fill::Whole(pages) = options.fill {
         filled += u64::from(pages);
@@ -153,6 +155,8 @@ pub fn age(
     filled += aging.fill()?;
     let remapped = aging.remap(options)?;
 
+    // Last: filling the metadata leaves valid pages where garbage collection has not evened them
+    // out.
     let addressable = f64::from(aging.device.config().addressable_lpns());
     let overwritten = (addressable * options.overwrite) as u64;
     aging.write(overwritten)?;
@@ -215,6 +219,8 @@ impl Aging<'_> {
             self.write(STRIDE)?;
             writes += STRIDE;
 
+            // With many duplicates most writes program nothing. Judged by a long stretch, since a
+            // short one may be all hits on a device that still fills.
             if writes - checked_writes >= patience {
                 let programs = self.device.ftl().stats().host_programs - begin.host_programs;
                 if programs - checked_programs < (writes - checked_writes) / 64 {
@@ -233,6 +239,7 @@ impl Aging<'_> {
 
     /// Each page once, with the source's contents.
     fn write_each(&mut self, pages: u32) -> Result<(), AgingError> {
+        // Scattered: in order, the superblocks would hold neighbours, and be invalidated as wholes.
         let step = u64::from(stride(pages));
         self.place = Some((0, step, u64::from(pages)));
         let written = self.write(pages.into());
@@ -253,6 +260,7 @@ impl Aging<'_> {
 
             seen += 1;
             if !page.kind.writes() {
+                // A trace of reads alone would be read forever.
                 if seen > 1_000_000 && done == 0 {
                     return Err(AgingError::NoWrites(seen));
                 }
@@ -308,8 +316,12 @@ impl Aging<'_> {
                 break;
             }
 
+            // Whichever is missing: a new target adds a valid entry, a second remap of an old one
+            // makes an entry stale.
             let renew = valid >= options.nvram_valid * used.max(f64::MIN_POSITIVE)
                 && !draws.again.is_empty();
+
+            // Small NVRAM would be overshot by a whole stride.
             let stride = STRIDE.min((room / 256).max(1));
 
             for _ in 0..stride {

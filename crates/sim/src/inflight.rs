@@ -34,6 +34,8 @@ impl InFlight {
 
     #[inline]
     fn key(&self, end: u64, place: usize) -> u64 {
+        // Above the places in one word; time that overflowed into nothing would order the queue
+        // wrongly and say nothing.
         assert!(
             end < 1 << (63 - self.bits),
             "virtual time is beyond what the queue can hold"
@@ -54,6 +56,8 @@ impl InFlight {
         let mut key = self.key(end, place);
         let mut node = self.leaves + place;
         self.tree[node] = key;
+
+        // `node ^ 1` is the other child: the parent is told without a look at which of the two won.
         while node > 1 {
             key = key.min(self.tree[node ^ 1]);
             node /= 2;

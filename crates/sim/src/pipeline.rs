@@ -80,6 +80,9 @@ pub(crate) fn run(
 ) -> Option<Result<Accounts, RunError>> {
     let (firmware, mut timing) = device.halves()?;
     let front = Front::new(RequestRecorder::new(firmware), options);
+
+    // As many places as there are lots: neither thread ever waits for room in a channel, only for
+    // work.
     let (to_firmware, ordered) = sync_channel(LOTS);
     let (done, from_firmware) = sync_channel(LOTS);
 
@@ -155,6 +158,8 @@ fn keep_time(
     loop {
         while let (Some(sender), Some(lot)) = (&to_firmware, idle.front_mut()) {
             if !feeder.fill(lot, source)? {
+                // The other thread ends with the channel, after the lots that are still in it; they
+                // come back below, so none is lost.
                 to_firmware = None;
                 break;
             }
@@ -177,6 +182,8 @@ fn keep_time(
         };
 
         idle.push_back(lot);
+
+        // Told a lot at a time: the caller's terminal is slow beside a page.
         if tell(told).is_break() {
             return Err(RunError::Stopped);
         }
@@ -186,6 +193,8 @@ fn keep_time(
 /// Says when the requests of a lot entered and ended.
 fn charge(lot: &mut Lot, timing: &mut TimingHalf<'_>, times: &mut RequestTimes) {
     for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
+        // In the order of one thread, and with what the counters were then: a sample of the time
+        // series may fall between any two requests.
         times.enter(0, done.is_flush);
         if times.is_due() {
             times.read(*glimpse, done.page_ops, None);
@@ -301,6 +310,8 @@ impl Feeder {
         lot.glimpses.clear();
         lot.record.clear();
 
+        // As far as one thread would have gone: with a limit on pages, a lot may reach beyond the
+        // end.
         for page in &pages[..taken] {
             if !self.goes_on() {
                 break;

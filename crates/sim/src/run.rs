@@ -111,6 +111,7 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<RunSummary, RunError> {
     let began = Instant::now();
+    // The device may have a past (aging, an earlier run), and only what this run adds is measured.
     let start = device.timing().busy_until();
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
@@ -146,6 +147,9 @@ pub fn run(
     if is_inside {
         return Err(RunError::Unfinished);
     }
+
+    // Counted twice, here and in the firmware: a request that the queue lost would otherwise only
+    // make the run look faster.
     tally.check(&(device.ftl().stats() - stats))?;
 
     let RequestTimes {
@@ -160,6 +164,9 @@ pub fn run(
     }
     summary.requests = tally.requests;
     summary.requests.skipped = source.skipped();
+
+    // A refusal takes next to no time. Counted as served, a device that is full would be the
+    // fastest.
     let refused: u64 = summary.requests.refused.values().sum();
     summary.requests_per_s =
         (summary.requests.submitted - refused) as f64 / summary.seconds_simulated;
@@ -209,6 +216,7 @@ pub(crate) struct Feed {
 impl Feed {
     /// Moves the rest to the front and fills up; `false` if nothing is left.
     pub(crate) fn refill(&mut self, source: &mut dyn Source) -> Result<bool, SourceError> {
+        // What is left stays in front of the next batch: no look ahead ends where a batch does.
         self.pages.drain(..self.next);
         self.next = 0;
         while !self.exhausted && self.pages.len() < BATCH_PAGES {
@@ -226,6 +234,7 @@ impl Feed {
     /// the tables of the pages that follow.
     #[inline(always)]
     pub(crate) fn next(&mut self, device: &Device) -> Option<HostPage> {
+        // Kept short for the common case: this runs once a page, of which a run has millions.
         if self.next + LOOK_AHEAD_FAR >= self.pages.len() {
             return self.next_without_window(device);
         }
