@@ -22,12 +22,12 @@ const GAP: f64 = 16.0;
 
 /// A legend, laid out.
 pub struct Legend<'a> {
-    entries: Vec<Entry<'a>>,
+    entries: Vec<LegendEntry<'a>>,
     rows: usize,
     mark: Mark,
 }
 
-struct Entry<'a> {
+struct LegendEntry<'a> {
     name: &'a str,
     shown: String,
     paint: Paint,
@@ -45,7 +45,7 @@ impl<'a> Legend<'a> {
         let (mut x, mut row) = (left, 0);
         let sample = Self::sample_width(mark);
 
-        let entries: Vec<Entry> = names
+        let entries: Vec<LegendEntry> = names
             .into_iter()
             .map(|(name, paint)| {
                 let shown = text::fitted(name, right - left - sample, text::TEXT);
@@ -56,7 +56,7 @@ impl<'a> Legend<'a> {
 
                 let at = x;
                 x += width + GAP;
-                Entry {
+                LegendEntry {
                     name,
                     shown,
                     paint,
