@@ -293,7 +293,7 @@ impl GroupLog {
     /// Charges the reads of a group's pages.
     pub fn charge_read(&self, media: &mut Media, sb: SbId) {
         if self.pages_of(sb) > 0 {
-            media.charge_flash_scan(self.pages_of(sb) as usize, Purpose::Gc);
+            media.charge_flash_scan(self.pages_of(sb), Purpose::Gc);
         }
     }
 
