@@ -208,6 +208,8 @@ fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
             "peer",
             "controller",
             "queue",
+            "rights",
+            "denied",
             "seconds",
             "commands",
         ],

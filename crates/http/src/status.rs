@@ -70,6 +70,10 @@ pub struct Host {
     pub queue: u16,
     /// Whether it is a discovery controller's.
     pub discovery: bool,
+    /// What its host may do, `1:rw,2:ro`.
+    pub rights: String,
+    /// Commands of its controller that were denied for want of rights.
+    pub denied: u64,
     /// Seconds since it connected its queue.
     pub seconds: f64,
     /// I/O commands that it has sent.

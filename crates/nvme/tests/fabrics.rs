@@ -17,7 +17,7 @@ use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, Options, entry};
 use remap_ssd_nvme::tcp::server::{Limits, Server, Stopper};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_nvme::tcp::target::{Allowed, Port, Who};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -467,13 +467,13 @@ fn for_ipv4_hosts(
         Subsystem::new(device, NQN, &[], Latency::None, true, Health::default()).expect("possible");
     let addresses = hosts
         .iter()
-        .map(|host| host.parse().expect("an address"))
+        .map(|host| Who::Address(host.parse().expect("an address")).into())
         .collect();
     let port = Port::new(
         Arc::new(subsystem),
         Allowed {
-            addresses,
-            ..Allowed::default()
+            hosts: addresses,
+            anybody: false,
         },
     );
     let lines = Lines::default();

@@ -152,6 +152,7 @@ impl FunctionShared {
             request: &request,
             now: self.now(),
             cache_enabled,
+            rights: state.association.rights(),
         };
 
         let mut device = subsystem.turn(state.weight);

@@ -299,6 +299,8 @@ impl Watched for Served {
                 controller: one.cntlid,
                 queue: one.qid,
                 discovery: one.discovery,
+                rights: one.rights.to_string(),
+                denied: one.denied,
                 seconds: now_ns.saturating_sub(one.since_ns) as f64 / 1e9,
                 commands: one.commands,
             })

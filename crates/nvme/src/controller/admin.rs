@@ -101,7 +101,7 @@ impl Association {
                 let state = self.state();
                 state
                     .features
-                    .get(sqe, &self.subsystem, state.keep_alive_ms, out)
+                    .get(sqe, self, state.keep_alive_ms, out)
                     .map(Some)
             }
             admin::SET_FEATURES => {
@@ -136,7 +136,7 @@ impl Association {
             ..
         } = &mut *self.state();
         let with = Setting {
-            subsystem: &self.subsystem,
+            association: self,
             keep_alive_ms,
             queues_made: *queues_made,
         };
@@ -147,6 +147,9 @@ impl Association {
     pub fn event(&self) -> Option<(u16, u64)> {
         if self.discovery || self.state().event_requests.is_empty() {
             return None;
+        }
+        if let Some(changed) = self.state().changed_event() {
+            return Some(changed);
         }
 
         let warning = self.smart().critical_warning;

@@ -5,8 +5,10 @@
 //! admin queue, and so ends on all its queues. Absent: connections (`tcp`).
 
 use super::bus::Transport;
+use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
 use super::features::{Features, keep_alive_granted};
+use super::rights::HostRights;
 use super::subsystem::Subsystem;
 use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 use crate::spec::command::Sqe;
@@ -41,6 +43,8 @@ pub(super) struct State {
     pub(super) reported: u8,
     /// Has the host not read SMART since the last event? Until it does, there is no other.
     pub(super) unread: bool,
+    /// Namespaces that have changed for the host.
+    pub(super) changed: ChangedNamespaces,
     pub(super) errors: VecDeque<ErrorEntry>,
     pub(super) error_count: u64,
     /// I/O queues that are connected, by bits.
@@ -69,6 +73,7 @@ impl State {
             event_requests: VecDeque::new(),
             reported: 0,
             unread: false,
+            changed: ChangedNamespaces::default(),
             errors: VecDeque::new(),
             error_count: 0,
             queues: 0,
@@ -88,6 +93,7 @@ pub struct Association {
     pub(super) address: SocketAddr,
     pub(super) hostnqn: String,
     pub(super) hostid: [u8; 16],
+    pub(super) rights: HostRights,
     pub(super) state: Mutex<State>,
     /// Resets so far; changed only while `state` is locked. Every command of every queue compares
     /// it, and a lock would go back and forth between their processors.
@@ -139,7 +145,8 @@ pub struct JoinedQueue {
 }
 
 impl Association {
-    /// Connect on an admin queue: a new controller and the entries of the queue.
+    /// Connect on an admin queue: a new controller and the entries of the queue. Its host has no
+    /// rights until it is given some (`grant`).
     ///
     /// # Errors
     /// What to answer.
@@ -173,6 +180,7 @@ impl Association {
             address,
             hostnqn: name(&data.hostnqn).expect("checked").into(),
             hostid: data.hostid,
+            rights: HostRights::none(),
             state: Mutex::new(state),
             resets: AtomicU64::new(0),
         };
@@ -384,6 +392,7 @@ impl Association {
             state.event_requests.clear();
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
             (state.reported, state.unread) = (0, false);
+            state.changed = ChangedNamespaces::default();
         }
 
         state.cc = cc;

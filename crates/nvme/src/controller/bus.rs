@@ -5,6 +5,7 @@
 //! (the transport's), and registers that only they need.
 
 use super::association::{Association, State};
+use super::rights::HostRights;
 use super::subsystem::Subsystem;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{Cc, Csts};
@@ -34,6 +35,7 @@ impl Association {
             address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             hostnqn: String::new(),
             hostid: [0; 16],
+            rights: HostRights::all(),
             state: Mutex::new(state),
             resets: AtomicU64::new(0),
         }

@@ -7,7 +7,8 @@
 use super::data::{HostData, take_all};
 use super::io::{ActiveCommand, pieces};
 use super::record::CommandRecord;
-use super::request::{Blocks, IoRequest, dsm_ranges};
+use super::request::{Blocks, CopyPart, IoRequest, dsm_ranges};
+use super::rights::HostRights;
 use super::subsystem::{Counters, Namespace, Subsystem};
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
@@ -29,6 +30,8 @@ pub struct Job<'a> {
     pub now: u64,
     /// Whether writes may stay in a volatile cache.
     pub cache_enabled: bool,
+    /// What its host may do.
+    pub rights: &'a HostRights,
 }
 
 /// How a command ended.
@@ -154,6 +157,7 @@ impl Subsystem {
             IoRequest::Flush => return Ok(()),
             _ => self.namespace(job.nsid).ok_or(Status::INVALID_NAMESPACE)?,
         };
+        job.rights.check_request(job.nsid, job.request)?;
 
         match *job.request {
             IoRequest::Flush => Ok(()),
@@ -195,7 +199,9 @@ impl Subsystem {
                 ..
             } => {
                 let list = take_all(data, ranges as usize * size_of::<CopyRange>());
-                self.copy(command, namespace, target, with_namespaces, &list)
+                let parts =
+                    self.copy_parts(namespace, target, with_namespaces, &list, job.rights)?;
+                copy(command, namespace, &parts)
             }
             IoRequest::Remap { pages, .. } => Ok(command.remap(&pages)?),
             IoRequest::FsWrite { blocks, page, .. } => {
@@ -265,29 +271,6 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Copies the ranges one after the other. If one fails, the result is how many were copied.
-    fn copy(
-        &self,
-        command: &mut ActiveCommand<'_, '_>,
-        namespace: &Namespace,
-        target: u64,
-        with_namespaces: bool,
-        list: &[u8],
-    ) -> Result<(), Failure> {
-        let parts = self.copy_parts(namespace, target, with_namespaces, list)?;
-
-        for (index, part) in parts.iter().enumerate() {
-            let from = (part.source, part.slba);
-            command
-                .copy((namespace, part.target), from, part.count)
-                .map_err(|status| Failure {
-                    status,
-                    result: index as u64,
-                })?;
-        }
-        Ok(())
-    }
-
     fn fs_write(
         &self,
         command: &mut ActiveCommand<'_, '_>,
@@ -332,6 +315,24 @@ impl Subsystem {
 /// Blocks in units of 512 bytes.
 fn sectors(namespace: &Namespace, blocks: Blocks) -> i64 {
     i64::from(blocks.count) << (namespace.lba_shift - 9)
+}
+
+/// Copies the ranges one after the other. If one fails, the result is how many were copied.
+fn copy(
+    command: &mut ActiveCommand<'_, '_>,
+    namespace: &Namespace,
+    parts: &[CopyPart<'_>],
+) -> Result<(), Failure> {
+    for (index, part) in parts.iter().enumerate() {
+        let from = (part.source, part.slba);
+        command
+            .copy((namespace, part.target), from, part.count)
+            .map_err(|status| Failure {
+                status,
+                result: index as u64,
+            })?;
+    }
+    Ok(())
 }
 
 fn verify(

@@ -3,10 +3,11 @@
 //! Invariant: nothing is saved; Error Recovery is per namespace, all others are per controller.
 //! Absent: their effects, except temperature warnings.
 
+use super::association::Association;
 use super::bus::Transport;
-use super::subsystem::Subsystem;
 use super::{COPY_FORMAT_NAMESPACES, IO_QUEUES_MAX};
 use crate::spec::command::{FeatureCdw10, Sqe, TemperatureCdw11};
+use crate::spec::identify::OAES_NAMESPACES;
 use crate::spec::log::features;
 use crate::spec::status::Status;
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ pub(super) fn keep_alive_granted(ms: u32) -> u32 {
 
 /// Context for setting a feature.
 pub(super) struct Setting<'a> {
-    pub subsystem: &'a Subsystem,
+    pub association: &'a Association,
     pub keep_alive_ms: &'a mut u32,
     /// Whether there has been an I/O queue since the last reset.
     pub queues_made: bool,
@@ -107,6 +108,10 @@ impl Features {
     pub fn smart_events(&self) -> u8 {
         self.value(fid::EVENTS) as u8
     }
+    /// Whether the host wants to hear of changed namespaces.
+    pub fn namespace_events(&self) -> bool {
+        self.value(fid::EVENTS) & OAES_NAMESPACES != 0
+    }
     /// I/O queues the host may have.
     pub fn queues(&self) -> u16 {
         (self.value(fid::QUEUES) as u16).saturating_add(1)
@@ -148,7 +153,7 @@ impl Features {
     pub fn get(
         &self,
         sqe: &Sqe,
-        subsystem: &Subsystem,
+        association: &Association,
         keep_alive_ms: u32,
         out: &mut Vec<u8>,
     ) -> Result<u64, Status> {
@@ -165,7 +170,7 @@ impl Features {
         let (now, default) = match cdw10.fid() {
             fid::TEMPERATURE => self.threshold(sqe)?,
             fid::ERROR_RECOVERY => {
-                subsystem
+                association
                     .namespace(sqe.nsid)
                     .ok_or(Status::INVALID_NAMESPACE)?;
                 (
@@ -222,9 +227,9 @@ impl Features {
             return Err(Status::INVALID_FIELD);
         }
 
-        let namespaces = with.subsystem.namespaces();
+        let namespaces = with.association.subsystem.namespaces();
         if sqe.nsid != 0 && sqe.nsid != ALL {
-            with.subsystem
+            with.association
                 .namespace(sqe.nsid)
                 .ok_or(Status::INVALID_NAMESPACE)?;
             if cdw10.fid() != fid::ERROR_RECOVERY {

@@ -12,7 +12,7 @@ use crate::spec::command::{IdentifyCdw10, Sqe};
 use crate::spec::fabrics::DISCOVERY_NQN;
 use crate::spec::identify::{
     Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController,
-    blank, cns, ctratt, nidt, oncs, sgls, text,
+    OAES_NAMESPACES, blank, cns, ctratt, nidt, oncs, sgls, text,
 };
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
@@ -34,11 +34,8 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
-        let namespace = || {
-            subsystem
-                .namespace(sqe.nsid)
-                .ok_or(Status::INVALID_NAMESPACE)
-        };
+        // One that its host does not see is as one that is not there.
+        let namespace = || self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE);
         let command_set = || {
             if csi == 0 {
                 Ok(())
@@ -51,9 +48,11 @@ impl Association {
         match wanted {
             // NSID FFFFFFFFh is refused: common namespace data is only for namespace management.
             cns::NAMESPACE => {
-                out.extend_from_slice(identify_namespace(subsystem, namespace()?).as_bytes())
+                let mut id = identify_namespace(subsystem, namespace()?);
+                id.nsattr = self.attributes(sqe.nsid);
+                out.extend_from_slice(id.as_bytes());
             }
-            cns::ACTIVE_NAMESPACES => active(subsystem, sqe.nsid, out)?,
+            cns::ACTIVE_NAMESPACES => self.active(sqe.nsid, out)?,
             cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, namespace()?, out),
             cns::COMMAND_SET_NAMESPACE => {
                 command_set()?;
@@ -72,12 +71,13 @@ impl Association {
             }
             cns::COMMAND_SET_NAMESPACES => {
                 command_set()?;
-                active(subsystem, sqe.nsid, out)?;
+                self.active(sqe.nsid, out)?;
             }
             cns::INDEPENDENT_NAMESPACE => {
                 namespace()?;
                 let mut independent: IndependentNamespace = blank();
                 (independent.nmic, independent.nstat) = (1, 1);
+                independent.nsattr = self.attributes(sqe.nsid);
                 out.extend_from_slice(independent.as_bytes());
             }
             cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
@@ -85,6 +85,18 @@ impl Association {
         }
 
         out.resize(start + IDENTIFY_BYTES, 0);
+        Ok(())
+    }
+
+    /// The namespaces that its host sees, behind a number.
+    fn active(&self, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
+        if after >= 0xffff_fffe {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        let larger = self.namespaces().filter(|one| one.nsid > after);
+        larger
+            .take(IDENTIFY_BYTES / 4)
+            .for_each(|one| out.extend(one.nsid.to_le_bytes()));
         Ok(())
     }
 
@@ -102,6 +114,7 @@ impl Association {
 
         // More than one controller may have the subsystem.
         id.cmic = 1 << 1;
+        id.oaes = OAES_NAMESPACES;
         id.acl_z = 3;
         id.aerl_z = EVENTS_MAX as u8 - 1;
         // One read-only firmware slot.
@@ -256,20 +269,6 @@ fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid
-}
-
-fn active(subsystem: &Subsystem, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
-    if after >= 0xffff_fffe {
-        return Err(Status::INVALID_NAMESPACE);
-    }
-    let larger = subsystem
-        .namespaces()
-        .iter()
-        .filter(|namespace| namespace.nsid > after);
-    larger
-        .take(IDENTIFY_BYTES / 4)
-        .for_each(|namespace| out.extend(namespace.nsid.to_le_bytes()));
-    Ok(())
 }
 
 fn descriptors(subsystem: &Subsystem, namespace: &Namespace, out: &mut Vec<u8>) {

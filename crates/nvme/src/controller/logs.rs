@@ -2,6 +2,8 @@
 
 use super::association::{Association, ERRORS};
 use super::bus::Transport;
+use super::changed::CHANGED_BYTES;
+use super::rights::Need;
 use super::statistics;
 use super::subsystem::Subsystem;
 use crate::spec::command::{LogCdw10, Sqe};
@@ -34,6 +36,9 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
+        if lids(self.discovery).contains(&wanted) {
+            self.rights.check_all(Need::of_log(wanted))?;
+        }
         let page = match (wanted, self.discovery) {
             (lid::DISCOVERY, true) => self.discovery_page(),
             (lid::SUPPORTED, _) => supported(self.discovery),
@@ -46,7 +51,10 @@ impl Association {
             // There is no management interface, so none of its commands is supported.
             (lid::MANAGEMENT, false) => vec![0; 4096],
             (lid::FIRMWARE, false) => firmware(),
-            (lid::CHANGED_NAMESPACES, false) => vec![0; 4096],
+            (lid::CHANGED_NAMESPACES, false) => {
+                // A read that is refused is none.
+                self.changed_page(cdw10.rae() || offset > CHANGED_BYTES as u64)
+            }
             (lid::EFFECTS, false) => command_effects(self.transport),
             (lid::STATISTICS, false) => statistics::page(&self.subsystem.device()),
             _ => return Err(Status::INVALID_LOG_PAGE),
@@ -71,7 +79,7 @@ impl Association {
     fn whole_controller(&self, nsid: u32) -> Result<(), Status> {
         match nsid {
             0 | 0xffff_ffff => Ok(()),
-            nsid if self.subsystem.namespace(nsid).is_some() => Err(Status::INVALID_FIELD),
+            nsid if self.namespace(nsid).is_some() => Err(Status::INVALID_FIELD),
             _ => Err(Status::INVALID_NAMESPACE),
         }
     }
@@ -117,8 +125,9 @@ impl Association {
     }
 }
 
-fn supported(discovery: bool) -> Vec<u8> {
-    let ours: &[u8] = if discovery {
+/// The log pages that there are.
+fn lids(discovery: bool) -> &'static [u8] {
+    if discovery {
         &[lid::SUPPORTED, lid::ERROR, lid::FEATURES, lid::DISCOVERY]
     } else {
         &[
@@ -132,10 +141,14 @@ fn supported(discovery: bool) -> Vec<u8> {
             lid::MANAGEMENT,
             lid::STATISTICS,
         ]
-    };
+    }
+}
 
+fn supported(discovery: bool) -> Vec<u8> {
     let mut page = vec![0; 1024];
-    ours.iter().for_each(|lid| page[usize::from(*lid) * 4] = 1);
+    lids(discovery)
+        .iter()
+        .for_each(|lid| page[usize::from(*lid) * 4] = 1);
     page
 }
 

@@ -18,6 +18,8 @@
 //! record      what the device was asked, for traces
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! connect     why a host is refused one
+//! rights      what a host may do, and what each command needs
+//! changed     which namespaces have changed for a host
 //! ```
 //! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can
 //! reach past its namespace or make anything here panic. Absent: sockets, queues in memory, and
@@ -26,6 +28,7 @@
 mod admin;
 mod association;
 mod bus;
+mod changed;
 mod connect;
 mod data;
 mod durable;
@@ -40,6 +43,7 @@ pub mod operate;
 mod record;
 mod remap;
 mod request;
+mod rights;
 pub mod statistics;
 mod subsystem;
 pub mod telemetry;
@@ -54,6 +58,7 @@ pub use execute::{Job, Outcome};
 pub use gate::Gate;
 pub use record::{Fingerprint, RecordedOp, Recorder};
 pub use request::{Blocks, IoRequest, RemapBlocks, Transfer};
+pub use rights::{Access, HostRights, LOCAL, NOBODY, Rights};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};

@@ -127,6 +127,11 @@ pub mod ctratt {
     pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
 }
 
+/// Optional events (`oaes`): namespaces have changed.
+pub const OAES_NAMESPACES: u32 = 1 << 8;
+/// Attributes of a namespace (`nsattr`): it is write protected.
+pub const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
+
 /// SGLs (`sgls`).
 pub mod sgls {
     pub const SUPPORTED: u32 = 1 << 0;

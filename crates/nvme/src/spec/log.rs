@@ -99,6 +99,10 @@ pub mod event {
     pub const RELIABILITY: u64 = 0;
     /// Of SMART: a temperature.
     pub const TEMPERATURE_THRESHOLD: u64 = 1;
+    /// A notice.
+    pub const NOTICE: u64 = 2;
+    /// Of notices: namespaces have changed.
+    pub const NAMESPACES_CHANGED: u64 = 0;
     /// Of SMART: spare blocks.
     pub const SPARE_BELOW_THRESHOLD: u64 = 2;
 }

@@ -47,6 +47,8 @@ impl Status {
     pub const SGL_LENGTH: Self = generic(0x0f);
     /// SGL Descriptor Type Invalid.
     pub const SGL_TYPE: Self = generic(0x11);
+    /// Operation Denied: the host lacks the rights.
+    pub const OPERATION_DENIED: Self = generic(0x15);
     pub const PRP_OFFSET: Self = generic(0x13);
     pub const SGL_OFFSET: Self = generic(0x16);
     /// Transient Transport Error: the data were damaged on their way; a retry may help.
@@ -57,7 +59,8 @@ impl Status {
     pub const INTERRUPTED: Self = generic(0x21).with_dnr(false);
     /// LBA Out of Range.
     pub const LBA_RANGE: Self = generic(0x80);
-    /// Namespace is Write Protected: the device is worn out and read-only.
+    /// Namespace is Write Protected: its host may only read it, or the device is worn out and
+    /// read-only.
     pub const WRITE_PROTECTED: Self = generic(0x20);
     pub const COMPLETION_QUEUE: Self = specific(0x00);
     pub const QUEUE_IDENTIFIER: Self = specific(0x01);

@@ -17,6 +17,7 @@ use crate::controller::data::InMemory;
 use crate::controller::execute::Job;
 use crate::controller::io::{ActiveCommand, Piece, status_of};
 use crate::controller::request::{Blocks, IoRequest};
+use crate::controller::rights::LOCAL;
 use crate::controller::subsystem::{Namespace, Subsystem};
 use crate::controller::turn::Step;
 use crate::spec::status::Status;
@@ -396,6 +397,7 @@ impl Subsystem {
             request: &IoRequest::Flush,
             now: 0,
             cache_enabled: true,
+            rights: &LOCAL,
         };
 
         let mut data = InMemory {

@@ -12,6 +12,7 @@ use crate::spec::command::Sqe;
 use crate::spec::fabrics::{ConnectCdw11, ConnectData};
 use crate::spec::status::Status;
 use crate::tcp::quota::Full;
+use std::net::IpAddr;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
@@ -91,7 +92,7 @@ impl Connection {
             exchange,
         };
         if qid == 0 {
-            self.port.enter(&queue.association);
+            self.port.enter(&queue.association, self.peer.ip());
         }
         if queue.exchange.is_none() {
             queue.take_number()?;
@@ -123,19 +124,33 @@ impl Connection {
             return Ok((association, None, entries));
         }
 
-        let association = self
+        let (association, from) = self
             .port
             .find(data.cntlid)
             .ok_or(ConnectRefusal::CONTROLLER)?;
         self.check_host(&association)?;
+        self.check_address(&association, from)?;
         let joined = association.join(sqe, &data)?;
         Ok((association, Some(joined), joined.entries))
+    }
+
+    /// Whether the host may join a controller whose admin queue came from another address: not if
+    /// it would get other rights than its own address has.
+    fn check_address(&self, association: &Association, from: IpAddr) -> Result<(), ConnectRefusal> {
+        let host = association.hostnqn();
+        let is_same = from == self.peer.ip()
+            || self.port.rights(from, host) == self.port.rights(self.peer.ip(), host);
+        if is_same {
+            Ok(())
+        } else {
+            Err(ConnectRefusal::OTHER_RIGHTS)
+        }
     }
 
     /// Whether the host may connect: by its address or name, and by its key if there are keys.
     fn check_host(&self, association: &Association) -> Result<(), ConnectRefusal> {
         let host = association.hostnqn();
-        if !self.port.allowed.host(self.peer.ip(), host) {
+        if self.port.allowed().rights(self.peer.ip(), host).is_none() {
             return Err(ConnectRefusal::NOT_ALLOWED);
         }
 

@@ -6,7 +6,7 @@ use super::awaiting_sync::AwaitingSync;
 use super::{CheckedCommand, Connection, End, ReceiveContext, Verb};
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    AdminOutcome, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
+    AdminOutcome, InMemory, IoRequest, Job, Latency, NOBODY, Outcome, Transfer, fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::kind as fabrics;
@@ -102,15 +102,14 @@ impl Connection {
         mut data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
-        let cache_enabled = self
-            .queue
-            .as_ref()
-            .is_some_and(|queue| queue.association.cache_enabled());
+        let association = self.queue.as_ref().map(|queue| &queue.association);
+        let cache_enabled = association.is_some_and(|association| association.cache_enabled());
         let job = Job {
             nsid: sqe.nsid,
             request,
             now: context.now,
             cache_enabled,
+            rights: association.map_or(&NOBODY, |association| association.rights()),
         };
 
         // The first command of a call takes the device; the others of the call find it taken.

@@ -11,6 +11,7 @@
 //! charged to the host (`quota`). One call executes what fits in a slice of the device, or one
 //! command. Absent: sockets and clocks.
 
+mod allowed;
 mod authenticate;
 mod awaiting_sync;
 mod cids;
@@ -23,8 +24,9 @@ mod port;
 mod secure;
 mod transfers;
 
+pub use allowed::{Allowed, AllowedHost, Network, Who};
 pub use output::Output;
-pub use port::{Advertised, Allowed, Network, Port, canonical};
+pub use port::{Advertised, Port, canonical};
 
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
