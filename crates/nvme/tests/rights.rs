@@ -12,13 +12,16 @@ use remap_ssd_nvme::controller::{
     Association, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Rights, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmRange, RemapCdw12, Sqe};
+use remap_ssd_nvme::spec::fabrics::property;
 use remap_ssd_nvme::spec::identify::{Controller, IndependentNamespace, Namespace, cns};
 use remap_ssd_nvme::spec::log::lid;
 use remap_ssd_nvme::spec::opcode::{admin, io};
+use remap_ssd_nvme::spec::pdu::{Flags, Ic, kind};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, entry};
 use remap_ssd_nvme::tcp::server::Limits;
-use remap_ssd_nvme::tcp::target::Port;
+use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Connection, Output, Port, Who};
+use remap_ssd_nvme::tcp::wire::{self, Agreement};
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
@@ -564,6 +567,111 @@ fn a_feature_of_a_hidden_namespace_is_neither_read_nor_set() {
 }
 
 #[test]
+fn a_write_that_is_refused_is_refused_before_its_data_are_asked_for() {
+    let rig = rig();
+    let mut guest = Host::of(&rig, GUEST);
+    for (nsid, expected) in [(2, PROTECTED), (3, HIDDEN)] {
+        // `call` takes no request for data.
+        let write = transport(entry(io::WRITE, nsid), PAGE as u32);
+        assert_eq!(guest.io.call(write, &[]).cqe.status(), expected);
+    }
+    rig.stop();
+}
+
+/// What a connection answers to a PDU.
+fn says(connection: &mut Connection, kind: u8, put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let (mut sent, mut out) = (Vec::new(), Output::default());
+    put(&mut sent);
+    let received = connection.receive(0, &sent, &mut out);
+    assert!(
+        received.is_ok() || connection.refused().is_some(),
+        "PDU {kind}"
+    );
+    let mut answer = Vec::new();
+    out.write_to(&mut answer).expect("memory");
+    answer
+}
+
+#[test]
+fn a_queue_from_an_address_with_other_rights_does_not_join() {
+    let subsystem = Subsystem::new(
+        device(32 << 20, false),
+        kit::NQN,
+        &namespaces(),
+        Latency::None,
+        true,
+        Health::default(),
+    );
+    let entry_of = |address: &str, rights: &str| AllowedHost {
+        who: Who::Address(address.parse().expect("an address")),
+        rights: Rights::parse(rights).expect("rights"),
+    };
+    let list = Allowed {
+        anybody: false,
+        hosts: vec![
+            entry_of("192.0.2.1", "all:rw"),
+            entry_of("192.0.2.2", "all:ro"),
+            entry_of("192.0.2.3", "all:rw"),
+        ],
+    };
+    let port = Arc::new(Port::new(Arc::new(subsystem.expect("possible")), list));
+
+    let agreed = Agreement::default();
+    let opened = |from: &str| {
+        let (peer, local) = (format!("{from}:5000"), "192.0.2.9:4420");
+        let [peer, local] = [peer.as_str(), local].map(|text| text.parse().expect("an address"));
+        let mut connection = Connection::new(port.clone(), peer, local);
+        says(&mut connection, kind::IC_REQ, |to| {
+            wire::put_ic(to, kind::IC_REQ, &Ic::new(0, 0, 0));
+        });
+        connection
+    };
+    let connect = |connection: &mut Connection, qid, cntlid| {
+        let data = kit::raw::connect_data(cntlid);
+        says(connection, kind::CAPSULE_CMD, |to| {
+            let fill = |to: &mut Vec<u8>| to.extend_from_slice(data.as_bytes());
+            let sqe = kit::raw::connect(qid);
+            wire::put_data(
+                to,
+                kind::CAPSULE_CMD,
+                Flags::new(),
+                &sqe,
+                agreed,
+                1024,
+                fill,
+            );
+        });
+    };
+
+    let mut admin = opened("192.0.2.1");
+    connect(&mut admin, 0, 0xffff);
+    let cntlid = admin.association().expect("connected").cntlid();
+    let enable = kit::raw::property_set(property::CC, kit::raw::enabled());
+    says(&mut admin, kind::CAPSULE_CMD, |to| {
+        wire::put(to, kind::CAPSULE_CMD, Flags::new(), &enable, agreed);
+    });
+
+    for (from, qid, why) in [
+        (
+            "192.0.2.2",
+            1,
+            Some("its address has other rights than that of its admin queue"),
+        ),
+        ("192.0.2.3", 1, None),
+        ("192.0.2.1", 2, None),
+    ] {
+        let mut queue = opened(from);
+        connect(&mut queue, qid, cntlid);
+        assert_eq!(
+            queue.refused().map(|refused| refused.refusal.why),
+            why,
+            "{from}"
+        );
+        assert_eq!(queue.connected().is_some(), why.is_none(), "{from}");
+    }
+}
+
+#[test]
 fn rights_that_are_taken_away_stop_a_write_whose_data_are_on_their_way() {
     let rig = rig();
     let mut guest = Host::of(&rig, GUEST);
@@ -574,7 +682,7 @@ fn rights_that_are_taken_away_stop_a_write_whose_data_are_on_their_way() {
         ("2:ro", HIDDEN),
         ("1:rw", Status::SUCCESS),
     ] {
-        rig.port.replace_allowed(allowed(&[(GUEST, "1:rw")]));
+        rig.port.replace_allowed(allowed(&[(GUEST, "all:rw")]));
         rig.port.renew_rights();
         let sqe = Sqe {
             cdw10: 4,

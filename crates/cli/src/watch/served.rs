@@ -12,8 +12,8 @@ use crate::service::serve::LogLevel;
 use remap_ssd_http::status::Holds;
 use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::operate::{Damage, OperateError};
-use remap_ssd_nvme::controller::{Gate, Latency, Subsystem};
-use remap_ssd_nvme::tcp::roster::Roster;
+use remap_ssd_nvme::controller::{Access, Gate, Latency, Subsystem};
+use remap_ssd_nvme::tcp::roster::{Listed, Roster};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -274,7 +274,10 @@ impl Watched for Served {
         self.gate.with(|subsystem| count(subsystem, &mut status));
         if let Some(roster) = &self.roster {
             let tally = roster.tally();
-            status.connections = roster.list().len() as u64;
+            let listed = roster.list();
+            status.connections = listed.len() as u64;
+            self.gate
+                .with(|subsystem| count_rights(subsystem, &listed, &mut status));
             (status.accepted, status.dropped) = (tally.accepted, tally.dropped);
             status.refused = tally.refused;
         }
@@ -428,6 +431,19 @@ impl Watched for Served {
     }
 }
 
+/// How many namespaces each host may write, and only read.
+fn count_rights(subsystem: &Subsystem, listed: &[Listed], status: &mut Status) {
+    for one in listed.iter().filter(|one| !one.discovery) {
+        let count = |access| {
+            let all = subsystem.namespaces().iter();
+            all.filter(|namespace| one.rights.access(namespace.nsid) == access)
+                .count() as u64
+        };
+        let counts = [Access::ReadWrite, Access::ReadOnly].map(count);
+        status.rights.insert(one.hostnqn.clone(), counts);
+    }
+}
+
 /// What is counted without the device.
 fn count(subsystem: &Subsystem, status: &mut Status) {
     let health = subsystem.health();
@@ -435,5 +451,6 @@ fn count(subsystem: &Subsystem, status: &mut Status) {
     status.host_written_bytes = health.sectors_written * 512;
     status.media_errors = health.media_errors;
     status.power_cuts = subsystem.power_cuts();
+    status.denied = subsystem.denied();
     status.commands = super::commands(subsystem.telemetry());
 }

@@ -180,7 +180,7 @@ impl Association {
             address,
             hostnqn: name(&data.hostnqn).expect("checked").into(),
             hostid: data.hostid,
-            rights: HostRights::none(),
+            rights: HostRights::none(&subsystem.counters.denied),
             state: Mutex::new(state),
             resets: AtomicU64::new(0),
         };

@@ -21,7 +21,7 @@ use crate::spec::status::Status;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// What a host may do with a namespace; each includes those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -264,6 +264,8 @@ pub struct HostRights {
     is_limited: AtomicBool,
     rights: RwLock<Rights>,
     denied: AtomicU64,
+    /// Counts for all hosts.
+    denied_in_all: Option<Arc<AtomicU64>>,
 }
 
 /// Those of whoever is on this machine.
@@ -277,6 +279,7 @@ impl HostRights {
             is_limited: AtomicBool::new(is_limited),
             rights: RwLock::new(rights),
             denied: AtomicU64::new(0),
+            denied_in_all: None,
         }
     }
 
@@ -285,9 +288,12 @@ impl HostRights {
         Self::new(Rights::ALL, false)
     }
 
-    /// None yet.
-    pub(super) fn none() -> Self {
-        Self::new(Rights::NONE, true)
+    /// None yet. What is denied is counted there as well.
+    pub(super) fn none(denied_in_all: &Arc<AtomicU64>) -> Self {
+        Self {
+            denied_in_all: Some(denied_in_all.clone()),
+            ..Self::new(Rights::NONE, true)
+        }
     }
 
     fn locked(&self) -> RwLockReadGuard<'_, Rights> {
@@ -353,6 +359,9 @@ impl HostRights {
     fn counted(&self, checked: Result<(), Status>) -> Result<(), Status> {
         if checked.is_err() {
             self.denied.fetch_add(1, Ordering::Relaxed);
+            if let Some(all) = &self.denied_in_all {
+                all.fetch_add(1, Ordering::Relaxed);
+            }
         }
         checked
     }

@@ -14,7 +14,7 @@ use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// log2 of a flash page.
 pub(super) const PAGE_SHIFT: u8 = PAGE_BYTES.trailing_zeros() as u8;
@@ -118,6 +118,8 @@ pub(super) struct Counters {
     pub media_errors: TurnCounter,
     /// Power cuts that an operator asked for.
     pub power_cuts: AtomicU64,
+    /// Commands of hosts that lack the rights.
+    pub denied: Arc<AtomicU64>,
 }
 
 /// Why there can be no such subsystem.
@@ -381,6 +383,11 @@ impl Subsystem {
     /// Gives the device back.
     pub fn into_device(self) -> Option<Device> {
         self.device.into_inner().ok()
+    }
+
+    /// Commands denied to hosts that lack the rights.
+    pub fn denied(&self) -> u64 {
+        self.counters.denied.load(Ordering::Relaxed)
     }
 
     /// What SMART counts, with what was counted before.
