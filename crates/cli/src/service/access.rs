@@ -316,7 +316,7 @@ impl Reload {
         let (keys, allowed) = match loaded {
             Ok(loaded) => loaded,
             Err(failure) => {
-                return tracing::error!("{failure}; the keys and names from before stay in use");
+                return tracing::error!("{failure}; what was loaded before stays in use");
             }
         };
         let Some(port) = self.port.upgrade() else {

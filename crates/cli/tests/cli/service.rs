@@ -318,7 +318,7 @@ fn keys_are_loaded_again_by_a_signal_and_drop_nobody() {
     // What is not in order changes nothing.
     private(dir.path(), "keys", &format!("{name} {second}\nnonsense\n"));
     served.signal("HUP");
-    served.says("line 2: it begins with a host's NQN; the keys from before stay in use");
+    served.says("line 2: it begins with a host's NQN; what was loaded before stays in use");
     io(&one).ok();
     private(dir.path(), "keys", &format!("{name} {second}\n"));
     served.signal("HUP");
@@ -366,7 +366,7 @@ fn a_host_uses_the_namespaces_of_its_line_and_a_signal_changes_them() {
 
     private(dir.path(), "keys", &lines("namespaces=1:all"));
     served.signal("HUP");
-    served.says("line 2: namespaces: a list like 1:rw,2:ro, or all:ro and what differs; the keys");
+    served.says("line 2: namespaces: a list like 1:rw,2:ro, or all:ro and what differs; what was");
     as_host(guest, &two, "3", &write).ok();
     served.stop();
 }

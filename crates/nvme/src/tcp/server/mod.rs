@@ -86,7 +86,13 @@ impl Server {
     /// # Errors
     /// The address is in use, or the system's reason.
     pub fn bind(address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
-        Self::listen(Instant::now(), &[address], port, log, Limits::default())
+        Self::on(
+            Instant::now(),
+            bound(&[address])?,
+            port,
+            log,
+            Limits::default(),
+        )
     }
 
     /// As `bind_with`, at several addresses, with times counted from `epoch`: all services of a
@@ -101,7 +107,7 @@ impl Server {
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        Self::listen(epoch, addresses, port, log, limits)
+        Self::on(epoch, bound(addresses)?, port, log, limits)
     }
 
     /// As `bind`, with other limits.
@@ -114,22 +120,20 @@ impl Server {
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        Self::listen(Instant::now(), &[address], port, log, limits)
+        Self::on(Instant::now(), bound(&[address])?, port, log, limits)
     }
 
-    fn listen(
+    /// On sockets that listen already and block, with times counted from `epoch`.
+    ///
+    /// # Errors
+    /// There is no socket, or OpenSSL cannot be set up.
+    pub fn on(
         epoch: Instant,
-        addresses: &[SocketAddr],
+        listeners: Vec<TcpListener>,
         port: Port,
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        let bind = |address: &SocketAddr| {
-            let about =
-                |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-            TcpListener::bind(address).map_err(about)
-        };
-        let listeners: Vec<_> = addresses.iter().map(bind).collect::<io::Result<_>>()?;
         if listeners.is_empty() {
             return Err(io::Error::other("there is no address to listen on"));
         }
@@ -241,6 +245,15 @@ impl Server {
             Ok(())
         }
     }
+}
+
+/// Sockets that listen at these addresses. An error begins with its address.
+fn bound(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+    let bind = |address: &SocketAddr| {
+        let about = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+        TcpListener::bind(address).map_err(about)
+    };
+    addresses.iter().map(bind).collect()
 }
 
 /// Counts down when dropped, by a panic too.
