@@ -629,17 +629,9 @@ fn a_queue_from_an_address_with_other_rights_does_not_join() {
     let connect = |connection: &mut Connection, qid, cntlid| {
         let data = kit::raw::connect_data(cntlid);
         says(connection, kind::CAPSULE_CMD, |to| {
-            let fill = |to: &mut Vec<u8>| to.extend_from_slice(data.as_bytes());
             let sqe = kit::raw::connect(qid);
-            wire::put_data(
-                to,
-                kind::CAPSULE_CMD,
-                Flags::new(),
-                &sqe,
-                agreed,
-                1024,
-                fill,
-            );
+            let (flags, data) = (Flags::new(), data.as_bytes());
+            wire::put_data(to, kind::CAPSULE_CMD, flags, &sqe, agreed, data);
         });
     };
 
