@@ -4,8 +4,8 @@
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{FilePage, Remap, SchemeKind};
 use remap_ssd_nvme::controller::{
-    Blocks, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Outcome, RemapBlocks,
-    Subsystem,
+    Actor, Blocks, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Outcome,
+    RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::status::Status;
 use tempfile::TempDir;
@@ -62,6 +62,7 @@ impl Host {
             now: 0,
             cache_enabled: self.cache_enabled,
             rights: &LOCAL,
+            actor: Actor::Service,
         };
         let outcome = self
             .subsystem

@@ -11,7 +11,7 @@ use kit::{NQN, Rig};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_nvme::controller::{
-    Blocks, CutReport, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec,
+    Actor, Blocks, CutReport, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec,
     RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyRange, DsmRange, RwCdw12, Sqe};
@@ -113,6 +113,7 @@ impl Bench {
             now: 0,
             cache_enabled: self.cache_enabled,
             rights: &LOCAL,
+            actor: Actor::Service,
         };
         let mut data = InMemory {
             from_host: data,

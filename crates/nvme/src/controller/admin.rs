@@ -98,6 +98,9 @@ impl Association {
             admin::GET_LOG_PAGE => self.log_page(sqe, out).map(|()| Some(0)),
             admin::KEEP_ALIVE if self.transport == Transport::Fabrics => Ok(Some(0)),
             admin::GET_FEATURES => {
+                if let Some(result) = self.reservation_feature(sqe, out) {
+                    return result.map(Some);
+                }
                 let state = self.state();
                 state
                     .features
@@ -129,6 +132,9 @@ impl Association {
     }
 
     fn set_feature(&self, sqe: &Sqe, data: &[u8]) -> Result<u64, Status> {
+        if let Some(result) = self.set_reservation_feature(sqe) {
+            return result;
+        }
         let State {
             features,
             keep_alive_ms,
@@ -150,6 +156,11 @@ impl Association {
         }
         if let Some(changed) = self.state().changed_event() {
             return Some(changed);
+        }
+
+        if let Some(result) = self.reservation_event() {
+            let cid = self.state().event_requests.pop_front()?;
+            return Some((cid, result));
         }
 
         let warning = self.smart().critical_warning;

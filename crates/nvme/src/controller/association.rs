@@ -8,6 +8,7 @@ use super::bus::Transport;
 use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
 use super::features::{Features, keep_alive_granted};
+use super::reservations::Inbox;
 use super::rights::HostRights;
 use super::subsystem::Subsystem;
 use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
@@ -53,6 +54,8 @@ pub(super) struct State {
     pub(super) queues_made: bool,
     /// Its host reached us by TLS, and discovery tells it to do so again.
     pub(super) by_tls: bool,
+    /// What it is told of reservations.
+    pub(super) inbox: Inbox,
 }
 
 impl State {
@@ -79,6 +82,7 @@ impl State {
             queues: 0,
             queues_made: false,
             by_tls: false,
+            inbox: Inbox::new(&subsystem.reservations),
         }
     }
 }
@@ -393,6 +397,7 @@ impl Association {
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
             (state.reported, state.unread) = (0, false);
             state.changed = ChangedNamespaces::default();
+            state.inbox.reset(&self.subsystem.reservations);
         }
 
         state.cc = cc;

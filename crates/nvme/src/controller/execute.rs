@@ -8,6 +8,7 @@ use super::data::{HostData, take_all};
 use super::io::{ActiveCommand, pieces};
 use super::record::CommandRecord;
 use super::request::{Blocks, CopyPart, IoRequest, dsm_ranges};
+use super::reservations::{Actor, Claim};
 use super::rights::HostRights;
 use super::subsystem::{Counters, Namespace, Subsystem};
 use super::telemetry::CommandKind;
@@ -32,6 +33,8 @@ pub struct Job<'a> {
     pub cache_enabled: bool,
     /// What its host may do.
     pub rights: &'a HostRights,
+    /// Who wants it.
+    pub actor: Actor<'a>,
 }
 
 /// How a command ended.
@@ -100,6 +103,8 @@ impl Subsystem {
             done_at: job.now,
             sync_to: None,
             slices: 0,
+            claim: Claim::of(job.actor, job.nsid, job.request),
+            source_claim: None,
             number,
             through: !is_flush && (write_through || job.request.is_forced()),
             record: self.recorder().map(|recorder| CommandRecord {
@@ -109,8 +114,10 @@ impl Subsystem {
         };
 
         let must_sync = job.request.must_sync(write_through);
-        let executed = self
-            .dispatch(&mut command, job, data)
+        let executed = command
+            .check_claims()
+            .map_err(Failure::from)
+            .and_then(|()| self.dispatch(&mut command, job, data))
             .and_then(|()| if must_sync { command.sync() } else { Ok(()) }.map_err(Failure::from));
         let (status, result) = match executed {
             Ok(()) => (Status::SUCCESS, 0),
@@ -263,7 +270,7 @@ impl Subsystem {
     ) -> Result<(), Failure> {
         self.counters.read_commands.add(command.device, 1);
         for piece in pieces(namespace, blocks) {
-            command.pause();
+            command.pause()?;
             if !command.is_same(&piece, data)? {
                 return Err(Status::COMPARE_FAILURE.into());
             }
@@ -323,10 +330,15 @@ fn copy(
     namespace: &Namespace,
     parts: &[CopyPart<'_>],
 ) -> Result<(), Failure> {
+    // All sources may be read before the first block is copied, and each when it is its turn.
+    for part in parts {
+        command.claim_source(part.source.nsid)?;
+    }
     for (index, part) in parts.iter().enumerate() {
         let from = (part.source, part.slba);
         command
-            .copy((namespace, part.target), from, part.count)
+            .claim_source(part.source.nsid)
+            .and_then(|()| command.copy((namespace, part.target), from, part.count))
             .map_err(|status| Failure {
                 status,
                 result: index as u64,
@@ -341,7 +353,7 @@ fn verify(
     blocks: Blocks,
 ) -> Result<(), Failure> {
     for piece in pieces(namespace, blocks) {
-        command.pause();
+        command.pause()?;
         command.device.spend(Step::Look);
         command.view(piece.lpn, |_| Ok(()))?;
     }

@@ -5,10 +5,12 @@
 
 use super::association::Association;
 use super::bus::Transport;
+use super::reservations::fid as reservations;
 use super::{COPY_FORMAT_NAMESPACES, IO_QUEUES_MAX};
 use crate::spec::command::{FeatureCdw10, Sqe, TemperatureCdw11};
 use crate::spec::identify::OAES_NAMESPACES;
 use crate::spec::log::features;
+use crate::spec::opcode::admin;
 use crate::spec::status::Status;
 use std::collections::BTreeMap;
 
@@ -130,18 +132,39 @@ impl Features {
 
     /// Bytes that Get or Set of a feature moves.
     pub fn data_bytes(sqe: &Sqe) -> u32 {
-        let known = FeatureCdw10::from_bits(sqe.cdw10).fid() == fid::HOST_BEHAVIOR;
-        if known { HOST_BEHAVIOR_BYTES } else { 0 }
+        match FeatureCdw10::from_bits(sqe.cdw10).fid() {
+            fid::HOST_BEHAVIOR => HOST_BEHAVIOR_BYTES,
+            // Read alone, and by its 16 bytes alone: EXHID.
+            reservations::HOST_ID
+                if sqe.head().opcode() == admin::GET_FEATURES && sqe.cdw11 & 1 == 1 =>
+            {
+                16
+            }
+            _ => 0,
+        }
     }
 
     /// The log page of supported features, and the scope of each.
     pub fn supported(&self) -> Vec<u8> {
         let mut page = vec![0; 1024];
-        for fid in self.values.keys().copied().chain([fid::HOST_BEHAVIOR]) {
-            let scope = if fid == fid::ERROR_RECOVERY {
-                features::NAMESPACE
-            } else {
-                features::CONTROLLER
+        let mut known = vec![fid::HOST_BEHAVIOR];
+        known.extend(self.values.keys());
+        // Reservations are for hosts of networks.
+        if self.values.contains_key(&fid::KEEP_ALIVE) {
+            let of_reservations = [
+                reservations::HOST_ID,
+                reservations::NOTIFICATION_MASK,
+                reservations::PERSISTENCE,
+            ];
+            known.extend(of_reservations);
+        }
+
+        for fid in known {
+            let scope = match fid {
+                fid::ERROR_RECOVERY
+                | reservations::NOTIFICATION_MASK
+                | reservations::PERSISTENCE => features::NAMESPACE,
+                _ => features::CONTROLLER,
             };
             let at = usize::from(fid) * 4;
             page[at..at + 4].copy_from_slice(&(features::SUPPORTED | scope).to_le_bytes());

@@ -14,6 +14,7 @@ use crate::spec::identify::{
     Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController,
     OAES_NAMESPACES, blank, cns, ctratt, nidt, oncs, sgls, text,
 };
+use crate::spec::reservation::rescap;
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
@@ -43,6 +44,11 @@ impl Association {
                 Err(Status::INVALID_FIELD)
             }
         };
+        let rescap = match self.transport {
+            Transport::Fabrics => rescap::ALL,
+            // There hosts have no identifiers.
+            Transport::Bus => 0,
+        };
         let start = out.len();
 
         match wanted {
@@ -50,6 +56,7 @@ impl Association {
             cns::NAMESPACE => {
                 let mut id = identify_namespace(subsystem, namespace()?);
                 id.nsattr = self.attributes(sqe.nsid);
+                id.rescap = rescap;
                 out.extend_from_slice(id.as_bytes());
             }
             cns::ACTIVE_NAMESPACES => self.active(sqe.nsid, out)?,
@@ -78,6 +85,7 @@ impl Association {
                 let mut independent: IndependentNamespace = blank();
                 (independent.nmic, independent.nstat) = (1, 1);
                 independent.nsattr = self.attributes(sqe.nsid);
+                independent.rescap = rescap;
                 out.extend_from_slice(independent.as_bytes());
             }
             cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
@@ -136,7 +144,7 @@ impl Association {
         if self.transport == Transport::Fabrics {
             // In units of 100 ms.
             id.kas = (KEEP_ALIVE_STEP_MS / 100) as u16;
-            id.ctratt = ctratt::TRAFFIC_KEEPS_ALIVE;
+            id.ctratt = ctratt::TRAFFIC_KEEPS_ALIVE | ctratt::HOST_ID_LONG;
             id.sgls = sgls::SUPPORTED | sgls::LONGER | sgls::OFFSETS;
             id.ioccsz = (64 + IN_CAPSULE_BYTES) / 16;
             id.iorcsz = 1;
@@ -157,6 +165,9 @@ impl Association {
             | oncs::FEATURE_SELECT
             | oncs::VERIFY
             | oncs::COPY;
+        if self.transport == Transport::Fabrics {
+            id.oncs |= oncs::RESERVATIONS;
+        }
 
         // Flush of all namespaces is supported; present only if a crash of the machine can lose
         // what was acknowledged.

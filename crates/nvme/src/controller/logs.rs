@@ -12,6 +12,7 @@ use crate::spec::identify::{blank, text};
 use crate::spec::join;
 use crate::spec::log::{ErrorEntry, Smart, effects, lid, warning};
 use crate::spec::opcode::{admin, io};
+use crate::spec::reservation::Notification;
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
@@ -54,6 +55,9 @@ impl Association {
             (lid::CHANGED_NAMESPACES, false) => {
                 // A read that is refused is none.
                 self.changed_page(cdw10.rae() || offset > CHANGED_BYTES as u64)
+            }
+            (lid::RESERVATION, false) => {
+                self.reservation_page(cdw10.rae() || offset > size_of::<Notification>() as u64)
             }
             (lid::EFFECTS, false) => command_effects(self.transport),
             (lid::STATISTICS, false) => statistics::page(&self.subsystem.device()),
@@ -139,6 +143,7 @@ fn lids(discovery: bool) -> &'static [u8] {
             lid::EFFECTS,
             lid::FEATURES,
             lid::MANAGEMENT,
+            lid::RESERVATION,
             lid::STATISTICS,
         ]
     }
@@ -186,6 +191,17 @@ fn command_effects(transport: Transport) -> Vec<u8> {
     };
     for opcode in of_transport {
         put(usize::from(*opcode), effects::SUPPORTED);
+    }
+
+    if transport == Transport::Fabrics {
+        for opcode in [
+            io::RESERVATION_REGISTER,
+            io::RESERVATION_REPORT,
+            io::RESERVATION_ACQUIRE,
+            io::RESERVATION_RELEASE,
+        ] {
+            put(256 + usize::from(opcode), effects::SUPPORTED);
+        }
     }
 
     for opcode in [

@@ -16,6 +16,7 @@
 //! telemetry   how many commands, how long they took: for an operator
 //! operate     power cuts, damage and switches, for an operator
 //! record      what the device was asked, for traces
+//! reservations which hosts may use a namespace while others must not
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! connect     why a host is refused one
 //! rights      what a host may do, and what each command needs
@@ -43,6 +44,7 @@ pub mod operate;
 mod record;
 mod remap;
 mod request;
+mod reservations;
 mod rights;
 pub mod statistics;
 mod subsystem;
@@ -58,6 +60,10 @@ pub use execute::{Job, Outcome};
 pub use gate::Gate;
 pub use record::{Fingerprint, RecordedOp, Recorder};
 pub use request::{Blocks, IoRequest, RemapBlocks, Transfer};
+pub use reservations::{
+    Actor, AllReservations, HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationStore,
+    ReservationType,
+};
 pub use rights::{Access, HostRights, LOCAL, NOBODY, Rights};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};

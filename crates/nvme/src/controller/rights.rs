@@ -249,6 +249,8 @@ impl Need {
             | lid::EFFECTS
             | lid::FEATURES
             | lid::MANAGEMENT
+            // What the host itself has registered.
+            | lid::RESERVATION
             | lid::DISCOVERY => Self::Nothing,
             // STATISTICS among them: whether a write was found to be a duplicate says what others
             // have written.

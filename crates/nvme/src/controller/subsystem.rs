@@ -6,6 +6,7 @@
 use super::durable::Durable;
 use super::record::Recorder;
 use super::request::Blocks;
+use super::reservations::Reservations;
 use super::telemetry::Telemetry;
 use super::turn::{DeviceTurn, Turnstile};
 use super::volatile::VolatileCache;
@@ -163,6 +164,7 @@ pub struct Subsystem {
     cntlids: Mutex<Cntlids>,
     capacity_bytes: u64,
     recorder: Option<Box<dyn Recorder>>,
+    pub(super) reservations: Reservations,
 }
 
 /// Namespaces one after the other on a device of `lpns` pages; without any specification, one that
@@ -255,6 +257,7 @@ impl Subsystem {
             }),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
+            reservations: Reservations::default(),
         })
     }
 

@@ -117,12 +117,15 @@ pub mod oncs {
     pub const WRITE_ZEROES: u16 = 1 << 3;
     /// Save and select of features.
     pub const FEATURE_SELECT: u16 = 1 << 4;
+    pub const RESERVATIONS: u16 = 1 << 5;
     pub const VERIFY: u16 = 1 << 7;
     pub const COPY: u16 = 1 << 8;
 }
 
 /// Attributes (`ctratt`).
 pub mod ctratt {
+    /// Host identifiers have 16 bytes.
+    pub const HOST_ID_LONG: u32 = 1 << 0;
     /// Any command keeps the host's controller alive.
     pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
 }

@@ -15,6 +15,8 @@ pub mod lid {
     /// Commands of the management interface supported and effects.
     pub const MANAGEMENT: u8 = 0x13;
     pub const DISCOVERY: u8 = 0x70;
+    /// Reservation Notification.
+    pub const RESERVATION: u8 = 0x80;
     /// Vendor: statistics of the translation layer.
     pub const STATISTICS: u8 = 0xc0;
 }
@@ -105,4 +107,6 @@ pub mod event {
     pub const NAMESPACES_CHANGED: u64 = 0;
     /// Of SMART: spare blocks.
     pub const SPARE_BELOW_THRESHOLD: u64 = 2;
+    /// Of I/O command sets; information 0: the log page of reservations has something.
+    pub const COMMAND_SET: u64 = 6;
 }

@@ -14,6 +14,7 @@ pub mod identify;
 pub mod log;
 pub mod opcode;
 pub mod pdu;
+pub mod reservation;
 pub mod status;
 
 /// A block address or length that is 64 bits in two dwords.

@@ -53,8 +53,8 @@ impl Status {
     pub const SGL_OFFSET: Self = generic(0x16);
     /// Transient Transport Error: the data were damaged on their way; a retry may help.
     pub const TRANSIENT_TRANSPORT: Self = generic(0x22).with_dnr(false);
-    /// Keep Alive Timeout Invalid.
-    pub const KEEP_ALIVE_INVALID: Self = generic(0x18);
+    /// Host Identifier Inconsistent Format: 8 bytes where it has 16.
+    pub const HOST_ID_FORMAT: Self = generic(0x18);
     /// Command Interrupted: no memory for it now; the host may try again.
     pub const INTERRUPTED: Self = generic(0x21).with_dnr(false);
     /// LBA Out of Range.
@@ -62,6 +62,8 @@ impl Status {
     /// Namespace is Write Protected: its host may only read it, or the device is worn out and
     /// read-only.
     pub const WRITE_PROTECTED: Self = generic(0x20);
+    /// Another host holds a reservation, or this one is not registered.
+    pub const RESERVATION_CONFLICT: Self = generic(0x83);
     pub const COMPLETION_QUEUE: Self = specific(0x00);
     pub const QUEUE_IDENTIFIER: Self = specific(0x01);
     pub const QUEUE_SIZE: Self = specific(0x02);

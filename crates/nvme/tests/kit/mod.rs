@@ -153,6 +153,12 @@ impl Rig {
         Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
     }
 
+    /// Of a subsystem that the caller has made.
+    pub fn of(subsystem: Subsystem) -> Self {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        Self::serving(address, subsystem, Limits::default())
+    }
+
     fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
         Self::serving_to(address, subsystem, limits, None, anybody())
     }

@@ -92,6 +92,8 @@ struct CheckedCommand {
 #[derive(Clone, Copy)]
 enum Verb {
     Io(IoRequest),
+    /// A reservation, which needs no turn at the device before it is in force.
+    Reservation,
     /// An admin command or one of Fabrics.
     Admin,
 }
@@ -507,6 +509,13 @@ impl Connection {
 
         match &self.queue {
             Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
+                if let Some(transfer) = queue.association.reservation_transfer(sqe) {
+                    let verb = Verb::Reservation;
+                    return Ok(CheckedCommand {
+                        verb,
+                        transfer: transfer?,
+                    });
+                }
                 let (request, transfer) = queue.association.io_request(sqe)?;
                 let verb = Verb::Io(request);
                 Ok(CheckedCommand { verb, transfer })
