@@ -280,6 +280,7 @@ fn is_ignored(signal: i32) -> bool {
     mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
+/// Listens at these addresses, if there are any.
 fn bind(
     epoch: Instant,
     addresses: &[SocketAddr],

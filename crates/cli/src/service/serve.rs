@@ -9,7 +9,7 @@
 use super::access::{Access, ListenAt};
 use super::fronts::{Fronts, Tick};
 use super::image::{Shape, random};
-use super::kept::{Kept, Service};
+use super::kept::{Kept, ReservationFolder, Service};
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
 use super::writeback::Writeback;
@@ -60,7 +60,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub memory: Option<u64>,
     /// Where to listen for NVMe/TCP, by address or by a name, all of whose addresses are listened
-    /// on. May be repeated [default: 127.0.0.1:4420, unless --fuse or --vfio-user is given].
+    /// on. May be repeated: each is a portal to the same device, and hosts with multipath go on by
+    /// another one when a portal fails or `ctl ana` declares it inaccessible [default: 127.0.0.1:4420, unless --fuse or --vfio-user is given].
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = ListenAt::parse)]
     pub listen: Vec<ListenAt>,
     /// Empty folder to mount with FUSE; the namespaces are the files `n1`, `n2`, ... in it.
@@ -147,6 +148,10 @@ Encrypted, by TLS:
 In a network in which every host is trusted:
   remap-ssd serve --image disk --listen 0.0.0.0:4420 --insecure --allow 192.168.1.0/24
   remap-ssd serve --image disk --listen disk1:4420 --insecure --allow db1 --allow 'backup namespaces=all:ro'
+
+Two portals, between which a Linux host with multipath changes:
+  remap-ssd serve --image disk --listen 127.0.0.1:4420 --listen 127.0.0.1:4421
+  nvme connect-all -t tcp -a 127.0.0.1 -s 4420
 
 Metrics, a page to look at, and verbs:
   (umask 077; head -c 24 /dev/urandom | base64 > token)
@@ -280,6 +285,12 @@ fn start_log(args: &Args) -> LogLevel {
 pub fn command(args: &Args) -> Result<(), Failure> {
     let access = Access::of(args)?;
     let log = start_log(args);
+    let folder = args.image.clone().map(ReservationFolder);
+    let kept_reservations = folder.map(|folder| {
+        let all = folder.load()?;
+        Ok::<_, Failure>((folder, all))
+    });
+    let kept_reservations = kept_reservations.transpose()?;
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
 
@@ -304,6 +315,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     let subsystem = match args.volatile_cache {
         Some(bytes) => subsystem.with_cache(bytes),
+        None => subsystem,
+    };
+
+    let subsystem = match kept_reservations {
+        Some((folder, all)) => subsystem.with_reservations(all, Box::new(folder)),
         None => subsystem,
     };
 

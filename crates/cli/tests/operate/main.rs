@@ -3,6 +3,7 @@
 
 mod kit;
 mod metrics;
+mod reservations;
 mod rights;
 mod snapshot;
 mod verbs;

@@ -125,6 +125,7 @@ impl Association {
                 state.event_requests.push_back(sqe.head().cid());
                 Ok(None)
             }
+            admin::FORMAT => self.format(sqe).map(|()| Some(0)),
             // Commands are executed when they arrive, so there is nothing left to abort.
             admin::ABORT => Ok(Some(1)),
             _ => Err(Status::INVALID_OPCODE),
@@ -158,7 +159,7 @@ impl Association {
             return Some(changed);
         }
 
-        if let Some(result) = self.reservation_event() {
+        if let Some(result) = self.reservation_event().or_else(|| self.ana_event()) {
             let cid = self.state().event_requests.pop_front()?;
             return Some((cid, result));
         }

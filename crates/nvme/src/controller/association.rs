@@ -8,6 +8,7 @@ use super::bus::Transport;
 use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
 use super::features::{Features, keep_alive_granted};
+use super::portals::{Portal, Reached, Told};
 use super::reservations::Inbox;
 use super::rights::HostRights;
 use super::subsystem::Subsystem;
@@ -56,6 +57,8 @@ pub(super) struct State {
     pub(super) by_tls: bool,
     /// What it is told of reservations.
     pub(super) inbox: Inbox,
+    /// What it is told of its portal.
+    pub(super) told: Told,
 }
 
 impl State {
@@ -83,6 +86,7 @@ impl State {
             queues_made: false,
             by_tls: false,
             inbox: Inbox::new(&subsystem.reservations),
+            told: Told::default(),
         }
     }
 }
@@ -95,6 +99,7 @@ pub struct Association {
     pub(super) transport: Transport,
     /// Where the host reached us: what discovery tells it.
     pub(super) address: SocketAddr,
+    pub(super) portal: Arc<Portal>,
     pub(super) hostnqn: String,
     pub(super) hostid: [u8; 16],
     pub(super) rights: HostRights,
@@ -158,7 +163,7 @@ impl Association {
         subsystem: &Arc<Subsystem>,
         sqe: &Sqe,
         data: &ConnectData,
-        address: SocketAddr,
+        reached: impl Into<Reached>,
         now: u64,
     ) -> Result<(Arc<Self>, u16), ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
@@ -175,13 +180,16 @@ impl Association {
             return Err(ConnectRefusal::SUBSYSTEM);
         }
 
-        let state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
+        let Reached { address, portal } = reached.into();
+        let mut state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
+        state.told = Told::all(&portal);
         let association = Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem.take_cntlid().ok_or(ConnectRefusal::BUSY)?,
             discovery,
             transport: Transport::Fabrics,
             address,
+            portal,
             hostnqn: name(&data.hostnqn).expect("checked").into(),
             hostid: data.hostid,
             rights: HostRights::none(&subsystem.counters.denied),
@@ -398,6 +406,7 @@ impl Association {
             (state.reported, state.unread) = (0, false);
             state.changed = ChangedNamespaces::default();
             state.inbox.reset(&self.subsystem.reservations);
+            state.told = Told::all(&self.portal);
         }
 
         state.cc = cc;

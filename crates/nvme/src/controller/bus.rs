@@ -5,6 +5,7 @@
 //! (the transport's), and registers that only they need.
 
 use super::association::{Association, State};
+use super::portals::Portal;
 use super::rights::HostRights;
 use super::subsystem::Subsystem;
 use crate::spec::command::Sqe;
@@ -25,6 +26,7 @@ impl Association {
     /// A new controller for the host on whose bus it is.
     pub fn on_bus(subsystem: &Arc<Subsystem>) -> Self {
         let state = State::new(subsystem, Transport::Bus, 0, 0);
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem
@@ -32,7 +34,8 @@ impl Association {
                 .expect("fewer functions than numbers"),
             discovery: false,
             transport: Transport::Bus,
-            address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            address,
+            portal: Arc::new(Portal::new(address)),
             hostnqn: String::new(),
             hostid: [0; 16],
             rights: HostRights::all(),

@@ -9,6 +9,7 @@ use super::reservations::fid as reservations;
 use super::{COPY_FORMAT_NAMESPACES, IO_QUEUES_MAX};
 use crate::spec::command::{FeatureCdw10, Sqe, TemperatureCdw11};
 use crate::spec::identify::OAES_NAMESPACES;
+use crate::spec::identify::oaes;
 use crate::spec::log::features;
 use crate::spec::opcode::admin;
 use crate::spec::status::Status;
@@ -113,6 +114,10 @@ impl Features {
     /// Whether the host wants to hear of changed namespaces.
     pub fn namespace_events(&self) -> bool {
         self.value(fid::EVENTS) & OAES_NAMESPACES != 0
+    }
+    /// Whether the host wants to hear that a portal has changed.
+    pub fn wants_ana_events(&self) -> bool {
+        self.value(fid::EVENTS) & oaes::ANA_CHANGE != 0
     }
     /// I/O queues the host may have.
     pub fn queues(&self) -> u16 {

@@ -3,16 +3,18 @@
 use super::association::{Association, ERRORS, EVENTS_MAX, VERSION};
 use super::bus::Transport;
 use super::features::{KEEP_ALIVE_STEP_MS, WARNING_TEMPERATURE_K};
+use super::portals::{GROUP, TRANSITION_SECONDS};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use super::{
     COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS,
     QUEUE_ENTRIES_MAX, VSL, copy_blocks_max, copy_range_blocks_max,
 };
+use crate::spec::ana::anacap;
 use crate::spec::command::{IdentifyCdw10, Sqe};
 use crate::spec::fabrics::DISCOVERY_NQN;
 use crate::spec::identify::{
     Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController,
-    OAES_NAMESPACES, blank, cns, ctratt, nidt, oncs, sgls, text,
+    OAES_NAMESPACES, blank, cmic, cns, ctratt, fna, nidt, oacs, oaes, oncs, sgls, text,
 };
 use crate::spec::reservation::rescap;
 use crate::spec::status::Status;
@@ -44,10 +46,10 @@ impl Association {
                 Err(Status::INVALID_FIELD)
             }
         };
-        let rescap = match self.transport {
-            Transport::Fabrics => rescap::ALL,
-            // There hosts have no identifiers.
-            Transport::Bus => 0,
+        let (rescap, group) = match self.transport {
+            Transport::Fabrics => (rescap::ALL, GROUP),
+            // There hosts have no identifiers, and one way to the device.
+            Transport::Bus => (0, 0),
         };
         let start = out.len();
 
@@ -56,7 +58,7 @@ impl Association {
             cns::NAMESPACE => {
                 let mut id = identify_namespace(subsystem, namespace()?);
                 id.nsattr = self.attributes(sqe.nsid);
-                id.rescap = rescap;
+                (id.rescap, id.anagrpid) = (rescap, group);
                 out.extend_from_slice(id.as_bytes());
             }
             cns::ACTIVE_NAMESPACES => self.active(sqe.nsid, out)?,
@@ -85,7 +87,7 @@ impl Association {
                 let mut independent: IndependentNamespace = blank();
                 (independent.nmic, independent.nstat) = (1, 1);
                 independent.nsattr = self.attributes(sqe.nsid);
-                independent.rescap = rescap;
+                (independent.rescap, independent.anagrpid) = (rescap, group);
                 out.extend_from_slice(independent.as_bytes());
             }
             cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
@@ -121,8 +123,8 @@ impl Association {
         id.cntrltype = if self.discovery { 2 } else { 1 };
 
         // More than one controller may have the subsystem.
-        id.cmic = 1 << 1;
         id.oaes = OAES_NAMESPACES;
+        id.cmic = cmic::CONTROLLERS;
         id.acl_z = 3;
         id.aerl_z = EVENTS_MAX as u8 - 1;
         // One read-only firmware slot.
@@ -157,6 +159,7 @@ impl Association {
             return id;
         }
         (id.sqes, id.cqes) = (0x66, 0x44);
+        (id.oacs, id.fna) = (oacs::FORMAT, fna::NO_BROADCAST);
         id.nn = subsystem.namespaces().len() as u32;
         id.mnan = id.nn;
         id.oncs = oncs::COMPARE
@@ -167,6 +170,14 @@ impl Association {
             | oncs::COPY;
         if self.transport == Transport::Fabrics {
             id.oncs |= oncs::RESERVATIONS;
+            id.cmic |= cmic::PORTS | cmic::ANA;
+            id.oaes |= oaes::ANA_CHANGE;
+            id.anatt = TRANSITION_SECONDS;
+            id.anacap = anacap::OPTIMIZED
+                | anacap::NON_OPTIMIZED
+                | anacap::INACCESSIBLE
+                | anacap::STATIC_GROUPS;
+            (id.anagrpmax, id.nanagrpid) = (GROUP, 1);
         }
 
         // Flush of all namespaces is supported; present only if a crash of the machine can lose
@@ -184,19 +195,12 @@ impl Association {
 }
 
 fn formats(id: &mut IdentifyNamespace, lba_shift: u8) {
-    id.nlbaf_z = 1;
+    // The one that the namespace was made with. Parts of pages are read, changed and written.
     id.lbaf[0] = LbaFormat {
         ms: 0,
-        lbads: 12,
-        rp: 0,
+        lbads: lba_shift,
+        rp: if lba_shift == PAGE_SHIFT { 0 } else { 2 },
     };
-    // Parts of pages are read, changed and written.
-    id.lbaf[1] = LbaFormat {
-        ms: 0,
-        lbads: 9,
-        rp: 2,
-    };
-    id.flbas = u8::from(lba_shift == 9);
 }
 
 fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyNamespace {

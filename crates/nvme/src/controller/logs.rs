@@ -56,6 +56,9 @@ impl Association {
                 // A read that is refused is none.
                 self.changed_page(cdw10.rae() || offset > CHANGED_BYTES as u64)
             }
+            (lid::ANA, false) if self.transport == Transport::Fabrics => {
+                self.ana_page(cdw10.lsp(), cdw10.rae())
+            }
             (lid::RESERVATION, false) => {
                 self.reservation_page(cdw10.rae() || offset > size_of::<Notification>() as u64)
             }
@@ -115,16 +118,18 @@ impl Association {
 
     fn discovery_page(&self) -> Vec<u8> {
         let mut page = vec![0; 1024];
-        // Generation 1, one record.
+        let addresses = self.addresses();
+        // Generation 1, a record for each address.
         page[0] = 1;
-        page[8] = 1;
-        let entry = DiscoveryEntry::tcp(&self.address, self.subsystem.nqn());
-        let entry = if self.state().by_tls {
-            entry.by_tls()
-        } else {
-            entry
-        };
-        page.extend_from_slice(entry.as_bytes());
+        page[8..16].copy_from_slice(&(addresses.len() as u64).to_le_bytes());
+        let by_tls = self.state().by_tls;
+
+        for (address, portid) in addresses.iter().zip(1..) {
+            let mut entry = DiscoveryEntry::tcp(address, self.subsystem.nqn());
+            entry.portid = portid;
+            let entry = if by_tls { entry.by_tls() } else { entry };
+            page.extend_from_slice(entry.as_bytes());
+        }
         page
     }
 }
@@ -141,6 +146,7 @@ fn lids(discovery: bool) -> &'static [u8] {
             lid::FIRMWARE,
             lid::CHANGED_NAMESPACES,
             lid::EFFECTS,
+            lid::ANA,
             lid::FEATURES,
             lid::MANAGEMENT,
             lid::RESERVATION,
@@ -180,6 +186,10 @@ fn command_effects(transport: Transport) -> Vec<u8> {
         put(usize::from(opcode), effects::SUPPORTED);
     }
 
+    put(
+        usize::from(admin::FORMAT),
+        effects::SUPPORTED | effects::CHANGES_BLOCKS,
+    );
     let of_transport: &[u8] = match transport {
         Transport::Fabrics => &[admin::KEEP_ALIVE],
         Transport::Bus => &[

@@ -12,11 +12,13 @@
 //! durable     group commit for commands that wait for durability
 //! data        their data, wherever the transport has them
 //! bus         what a controller on a bus has instead of connections
+//! format      all blocks of a namespace at once
 //! gate        the way in for services that may have to let go of the device
 //! telemetry   how many commands, how long they took: for an operator
 //! operate     power cuts, damage and switches, for an operator
 //! record      what the device was asked, for traces
 //! reservations which hosts may use a namespace while others must not
+//! portals     the ways to the subsystem, and how good each is
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! connect     why a host is refused one
 //! rights      what a host may do, and what each command needs
@@ -36,11 +38,13 @@ mod durable;
 mod execute;
 pub(crate) mod features;
 mod file_map;
+mod format;
 mod gate;
 mod identify;
 mod io;
 mod logs;
 pub mod operate;
+mod portals;
 mod record;
 mod remap;
 mod request;
@@ -58,6 +62,7 @@ pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
 pub use execute::{Job, Outcome};
 pub use gate::Gate;
+pub use portals::{AccessState, Portal, Reached};
 pub use record::{Fingerprint, RecordedOp, Recorder};
 pub use request::{Blocks, IoRequest, RemapBlocks, Transfer};
 pub use reservations::{

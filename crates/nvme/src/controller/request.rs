@@ -381,6 +381,7 @@ impl Association {
     /// The status to answer.
     #[inline(always)]
     pub fn io_request(&self, sqe: &Sqe) -> Result<(IoRequest, Transfer), Status> {
+        self.must_be_accessible()?;
         let head = sqe.head();
         // A flush may name all namespaces at once (NVM 1.0 §7.2).
         if head.opcode() == io::FLUSH && sqe.nsid == u32::MAX && head.fuse() == 0 {

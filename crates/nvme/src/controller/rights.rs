@@ -250,6 +250,7 @@ impl Need {
             | lid::FEATURES
             | lid::MANAGEMENT
             // What the host itself has registered.
+            | lid::ANA
             | lid::RESERVATION
             | lid::DISCOVERY => Self::Nothing,
             // STATISTICS among them: whether a write was found to be a duplicate says what others

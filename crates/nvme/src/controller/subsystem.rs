@@ -4,6 +4,7 @@
 //! has the device exclusively. Absent: hosts (`association`), whose turn it is (`turn`).
 
 use super::durable::Durable;
+use super::portals::Portals;
 use super::record::Recorder;
 use super::request::Blocks;
 use super::reservations::Reservations;
@@ -165,6 +166,7 @@ pub struct Subsystem {
     capacity_bytes: u64,
     recorder: Option<Box<dyn Recorder>>,
     pub(super) reservations: Reservations,
+    pub(super) portals: Portals,
 }
 
 /// Namespaces one after the other on a device of `lpns` pages; without any specification, one that
@@ -258,6 +260,7 @@ impl Subsystem {
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
             reservations: Reservations::default(),
+            portals: Portals::default(),
         })
     }
 

@@ -11,6 +11,8 @@ pub mod lid {
     pub const FIRMWARE: u8 = 0x03;
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const EFFECTS: u8 = 0x05;
+    /// Asymmetric Namespace Access.
+    pub const ANA: u8 = 0x0c;
     pub const FEATURES: u8 = 0x12;
     /// Commands of the management interface supported and effects.
     pub const MANAGEMENT: u8 = 0x13;
@@ -107,6 +109,9 @@ pub mod event {
     pub const NAMESPACES_CHANGED: u64 = 0;
     /// Of SMART: spare blocks.
     pub const SPARE_BELOW_THRESHOLD: u64 = 2;
+    pub const NOTICE: u64 = 2;
+    /// Of notices: asymmetric access has changed.
+    pub const ANA_CHANGE: u64 = 3;
     /// Of I/O command sets; information 0: the log page of reservations has something.
     pub const COMMAND_SET: u64 = 6;
 }

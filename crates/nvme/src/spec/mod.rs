@@ -6,6 +6,7 @@
 
 #![allow(missing_docs, reason = "the specification's names")]
 
+pub mod ana;
 pub mod auth;
 pub mod bus;
 pub mod command;

@@ -16,6 +16,7 @@ pub mod admin {
     pub const GET_FEATURES: u8 = 0x0a;
     pub const ASYNC_EVENT: u8 = 0x0c;
     pub const KEEP_ALIVE: u8 = 0x18;
+    pub const FORMAT: u8 = 0x80;
     /// Fabrics commands, on any queue.
     pub const FABRICS: u8 = 0x7f;
 }

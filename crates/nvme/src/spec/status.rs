@@ -72,6 +72,7 @@ impl Status {
     pub const INTERRUPT_VECTOR: Self = specific(0x08);
     pub const QUEUE_DELETION: Self = specific(0x0c);
     pub const INVALID_LOG_PAGE: Self = specific(0x09);
+    pub const INVALID_FORMAT: Self = specific(0x0a);
     pub const NOT_SAVEABLE: Self = specific(0x0d);
     pub const NOT_CHANGEABLE: Self = specific(0x0e);
     /// Feature Not Namespace Specific.
@@ -96,6 +97,9 @@ impl Status {
     pub const WRITE_FAULT: Self = media(0x80);
     pub const UNRECOVERED_READ: Self = media(0x81);
     pub const COMPARE_FAILURE: Self = media(0x85);
+
+    /// Asymmetric Access Inaccessible: by this portal; another one may do.
+    pub const ACCESS_INACCESSIBLE: Self = Self::new().with_code(0x02).with_kind(3);
 
     pub fn is_success(self) -> bool {
         self.code() == 0 && self.kind() == 0

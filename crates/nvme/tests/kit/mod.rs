@@ -66,6 +66,8 @@ pub fn allowed(hosts: &[(&str, &str)]) -> Allowed {
 
 pub struct Rig {
     pub address: SocketAddr,
+    /// All where it listens.
+    pub addresses: Vec<SocketAddr>,
     pub lines: Lines,
     pub subsystem: Arc<Subsystem>,
     pub port: Arc<Port>,
@@ -159,6 +161,15 @@ impl Rig {
         Self::serving(address, subsystem, Limits::default())
     }
 
+    /// With so many portals.
+    pub fn with_portals(count: usize) -> Self {
+        let device = device(32 << 20, false);
+        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
+            .expect("possible");
+        let addresses = vec!["127.0.0.1:0".parse().expect("an address"); count];
+        Self::serving_at(&addresses, subsystem, Limits::default(), None, anybody())
+    }
+
     fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
         Self::serving_to(address, subsystem, limits, None, anybody())
     }
@@ -170,19 +181,31 @@ impl Rig {
         keyring: Option<Arc<Keyring>>,
         allowed: Allowed,
     ) -> Self {
+        Self::serving_at(&[address], subsystem, limits, keyring, allowed)
+    }
+
+    fn serving_at(
+        addresses: &[SocketAddr],
+        subsystem: Subsystem,
+        limits: Limits,
+        keyring: Option<Arc<Keyring>>,
+        allowed: Allowed,
+    ) -> Self {
         let subsystem = Arc::new(subsystem);
         let port = Port::new(subsystem.clone(), allowed).authenticated(keyring);
         let lines = Lines::default();
+        let log = Box::new(lines.clone());
         let server =
-            Server::bind_with(address, port, Box::new(lines.clone()), limits).expect("a free port");
-        let (address, stopper) = (
-            server.address().expect("bound"),
+            Server::bind_since(Instant::now(), addresses, port, log, limits).expect("a free port");
+        let (addresses, stopper) = (
+            server.addresses().expect("bound"),
             server.stopper().expect("bound"),
         );
         let port = server.port();
         let thread = Some(std::thread::spawn(|| server.run()));
         Self {
-            address,
+            address: addresses[0],
+            addresses,
             lines,
             subsystem,
             port,

@@ -64,6 +64,7 @@ impl Association {
     }
 
     fn transfer_of(&self, sqe: &Sqe) -> Result<Transfer, Status> {
+        self.must_be_accessible()?;
         Ok(match sqe.head().opcode() {
             _ if self.transport != Transport::Fabrics => return Err(Status::INVALID_OPCODE),
             io::RESERVATION_REPORT => Transfer::ToHost(report_bytes(sqe)?),

@@ -137,6 +137,10 @@ impl Server {
         if listeners.is_empty() {
             return Err(io::Error::other("there is no address to listen on"));
         }
+        for listener in &listeners {
+            port.subsystem()
+                .add_portal(canonical(listener.local_addr()?));
+        }
         let subsystems = || vec![port.subsystem().nqn().to_owned(), DISCOVERY_NQN.to_owned()];
         let entrance = port
             .keyring()

@@ -6,7 +6,7 @@
 //! connections (`server`). Absent: the exchange (`authenticate`).
 
 use super::{Connection, End, PDU_BYTES_MAX, Queue, ReceiveContext, Refused};
-use crate::controller::{Association, ConnectRefusal, JoinedQueue};
+use crate::controller::{Association, ConnectRefusal, JoinedQueue, Reached};
 use crate::spec::auth::ConnectResult;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{ConnectCdw11, ConnectData};
@@ -114,9 +114,12 @@ impl Connection {
         let data = ConnectData::read_from_bytes(data).map_err(|_| ConnectRefusal::NO_DATA)?;
         let is_admin = (sqe.cdw10 >> 16) == 0;
         if is_admin {
-            let address = self.port.address(self.local);
+            let reached = Reached {
+                address: self.port.address(self.local),
+                portal: self.port.subsystem.portal_of(self.local),
+            };
             let (association, entries) =
-                Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
+                Association::connect(&self.port.subsystem, sqe, &data, reached, now)?;
             self.check_host(&association)?;
             if self.proven().is_some() {
                 association.note_tls();
