@@ -171,6 +171,35 @@ fn a_host_that_a_reservation_keeps_out_formats_nothing() {
 }
 
 #[test]
+fn a_host_that_only_reads_formats_nothing() {
+    let spec = NamespaceSpec {
+        pages: PAGES as u32,
+        lba_shift: 12,
+    };
+    let hosts = [
+        ("nqn.2026-11.test:owner", "all:rw"),
+        ("nqn.2026-11.test:guest", "1:rw,2:ro"),
+    ];
+    let rig = Rig::listing(device(32 << 20, false), &[spec; 3], &hosts);
+    let mut owner = host(&rig, "owner", 2);
+    owner
+        .write(0, &vec![2; PAGES as usize * PAGE])
+        .expect("served");
+
+    let mut guest = host(&rig, "guest", 2);
+    let statuses = [1, 2, 3].map(|nsid| format(&mut guest, nsid, plain()));
+    let expected = [
+        Status::SUCCESS,
+        Status::WRITE_PROTECTED,
+        Status::INVALID_NAMESPACE,
+    ];
+    assert_eq!(statuses, expected);
+    assert!(is_full_of(&mut owner, 2));
+    drop((owner, guest));
+    rig.stop();
+}
+
+#[test]
 fn others_go_first_between_its_slices() {
     let rig = Rig::with(device(256 << 20, false), &[], Latency::None);
     let mut client = rig.client();

@@ -246,6 +246,21 @@ fn a_copy_reads_its_source_only_with_the_right_to() {
 }
 
 #[test]
+fn what_all_namespaces_share_is_changed_only_where_none_is_reserved() {
+    let rig = halves();
+    let [mut holder, mut other] = ["holder", "other"].map(|of| host(&rig, of));
+    assert_eq!(register(&mut holder, 0, 0, 1), SUCCESS);
+    assert_eq!(acquire(&mut holder, 0, 1, 1, 0), SUCCESS);
+    // By way of the other namespace: the map of files is the whole device's.
+    let reset = entry(io::FS_RESET, 2);
+    assert_eq!(ask(&mut other, reset, &[], 0).status, CONFLICT);
+    let write = entry(io::WRITE, 2);
+    assert_eq!(ask(&mut other, write, &[1; PAGE], 0).status, SUCCESS);
+    drop((holder, other));
+    rig.stop();
+}
+
+#[test]
 fn keys_are_registered_replaced_and_taken_back_as_the_specification_says() {
     let rig = halves();
     let [mut a, mut b] = ["a", "b"].map(|of| host(&rig, of));

@@ -9,7 +9,7 @@ use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Credentials, Keys};
 use remap_ssd_nvme::controller::{
-    Association, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Rights, Subsystem,
+    Actor, Association, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Rights, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmRange, RemapCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::property;
@@ -260,6 +260,34 @@ fn samples(nsid: u32) -> Vec<Sample> {
     ]
 }
 
+/// Reservation commands, which leave nothing behind, and all others.
+fn all_samples(nsid: u32) -> Vec<Sample> {
+    let of = |opcode, cdw10| Sqe {
+        cdw10,
+        ..entry(opcode, nsid)
+    };
+    let keys = |current: u64, other: u64| [current, other].map(u64::to_le_bytes).concat();
+    let report = Sqe {
+        cdw11: 1,
+        ..of(io::RESERVATION_REPORT, 15)
+    };
+
+    use Needs::{Read, Write};
+    let mut all = vec![
+        sample(Write, of(io::RESERVATION_REGISTER, 0), keys(0, 9), 0),
+        sample(Write, of(io::RESERVATION_ACQUIRE, 1 << 8), keys(9, 0), 0),
+        sample(Read, report, vec![], 64),
+        sample(
+            Write,
+            of(io::RESERVATION_RELEASE, 1),
+            keys(9, 0)[..8].to_vec(),
+            0,
+        ),
+    ];
+    all.extend(samples(nsid));
+    all
+}
+
 fn ask(peer: &mut Peer, sample: &Sample) -> Status {
     let sqe = if sample.data.is_empty() {
         transport(sample.sqe, sample.receives)
@@ -297,7 +325,7 @@ fn filled(rig: &Rig) -> Host {
 fn every_io_command_that_the_controller_knows_has_a_line_and_no_other() {
     let rig = rig();
     let mut owner = filled(&rig);
-    let listed: Vec<u8> = samples(1).iter().map(|one| opcode(&one.sqe)).collect();
+    let listed: Vec<u8> = all_samples(1).iter().map(|one| opcode(&one.sqe)).collect();
 
     for code in 0..=u8::MAX {
         // Whatever a command would move, it is refused before if there is no such command.
@@ -319,7 +347,7 @@ fn every_io_command_is_executed_or_refused_as_its_hosts_rights_are() {
     let mut guest = Host::of(&rig, GUEST);
 
     for nsid in 1..=4 {
-        for one in samples(nsid) {
+        for one in all_samples(nsid) {
             let answer = ask(&mut guest.io, &one);
             assert_eq!(answer, one.needs.answer(nsid), "{}", named(&one, nsid));
         }
@@ -334,7 +362,7 @@ fn every_io_command_is_executed_or_refused_as_its_hosts_rights_are() {
     // Each of the commands is one that would have succeeded.
     for nsid in 1..=3 {
         filled(&rig);
-        for one in samples(nsid) {
+        for one in all_samples(nsid) {
             assert_eq!(
                 ask(&mut owner.io, &one),
                 Status::SUCCESS,
@@ -476,6 +504,9 @@ fn every_log_page_is_shown_or_denied_to_a_host_that_does_not_see_everything() {
         lid::EFFECTS,
         lid::FEATURES,
         lid::MANAGEMENT,
+        // Of the namespaces that it sees, and of what it has registered.
+        lid::ANA,
+        lid::RESERVATION,
     ];
     // Its hits of deduplication would say what other hosts have written.
     let denied = [lid::STATISTICS];
@@ -511,7 +542,8 @@ fn every_admin_command_has_been_thought_about() {
     let rig = rig();
     let mut owner = Host::of(&rig, OWNER);
     // **A command that is added needs a line here**: does it show or change what is another
-    // host's? None of these does, but for Identify and Get Log Page, which have tests of their own.
+    // host's? None of these does, but for Identify, Get Log Page and Format (`tests/format.rs`), which
+    // have tests of their own.
     let known = [
         admin::GET_LOG_PAGE,
         admin::IDENTIFY,
@@ -520,6 +552,7 @@ fn every_admin_command_has_been_thought_about() {
         admin::GET_FEATURES,
         admin::ASYNC_EVENT,
         admin::KEEP_ALIVE,
+        admin::FORMAT,
         admin::FABRICS,
     ];
     for code in (0..=u8::MAX).filter(|code| *code != admin::ASYNC_EVENT) {
@@ -863,6 +896,7 @@ fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
             now: 0,
             cache_enabled: true,
             rights: association.rights(),
+            actor: Actor::Host(association.host()),
         };
         let mut to_host = Vec::new();
         let mut data = InMemory {

@@ -109,7 +109,6 @@ pub mod event {
     pub const NAMESPACES_CHANGED: u64 = 0;
     /// Of SMART: spare blocks.
     pub const SPARE_BELOW_THRESHOLD: u64 = 2;
-    pub const NOTICE: u64 = 2;
     /// Of notices: asymmetric access has changed.
     pub const ANA_CHANGE: u64 = 3;
     /// Of I/O command sets; information 0: the log page of reservations has something.
