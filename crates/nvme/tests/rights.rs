@@ -22,6 +22,7 @@ use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, entry};
 use remap_ssd_nvme::tcp::server::Limits;
 use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Connection, Output, Port, Who};
 use remap_ssd_nvme::tcp::wire::{self, Agreement};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
@@ -885,7 +886,7 @@ fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
     );
     let subsystem = Arc::new(subsystem.expect("possible"));
     let data = kit::raw::connect_data(0xffff);
-    let address = "127.0.0.1:4420".parse().expect("an address");
+    let address: SocketAddr = "127.0.0.1:4420".parse().expect("an address");
     let (association, _) =
         Association::connect(&subsystem, &kit::raw::connect(0), &data, address, 0)
             .expect("it may connect");
