@@ -55,6 +55,8 @@ fn describe(status: Status) -> &'static str {
         Status::INVALID_NAMESPACE => "invalid namespace",
         Status::WRITE_PROTECTED => "the namespace is read-only",
         Status::OPERATION_DENIED => "this host lacks the rights",
+        Status::RESERVATION_CONFLICT => "another host has reserved the namespace",
+        Status::ACCESS_INACCESSIBLE => "inaccessible by this portal; another one may do",
         Status::UNRECOVERED_READ => "unrecovered read error",
         Status::WRITE_FAULT => "write fault",
         Status::COMPARE_FAILURE => "compare failure",
