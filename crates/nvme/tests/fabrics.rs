@@ -424,7 +424,7 @@ fn what_a_queue_read_before_it_waited_makes_its_host_no_more_silent() {
         cdw12: 2000,
         ..connect(0)
     };
-    let address = "127.0.0.1:4420".parse().expect("an address");
+    let address: SocketAddr = "127.0.0.1:4420".parse().expect("an address");
     let connected = Association::connect(&subsystem(), &sqe, &connect_data(0xffff), address, 0);
     let (association, _) = connected.expect("a keep-alive time of 2 s");
 
@@ -439,7 +439,7 @@ fn what_a_queue_read_before_it_waited_makes_its_host_no_more_silent() {
 #[test]
 fn numbers_of_controllers_are_not_given_twice() {
     let subsystem = subsystem();
-    let address = "127.0.0.1:4420".parse().expect("an address");
+    let address: SocketAddr = "127.0.0.1:4420".parse().expect("an address");
     let data = connect_data(0xffff);
     let connect = || {
         Association::connect(&subsystem, &connect(0), &data, address, 0)
