@@ -9,8 +9,11 @@ WRITE = 1 << 30
 
 
 def order(device, number, form, *values):
-    packed = struct.pack(form, *values)
-    fcntl.ioctl(device, WRITE | len(packed) << 16 | ord("p") << 8 | number, packed)
+    packed = bytearray(struct.pack(form, *values))
+    # What the device refuses is a number above 0, and no errno.
+    refused = fcntl.ioctl(device, WRITE | len(packed) << 16 | ord("p") << 8 | number, packed, True)
+    if refused:
+        raise OSError(f"the device refuses {number}: {refused:#x}")
 
 
 def register(device, old, new, flags=0):
