@@ -16,7 +16,7 @@ use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 use remap_ssd_nvme::controller::{
-    Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Subsystem, TRANSFER_BYTES_MAX,
+    Actor, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Subsystem, TRANSFER_BYTES_MAX,
     Transfer,
 };
 use remap_ssd_nvme::spec::command::{Cqe, Sqe};
@@ -168,6 +168,8 @@ pub fn command(bytes: &[u8]) {
             request: &request,
             now,
             cache_enabled: which & 2 == 0,
+            rights: &LOCAL,
+            actor: Actor::Service,
         };
 
         let mut out = Vec::new();

@@ -12,6 +12,7 @@
 //! handshake (`nvme::session`).
 
 use remap_ssd_nvme::auth::{Claim, Derivation, HostKeys, Keyring, Keys, TlsKey};
+use remap_ssd_nvme::controller::Rights;
 use remap_ssd_nvme::tls::{ClientContext, ServerContext, TlsStream};
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -103,7 +104,29 @@ fn keys(bytes: &[u8]) {
         if let Ok(key) = TlsKey::parse(word) {
             assert_eq!(*key.reveal(), word, "a key has one text");
         }
+        let listed = word.strip_prefix("namespaces=").unwrap_or(word);
+        if let Ok(rights) = Rights::parse(listed) {
+            check_rights(&rights);
+        }
     }
+}
+
+/// Rights have a text that means the same, but for none at all; none are added by halves.
+fn check_rights(rights: &Rights) {
+    let text = rights.to_string();
+    if text != "none" {
+        let again = Rights::parse(&text).expect("its own text");
+        let numbers = rights
+            .listed()
+            .chain(again.listed())
+            .chain([1, 0xffff_fffd]);
+        for nsid in numbers {
+            assert_eq!(again.access(nsid), rights.access(nsid), "{text}: {nsid}");
+        }
+        assert_eq!(again.is_all(), rights.is_all(), "{text}");
+    }
+    assert_eq!(rights.and(rights), *rights);
+    assert_eq!(rights.or(&Rights::NONE), *rights);
 }
 
 /// What a host of ours says first.
@@ -132,10 +155,12 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     let psk = TlsKey::parse(KEY).expect("in order");
     let psk = psk.psk(HOST, crate::nvme::NQN, Derivation::Libnvme);
     let line = format!("{HOST} {long} until=2027-06-30\n");
+    let rights = format!("{HOST} {KEY} namespaces=all:ro,1:rw,27:ro\n");
     vec![
         ("tls/hello".into(), with(0, &hello(KEY))),
         ("tls/hello-long".into(), with(0, &hello(long))),
         ("tls/identity".into(), with(1, psk.identity.as_bytes())),
         ("tls/line".into(), with(2, line.as_bytes())),
+        ("tls/rights".into(), with(2, rights.as_bytes())),
     ]
 }

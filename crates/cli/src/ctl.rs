@@ -35,6 +35,8 @@ Examples:
   remap-ssd ctl --token token power-cut
   remap-ssd ctl --token token inject read-error --lba 100 --blocks 8
   remap-ssd ctl --token token latency emulated
+  remap-ssd ctl --token token ana 127.0.0.1:4420 inaccessible
+  remap-ssd ctl namespaces --json; remap-ssd ctl --token token release 1     # a dead host's reservation
   remap-ssd ctl --token token snapshot /backup/disk-monday && remap-ssd image check /backup/disk-monday
   remap-ssd ctl statistics --json
 
@@ -80,6 +82,21 @@ enum Verb {
         /// `reset`: `statistics` counts from now on. Metrics and `io stat` go on as they are.
         #[arg(value_parser = ["reset"])]
         what: String,
+    },
+    /// Says how good a portal is, for hosts with multipath: they use the best one, and none that is
+    /// inaccessible.
+    Ana {
+        /// Where the service listens, as `--listen` has it, or `all`.
+        portal: String,
+        /// How good.
+        #[arg(value_parser = ["optimized", "non-optimized", "inaccessible"])]
+        state: String,
+    },
+    /// Takes away a namespace's reservation and all registrations, if the hosts that have them are
+    /// gone for good.
+    Release {
+        /// The namespace.
+        nsid: u32,
     },
     /// Copies the image while it is served, as it is at one instant.
     Snapshot {
@@ -180,6 +197,8 @@ fn request(verb: &Verb) -> Result<(String, Option<Value>), Failure> {
         Verb::Latency { mode } => post("latency", json!({ "mode": mode })),
         Verb::Dedup { mode } => post("dedup", json!({ "mode": mode })),
         Verb::Stats { .. } => post("reset", json!({})),
+        Verb::Ana { portal, state } => post("ana", json!({ "portal": portal, "state": state })),
+        Verb::Release { nsid } => post("release", json!({ "nsid": nsid })),
         Verb::Snapshot { to } => {
             let to = std::path::absolute(to).map_err(Failure::usage)?;
             post("snapshot", json!({ "to": to }))
@@ -208,10 +227,12 @@ fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
             "peer",
             "controller",
             "queue",
+            "rights",
+            "denied",
             "seconds",
             "commands",
         ],
-        Verb::Namespaces => &["nsid", "block_bytes", "blocks", "size_bytes"],
+        Verb::Namespaces => &["nsid", "block_bytes", "blocks", "size_bytes", "reservation"],
         Verb::Config => return output::json(value),
         _ => {
             let rows = value.as_object().into_iter().flatten();
@@ -223,7 +244,12 @@ fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
         }
     };
 
-    let row = |one: &Value| columns.iter().map(|column| text(&one[column])).collect();
+    let cell = |one: &Value, column: &str| match &one[column] {
+        // Of a reservation its type; `--json` says whose it is.
+        Value::Object(parts) => text(parts.get("type").unwrap_or(&Value::Null)),
+        value => text(value),
+    };
+    let row = |one: &Value| columns.iter().map(|column| cell(one, column)).collect();
     let rows: Vec<Vec<String>> = value.as_array().into_iter().flatten().map(row).collect();
     output::text(&table(columns, &rows))
 }
@@ -235,6 +261,7 @@ fn text(value: &Value) -> String {
         Value::Number(number) if number.is_f64() => {
             format!("{:.3}", number.as_f64().unwrap_or(0.0))
         }
+        Value::Null => "none".into(),
         other => other.to_string(),
     }
 }

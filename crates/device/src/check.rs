@@ -213,6 +213,7 @@ fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
         CONFIG,
         "service.json",
         "health.json",
+        "reservations.json",
         "state.0",
         "state.1",
         "journal.0",

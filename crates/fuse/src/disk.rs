@@ -9,8 +9,8 @@
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::telemetry::CommandKind;
 use remap_ssd_nvme::controller::{
-    DeviceTurn, Gate, InMemory, IoRequest, Job, Latency, Namespace, Outcome, Subsystem, Weight,
-    copy_range_blocks_max,
+    Actor, DeviceTurn, Gate, HostIdentity, InMemory, IoRequest, Job, LOCAL, Latency, Namespace,
+    Outcome, Subsystem, Weight, copy_range_blocks_max,
 };
 use remap_ssd_nvme::spec::command::CopyRange;
 use remap_ssd_nvme::spec::status::Status;
@@ -79,6 +79,8 @@ impl DiskAccess<'_> {
             request,
             now: self.now,
             cache_enabled: true,
+            rights: &LOCAL,
+            actor: Actor::Host(HostIdentity::LOCAL),
         };
         let mut data = InMemory {
             from_host: data,

@@ -177,7 +177,8 @@ function showHosts(hosts, live) {
   for (const tr of [...$("hosts").children]) if (!keys.has(tr.dataset.key)) tr.remove();
   for (const host of hosts) {
     const queue = host.discovery ? "discovery" : host.queue === 0 ? "admin" : String(host.queue);
-    row("hosts", String(host.connection), [`${host.hostnqn} from ${host.peer}`, queue, exact(host.commands), seconds(host.seconds)]);
+    const rights = host.rights === "all:rw" ? "" : `, ${host.rights}`;
+    row("hosts", String(host.connection), [`${host.hostnqn} from ${host.peer}${rights}`, queue, exact(host.commands), seconds(host.seconds)]);
   }
   if (hosts.length === 0) row("hosts", "none", [live.simulated ? "A simulation has no hosts." : "Nobody is connected."]);
   const refused = Object.entries(live.refused).map(([why, count]) => `${exact(count)} × ${why}`);

@@ -389,5 +389,28 @@ fn connections(status: &Status, to: &mut Families<'_>) -> fmt::Result {
         "Connects refused, by reason",
         "reason",
         &refused,
-    )
+    )?;
+
+    to.counter(
+        "remap_ssd_commands_denied",
+        "Commands of hosts that lack the rights",
+        status.denied,
+    )?;
+    rights(status, to)
+}
+
+fn rights(status: &Status, to: &mut Families<'_>) -> fmt::Result {
+    let mut family = to.0.encode_descriptor(
+        "remap_ssd_host_namespaces",
+        "Namespaces that a connected host may write (rw), or only read (ro)",
+        None,
+        MetricType::Gauge,
+    )?;
+    for (host, counts) in &status.rights {
+        for (access, count) in ["rw", "ro"].into_iter().zip(counts) {
+            let labels = [("host", host.as_str()), ("access", access)];
+            family.encode_family(&labels)?.encode_gauge(count)?;
+        }
+    }
+    Ok(())
 }

@@ -70,6 +70,10 @@ pub struct Host {
     pub queue: u16,
     /// Whether it is a discovery controller's.
     pub discovery: bool,
+    /// What its host may do, `1:rw,2:ro`.
+    pub rights: String,
+    /// Commands of its controller that were denied for want of rights.
+    pub denied: u64,
     /// Seconds since it connected its queue.
     pub seconds: f64,
     /// I/O commands that it has sent.
@@ -167,6 +171,10 @@ pub struct Status {
     pub dropped: u64,
     /// Number of Connects refused, by reason.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Commands denied to hosts that lack the rights.
+    pub denied: u64,
+    /// How many namespaces each host that is connected may write, and only read.
+    pub rights: BTreeMap<String, [u64; 2]>,
     /// Resident memory of the process, in bytes.
     pub resident_bytes: u64,
     /// Time for which watching held the device.

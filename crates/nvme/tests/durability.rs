@@ -4,8 +4,8 @@
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{FilePage, Remap, SchemeKind};
 use remap_ssd_nvme::controller::{
-    Blocks, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Outcome, RemapBlocks,
-    Subsystem,
+    Actor, Blocks, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Outcome,
+    RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::status::Status;
 use tempfile::TempDir;
@@ -61,6 +61,8 @@ impl Host {
             request,
             now: 0,
             cache_enabled: self.cache_enabled,
+            rights: &LOCAL,
+            actor: Actor::Service,
         };
         let outcome = self
             .subsystem

@@ -17,7 +17,7 @@ use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, Options, entry};
 use remap_ssd_nvme::tcp::server::{Limits, Server, Stopper};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_nvme::tcp::target::{Allowed, Port, Who};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -424,7 +424,7 @@ fn what_a_queue_read_before_it_waited_makes_its_host_no_more_silent() {
         cdw12: 2000,
         ..connect(0)
     };
-    let address = "127.0.0.1:4420".parse().expect("an address");
+    let address: SocketAddr = "127.0.0.1:4420".parse().expect("an address");
     let connected = Association::connect(&subsystem(), &sqe, &connect_data(0xffff), address, 0);
     let (association, _) = connected.expect("a keep-alive time of 2 s");
 
@@ -439,7 +439,7 @@ fn what_a_queue_read_before_it_waited_makes_its_host_no_more_silent() {
 #[test]
 fn numbers_of_controllers_are_not_given_twice() {
     let subsystem = subsystem();
-    let address = "127.0.0.1:4420".parse().expect("an address");
+    let address: SocketAddr = "127.0.0.1:4420".parse().expect("an address");
     let data = connect_data(0xffff);
     let connect = || {
         Association::connect(&subsystem, &connect(0), &data, address, 0)
@@ -467,13 +467,13 @@ fn for_ipv4_hosts(
         Subsystem::new(device, NQN, &[], Latency::None, true, Health::default()).expect("possible");
     let addresses = hosts
         .iter()
-        .map(|host| host.parse().expect("an address"))
+        .map(|host| Who::Address(host.parse().expect("an address")).into())
         .collect();
     let port = Port::new(
         Arc::new(subsystem),
         Allowed {
-            addresses,
-            ..Allowed::default()
+            hosts: addresses,
+            anybody: false,
         },
     );
     let lines = Lines::default();

@@ -269,7 +269,7 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
 fn a_host_that_is_not_allowed_is_told_so() {
     use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
     use remap_ssd_nvme::tcp::server::Server;
-    use remap_ssd_nvme::tcp::target::{Allowed, Port};
+    use remap_ssd_nvme::tcp::target::{Allowed, Port, Who};
     let device = kit::device(32 << 20, false);
     let subsystem = Subsystem::new(
         device,
@@ -281,7 +281,7 @@ fn a_host_that_is_not_allowed_is_told_so() {
     )
     .expect("possible");
     let allowed = Allowed {
-        names: vec!["nqn.2026-11.test:friend".into()],
+        hosts: vec![Who::Name("nqn.2026-11.test:friend".into()).into()],
         ..Allowed::default()
     };
     let port = Port::new(std::sync::Arc::new(subsystem), allowed);

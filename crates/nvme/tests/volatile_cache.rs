@@ -11,8 +11,8 @@ use kit::{NQN, Rig};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_nvme::controller::{
-    Blocks, CutReport, Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, RemapBlocks,
-    Subsystem,
+    Actor, Blocks, CutReport, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec,
+    RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::command::{CopyRange, DsmRange, RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::{admin, io};
@@ -112,6 +112,8 @@ impl Bench {
             request,
             now: 0,
             cache_enabled: self.cache_enabled,
+            rights: &LOCAL,
+            actor: Actor::Service,
         };
         let mut data = InMemory {
             from_host: data,

@@ -9,7 +9,7 @@ use crate::memory::{Access, OutOfReach};
 use crate::prp::{GuestData, segments};
 use remap_ssd_nvme::controller::telemetry::CommandKind;
 use remap_ssd_nvme::controller::{
-    AdminOutcome, HostData, Job, Latency, Outcome, Transfer, admin_transfer,
+    Actor, AdminOutcome, HostData, Job, Latency, Outcome, Transfer, admin_transfer,
 };
 use remap_ssd_nvme::spec::bus::QueueCdw10;
 use remap_ssd_nvme::spec::command::Sqe;
@@ -152,6 +152,8 @@ impl FunctionShared {
             request: &request,
             now: self.now(),
             cache_enabled,
+            rights: state.association.rights(),
+            actor: Actor::Host(state.association.host()),
         };
 
         let mut device = subsystem.turn(state.weight);

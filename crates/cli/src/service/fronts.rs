@@ -4,28 +4,26 @@
 //! why; when serving has ended nobody is left who could use the device. All have one clock, since
 //! the timing model has one.
 
-use super::serve::{Args, LogLevel, load_keys};
+use super::access::{Access, Reload};
+use super::serve::{Args, LogLevel};
 use crate::failure::Failure;
 use crate::watch::served::Served;
 use remap_ssd_fuse::{MountError, Mounted, file_name};
 use remap_ssd_http::{Limits as HttpLimits, Server as HttpServer, Token};
-use remap_ssd_nvme::auth::Keyring;
 use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_nvme::tcp::target::Port;
 use remap_ssd_vfio::{Service, ServiceError};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The port that NVMe/TCP has by convention.
-const PORT: u16 = 4420;
 /// How often it is looked whether the device still works.
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks between two times of keeping what SMART counts.
@@ -33,9 +31,9 @@ const KEEP_TICKS: u32 = 10;
 
 /// What serving waits for.
 enum Event {
-    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there are no keys.
+    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is nothing to load again.
     Stop,
-    /// SIGHUP if there are keys: they are to be loaded again.
+    /// SIGHUP if there are keys or a list of hosts: they are to be loaded again.
     Reload,
     /// SIGUSR1.
     Tell,
@@ -62,7 +60,7 @@ pub struct Fronts {
     fuse: Option<Mounted>,
     vfio: Option<Service>,
     http: Option<(HttpServer, Arc<Gate>)>,
-    keys: Option<(PathBuf, Arc<Keyring>)>,
+    reload: Option<Arc<Reload>>,
     events: Receiver<Event>,
     signals: signal_hook::iterator::Handle,
 }
@@ -89,7 +87,7 @@ impl Fronts {
         args: &Args,
         subsystem: &Arc<Subsystem>,
         nqn: &str,
-        (allowed, keyring): (Allowed, Option<Arc<Keyring>>),
+        access: Access,
         log: LogLevel,
     ) -> Result<Self, Failure> {
         let token = args.http_token.as_deref().map(token).transpose()?;
@@ -97,22 +95,22 @@ impl Fronts {
         let epoch = Instant::now();
         let (sender, events) = channel();
 
-        let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
-        let listen = args
-            .listen
-            .or_else(|| (!otherwise).then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
-        let port = Port::new(subsystem.clone(), allowed)
+        access.tell_unknown(subsystem);
+        let port = Port::new(subsystem.clone(), access.allowed.clone())
             .advertised(args.advertise)
-            .authenticated(keyring.clone());
-        let keys = args.keys.clone().zip(keyring);
+            .authenticated(access.keyring.clone());
         let limits = Limits {
             memory_bytes: args.memory_limit as usize,
             ..Limits::default()
         };
 
-        let server = listen
-            .map(|address| bind(epoch, address, port, limits))
-            .transpose()?;
+        let server = if access.listen.is_empty() {
+            None
+        } else {
+            Some(bind(epoch, &access.listen, port, limits)?)
+        };
+        let port = server.as_ref().map(Server::port);
+        let reload = port.and_then(|port| access.reload(&port)).map(Arc::new);
 
         let vfio = args
             .vfio_user
@@ -132,7 +130,7 @@ impl Fronts {
             .transpose()?;
 
         // From here on nothing is left behind: what is mounted must be unmounted.
-        let signals = heed_signals(sender.clone(), keys.is_some()).map_err(Failure::failed)?;
+        let signals = heed_signals(sender.clone(), reload.is_some()).map_err(Failure::failed)?;
 
         let fuse = args
             .fuse
@@ -146,7 +144,7 @@ impl Fronts {
             fuse,
             vfio,
             http,
-            keys,
+            reload,
             events,
             signals,
         })
@@ -176,7 +174,7 @@ impl Fronts {
         while open > 0 && !subsystem.is_broken() {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Stop) => break,
-                Ok(Event::Reload) => self.reload(),
+                Ok(Event::Reload) => self.reload.iter().for_each(Reload::start),
                 Ok(Event::Tell) => tick(Tick::Tell),
                 Ok(Event::CutPower) => tick(Tick::CutPower),
                 Ok(Event::Ended(what)) => {
@@ -193,23 +191,6 @@ impl Fronts {
         }
 
         self.close(subsystem)
-    }
-
-    /// Loads the keys again. If they are not in order, those from before stay in use; hosts that
-    /// are connected stay in any case.
-    fn reload(&self) {
-        let Some((path, keyring)) = &self.keys else {
-            return;
-        };
-        match load_keys(path) {
-            Ok(keys) => {
-                tracing::info!(keys = %path.display(), hosts = keys.len(), "keys loaded again");
-                keyring.replace(keys);
-            }
-            Err(failure) => {
-                tracing::error!("{failure}; the keys from before stay in use");
-            }
-        }
     }
 
     /// Ends all, after what is under way.
@@ -261,15 +242,12 @@ impl Fronts {
 
 /// Signals that would end the process by default although nobody meant to cut the power.
 ///
-/// With keys, SIGHUP asks for them to be loaded again: whoever started this under `nohup` may send
-/// it too.
-fn heed_signals(
-    events: Sender<Event>,
-    has_keys: bool,
-) -> io::Result<signal_hook::iterator::Handle> {
+/// With keys or a list of hosts, SIGHUP asks for them to be loaded again: whoever started this under
+/// `nohup` may send it too.
+fn heed_signals(events: Sender<Event>, reloads: bool) -> io::Result<signal_hook::iterator::Handle> {
     // Without this signal a write beyond the file size limit fails like one to a full disk.
     let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
-    if has_keys || !is_ignored(SIGHUP) {
+    if reloads || !is_ignored(SIGHUP) {
         heeded.push(SIGHUP);
     }
 
@@ -284,7 +262,7 @@ fn heed_signals(
                     SIGUSR1 => events.send(Event::Tell),
                     SIGUSR2 => events.send(Event::CutPower),
                     SIGXFSZ => Ok(()),
-                    SIGHUP if has_keys => events.send(Event::Reload),
+                    SIGHUP if reloads => events.send(Event::Reload),
                     _ => events.send(Event::Stop),
                 };
             }
@@ -302,20 +280,22 @@ fn is_ignored(signal: i32) -> bool {
     mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
+/// Listens at these addresses, if there are any.
 fn bind(
     epoch: Instant,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     port: Port,
     limits: Limits,
 ) -> Result<Server, Failure> {
-    Server::bind_since(epoch, address, port, Box::new(Lines), limits).map_err(|error| {
-        match error.kind() {
-            io::ErrorKind::AddrInUse => Failure::about(
-                address,
-                "the address is in use; stop what listens there, or choose another with --listen",
-            ),
-            _ => Failure::about(address, error),
-        }
+    let bound = Server::bind_since(epoch, addresses, port, Box::new(Lines), limits);
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::failed(format_args!(
+            "{error}: stop what listens there, or choose another with --listen"
+        )),
+        io::ErrorKind::AddrNotAvailable => Failure::failed(format_args!(
+            "{error}: it is no address of this machine (--listen)"
+        )),
+        _ => Failure::failed(error),
     })
 }
 
@@ -346,8 +326,8 @@ fn run(
     nqn: &str,
     events: Sender<Event>,
 ) -> Result<(Stopper, JoinHandle<io::Result<()>>), Failure> {
-    let (address, stopper) = (
-        server.address().map_err(Failure::failed)?,
+    let (addresses, stopper) = (
+        server.addresses().map_err(Failure::failed)?,
         server.stopper().map_err(Failure::failed)?,
     );
     let spawned = std::thread::Builder::new()
@@ -357,7 +337,9 @@ fn run(
             let _ = events.send(Event::Ended("NVMe/TCP"));
             result
         });
-    tracing::info!(%address, %nqn, "serving");
+    for address in addresses {
+        tracing::info!(%address, %nqn, "serving");
+    }
     Ok((stopper, spawned.map_err(Failure::failed)?))
 }
 

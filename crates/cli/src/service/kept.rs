@@ -7,17 +7,19 @@
 
 use crate::failure::Failure;
 use remap_ssd_device::Device;
-use remap_ssd_nvme::controller::{Health, NamespaceSpec};
+use remap_ssd_nvme::controller::{AllReservations, Health, NamespaceSpec, ReservationStore};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name of the file.
 pub const SERVICE: &str = "service.json";
 /// The file of what SMART counts.
 pub const HEALTH: &str = "health.json";
+/// The file of reservations that persist; none if there are none.
+pub const RESERVATIONS: &str = "reservations.json";
 
 /// Name and namespaces; changes only when an image is adopted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -247,6 +249,59 @@ fn inode(dir: &Path) -> Result<u64, Failure> {
     let path = dir.join("contents");
     let about = std::fs::metadata(&path).map_err(|error| Failure::about(path.display(), error))?;
     Ok(about.ino())
+}
+
+/// Reservations that persist, of the image in a folder.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReservationFile {
+    /// By namespace.
+    namespaces: AllReservations,
+    /// CRC-32C of the rest, in hexadecimal digits.
+    crc32c: String,
+}
+
+impl ReservationFile {
+    fn new(namespaces: &AllReservations) -> Self {
+        let text = serde_json::to_string(namespaces).unwrap_or_default();
+        Self {
+            namespaces: namespaces.clone(),
+            crc32c: format!("{:08x}", remap_ssd_media::folder::checksum(text.as_bytes())),
+        }
+    }
+}
+
+/// Keeps reservations beside an image.
+pub struct ReservationFolder(pub PathBuf);
+
+impl ReservationFolder {
+    /// Those that were kept.
+    ///
+    /// # Errors
+    /// The file is damaged: without it, hosts that were shut out could write again.
+    pub fn load(&self) -> Result<AllReservations, Failure> {
+        let path = self.0.join(RESERVATIONS);
+        if !path.exists() {
+            return Ok(AllReservations::new());
+        }
+
+        let advice = "the reservations of hosts are damaged; remove the file to serve the device without them";
+        let file: ReservationFile =
+            load(&path).map_err(|error| Failure::failed(format_args!("{error}; {advice}")))?;
+        if file.crc32c != ReservationFile::new(&file.namespaces).crc32c {
+            return Err(Failure::about(path.display(), advice));
+        }
+        Ok(file.namespaces)
+    }
+}
+
+impl ReservationStore for ReservationFolder {
+    fn save(&self, all: &AllReservations) -> io::Result<()> {
+        save(&self.0, RESERVATIONS, &ReservationFile::new(all)).map_err(|failure| {
+            tracing::error!("{failure}; the host is told that its reservation was not changed");
+            io::Error::other(failure.to_string())
+        })
+    }
 }
 
 impl Kept {

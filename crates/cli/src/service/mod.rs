@@ -1,5 +1,6 @@
 //! The device in service: `image` makes one, `serve` puts it on the network, `io` talks to it.
 
+mod access;
 mod fronts;
 pub mod image;
 pub mod io;

@@ -2,13 +2,14 @@
 //! bus.
 //!
 //! Invariants: it listens on the loopback unless told otherwise, and then only to hosts that
-//! authenticate, or on demand to those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys to
-//! load again, SIGHUP finish the commands under way and compact the image; any other end is a power
+//! authenticate, or on demand to those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys or list
+//! to load again, SIGHUP finish the commands under way and compact the image; any other end is a power
 //! cut, which the image survives. A shutdown is clean only if the device was closed.
 
+use super::access::{Access, ListenAt};
 use super::fronts::{Fronts, Tick};
 use super::image::{Shape, random};
-use super::kept::{Kept, Service};
+use super::kept::{Kept, ReservationFolder, Service};
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
 use super::writeback::Writeback;
@@ -16,13 +17,12 @@ use crate::failure::Failure;
 use crate::numbers;
 use remap_ssd_device::{Device, OpenError};
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_nvme::auth::{Keyring, Keys};
 use remap_ssd_nvme::controller::{
     CACHE_BYTES_MIN, CutReport, Health, Latency, Subsystem, statistics,
 };
 use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
-use remap_ssd_nvme::tcp::target::{Advertised, Allowed, Network};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use remap_ssd_nvme::tcp::target::Advertised;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,8 @@ use tracing_subscriber::{Layer, Registry, reload};
 /// FUA.
 ///
 /// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored
-/// under `nohup`); with --keys SIGHUP loads the keys again, and drops nobody; SIGUSR1 logs
+/// under `nohup`); with --keys or --allow SIGHUP loads the keys and looks names up again, and drops
+/// nobody; SIGUSR1 logs
 /// statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
 ///
 /// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has
@@ -58,10 +59,11 @@ pub struct Args {
     /// Serve a new device in memory of this size; it is lost when the server ends.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub memory: Option<u64>,
-    /// Address to listen on for NVMe/TCP [default: 127.0.0.1:4420, unless --fuse or --vfio-user is
-    /// given].
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: Option<SocketAddr>,
+    /// Where to listen for NVMe/TCP, by address or by a name, all of whose addresses are listened
+    /// on. May be repeated: each is a portal to the same device, and hosts with multipath go on by
+    /// another one when a portal fails or `ctl ana` declares it inaccessible [default: 127.0.0.1:4420, unless --fuse or --vfio-user is given].
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = ListenAt::parse)]
+    pub listen: Vec<ListenAt>,
     /// Empty folder to mount with FUSE; the namespaces are the files `n1`, `n2`, ... in it.
     #[arg(long, value_name = "FOLDER")]
     pub fuse: Option<PathBuf>,
@@ -80,13 +82,16 @@ pub struct Args {
     #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
     pub latency: Latency,
     /// Accept only this host, by address, network (192.168.1.0/24), name in the DNS, or NQN. May be
-    /// repeated. With --keys, hosts must authenticate as well.
+    /// repeated. With --keys, hosts must authenticate as well. Behind the host, in the same
+    /// argument, may be what it may use, 'HOST namespaces=1:rw,2:ro'; everything, if nothing is
+    /// said. SIGHUP looks names up again.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
     /// Hosts must prove who they are: a file of mode 600 with a line for each, `NQN KEY...`. With a
     /// TLS key, `NVMeTLSkey-1:...` as `nvme gen-tls-key` makes them, a host connects by TLS 1.3 and
     /// no other way; with a secret, `DHHC-1:...` as `nvme gen-dhchap-key` makes them, it
-    /// authenticates (DH-HMAC-CHAP). Options behind them: until=YYYY-MM-DD; and for secrets
+    /// authenticates (DH-HMAC-CHAP). Options behind them: until=YYYY-MM-DD; namespaces=1:rw,2:ro
+    /// (it sees these alone, and only reads the second; all:rw by default); and for secrets
     /// controller=DHHC-1:... (the server proves itself to hosts that ask),
     /// hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the weakest allowed; by
     /// default sha256 and ffdhe2048).
@@ -142,6 +147,11 @@ Encrypted, by TLS:
 
 In a network in which every host is trusted:
   remap-ssd serve --image disk --listen 0.0.0.0:4420 --insecure --allow 192.168.1.0/24
+  remap-ssd serve --image disk --listen disk1:4420 --insecure --allow db1 --allow 'backup namespaces=all:ro'
+
+Two portals, between which a Linux host with multipath changes:
+  remap-ssd serve --image disk --listen 127.0.0.1:4420 --listen 127.0.0.1:4421
+  nvme connect-all -t tcp -a 127.0.0.1 -s 4420
 
 Metrics, a page to look at, and verbs:
   (umask 077; head -c 24 /dev/urandom | base64 > token)
@@ -206,67 +216,6 @@ fn advertised(text: &str) -> Result<Advertised, String> {
     whole
         .or_else(|_| address())
         .map_err(|_| "an address, or an address and a port".into())
-}
-
-/// Who may connect, and the keys that hosts need.
-fn allowed(args: &Args) -> Result<(Allowed, Option<Arc<Keyring>>), Failure> {
-    let keys = args.keys.as_deref().map(load_keys).transpose()?;
-    let elsewhere = args
-        .listen
-        .filter(|address| !address.ip().to_canonical().is_loopback());
-    if let Some(address) = elsewhere.filter(|_| keys.is_none()) {
-        if !args.insecure {
-            return Err(Failure::usage(format_args!(
-                "{address} can be reached from elsewhere: have hosts prove who they are with --keys FILE, or believe who they say \
-                 they are with --insecure and --allow HOST"
-            )));
-        }
-        if args.allow.is_empty() {
-            return Err(Failure::usage(format_args!(
-                "{address} can be reached from elsewhere: say who may connect, with --allow ADDRESS, NETWORK or NQN"
-            )));
-        }
-    }
-
-    let mut allowed = Allowed {
-        anybody: args.allow.is_empty(),
-        ..Allowed::default()
-    };
-    for host in &args.allow {
-        if let Ok(address) = host.parse::<IpAddr>() {
-            allowed.addresses.push(address);
-        } else if let Some(network) = Network::parse(host) {
-            allowed.networks.push(network);
-        } else if host.starts_with("nqn.") {
-            allowed.names.push(host.clone());
-        } else {
-            allowed.addresses.extend(addresses_of(host)?);
-        }
-    }
-    Ok((allowed, keys.map(|keys| Arc::new(Keyring::new(keys)))))
-}
-
-/// The addresses that a name has now.
-fn addresses_of(host: &str) -> Result<Vec<IpAddr>, Failure> {
-    let wrong =
-        "is no address, no network (192.168.1.0/24), no NQN, and no name that has an address";
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let is_one = !host.is_empty() && host.bytes().all(is_name);
-    let found = is_one.then(|| (host, 0).to_socket_addrs().ok()).flatten();
-    let addresses: Vec<IpAddr> = found.into_iter().flatten().map(|one| one.ip()).collect();
-    if addresses.is_empty() {
-        Err(Failure::usage(format_args!("`{host}` {wrong}")))
-    } else {
-        Ok(addresses)
-    }
-}
-
-/// Reads a file of keys.
-///
-/// # Errors
-/// It cannot be read, others can read it, or a line is wrong.
-pub fn load_keys(path: &Path) -> Result<Keys, Failure> {
-    Keys::load(path).map_err(|error| Failure::about(path.display(), error))
 }
 
 type Handle = reload::Handle<LevelFilter, Registry>;
@@ -334,8 +283,14 @@ fn start_log(args: &Args) -> LogLevel {
 /// # Errors
 /// The device cannot be opened or served as asked, or it failed in service.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let (allowed, keyring) = allowed(args)?;
+    let access = Access::of(args)?;
     let log = start_log(args);
+    let folder = args.image.clone().map(ReservationFolder);
+    let kept_reservations = folder.map(|folder| {
+        let all = folder.load()?;
+        Ok::<_, Failure>((folder, all))
+    });
+    let kept_reservations = kept_reservations.transpose()?;
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
 
@@ -363,6 +318,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => subsystem,
     };
 
+    let subsystem = match kept_reservations {
+        Some((folder, all)) => subsystem.with_reservations(all, Box::new(folder)),
+        None => subsystem,
+    };
+
     let recording = args.record.as_deref().map(Recording::create).transpose()?;
     recording
         .iter()
@@ -386,7 +346,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem)))
         .transpose()?;
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
-    let fronts = Fronts::open(args, &subsystem, &service.nqn, (allowed, keyring), log);
+    let fronts = Fronts::open(args, &subsystem, &service.nqn, access, log);
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
 
     keep(kept(false));

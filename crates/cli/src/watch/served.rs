@@ -12,8 +12,8 @@ use crate::service::serve::LogLevel;
 use remap_ssd_http::status::Holds;
 use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::operate::{Damage, OperateError};
-use remap_ssd_nvme::controller::{Gate, Latency, Subsystem};
-use remap_ssd_nvme::tcp::roster::Roster;
+use remap_ssd_nvme::controller::{Access, AccessState, Gate, Latency, Subsystem};
+use remap_ssd_nvme::tcp::roster::{Listed, Roster};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -173,6 +173,31 @@ impl Served {
         Ok(json!({ "places": places }))
     }
 
+    /// How good portals are from now on.
+    fn set_access(&self, arguments: &Arguments<'_>) -> Result<Value, Refused> {
+        let (portal, name) = (arguments.text("portal")?, arguments.text("state")?);
+        let mut states = AccessState::NAMES.iter();
+        let state = states.find(|(known, _)| *known == name);
+        let (_, state) = state.ok_or_else(|| {
+            Refused::Usage("state: optimized, non-optimized or inaccessible".into())
+        })?;
+
+        let address = match portal {
+            "all" => None,
+            _ => Some(portal.parse().map_err(|_| {
+                Refused::Usage(format!(
+                    "portal: `{portal}` is no ADDRESS:PORT, and not all"
+                ))
+            })?),
+        };
+        self.with(|subsystem| match subsystem.set_access(address, *state) {
+            0 => Err(OperateError(format!(
+                "nobody listens at {portal}; `ctl config` lists the portals"
+            ))),
+            _ => Ok(json!({ "portals": portals(subsystem) })),
+        })
+    }
+
     fn snapshot(&self, arguments: &Arguments<'_>) -> Result<Value, Refused> {
         let to = Path::new(arguments.text("to")?);
         if !to.is_absolute() {
@@ -274,7 +299,10 @@ impl Watched for Served {
         self.gate.with(|subsystem| count(subsystem, &mut status));
         if let Some(roster) = &self.roster {
             let tally = roster.tally();
-            status.connections = roster.list().len() as u64;
+            let listed = roster.list();
+            status.connections = listed.len() as u64;
+            self.gate
+                .with(|subsystem| count_rights(subsystem, &listed, &mut status));
             (status.accepted, status.dropped) = (tally.accepted, tally.dropped);
             status.refused = tally.refused;
         }
@@ -299,6 +327,8 @@ impl Watched for Served {
                 controller: one.cntlid,
                 queue: one.qid,
                 discovery: one.discovery,
+                rights: one.rights.to_string(),
+                denied: one.denied,
                 seconds: now_ns.saturating_sub(one.since_ns) as f64 / 1e9,
                 commands: one.commands,
             })
@@ -313,6 +343,7 @@ impl Watched for Served {
                     "block_bytes": 1u64 << namespace.lba_shift,
                     "blocks": namespace.size_blocks(),
                     "size_bytes": u64::from(namespace.pages) * 4096,
+                    "reservation": reservation(subsystem, namespace.nsid),
                 })
             });
             each.collect::<Vec<_>>()
@@ -342,6 +373,7 @@ impl Watched for Served {
                 "latency": if emulated { "emulated" } else { "none" },
                 "dedup_paused": paused,
                 "log_level": self.log.get(),
+                "portals": portals(subsystem),
                 "device": device,
             })
         });
@@ -414,6 +446,13 @@ impl Watched for Served {
 
                 Ok(json!({ "counters": reset.1.len() }))
             }
+            "ana" => self.set_access(&arguments),
+            "release" => {
+                let nsid = arguments.number("nsid")? as u32;
+
+                let hosts = self.with(|subsystem| subsystem.release_reservations(nsid))?;
+                Ok(json!({ "hosts_unregistered": hosts }))
+            }
             "snapshot" => self.snapshot(&arguments),
             "log" => {
                 let level = arguments.text("level")?;
@@ -426,6 +465,49 @@ impl Watched for Served {
     }
 }
 
+/// How many namespaces each host may write, and only read.
+fn count_rights(subsystem: &Subsystem, listed: &[Listed], status: &mut Status) {
+    for one in listed.iter().filter(|one| !one.discovery) {
+        let count = |access| {
+            let all = subsystem.namespaces().iter();
+            all.filter(|namespace| one.rights.access(namespace.nsid) == access)
+                .count() as u64
+        };
+        let counts = [Access::ReadWrite, Access::ReadOnly].map(count);
+        status.rights.insert(one.hostnqn.clone(), counts);
+    }
+}
+
+/// The portals, and how good they are.
+fn portals(subsystem: &Subsystem) -> Value {
+    let all = subsystem.portals();
+    let each = all.iter().map(
+        |portal| json!({ "address": portal.address().to_string(), "state": portal.state().name() }),
+    );
+    each.collect()
+}
+
+/// Who has registered on a namespace, and who holds its reservation; null if nobody has.
+fn reservation(subsystem: &Subsystem, nsid: u32) -> Value {
+    let all = subsystem.reservations_of(nsid);
+    if all.registrants.is_empty() {
+        return Value::Null;
+    }
+
+    let hosts: Vec<&str> = all
+        .registrants
+        .iter()
+        .map(|one| one.host.nqn.as_str())
+        .collect();
+    let held = all.reservation.as_ref();
+    json!({
+        "type": held.map(|held| held.kind),
+        "holder": held.and_then(|held| held.holder.as_ref()).map(|host| &host.nqn),
+        "registered": hosts,
+        "persists": all.persists,
+    })
+}
+
 /// What is counted without the device.
 fn count(subsystem: &Subsystem, status: &mut Status) {
     let health = subsystem.health();
@@ -433,5 +515,6 @@ fn count(subsystem: &Subsystem, status: &mut Status) {
     status.host_written_bytes = health.sectors_written * 512;
     status.media_errors = health.media_errors;
     status.power_cuts = subsystem.power_cuts();
+    status.denied = subsystem.denied();
     status.commands = super::commands(subsystem.telemetry());
 }

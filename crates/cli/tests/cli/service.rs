@@ -318,13 +318,133 @@ fn keys_are_loaded_again_by_a_signal_and_drop_nobody() {
     // What is not in order changes nothing.
     private(dir.path(), "keys", &format!("{name} {second}\nnonsense\n"));
     served.signal("HUP");
-    served.says("line 2: it begins with a host's NQN; the keys from before stay in use");
+    served.says("line 2: it begins with a host's NQN; what was loaded before stays in use");
     io(&one).ok();
     private(dir.path(), "keys", &format!("{name} {second}\n"));
     served.signal("HUP");
     served.says("keys loaded again");
     io(&two).ok();
     io(&one).fails_in_one_line(1, &["authentication failed"]);
+    served.stop();
+}
+
+/// Namespace 1 to write, 2 to read, and 3 not to see.
+#[test]
+fn a_host_uses_the_namespaces_of_its_line_and_a_signal_changes_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [first, second, _] = SECRETS;
+    let (owner, guest) = ("nqn.2026-11.test:owner", "nqn.2026-11.test:guest");
+    let lines = |rights: &str| format!("{owner} {first}\n{guest} {second} {rights}\n");
+    let keys = private(dir.path(), "keys", &lines("namespaces=1:rw,2:ro,9:rw"));
+    let served = serve(&["--memory", "32MiB", "--namespaces", "3", "--keys", &keys]);
+    let unknown = "there is no namespace 9";
+    assert!(
+        served.opening.iter().any(|line| line.contains(unknown)),
+        "{:?}",
+        served.opening
+    );
+
+    let [one, two] =
+        [("one", first), ("two", second)].map(|(name, key)| private(dir.path(), name, key));
+    let page = file(dir.path(), "page", &[7; 4096]);
+    let as_host = |name, key: &str, nsid: &str, verb: &[&str]| {
+        served.io(&[&["--hostnqn", name, "--secret", key, "--nsid", nsid], verb].concat())
+    };
+    let write = ["write", "--lba", "0", "--file", &page];
+    as_host(owner, &one, "3", &write).ok();
+    as_host(guest, &two, "1", &write).ok();
+    as_host(guest, &two, "2", &write).fails_in_one_line(1, &["0x020", "read-only"]);
+    as_host(guest, &two, "2", &["id"]).ok();
+    as_host(guest, &two, "3", &["id"]).fails_in_one_line(1, &["0x00b", "invalid namespace"]);
+    as_host(guest, &two, "1", &["stat"]).fails_in_one_line(1, &["0x015", "lacks the rights"]);
+
+    private(dir.path(), "keys", &lines("namespaces=3:rw"));
+    served.signal("HUP");
+    served.says("keys loaded again");
+    as_host(guest, &two, "3", &write).ok();
+    as_host(guest, &two, "1", &["id"]).fails_in_one_line(1, &["0x00b"]);
+
+    private(dir.path(), "keys", &lines("namespaces=1:all"));
+    served.signal("HUP");
+    served.says("line 2: namespaces: a list like 1:rw,2:ro, or all:ro and what differs; what was");
+    as_host(guest, &two, "3", &write).ok();
+    served.stop();
+}
+
+#[test]
+fn a_list_of_hosts_says_what_each_may_and_its_names_are_looked_up_again() {
+    let (owner, guest) = ("nqn.2026-11.test:owner", "nqn.2026-11.test:guest");
+    let rights = format!("{guest} namespaces=all:ro");
+    let served = serve(&["--memory", "32MiB", "--allow", owner, "--allow", &rights]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let page = file(dir.path(), "page", &[7; 4096]);
+    let write = |name| served.io(&["--hostnqn", name, "write", "--lba", "0", "--file", &page]);
+    write(owner).ok();
+    write(guest).fails_in_one_line(1, &["0x020"]);
+    served.signal("HUP");
+    served.says("list of hosts looked up again");
+    write(owner).ok();
+    served.stop();
+
+    // A name that the machine has addresses for is a list of these.
+    let served = serve(&["--memory", "32MiB", "--allow", "localhost namespaces=1:ro"]);
+    served.io(&["id"]).ok();
+    served
+        .io(&["write", "--lba", "0", "--file", &page])
+        .fails_in_one_line(1, &["0x020"]);
+    served.stop();
+}
+
+#[test]
+fn a_name_to_listen_on_is_all_its_addresses() {
+    use std::net::{TcpListener, ToSocketAddrs};
+    let found = "localhost:0".to_socket_addrs().expect("it has an address");
+    let mut addresses: Vec<_> = found.map(|one| one.ip()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    // Those that this machine can listen on at all.
+    if addresses
+        .iter()
+        .any(|one| TcpListener::bind((*one, 0)).is_err())
+    {
+        addresses.retain(std::net::IpAddr::is_ipv4);
+        eprintln!("this machine has no IPv6: one address is tried");
+    }
+
+    let name = if addresses.len() > 1 {
+        "localhost:0"
+    } else {
+        "127.0.0.1:0"
+    };
+    let served = serve(&[
+        "--memory",
+        "32MiB",
+        "--listen",
+        name,
+        "--listen",
+        "127.0.0.2:0",
+    ]);
+    served.says("127.0.0.2:");
+    let said = served.said.lock().expect("whole").clone();
+    let listening: Vec<String> = served
+        .opening
+        .iter()
+        .chain(&said)
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|line| Some(line["fields"]["address"].as_str()?.to_owned()))
+        .collect();
+    // `serve` adds one of its own behind.
+    for address in addresses
+        .iter()
+        .map(ToString::to_string)
+        .chain(["127.0.0.2".into()])
+    {
+        let at = listening
+            .iter()
+            .find(|one| one.trim_start_matches('[').starts_with(&address));
+        let at = at.unwrap_or_else(|| panic!("{address} in {listening:?}"));
+        run(&["io", "--connect", at, "id"]).ok();
+    }
     served.stop();
 }
 
@@ -392,9 +512,49 @@ fn mistakes_in_service_are_sentences() {
         "--insecure",
     ])
     .fails_in_one_line(2, &["--allow"]);
-    for host in ["192.168.1.7/24", "no such host", ""] {
+    for host in ["192.168.1.7/24", "no*such*host", ""] {
         run(&["serve", "--memory", "32MiB", "--allow", host]).fails_in_one_line(2, &["no network"]);
     }
+    // Of several addresses one that others can reach is enough.
+    let both = ["--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"];
+    run(&[&["serve", "--memory", "32MiB"], &both[..]].concat())
+        .fails_in_one_line(2, &["0.0.0.0:0 can be reached", "--keys"]);
+    for (host, why) in [
+        ("nqn.a until=2027-06-30", "comes only namespaces="),
+        ("nqn.a namespaces=1", "namespaces: a list like 1:rw,2:ro"),
+        ("nqn.a namespaces=1:rw namespaces=2:rw", "comes only"),
+    ] {
+        run(&["serve", "--memory", "32MiB", "--allow", host]).fails_in_one_line(2, &[why, host]);
+    }
+    for (flag, value) in [
+        ("--listen", "disk1.invalid:0"),
+        ("--allow", "disk1.invalid"),
+    ] {
+        run(&["serve", "--memory", "32MiB", flag, value])
+            .fails_in_one_line(2, &[&format!("{flag} disk1.invalid: "), "name"]);
+    }
+    for wrong in [
+        "127.0.0.1",
+        "::1:4420",
+        "disk:",
+        "disk:70000",
+        "a b:1",
+        ":1",
+    ] {
+        run(&["serve", "--memory", "32MiB", "--listen", wrong])
+            .fails(2, &["[2001:db8::1]:4420, or a name and a port"]);
+    }
+    run(&[
+        "serve",
+        "--memory",
+        "32MiB",
+        "--listen",
+        "192.0.2.1:0",
+        "--allow",
+        "nqn.a",
+        "--insecure",
+    ])
+    .fails_in_one_line(1, &["192.0.2.1:0: ", "no address of this machine"]);
     run(&["io", "--connect", "127.0.0.1:1", "id"]).fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().to_str().expect("text");

@@ -134,6 +134,13 @@ impl Served {
         assert!(self.child.wait().expect("it ends").success());
     }
 
+    /// SIGHUP: it loads its keys again.
+    pub fn hang_up(&self) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-HUP", &pid]).status();
+        assert!(sent.expect("kill").success());
+    }
+
     pub fn io(&self, args: &[&str]) -> Ran {
         run(&[&["io", "--connect", &self.nvme], args].concat())
     }

@@ -3,6 +3,8 @@
 
 mod kit;
 mod metrics;
+mod reservations;
+mod rights;
 mod snapshot;
 mod verbs;
 mod watch;

@@ -4,7 +4,7 @@
 //! # host NQN                 its keys                            options
 //! nqn.2014-08.org:uuid:...   DHHC-1:01:...:                      controller=DHHC-1:01:...: hash=sha384 group=ffdhe3072
 //! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...:                until=2027-06-30
-//! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...: DHHC-1:01:...:
+//! nqn.2014-08.org:uuid:...   NVMeTLSkey-1:01:...: DHHC-1:01:...:    namespaces=1:rw,2:ro
 //! ```
 //! A host with a secret authenticates by it; a host with a TLS key connects by TLS and no other
 //! way; with both it does both. Invariants: a file that others can read, or with a line that is
@@ -17,6 +17,7 @@ use super::hash::Hash;
 use super::host::Credentials;
 use super::psk::{Claim, Derivation, Psk, TlsKey};
 use super::secret::{Secret, SecretError};
+use crate::controller::Rights;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -58,6 +59,8 @@ pub struct Entry {
     pub group: Group,
     /// From then on it may not connect.
     pub until: Option<SystemTime>,
+    /// What it may do.
+    pub rights: Rights,
 }
 
 /// Why a file holds no keys.
@@ -126,6 +129,11 @@ impl Keys {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// The numbers of namespaces that the lines list.
+    pub fn namespaces_listed(&self) -> impl Iterator<Item = u32> {
+        self.0.values().flat_map(|entry| entry.rights.listed())
+    }
 }
 
 /// The text of a file that only its owner can read.
@@ -169,6 +177,7 @@ fn entry(line: &str) -> Result<(&str, Entry), String> {
         hash: Hash::Sha256,
         group: Group::Ffdhe2048,
         until: None,
+        rights: Rights::ALL,
     };
     let mut words = words.peekable();
     while let Some(word) = words.next_if(|word| is_key(word)) {
@@ -239,9 +248,13 @@ fn option(entry: &mut Entry, word: &str) -> Result<(), String> {
                 end_of_day(date).ok_or("until: a date like 2027-06-30, which is the last day")?;
             entry.until = Some(end);
         }
+        Some(("namespaces", text)) => entry.rights = Rights::parse(text)?,
         // What it says may be a secret.
         _ => {
-            return Err("behind the keys come only controller=, hash=, group= and until=".into());
+            return Err(
+                "behind the keys come only controller=, hash=, group=, until= and namespaces="
+                    .into(),
+            );
         }
     }
     Ok(())
@@ -373,13 +386,19 @@ impl Keyring {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
 
+    fn keys(&self) -> Arc<Keys> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.clone()
+    }
+
+    /// The numbers of namespaces that the lines list.
+    pub fn namespaces_listed(&self) -> Vec<u32> {
+        self.keys().namespaces_listed().collect()
+    }
+
     /// What is known of a host, if its key has not expired.
     pub fn find(&self, hostnqn: &str) -> Option<Arc<Entry>> {
-        let keys = self
-            .keys
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let keys = self.keys();
         let entry = keys.0.get(hostnqn)?;
         let is_valid = entry.until.is_none_or(|until| (self.clock)() < until);
         is_valid.then(|| entry.clone())

@@ -98,10 +98,13 @@ impl Association {
             admin::GET_LOG_PAGE => self.log_page(sqe, out).map(|()| Some(0)),
             admin::KEEP_ALIVE if self.transport == Transport::Fabrics => Ok(Some(0)),
             admin::GET_FEATURES => {
+                if let Some(result) = self.reservation_feature(sqe, out) {
+                    return result.map(Some);
+                }
                 let state = self.state();
                 state
                     .features
-                    .get(sqe, &self.subsystem, state.keep_alive_ms, out)
+                    .get(sqe, self, state.keep_alive_ms, out)
                     .map(Some)
             }
             admin::SET_FEATURES => {
@@ -122,6 +125,7 @@ impl Association {
                 state.event_requests.push_back(sqe.head().cid());
                 Ok(None)
             }
+            admin::FORMAT => self.format(sqe).map(|()| Some(0)),
             // Commands are executed when they arrive, so there is nothing left to abort.
             admin::ABORT => Ok(Some(1)),
             _ => Err(Status::INVALID_OPCODE),
@@ -129,6 +133,9 @@ impl Association {
     }
 
     fn set_feature(&self, sqe: &Sqe, data: &[u8]) -> Result<u64, Status> {
+        if let Some(result) = self.set_reservation_feature(sqe) {
+            return result;
+        }
         let State {
             features,
             keep_alive_ms,
@@ -136,7 +143,7 @@ impl Association {
             ..
         } = &mut *self.state();
         let with = Setting {
-            subsystem: &self.subsystem,
+            association: self,
             keep_alive_ms,
             queues_made: *queues_made,
         };
@@ -147,6 +154,14 @@ impl Association {
     pub fn event(&self) -> Option<(u16, u64)> {
         if self.discovery || self.state().event_requests.is_empty() {
             return None;
+        }
+        if let Some(changed) = self.state().changed_event() {
+            return Some(changed);
+        }
+
+        if let Some(result) = self.reservation_event().or_else(|| self.ana_event()) {
+            let cid = self.state().event_requests.pop_front()?;
+            return Some((cid, result));
         }
 
         let warning = self.smart().critical_warning;

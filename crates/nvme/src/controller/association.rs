@@ -5,8 +5,12 @@
 //! admin queue, and so ends on all its queues. Absent: connections (`tcp`).
 
 use super::bus::Transport;
+use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
 use super::features::{Features, keep_alive_granted};
+use super::portals::{Portal, Reached, Told};
+use super::reservations::Inbox;
+use super::rights::HostRights;
 use super::subsystem::Subsystem;
 use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 use crate::spec::command::Sqe;
@@ -41,6 +45,8 @@ pub(super) struct State {
     pub(super) reported: u8,
     /// Has the host not read SMART since the last event? Until it does, there is no other.
     pub(super) unread: bool,
+    /// Namespaces that have changed for the host.
+    pub(super) changed: ChangedNamespaces,
     pub(super) errors: VecDeque<ErrorEntry>,
     pub(super) error_count: u64,
     /// I/O queues that are connected, by bits.
@@ -49,6 +55,10 @@ pub(super) struct State {
     pub(super) queues_made: bool,
     /// Its host reached us by TLS, and discovery tells it to do so again.
     pub(super) by_tls: bool,
+    /// What it is told of reservations.
+    pub(super) inbox: Inbox,
+    /// What it is told of its portal.
+    pub(super) told: Told,
 }
 
 impl State {
@@ -69,11 +79,14 @@ impl State {
             event_requests: VecDeque::new(),
             reported: 0,
             unread: false,
+            changed: ChangedNamespaces::default(),
             errors: VecDeque::new(),
             error_count: 0,
             queues: 0,
             queues_made: false,
             by_tls: false,
+            inbox: Inbox::new(&subsystem.reservations),
+            told: Told::default(),
         }
     }
 }
@@ -86,8 +99,10 @@ pub struct Association {
     pub(super) transport: Transport,
     /// Where the host reached us: what discovery tells it.
     pub(super) address: SocketAddr,
+    pub(super) portal: Arc<Portal>,
     pub(super) hostnqn: String,
     pub(super) hostid: [u8; 16],
+    pub(super) rights: HostRights,
     pub(super) state: Mutex<State>,
     /// Resets so far; changed only while `state` is locked. Every command of every queue compares
     /// it, and a lock would go back and forth between their processors.
@@ -139,7 +154,8 @@ pub struct JoinedQueue {
 }
 
 impl Association {
-    /// Connect on an admin queue: a new controller and the entries of the queue.
+    /// Connect on an admin queue: a new controller and the entries of the queue. Its host has no
+    /// rights until it is given some (`grant`).
     ///
     /// # Errors
     /// What to answer.
@@ -147,7 +163,7 @@ impl Association {
         subsystem: &Arc<Subsystem>,
         sqe: &Sqe,
         data: &ConnectData,
-        address: SocketAddr,
+        reached: impl Into<Reached>,
         now: u64,
     ) -> Result<(Arc<Self>, u16), ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
@@ -164,15 +180,19 @@ impl Association {
             return Err(ConnectRefusal::SUBSYSTEM);
         }
 
-        let state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
+        let Reached { address, portal } = reached.into();
+        let mut state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
+        state.told = Told::all(&portal);
         let association = Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem.take_cntlid().ok_or(ConnectRefusal::BUSY)?,
             discovery,
             transport: Transport::Fabrics,
             address,
+            portal,
             hostnqn: name(&data.hostnqn).expect("checked").into(),
             hostid: data.hostid,
+            rights: HostRights::none(&subsystem.counters.denied),
             state: Mutex::new(state),
             resets: AtomicU64::new(0),
         };
@@ -384,6 +404,9 @@ impl Association {
             state.event_requests.clear();
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
             (state.reported, state.unread) = (0, false);
+            state.changed = ChangedNamespaces::default();
+            state.inbox.reset(&self.subsystem.reservations);
+            state.told = Told::all(&self.portal);
         }
 
         state.cc = cc;

@@ -5,6 +5,8 @@
 //! (the transport's), and registers that only they need.
 
 use super::association::{Association, State};
+use super::portals::Portal;
+use super::rights::HostRights;
 use super::subsystem::Subsystem;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{Cc, Csts};
@@ -24,6 +26,7 @@ impl Association {
     /// A new controller for the host on whose bus it is.
     pub fn on_bus(subsystem: &Arc<Subsystem>) -> Self {
         let state = State::new(subsystem, Transport::Bus, 0, 0);
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem
@@ -31,9 +34,11 @@ impl Association {
                 .expect("fewer functions than numbers"),
             discovery: false,
             transport: Transport::Bus,
-            address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            address,
+            portal: Arc::new(Portal::new(address)),
             hostnqn: String::new(),
             hostid: [0; 16],
+            rights: HostRights::all(),
             state: Mutex::new(state),
             resets: AtomicU64::new(0),
         }

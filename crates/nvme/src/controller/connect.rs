@@ -62,6 +62,11 @@ impl ConnectRefusal {
         result: offset_of!(ConnectData, hostnqn) as u64 | IN_DATA,
         why: "this host is not allowed",
     };
+    /// The host's admin queue came from an address with other rights.
+    pub const OTHER_RIGHTS: Self = Self {
+        why: "its address has other rights than that of its admin queue",
+        ..Self::NOT_ALLOWED
+    };
     /// The host is not among the keys, or no longer.
     pub const NO_KEY: Self = Self {
         why: "this host has no key, or its key has expired",

@@ -7,7 +7,9 @@
 use super::data::{HostData, take_all};
 use super::io::{ActiveCommand, pieces};
 use super::record::CommandRecord;
-use super::request::{Blocks, IoRequest, dsm_ranges};
+use super::request::{Blocks, CopyPart, IoRequest, dsm_ranges};
+use super::reservations::{Actor, Claim};
+use super::rights::HostRights;
 use super::subsystem::{Counters, Namespace, Subsystem};
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
@@ -29,6 +31,10 @@ pub struct Job<'a> {
     pub now: u64,
     /// Whether writes may stay in a volatile cache.
     pub cache_enabled: bool,
+    /// What its host may do.
+    pub rights: &'a HostRights,
+    /// Who wants it.
+    pub actor: Actor<'a>,
 }
 
 /// How a command ended.
@@ -97,6 +103,8 @@ impl Subsystem {
             done_at: job.now,
             sync_to: None,
             slices: 0,
+            claim: Claim::of(job.actor, job.nsid, job.request),
+            source_claim: None,
             number,
             through: !is_flush && (write_through || job.request.is_forced()),
             record: self.recorder().map(|recorder| CommandRecord {
@@ -106,8 +114,10 @@ impl Subsystem {
         };
 
         let must_sync = job.request.must_sync(write_through);
-        let executed = self
-            .dispatch(&mut command, job, data)
+        let executed = command
+            .check_claims()
+            .map_err(Failure::from)
+            .and_then(|()| self.dispatch(&mut command, job, data))
             .and_then(|()| if must_sync { command.sync() } else { Ok(()) }.map_err(Failure::from));
         let (status, result) = match executed {
             Ok(()) => (Status::SUCCESS, 0),
@@ -154,6 +164,7 @@ impl Subsystem {
             IoRequest::Flush => return Ok(()),
             _ => self.namespace(job.nsid).ok_or(Status::INVALID_NAMESPACE)?,
         };
+        job.rights.check_request(job.nsid, job.request)?;
 
         match *job.request {
             IoRequest::Flush => Ok(()),
@@ -195,7 +206,9 @@ impl Subsystem {
                 ..
             } => {
                 let list = take_all(data, ranges as usize * size_of::<CopyRange>());
-                self.copy(command, namespace, target, with_namespaces, &list)
+                let parts =
+                    self.copy_parts(namespace, target, with_namespaces, &list, job.rights)?;
+                copy(command, namespace, &parts)
             }
             IoRequest::Remap { pages, .. } => Ok(command.remap(&pages)?),
             IoRequest::FsWrite { blocks, page, .. } => {
@@ -257,33 +270,10 @@ impl Subsystem {
     ) -> Result<(), Failure> {
         self.counters.read_commands.add(command.device, 1);
         for piece in pieces(namespace, blocks) {
-            command.pause();
+            command.pause()?;
             if !command.is_same(&piece, data)? {
                 return Err(Status::COMPARE_FAILURE.into());
             }
-        }
-        Ok(())
-    }
-
-    /// Copies the ranges one after the other. If one fails, the result is how many were copied.
-    fn copy(
-        &self,
-        command: &mut ActiveCommand<'_, '_>,
-        namespace: &Namespace,
-        target: u64,
-        with_namespaces: bool,
-        list: &[u8],
-    ) -> Result<(), Failure> {
-        let parts = self.copy_parts(namespace, target, with_namespaces, list)?;
-
-        for (index, part) in parts.iter().enumerate() {
-            let from = (part.source, part.slba);
-            command
-                .copy((namespace, part.target), from, part.count)
-                .map_err(|status| Failure {
-                    status,
-                    result: index as u64,
-                })?;
         }
         Ok(())
     }
@@ -334,13 +324,36 @@ fn sectors(namespace: &Namespace, blocks: Blocks) -> i64 {
     i64::from(blocks.count) << (namespace.lba_shift - 9)
 }
 
+/// Copies the ranges one after the other. If one fails, the result is how many were copied.
+fn copy(
+    command: &mut ActiveCommand<'_, '_>,
+    namespace: &Namespace,
+    parts: &[CopyPart<'_>],
+) -> Result<(), Failure> {
+    // All sources may be read before the first block is copied, and each when it is its turn.
+    for part in parts {
+        command.claim_source(part.source.nsid)?;
+    }
+    for (index, part) in parts.iter().enumerate() {
+        let from = (part.source, part.slba);
+        command
+            .claim_source(part.source.nsid)
+            .and_then(|()| command.copy((namespace, part.target), from, part.count))
+            .map_err(|status| Failure {
+                status,
+                result: index as u64,
+            })?;
+    }
+    Ok(())
+}
+
 fn verify(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
     blocks: Blocks,
 ) -> Result<(), Failure> {
     for piece in pieces(namespace, blocks) {
-        command.pause();
+        command.pause()?;
         command.device.spend(Step::Look);
         command.view(piece.lpn, |_| Ok(()))?;
     }

@@ -3,11 +3,15 @@
 //! Invariant: nothing is saved; Error Recovery is per namespace, all others are per controller.
 //! Absent: their effects, except temperature warnings.
 
+use super::association::Association;
 use super::bus::Transport;
-use super::subsystem::Subsystem;
+use super::reservations::fid as reservations;
 use super::{COPY_FORMAT_NAMESPACES, IO_QUEUES_MAX};
 use crate::spec::command::{FeatureCdw10, Sqe, TemperatureCdw11};
+use crate::spec::identify::OAES_NAMESPACES;
+use crate::spec::identify::oaes;
 use crate::spec::log::features;
+use crate::spec::opcode::admin;
 use crate::spec::status::Status;
 use std::collections::BTreeMap;
 
@@ -46,7 +50,7 @@ pub(super) fn keep_alive_granted(ms: u32) -> u32 {
 
 /// Context for setting a feature.
 pub(super) struct Setting<'a> {
-    pub subsystem: &'a Subsystem,
+    pub association: &'a Association,
     pub keep_alive_ms: &'a mut u32,
     /// Whether there has been an I/O queue since the last reset.
     pub queues_made: bool,
@@ -107,6 +111,14 @@ impl Features {
     pub fn smart_events(&self) -> u8 {
         self.value(fid::EVENTS) as u8
     }
+    /// Whether the host wants to hear of changed namespaces.
+    pub fn namespace_events(&self) -> bool {
+        self.value(fid::EVENTS) & OAES_NAMESPACES != 0
+    }
+    /// Whether the host wants to hear that a portal has changed.
+    pub fn wants_ana_events(&self) -> bool {
+        self.value(fid::EVENTS) & oaes::ANA_CHANGE != 0
+    }
     /// I/O queues the host may have.
     pub fn queues(&self) -> u16 {
         (self.value(fid::QUEUES) as u16).saturating_add(1)
@@ -125,18 +137,39 @@ impl Features {
 
     /// Bytes that Get or Set of a feature moves.
     pub fn data_bytes(sqe: &Sqe) -> u32 {
-        let known = FeatureCdw10::from_bits(sqe.cdw10).fid() == fid::HOST_BEHAVIOR;
-        if known { HOST_BEHAVIOR_BYTES } else { 0 }
+        match FeatureCdw10::from_bits(sqe.cdw10).fid() {
+            fid::HOST_BEHAVIOR => HOST_BEHAVIOR_BYTES,
+            // Read alone, and by its 16 bytes alone: EXHID.
+            reservations::HOST_ID
+                if sqe.head().opcode() == admin::GET_FEATURES && sqe.cdw11 & 1 == 1 =>
+            {
+                16
+            }
+            _ => 0,
+        }
     }
 
     /// The log page of supported features, and the scope of each.
     pub fn supported(&self) -> Vec<u8> {
         let mut page = vec![0; 1024];
-        for fid in self.values.keys().copied().chain([fid::HOST_BEHAVIOR]) {
-            let scope = if fid == fid::ERROR_RECOVERY {
-                features::NAMESPACE
-            } else {
-                features::CONTROLLER
+        let mut known = vec![fid::HOST_BEHAVIOR];
+        known.extend(self.values.keys());
+        // Reservations are for hosts of networks.
+        if self.values.contains_key(&fid::KEEP_ALIVE) {
+            let of_reservations = [
+                reservations::HOST_ID,
+                reservations::NOTIFICATION_MASK,
+                reservations::PERSISTENCE,
+            ];
+            known.extend(of_reservations);
+        }
+
+        for fid in known {
+            let scope = match fid {
+                fid::ERROR_RECOVERY
+                | reservations::NOTIFICATION_MASK
+                | reservations::PERSISTENCE => features::NAMESPACE,
+                _ => features::CONTROLLER,
             };
             let at = usize::from(fid) * 4;
             page[at..at + 4].copy_from_slice(&(features::SUPPORTED | scope).to_le_bytes());
@@ -148,7 +181,7 @@ impl Features {
     pub fn get(
         &self,
         sqe: &Sqe,
-        subsystem: &Subsystem,
+        association: &Association,
         keep_alive_ms: u32,
         out: &mut Vec<u8>,
     ) -> Result<u64, Status> {
@@ -165,7 +198,7 @@ impl Features {
         let (now, default) = match cdw10.fid() {
             fid::TEMPERATURE => self.threshold(sqe)?,
             fid::ERROR_RECOVERY => {
-                subsystem
+                association
                     .namespace(sqe.nsid)
                     .ok_or(Status::INVALID_NAMESPACE)?;
                 (
@@ -222,9 +255,9 @@ impl Features {
             return Err(Status::INVALID_FIELD);
         }
 
-        let namespaces = with.subsystem.namespaces();
+        let namespaces = with.association.subsystem.namespaces();
         if sqe.nsid != 0 && sqe.nsid != ALL {
-            with.subsystem
+            with.association
                 .namespace(sqe.nsid)
                 .ok_or(Status::INVALID_NAMESPACE)?;
             if cdw10.fid() != fid::ERROR_RECOVERY {

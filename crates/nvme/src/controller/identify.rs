@@ -3,17 +3,20 @@
 use super::association::{Association, ERRORS, EVENTS_MAX, VERSION};
 use super::bus::Transport;
 use super::features::{KEEP_ALIVE_STEP_MS, WARNING_TEMPERATURE_K};
+use super::portals::{GROUP, TRANSITION_SECONDS};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use super::{
     COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS,
     QUEUE_ENTRIES_MAX, VSL, copy_blocks_max, copy_range_blocks_max,
 };
+use crate::spec::ana::anacap;
 use crate::spec::command::{IdentifyCdw10, Sqe};
 use crate::spec::fabrics::DISCOVERY_NQN;
 use crate::spec::identify::{
     Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController,
-    blank, cns, ctratt, nidt, oncs, sgls, text,
+    OAES_NAMESPACES, blank, cmic, cns, ctratt, fna, nidt, oacs, oaes, oncs, sgls, text,
 };
+use crate::spec::reservation::rescap;
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
@@ -34,11 +37,8 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
-        let namespace = || {
-            subsystem
-                .namespace(sqe.nsid)
-                .ok_or(Status::INVALID_NAMESPACE)
-        };
+        // One that its host does not see is as one that is not there.
+        let namespace = || self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE);
         let command_set = || {
             if csi == 0 {
                 Ok(())
@@ -46,14 +46,22 @@ impl Association {
                 Err(Status::INVALID_FIELD)
             }
         };
+        let (rescap, group) = match self.transport {
+            Transport::Fabrics => (rescap::ALL, GROUP),
+            // There hosts have no identifiers, and one way to the device.
+            Transport::Bus => (0, 0),
+        };
         let start = out.len();
 
         match wanted {
             // NSID FFFFFFFFh is refused: common namespace data is only for namespace management.
             cns::NAMESPACE => {
-                out.extend_from_slice(identify_namespace(subsystem, namespace()?).as_bytes())
+                let mut id = identify_namespace(subsystem, namespace()?);
+                id.nsattr = self.attributes(sqe.nsid);
+                (id.rescap, id.anagrpid) = (rescap, group);
+                out.extend_from_slice(id.as_bytes());
             }
-            cns::ACTIVE_NAMESPACES => active(subsystem, sqe.nsid, out)?,
+            cns::ACTIVE_NAMESPACES => self.active(sqe.nsid, out)?,
             cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, namespace()?, out),
             cns::COMMAND_SET_NAMESPACE => {
                 command_set()?;
@@ -72,12 +80,14 @@ impl Association {
             }
             cns::COMMAND_SET_NAMESPACES => {
                 command_set()?;
-                active(subsystem, sqe.nsid, out)?;
+                self.active(sqe.nsid, out)?;
             }
             cns::INDEPENDENT_NAMESPACE => {
                 namespace()?;
                 let mut independent: IndependentNamespace = blank();
                 (independent.nmic, independent.nstat) = (1, 1);
+                independent.nsattr = self.attributes(sqe.nsid);
+                (independent.rescap, independent.anagrpid) = (rescap, group);
                 out.extend_from_slice(independent.as_bytes());
             }
             cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
@@ -85,6 +95,18 @@ impl Association {
         }
 
         out.resize(start + IDENTIFY_BYTES, 0);
+        Ok(())
+    }
+
+    /// The namespaces that its host sees, behind a number.
+    fn active(&self, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
+        if after >= 0xffff_fffe {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        let larger = self.namespaces().filter(|one| one.nsid > after);
+        larger
+            .take(IDENTIFY_BYTES / 4)
+            .for_each(|one| out.extend(one.nsid.to_le_bytes()));
         Ok(())
     }
 
@@ -101,7 +123,8 @@ impl Association {
         id.cntrltype = if self.discovery { 2 } else { 1 };
 
         // More than one controller may have the subsystem.
-        id.cmic = 1 << 1;
+        id.oaes = OAES_NAMESPACES;
+        id.cmic = cmic::CONTROLLERS;
         id.acl_z = 3;
         id.aerl_z = EVENTS_MAX as u8 - 1;
         // One read-only firmware slot.
@@ -123,7 +146,7 @@ impl Association {
         if self.transport == Transport::Fabrics {
             // In units of 100 ms.
             id.kas = (KEEP_ALIVE_STEP_MS / 100) as u16;
-            id.ctratt = ctratt::TRAFFIC_KEEPS_ALIVE;
+            id.ctratt = ctratt::TRAFFIC_KEEPS_ALIVE | ctratt::HOST_ID_LONG;
             id.sgls = sgls::SUPPORTED | sgls::LONGER | sgls::OFFSETS;
             id.ioccsz = (64 + IN_CAPSULE_BYTES) / 16;
             id.iorcsz = 1;
@@ -136,6 +159,7 @@ impl Association {
             return id;
         }
         (id.sqes, id.cqes) = (0x66, 0x44);
+        (id.oacs, id.fna) = (oacs::FORMAT, fna::NO_BROADCAST);
         id.nn = subsystem.namespaces().len() as u32;
         id.mnan = id.nn;
         id.oncs = oncs::COMPARE
@@ -144,6 +168,17 @@ impl Association {
             | oncs::FEATURE_SELECT
             | oncs::VERIFY
             | oncs::COPY;
+        if self.transport == Transport::Fabrics {
+            id.oncs |= oncs::RESERVATIONS;
+            id.cmic |= cmic::PORTS | cmic::ANA;
+            id.oaes |= oaes::ANA_CHANGE;
+            id.anatt = TRANSITION_SECONDS;
+            id.anacap = anacap::OPTIMIZED
+                | anacap::NON_OPTIMIZED
+                | anacap::INACCESSIBLE
+                | anacap::STATIC_GROUPS;
+            (id.anagrpmax, id.nanagrpid) = (GROUP, 1);
+        }
 
         // Flush of all namespaces is supported; present only if a crash of the machine can lose
         // what was acknowledged.
@@ -160,19 +195,12 @@ impl Association {
 }
 
 fn formats(id: &mut IdentifyNamespace, lba_shift: u8) {
-    id.nlbaf_z = 1;
+    // The one that the namespace was made with. Parts of pages are read, changed and written.
     id.lbaf[0] = LbaFormat {
         ms: 0,
-        lbads: 12,
-        rp: 0,
+        lbads: lba_shift,
+        rp: if lba_shift == PAGE_SHIFT { 0 } else { 2 },
     };
-    // Parts of pages are read, changed and written.
-    id.lbaf[1] = LbaFormat {
-        ms: 0,
-        lbads: 9,
-        rp: 2,
-    };
-    id.flbas = u8::from(lba_shift == 9);
 }
 
 fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyNamespace {
@@ -256,20 +284,6 @@ fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid
-}
-
-fn active(subsystem: &Subsystem, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
-    if after >= 0xffff_fffe {
-        return Err(Status::INVALID_NAMESPACE);
-    }
-    let larger = subsystem
-        .namespaces()
-        .iter()
-        .filter(|namespace| namespace.nsid > after);
-    larger
-        .take(IDENTIFY_BYTES / 4)
-        .for_each(|namespace| out.extend(namespace.nsid.to_le_bytes()));
-    Ok(())
 }
 
 fn descriptors(subsystem: &Subsystem, namespace: &Namespace, out: &mut Vec<u8>) {

@@ -9,6 +9,7 @@
 use super::data::HostData;
 use super::record::{CommandRecord, RecordedOp};
 use super::request::Blocks;
+use super::reservations::{Access, Claim};
 use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::{DeviceTurn, Step};
 use crate::spec::status::Status;
@@ -33,6 +34,9 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub sync_to: Option<Position>,
     /// Slices that it has used up.
     pub slices: u32,
+    /// What it must be allowed to do, whenever it goes on; and to read, if it copies.
+    pub claim: Option<Claim<'a>>,
+    pub source_claim: Option<Claim<'a>>,
     /// Its number, for the volatile cache.
     pub number: u64,
     /// Its changes must not stay in the volatile cache.
@@ -116,17 +120,40 @@ fn whole_pages(
 impl ActiveCommand<'_, '_> {
     /// Lets others go first if the slice is used up.
     #[inline]
-    pub fn pause(&mut self) {
+    pub fn pause(&mut self) -> Result<(), Status> {
         if self.device.must_pause() {
-            self.let_others();
+            self.let_others()
+        } else {
+            Ok(())
         }
     }
 
     #[cold]
-    fn let_others(&mut self) {
+    fn let_others(&mut self) -> Result<(), Status> {
         self.end_write();
         self.slices += 1;
         self.device.let_others(self.slices > SLICES_SHORT);
+        // Others may have reserved the namespace meanwhile.
+        self.check_claims()
+    }
+
+    /// Whether reservations let it go on.
+    #[inline]
+    pub fn check_claims(&self) -> Result<(), Status> {
+        let claims = [&self.claim, &self.source_claim].into_iter().flatten();
+        claims
+            .map(|claim| self.device.reservations().check(claim))
+            .collect()
+    }
+
+    /// From now on it copies from this namespace.
+    pub fn claim_source(&mut self, nsid: u32) -> Result<(), Status> {
+        self.source_claim = self.claim.map(|claim| Claim {
+            nsid: Some(nsid),
+            access: Access::Read,
+            ..claim
+        });
+        self.check_claims()
     }
 
     #[inline]
@@ -257,7 +284,7 @@ impl ActiveCommand<'_, '_> {
         data: &mut dyn HostData,
     ) -> Result<(), Status> {
         let written = pieces(namespace, blocks).try_for_each(|piece| {
-            self.pause();
+            self.pause()?;
             let bytes = data.take(piece.len);
             self.write(&piece, bytes)
         });
@@ -272,7 +299,7 @@ impl ActiveCommand<'_, '_> {
         data: &mut dyn HostData,
     ) -> Result<(), Status> {
         pieces(namespace, blocks).try_for_each(|piece| {
-            self.pause();
+            self.pause()?;
             self.read(&piece, data)
         })
     }
@@ -290,14 +317,14 @@ impl ActiveCommand<'_, '_> {
 
         if self.caches_deallocation(pages) {
             while lpn < behind {
-                self.pause();
+                self.pause()?;
                 self.deallocate_cached(lpn)?;
                 lpn += 1;
             }
         }
 
         while lpn < behind {
-            self.pause();
+            self.pause()?;
             let len = (DEALLOCATE_PAGES - lpn % DEALLOCATE_PAGES).min(behind - lpn);
 
             self.device.spend(Step::Deallocate(len));

@@ -2,6 +2,8 @@
 
 use super::association::{Association, ERRORS};
 use super::bus::Transport;
+use super::changed::CHANGED_BYTES;
+use super::rights::Need;
 use super::statistics;
 use super::subsystem::Subsystem;
 use crate::spec::command::{LogCdw10, Sqe};
@@ -10,6 +12,7 @@ use crate::spec::identify::{blank, text};
 use crate::spec::join;
 use crate::spec::log::{ErrorEntry, Smart, effects, lid, warning};
 use crate::spec::opcode::{admin, io};
+use crate::spec::reservation::Notification;
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
@@ -34,6 +37,9 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
+        if lids(self.discovery).contains(&wanted) {
+            self.rights.check_all(Need::of_log(wanted))?;
+        }
         let page = match (wanted, self.discovery) {
             (lid::DISCOVERY, true) => self.discovery_page(),
             (lid::SUPPORTED, _) => supported(self.discovery),
@@ -46,7 +52,16 @@ impl Association {
             // There is no management interface, so none of its commands is supported.
             (lid::MANAGEMENT, false) => vec![0; 4096],
             (lid::FIRMWARE, false) => firmware(),
-            (lid::CHANGED_NAMESPACES, false) => vec![0; 4096],
+            (lid::CHANGED_NAMESPACES, false) => {
+                // A read that is refused is none.
+                self.changed_page(cdw10.rae() || offset > CHANGED_BYTES as u64)
+            }
+            (lid::ANA, false) if self.transport == Transport::Fabrics => {
+                self.ana_page(cdw10.lsp(), cdw10.rae())
+            }
+            (lid::RESERVATION, false) => {
+                self.reservation_page(cdw10.rae() || offset > size_of::<Notification>() as u64)
+            }
             (lid::EFFECTS, false) => command_effects(self.transport),
             (lid::STATISTICS, false) => statistics::page(&self.subsystem.device()),
             _ => return Err(Status::INVALID_LOG_PAGE),
@@ -71,7 +86,7 @@ impl Association {
     fn whole_controller(&self, nsid: u32) -> Result<(), Status> {
         match nsid {
             0 | 0xffff_ffff => Ok(()),
-            nsid if self.subsystem.namespace(nsid).is_some() => Err(Status::INVALID_FIELD),
+            nsid if self.namespace(nsid).is_some() => Err(Status::INVALID_FIELD),
             _ => Err(Status::INVALID_NAMESPACE),
         }
     }
@@ -103,22 +118,25 @@ impl Association {
 
     fn discovery_page(&self) -> Vec<u8> {
         let mut page = vec![0; 1024];
-        // Generation 1, one record.
+        let addresses = self.addresses();
+        // Generation 1, a record for each address.
         page[0] = 1;
-        page[8] = 1;
-        let entry = DiscoveryEntry::tcp(&self.address, self.subsystem.nqn());
-        let entry = if self.state().by_tls {
-            entry.by_tls()
-        } else {
-            entry
-        };
-        page.extend_from_slice(entry.as_bytes());
+        page[8..16].copy_from_slice(&(addresses.len() as u64).to_le_bytes());
+        let by_tls = self.state().by_tls;
+
+        for (address, portid) in addresses.iter().zip(1..) {
+            let mut entry = DiscoveryEntry::tcp(address, self.subsystem.nqn());
+            entry.portid = portid;
+            let entry = if by_tls { entry.by_tls() } else { entry };
+            page.extend_from_slice(entry.as_bytes());
+        }
         page
     }
 }
 
-fn supported(discovery: bool) -> Vec<u8> {
-    let ours: &[u8] = if discovery {
+/// The log pages that there are.
+fn lids(discovery: bool) -> &'static [u8] {
+    if discovery {
         &[lid::SUPPORTED, lid::ERROR, lid::FEATURES, lid::DISCOVERY]
     } else {
         &[
@@ -128,14 +146,20 @@ fn supported(discovery: bool) -> Vec<u8> {
             lid::FIRMWARE,
             lid::CHANGED_NAMESPACES,
             lid::EFFECTS,
+            lid::ANA,
             lid::FEATURES,
             lid::MANAGEMENT,
+            lid::RESERVATION,
             lid::STATISTICS,
         ]
-    };
+    }
+}
 
+fn supported(discovery: bool) -> Vec<u8> {
     let mut page = vec![0; 1024];
-    ours.iter().for_each(|lid| page[usize::from(*lid) * 4] = 1);
+    lids(discovery)
+        .iter()
+        .for_each(|lid| page[usize::from(*lid) * 4] = 1);
     page
 }
 
@@ -162,6 +186,10 @@ fn command_effects(transport: Transport) -> Vec<u8> {
         put(usize::from(opcode), effects::SUPPORTED);
     }
 
+    put(
+        usize::from(admin::FORMAT),
+        effects::SUPPORTED | effects::CHANGES_BLOCKS,
+    );
     let of_transport: &[u8] = match transport {
         Transport::Fabrics => &[admin::KEEP_ALIVE],
         Transport::Bus => &[
@@ -173,6 +201,17 @@ fn command_effects(transport: Transport) -> Vec<u8> {
     };
     for opcode in of_transport {
         put(usize::from(*opcode), effects::SUPPORTED);
+    }
+
+    if transport == Transport::Fabrics {
+        for opcode in [
+            io::RESERVATION_REGISTER,
+            io::RESERVATION_REPORT,
+            io::RESERVATION_ACQUIRE,
+            io::RESERVATION_RELEASE,
+        ] {
+            put(256 + usize::from(opcode), effects::SUPPORTED);
+        }
     }
 
     for opcode in [

@@ -12,12 +12,17 @@
 //! durable     group commit for commands that wait for durability
 //! data        their data, wherever the transport has them
 //! bus         what a controller on a bus has instead of connections
+//! format      all blocks of a namespace at once
 //! gate        the way in for services that may have to let go of the device
 //! telemetry   how many commands, how long they took: for an operator
 //! operate     power cuts, damage and switches, for an operator
 //! record      what the device was asked, for traces
+//! reservations which hosts may use a namespace while others must not
+//! portals     the ways to the subsystem, and how good each is
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! connect     why a host is refused one
+//! rights      what a host may do, and what each command needs
+//! changed     which namespaces have changed for a host
 //! ```
 //! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can
 //! reach past its namespace or make anything here panic. Absent: sockets, queues in memory, and
@@ -26,20 +31,25 @@
 mod admin;
 mod association;
 mod bus;
+mod changed;
 mod connect;
 mod data;
 mod durable;
 mod execute;
 pub(crate) mod features;
 mod file_map;
+mod format;
 mod gate;
 mod identify;
 mod io;
 mod logs;
 pub mod operate;
+mod portals;
 mod record;
 mod remap;
 mod request;
+mod reservations;
+mod rights;
 pub mod statistics;
 mod subsystem;
 pub mod telemetry;
@@ -52,8 +62,14 @@ pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
 pub use execute::{Job, Outcome};
 pub use gate::Gate;
+pub use portals::{AccessState, Portal, Reached};
 pub use record::{Fingerprint, RecordedOp, Recorder};
 pub use request::{Blocks, IoRequest, RemapBlocks, Transfer};
+pub use reservations::{
+    Actor, AllReservations, HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationStore,
+    ReservationType,
+};
+pub use rights::{Access, HostRights, LOCAL, NOBODY, Rights};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};

@@ -61,6 +61,7 @@ impl Subsystem {
         let recovered = self.cut_power(seed, |present, _| {
             let device = std::mem::replace(present, stand_in);
             self.counters.power_cuts.fetch_add(1, Relaxed);
+            self.reservations.lose_power();
 
             let (device, report) = device.power_cycle()?;
             *present = device;
@@ -76,6 +77,18 @@ impl Subsystem {
             self.fail();
             OperateError(format!("the device does not recover: {reason}"))
         })
+    }
+
+    /// Takes away all registrations and the reservation of a namespace, whose hosts may be gone for
+    /// good; how many were registered.
+    ///
+    /// # Errors
+    /// There is no such namespace, or the change could not be kept.
+    pub fn release_reservations(&self, nsid: u32) -> Result<usize, OperateError> {
+        self.namespace(nsid)
+            .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
+        self.clear_reservations(nsid)
+            .map_err(|_| OperateError("the change could not be kept".into()))
     }
 
     /// Power cuts so far.

@@ -73,7 +73,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     fn remap_step(&mut self, remap: &Remap) -> Result<(), Status> {
-        self.pause();
+        self.pause()?;
         if self.is_cached() && !remap.atomic {
             return self.remap_cached(remap);
         }

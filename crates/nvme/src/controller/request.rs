@@ -5,6 +5,7 @@
 //! done then (`execute`).
 
 use super::association::Association;
+use super::rights::{HostRights, Need};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use super::{
     COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, TRANSFER_BYTES_MAX, VERIFY_BYTES_MAX, copy_blocks_max,
@@ -380,16 +381,14 @@ impl Association {
     /// The status to answer.
     #[inline(always)]
     pub fn io_request(&self, sqe: &Sqe) -> Result<(IoRequest, Transfer), Status> {
+        self.must_be_accessible()?;
         let head = sqe.head();
         // A flush may name all namespaces at once (NVM 1.0 §7.2).
         if head.opcode() == io::FLUSH && sqe.nsid == u32::MAX && head.fuse() == 0 {
             return Ok((IoRequest::Flush, Transfer::None));
         }
 
-        let namespace = self
-            .subsystem
-            .namespace(sqe.nsid)
-            .ok_or(Status::INVALID_NAMESPACE)?;
+        let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
         let copy_formats = if head.opcode() == io::COPY {
             self.state().features.copy_formats()
         } else {
@@ -397,6 +396,7 @@ impl Association {
         };
 
         let request = IoRequest::parse(sqe, namespace, copy_formats)?;
+        self.rights.check_request(sqe.nsid, &request)?;
         let transfer = request.transfer(namespace.lba_shift);
         Ok((request, transfer))
     }
@@ -437,7 +437,7 @@ fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
 
 impl Subsystem {
     /// The ranges that a Copy to `target` in `namespace` names in its data, all of them checked
-    /// before the first is copied.
+    /// before the first is copied, against its host's rights too.
     ///
     /// # Errors
     /// The status to answer.
@@ -447,6 +447,7 @@ impl Subsystem {
         target: u64,
         with_namespaces: bool,
         data: &[u8],
+        rights: &HostRights,
     ) -> Result<Vec<CopyPart<'a>>, Status> {
         let ranges = copy_ranges(data, namespace.lba_shift)?;
 
@@ -454,6 +455,7 @@ impl Subsystem {
         let mut parts = Vec::with_capacity(ranges.len());
         for range in &ranges {
             let source = if with_namespaces {
+                rights.check(range.snsid, Need::Read)?;
                 self.namespace(range.snsid)
                     .ok_or(Status::INVALID_NAMESPACE)?
             } else {

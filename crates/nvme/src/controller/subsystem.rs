@@ -4,8 +4,10 @@
 //! has the device exclusively. Absent: hosts (`association`), whose turn it is (`turn`).
 
 use super::durable::Durable;
+use super::portals::Portals;
 use super::record::Recorder;
 use super::request::Blocks;
+use super::reservations::Reservations;
 use super::telemetry::Telemetry;
 use super::turn::{DeviceTurn, Turnstile};
 use super::volatile::VolatileCache;
@@ -14,7 +16,7 @@ use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// log2 of a flash page.
 pub(super) const PAGE_SHIFT: u8 = PAGE_BYTES.trailing_zeros() as u8;
@@ -118,6 +120,8 @@ pub(super) struct Counters {
     pub media_errors: TurnCounter,
     /// Power cuts that an operator asked for.
     pub power_cuts: AtomicU64,
+    /// Commands of hosts that lack the rights.
+    pub denied: Arc<AtomicU64>,
 }
 
 /// Why there can be no such subsystem.
@@ -161,6 +165,8 @@ pub struct Subsystem {
     cntlids: Mutex<Cntlids>,
     capacity_bytes: u64,
     recorder: Option<Box<dyn Recorder>>,
+    pub(super) reservations: Reservations,
+    pub(super) portals: Portals,
 }
 
 /// Namespaces one after the other on a device of `lpns` pages; without any specification, one that
@@ -253,6 +259,8 @@ impl Subsystem {
             }),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
+            reservations: Reservations::default(),
+            portals: Portals::default(),
         })
     }
 
@@ -381,6 +389,11 @@ impl Subsystem {
     /// Gives the device back.
     pub fn into_device(self) -> Option<Device> {
         self.device.into_inner().ok()
+    }
+
+    /// Commands denied to hosts that lack the rights.
+    pub fn denied(&self) -> u64 {
+        self.counters.denied.load(Ordering::Relaxed)
     }
 
     /// What SMART counts, with what was counted before.

@@ -14,6 +14,7 @@
 //! internal work of the firmware: moving a stretch of pages, or waiting for the disk before an
 //! erase. Absent: clocks, and what is done in a turn.
 
+use super::reservations::Reservations;
 use super::subsystem::Subsystem;
 use super::volatile::VolatileCache;
 use remap_ssd_device::Device;
@@ -280,6 +281,11 @@ impl<'a> DeviceTurn<'a> {
     pub(super) fn cache(&self) -> Option<MutexGuard<'a, VolatileCache>> {
         let cache = self.subsystem.cache.as_ref()?;
         Some(cache.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Who may do what; it changes in turns only.
+    pub(super) fn reservations(&self) -> &Reservations {
+        &self.subsystem.reservations
     }
 
     pub(super) fn has_cache(&self) -> bool {

@@ -239,6 +239,27 @@ pub struct LogCdw10 {
     pub numdl: u16,
 }
 
+/// Dword 10 of Format NVM (Base 2.0 §5.14).
+#[bitfield(u32)]
+pub struct FormatCdw10 {
+    /// LBA format, bits 3:0 of its number.
+    #[bits(4)]
+    pub lbafl: u8,
+    /// Metadata within the blocks.
+    pub mset: bool,
+    #[bits(3)]
+    pub pi: u8,
+    pub pil: bool,
+    /// Secure erase settings.
+    #[bits(3)]
+    pub ses: u8,
+    /// Bits 5:4 of the LBA format's number.
+    #[bits(2)]
+    pub lbafu: u8,
+    #[bits(18)]
+    __: u32,
+}
+
 /// Dword 10 of Identify (Base 2.0 §5.17).
 #[bitfield(u32)]
 pub struct IdentifyCdw10 {

@@ -71,7 +71,12 @@ pub struct Controller {
     pub dsto: u8,
     pub fwug: u8,
     pub kas: u16,
-    reserved_322: [u8; 190],
+    reserved_322: [u8; 20],
+    pub anatt: u8,
+    pub anacap: u8,
+    pub anagrpmax: u32,
+    pub nanagrpid: u32,
+    reserved_352: [u8; 160],
     pub sqes: u8,
     pub cqes: u8,
     pub maxcmd: u16,
@@ -104,6 +109,8 @@ pub struct Controller {
 
 const _: () = assert!(size_of::<Controller>() == 4096);
 const _: () = assert!(offset_of!(Controller, oacs) == 256 && offset_of!(Controller, kas) == 320);
+const _: () =
+    assert!(offset_of!(Controller, anatt) == 342 && offset_of!(Controller, nanagrpid) == 348);
 const _: () = assert!(offset_of!(Controller, sqes) == 512 && offset_of!(Controller, sgls) == 536);
 const _: () =
     assert!(offset_of!(Controller, subnqn) == 768 && offset_of!(Controller, ioccsz) == 1792);
@@ -117,14 +124,45 @@ pub mod oncs {
     pub const WRITE_ZEROES: u16 = 1 << 3;
     /// Save and select of features.
     pub const FEATURE_SELECT: u16 = 1 << 4;
+    pub const RESERVATIONS: u16 = 1 << 5;
     pub const VERIFY: u16 = 1 << 7;
     pub const COPY: u16 = 1 << 8;
 }
 
 /// Attributes (`ctratt`).
 pub mod ctratt {
+    /// Host identifiers have 16 bytes.
+    pub const HOST_ID_LONG: u32 = 1 << 0;
     /// Any command keeps the host's controller alive.
     pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
+}
+
+/// Optional events (`oaes`): namespaces have changed.
+pub const OAES_NAMESPACES: u32 = 1 << 8;
+/// Attributes of a namespace (`nsattr`): it is write protected.
+pub const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
+/// Events that can be asked for (`oaes`, and the feature of events).
+pub mod oaes {
+    /// Asymmetric access has changed.
+    pub const ANA_CHANGE: u32 = 1 << 11;
+}
+
+/// Several ports, controllers, and asymmetric access (`cmic`).
+pub mod cmic {
+    pub const PORTS: u8 = 1 << 0;
+    pub const CONTROLLERS: u8 = 1 << 1;
+    pub const ANA: u8 = 1 << 3;
+}
+
+/// Optional admin commands (`oacs`).
+pub mod oacs {
+    pub const FORMAT: u16 = 1 << 1;
+}
+
+/// Format NVM (`fna`).
+pub mod fna {
+    /// Not all namespaces at once.
+    pub const NO_BROADCAST: u8 = 1 << 3;
 }
 
 /// SGLs (`sgls`).

@@ -11,10 +11,14 @@ pub mod lid {
     pub const FIRMWARE: u8 = 0x03;
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const EFFECTS: u8 = 0x05;
+    /// Asymmetric Namespace Access.
+    pub const ANA: u8 = 0x0c;
     pub const FEATURES: u8 = 0x12;
     /// Commands of the management interface supported and effects.
     pub const MANAGEMENT: u8 = 0x13;
     pub const DISCOVERY: u8 = 0x70;
+    /// Reservation Notification.
+    pub const RESERVATION: u8 = 0x80;
     /// Vendor: statistics of the translation layer.
     pub const STATISTICS: u8 = 0xc0;
 }
@@ -99,6 +103,14 @@ pub mod event {
     pub const RELIABILITY: u64 = 0;
     /// Of SMART: a temperature.
     pub const TEMPERATURE_THRESHOLD: u64 = 1;
+    /// A notice.
+    pub const NOTICE: u64 = 2;
+    /// Of notices: namespaces have changed.
+    pub const NAMESPACES_CHANGED: u64 = 0;
     /// Of SMART: spare blocks.
     pub const SPARE_BELOW_THRESHOLD: u64 = 2;
+    /// Of notices: asymmetric access has changed.
+    pub const ANA_CHANGE: u64 = 3;
+    /// Of I/O command sets; information 0: the log page of reservations has something.
+    pub const COMMAND_SET: u64 = 6;
 }

@@ -6,6 +6,7 @@
 
 #![allow(missing_docs, reason = "the specification's names")]
 
+pub mod ana;
 pub mod auth;
 pub mod bus;
 pub mod command;
@@ -14,6 +15,7 @@ pub mod identify;
 pub mod log;
 pub mod opcode;
 pub mod pdu;
+pub mod reservation;
 pub mod status;
 
 /// A block address or length that is 64 bits in two dwords.

@@ -16,6 +16,7 @@ pub mod admin {
     pub const GET_FEATURES: u8 = 0x0a;
     pub const ASYNC_EVENT: u8 = 0x0c;
     pub const KEEP_ALIVE: u8 = 0x18;
+    pub const FORMAT: u8 = 0x80;
     /// Fabrics commands, on any queue.
     pub const FABRICS: u8 = 0x7f;
 }
@@ -30,6 +31,10 @@ pub mod io {
     pub const WRITE_ZEROES: u8 = 0x08;
     pub const DATASET_MANAGEMENT: u8 = 0x09;
     pub const VERIFY: u8 = 0x0c;
+    pub const RESERVATION_REGISTER: u8 = 0x0d;
+    pub const RESERVATION_REPORT: u8 = 0x0e;
+    pub const RESERVATION_ACQUIRE: u8 = 0x11;
+    pub const RESERVATION_RELEASE: u8 = 0x15;
     pub const COPY: u8 = 0x19;
     /// Vendor: remap, to copy or to relocate.
     pub const REMAP: u8 = 0x90;

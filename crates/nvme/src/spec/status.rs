@@ -47,18 +47,23 @@ impl Status {
     pub const SGL_LENGTH: Self = generic(0x0f);
     /// SGL Descriptor Type Invalid.
     pub const SGL_TYPE: Self = generic(0x11);
+    /// Operation Denied: the host lacks the rights.
+    pub const OPERATION_DENIED: Self = generic(0x15);
     pub const PRP_OFFSET: Self = generic(0x13);
     pub const SGL_OFFSET: Self = generic(0x16);
     /// Transient Transport Error: the data were damaged on their way; a retry may help.
     pub const TRANSIENT_TRANSPORT: Self = generic(0x22).with_dnr(false);
-    /// Keep Alive Timeout Invalid.
-    pub const KEEP_ALIVE_INVALID: Self = generic(0x18);
+    /// Host Identifier Inconsistent Format: 8 bytes where it has 16.
+    pub const HOST_ID_FORMAT: Self = generic(0x18);
     /// Command Interrupted: no memory for it now; the host may try again.
     pub const INTERRUPTED: Self = generic(0x21).with_dnr(false);
     /// LBA Out of Range.
     pub const LBA_RANGE: Self = generic(0x80);
-    /// Namespace is Write Protected: the device is worn out and read-only.
+    /// Namespace is Write Protected: its host may only read it, or the device is worn out and
+    /// read-only.
     pub const WRITE_PROTECTED: Self = generic(0x20);
+    /// Another host holds a reservation, or this one is not registered.
+    pub const RESERVATION_CONFLICT: Self = generic(0x83);
     pub const COMPLETION_QUEUE: Self = specific(0x00);
     pub const QUEUE_IDENTIFIER: Self = specific(0x01);
     pub const QUEUE_SIZE: Self = specific(0x02);
@@ -67,6 +72,7 @@ impl Status {
     pub const INTERRUPT_VECTOR: Self = specific(0x08);
     pub const QUEUE_DELETION: Self = specific(0x0c);
     pub const INVALID_LOG_PAGE: Self = specific(0x09);
+    pub const INVALID_FORMAT: Self = specific(0x0a);
     pub const NOT_SAVEABLE: Self = specific(0x0d);
     pub const NOT_CHANGEABLE: Self = specific(0x0e);
     /// Feature Not Namespace Specific.
@@ -91,6 +97,9 @@ impl Status {
     pub const WRITE_FAULT: Self = media(0x80);
     pub const UNRECOVERED_READ: Self = media(0x81);
     pub const COMPARE_FAILURE: Self = media(0x85);
+
+    /// Asymmetric Access Inaccessible: by this portal; another one may do.
+    pub const ACCESS_INACCESSIBLE: Self = Self::new().with_code(0x02).with_kind(3);
 
     pub fn is_success(self) -> bool {
         self.code() == 0 && self.kind() == 0

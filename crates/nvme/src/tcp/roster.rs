@@ -4,7 +4,7 @@
 //! never go back. A host is dropped by closing its associations, which its connections notice
 //! within a tick. Absent: limits (`quota`), logs.
 
-use crate::controller::Association;
+use crate::controller::{Association, Rights};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -44,6 +44,10 @@ pub struct Listed {
     pub qid: u16,
     /// Only for discovery?
     pub discovery: bool,
+    /// What its host may do.
+    pub rights: Rights,
+    /// How many of its controller's commands were denied for want of rights.
+    pub denied: u64,
     /// When its queue was connected, in the clock of the service.
     pub since_ns: u64,
     /// I/O commands executed so far, where no time is emulated.
@@ -144,6 +148,8 @@ impl Roster {
             cntlid: seated.association.cntlid(),
             qid: seated.qid,
             discovery: seated.association.is_discovery(),
+            rights: seated.association.rights().get(),
+            denied: seated.association.rights().denied(),
             since_ns: seated.since_ns,
             commands: seated.commands.load(Relaxed),
         };

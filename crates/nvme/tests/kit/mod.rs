@@ -9,10 +9,10 @@ pub mod raw;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Hash, Keyring, Keys, Secret};
-use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
+use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Rights, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Port, Who};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -45,10 +45,32 @@ pub fn keyring(text: &str) -> Arc<Keyring> {
     Arc::new(Keyring::new(Keys::parse(text).expect("lines in order")))
 }
 
+fn anybody() -> Allowed {
+    Allowed {
+        anybody: true,
+        ..Allowed::default()
+    }
+}
+
+/// A list of hosts by name, with their rights.
+pub fn allowed(hosts: &[(&str, &str)]) -> Allowed {
+    let host = |(name, rights): &(&str, &str)| AllowedHost {
+        who: Who::Name((*name).into()),
+        rights: Rights::parse(rights).expect("rights"),
+    };
+    Allowed {
+        anybody: false,
+        hosts: hosts.iter().map(host).collect(),
+    }
+}
+
 pub struct Rig {
     pub address: SocketAddr,
+    /// All where it listens.
+    pub addresses: Vec<SocketAddr>,
     pub lines: Lines,
     pub subsystem: Arc<Subsystem>,
+    pub port: Arc<Port>,
     stopper: Stopper,
     thread: Option<JoinHandle<std::io::Result<()>>>,
 }
@@ -115,11 +137,41 @@ impl Rig {
         let subsystem =
             Subsystem::new(device, NQN, &[], latency, true, Health::default()).expect("possible");
         let address = "127.0.0.1:0".parse().expect("an address");
-        Self::serving_to(address, subsystem, limits, Some(keyring.clone()))
+        Self::serving_to(address, subsystem, limits, Some(keyring.clone()), anybody())
+    }
+
+    /// For hosts on a list, by name, with their rights.
+    pub fn listing(device: Device, namespaces: &[NamespaceSpec], hosts: &[(&str, &str)]) -> Self {
+        let subsystem = Subsystem::new(
+            device,
+            NQN,
+            namespaces,
+            Latency::None,
+            true,
+            Health::default(),
+        )
+        .expect("possible");
+        let address = "127.0.0.1:0".parse().expect("an address");
+        Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
+    }
+
+    /// Of a subsystem that the caller has made.
+    pub fn of(subsystem: Subsystem) -> Self {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        Self::serving(address, subsystem, Limits::default())
+    }
+
+    /// With so many portals.
+    pub fn with_portals(count: usize) -> Self {
+        let device = device(32 << 20, false);
+        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
+            .expect("possible");
+        let addresses = vec!["127.0.0.1:0".parse().expect("an address"); count];
+        Self::serving_at(&addresses, subsystem, Limits::default(), None, anybody())
     }
 
     fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
-        Self::serving_to(address, subsystem, limits, None)
+        Self::serving_to(address, subsystem, limits, None, anybody())
     }
 
     fn serving_to(
@@ -127,28 +179,36 @@ impl Rig {
         subsystem: Subsystem,
         limits: Limits,
         keyring: Option<Arc<Keyring>>,
+        allowed: Allowed,
+    ) -> Self {
+        Self::serving_at(&[address], subsystem, limits, keyring, allowed)
+    }
+
+    fn serving_at(
+        addresses: &[SocketAddr],
+        subsystem: Subsystem,
+        limits: Limits,
+        keyring: Option<Arc<Keyring>>,
+        allowed: Allowed,
     ) -> Self {
         let subsystem = Arc::new(subsystem);
-        let port = Port::new(
-            subsystem.clone(),
-            Allowed {
-                anybody: true,
-                ..Allowed::default()
-            },
-        )
-        .authenticated(keyring);
+        let port = Port::new(subsystem.clone(), allowed).authenticated(keyring);
         let lines = Lines::default();
+        let log = Box::new(lines.clone());
         let server =
-            Server::bind_with(address, port, Box::new(lines.clone()), limits).expect("a free port");
-        let (address, stopper) = (
-            server.address().expect("bound"),
+            Server::bind_since(Instant::now(), addresses, port, log, limits).expect("a free port");
+        let (addresses, stopper) = (
+            server.addresses().expect("bound"),
             server.stopper().expect("bound"),
         );
+        let port = server.port();
         let thread = Some(std::thread::spawn(|| server.run()));
         Self {
-            address,
+            address: addresses[0],
+            addresses,
             lines,
             subsystem,
+            port,
             stopper,
             thread,
         }

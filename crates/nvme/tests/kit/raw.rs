@@ -122,8 +122,14 @@ impl Peer {
 
     /// An admin queue whose controller is enabled, and the controller's number.
     pub fn admin(address: SocketAddr) -> (Self, u16) {
+        Self::admin_of(address, HOSTNQN)
+    }
+
+    /// The same for another host.
+    pub fn admin_of(address: SocketAddr, host: &str) -> (Self, u16) {
         let mut peer = Self::open(address, 0);
-        let answer = peer.call(connect(0), connect_data(0xffff).as_bytes());
+        let data = ConnectData::new([1; 16], 0xffff, super::NQN, host);
+        let answer = peer.call(connect(0), data.as_bytes());
         assert!(
             answer.cqe.status().is_success(),
             "{:?}",
@@ -141,8 +147,14 @@ impl Peer {
 
     /// An I/O queue of a controller.
     pub fn io(address: SocketAddr, cntlid: u16, qid: u16, digests: u8) -> Self {
+        Self::io_of(address, HOSTNQN, cntlid, qid, digests)
+    }
+
+    /// The same for another host.
+    pub fn io_of(address: SocketAddr, host: &str, cntlid: u16, qid: u16, digests: u8) -> Self {
         let mut peer = Self::open(address, digests);
-        let answer = peer.call(connect(qid), connect_data(cntlid).as_bytes());
+        let data = ConnectData::new([1; 16], cntlid, super::NQN, host);
+        let answer = peer.call(connect(qid), data.as_bytes());
         assert!(
             answer.cqe.status().is_success(),
             "{:?}",

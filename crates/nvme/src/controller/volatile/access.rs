@@ -17,6 +17,8 @@ use crate::controller::data::InMemory;
 use crate::controller::execute::Job;
 use crate::controller::io::{ActiveCommand, Piece, status_of};
 use crate::controller::request::{Blocks, IoRequest};
+use crate::controller::reservations::Actor;
+use crate::controller::rights::LOCAL;
 use crate::controller::subsystem::{Namespace, Subsystem};
 use crate::controller::turn::Step;
 use crate::spec::status::Status;
@@ -269,7 +271,7 @@ impl<'t> ActiveCommand<'_, 't> {
         blocks: Blocks,
     ) -> Result<(), Status> {
         for piece in crate::controller::io::pieces(namespace, blocks) {
-            self.pause();
+            self.pause()?;
             self.write_back_pages(piece.lpn, 1)?;
         }
         Ok(())
@@ -282,7 +284,7 @@ impl<'t> ActiveCommand<'_, 't> {
             return Ok(());
         };
         loop {
-            self.pause();
+            self.pause()?;
             let oldest = self.cache().and_then(|cache| cache.oldest_before(until));
             match oldest {
                 Some(lpn) => self.write_back(lpn)?,
@@ -396,6 +398,8 @@ impl Subsystem {
             request: &IoRequest::Flush,
             now: 0,
             cache_enabled: true,
+            rights: &LOCAL,
+            actor: Actor::Service,
         };
 
         let mut data = InMemory {

@@ -35,7 +35,7 @@ use log::RateLimitedLog;
 use std::io;
 use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long in-flight commands may take when the service ends.
@@ -43,7 +43,8 @@ const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
 /// A server that listens.
 pub struct Server {
-    listener: TcpListener,
+    /// At least one.
+    listeners: Vec<TcpListener>,
     shared: Arc<Shared>,
 }
 
@@ -56,6 +57,8 @@ struct Shared {
     /// Times are counted from here.
     epoch: Instant,
     threads: AtomicUsize,
+    /// Connections accepted, which numbers them.
+    accepted: AtomicU64,
     roster: Arc<Roster>,
     half_open: HalfOpenConnections,
     /// For connections that begin with TLS, if there are keys.
@@ -64,14 +67,16 @@ struct Shared {
 
 /// Stops a server.
 #[derive(Clone)]
-pub struct Stopper(Arc<Shared>, SocketAddr);
+pub struct Stopper(Arc<Shared>, Vec<SocketAddr>);
 
 impl Stopper {
     /// No new connections; commands under way are finished.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::SeqCst);
-        // Wakes the listener.
-        let _ = TcpStream::connect_timeout(&self.1, Duration::from_millis(200));
+        // Wakes the listeners.
+        for address in &self.1 {
+            let _ = TcpStream::connect_timeout(address, Duration::from_millis(200));
+        }
     }
 }
 
@@ -81,21 +86,28 @@ impl Server {
     /// # Errors
     /// The address is in use, or the system's reason.
     pub fn bind(address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
-        Self::listen(Instant::now(), address, port, log, Limits::default())
+        Self::on(
+            Instant::now(),
+            bound(&[address])?,
+            port,
+            log,
+            Limits::default(),
+        )
     }
 
-    /// As `bind_with`, with times counted from `epoch`: all services of a device share one clock.
+    /// As `bind_with`, at several addresses, with times counted from `epoch`: all services of a
+    /// device share one clock.
     ///
     /// # Errors
-    /// As `bind`.
+    /// As `bind`; the message begins with the address.
     pub fn bind_since(
         epoch: Instant,
-        address: SocketAddr,
+        addresses: &[SocketAddr],
         port: Port,
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        Self::listen(epoch, address, port, log, limits)
+        Self::on(epoch, bound(addresses)?, port, log, limits)
     }
 
     /// As `bind`, with other limits.
@@ -108,17 +120,27 @@ impl Server {
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        Self::listen(Instant::now(), address, port, log, limits)
+        Self::on(Instant::now(), bound(&[address])?, port, log, limits)
     }
 
-    fn listen(
+    /// On sockets that listen already and block, with times counted from `epoch`.
+    ///
+    /// # Errors
+    /// There is no socket, or OpenSSL cannot be set up.
+    pub fn on(
         epoch: Instant,
-        address: SocketAddr,
+        listeners: Vec<TcpListener>,
         port: Port,
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        if listeners.is_empty() {
+            return Err(io::Error::other("there is no address to listen on"));
+        }
+        for listener in &listeners {
+            port.subsystem()
+                .add_portal(canonical(listener.local_addr()?));
+        }
         let subsystems = || vec![port.subsystem().nqn().to_owned(), DISCOVERY_NQN.to_owned()];
         let entrance = port
             .keyring()
@@ -133,22 +155,36 @@ impl Server {
             stop: AtomicBool::new(false),
             epoch,
             threads: AtomicUsize::new(0),
+            accepted: AtomicU64::new(0),
             roster: Arc::default(),
             entrance,
         };
 
         Ok(Self {
-            listener,
+            listeners,
             shared: Arc::new(shared),
         })
     }
 
-    /// Where it listens.
+    /// Where it listens, or the first of several addresses.
     ///
     /// # Errors
     /// The system's reason.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listeners[0].local_addr()
+    }
+
+    /// All addresses where it listens.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// What all its connections know: who may connect, among it.
+    pub fn port(&self) -> Arc<Port> {
+        self.shared.port.clone()
     }
 
     /// Who is connected, and what was refused.
@@ -161,15 +197,17 @@ impl Server {
     /// # Errors
     /// The system's reason.
     pub fn stopper(&self) -> io::Result<Stopper> {
-        let mut address = self.address()?;
-        if address.ip().is_unspecified() {
-            address.set_ip(if address.is_ipv4() {
-                [127, 0, 0, 1].into()
-            } else {
-                Ipv6Addr::LOCALHOST.into()
-            });
+        let mut addresses = self.addresses()?;
+        for address in &mut addresses {
+            if address.ip().is_unspecified() {
+                address.set_ip(if address.is_ipv4() {
+                    [127, 0, 0, 1].into()
+                } else {
+                    Ipv6Addr::LOCALHOST.into()
+                });
+            }
         }
-        Ok(Stopper(self.shared.clone(), address))
+        Ok(Stopper(self.shared.clone(), addresses))
     }
 
     /// Serves until stopped; all connections have ended then.
@@ -177,39 +215,33 @@ impl Server {
     /// # Errors
     /// The firmware or the disk under it has failed.
     pub fn run(self) -> io::Result<()> {
-        let mut number = 0;
-        while !self.shared.stop.load(Ordering::SeqCst) {
-            let (stream, peer) = match self.listener.accept() {
-                Ok((stream, peer)) => (stream, canonical(peer)),
-                Err(error) => {
-                    // For example, no file descriptors are left: the listener itself still works.
-                    self.shared.log.cannot_accept(self.shared.now(), &error);
-                    std::thread::sleep(Duration::from_millis(50));
-                    continue;
+        let stopper = self.stopper()?;
+        let Self { listeners, shared } = self;
+
+        let mut others = listeners.into_iter();
+        let first = others.next().expect("there is one");
+        std::thread::scope(|scope| {
+            for listener in others {
+                let accept = || shared.accept_all(listener, &stopper);
+                let name = "nvme/tcp".to_owned();
+                let spawned = std::thread::Builder::new()
+                    .name(name)
+                    .spawn_scoped(scope, accept);
+                if let Err(error) = spawned {
+                    stopper.stop();
+                    return Err(error);
                 }
-            };
-
-            if self.shared.stop.load(Ordering::SeqCst) {
-                break;
             }
+            shared.accept_all(first, &stopper);
+            Ok(())
+        })?;
 
-            number += 1;
-            self.shared.roster.accept();
-            if self.shared.admit(&stream, peer, number) {
-                self.shared.start(stream, peer, number);
-            }
-            if self.shared.port.subsystem().is_broken() {
-                break;
-            }
-        }
-
-        drop(self.listener);
         let until = Instant::now() + FINISH_WITHIN + TICK;
-        while self.shared.threads.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+        while shared.threads.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
 
-        if self.shared.port.subsystem().is_broken() {
+        if shared.port.subsystem().is_broken() {
             Err(io::Error::other(
                 "the firmware or the disk under it has failed",
             ))
@@ -217,6 +249,15 @@ impl Server {
             Ok(())
         }
     }
+}
+
+/// Sockets that listen at these addresses. An error begins with its address.
+fn bound(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+    let bind = |address: &SocketAddr| {
+        let about = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+        TcpListener::bind(address).map_err(about)
+    };
+    addresses.iter().map(bind).collect()
 }
 
 /// Counts down when dropped, by a panic too.
@@ -229,6 +270,36 @@ impl Drop for Counted<'_> {
 }
 
 impl Shared {
+    /// Accepts connections until the server is stopped or the device has failed, and then at no
+    /// address any more.
+    fn accept_all(self: &Arc<Self>, listener: TcpListener, stopper: &Stopper) {
+        while !self.stop.load(Ordering::SeqCst) {
+            let (stream, peer) = match listener.accept() {
+                Ok((stream, peer)) => (stream, canonical(peer)),
+                Err(error) => {
+                    // For example, no file descriptors are left: the listener itself still works.
+                    self.log.cannot_accept(self.now(), &error);
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+            };
+
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+
+            let number = self.accepted.fetch_add(1, Ordering::Relaxed) + 1;
+            self.roster.accept();
+            if self.admit(&stream, peer, number) {
+                self.start(stream, peer, number);
+            }
+            if self.port.subsystem().is_broken() {
+                drop(listener);
+                return stopper.stop();
+            }
+        }
+    }
+
     fn now(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }

@@ -6,12 +6,13 @@
 //! connections (`server`). Absent: the exchange (`authenticate`).
 
 use super::{Connection, End, PDU_BYTES_MAX, Queue, ReceiveContext, Refused};
-use crate::controller::{Association, ConnectRefusal, JoinedQueue};
+use crate::controller::{Association, ConnectRefusal, JoinedQueue, Reached};
 use crate::spec::auth::ConnectResult;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{ConnectCdw11, ConnectData};
 use crate::spec::status::Status;
 use crate::tcp::quota::Full;
+use std::net::IpAddr;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
@@ -91,7 +92,7 @@ impl Connection {
             exchange,
         };
         if qid == 0 {
-            self.port.enter(&queue.association);
+            self.port.enter(&queue.association, self.peer.ip());
         }
         if queue.exchange.is_none() {
             queue.take_number()?;
@@ -113,9 +114,12 @@ impl Connection {
         let data = ConnectData::read_from_bytes(data).map_err(|_| ConnectRefusal::NO_DATA)?;
         let is_admin = (sqe.cdw10 >> 16) == 0;
         if is_admin {
-            let address = self.port.address(self.local);
+            let reached = Reached {
+                address: self.port.address(self.local),
+                portal: self.port.subsystem.portal_of(self.local),
+            };
             let (association, entries) =
-                Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
+                Association::connect(&self.port.subsystem, sqe, &data, reached, now)?;
             self.check_host(&association)?;
             if self.proven().is_some() {
                 association.note_tls();
@@ -123,19 +127,33 @@ impl Connection {
             return Ok((association, None, entries));
         }
 
-        let association = self
+        let (association, from) = self
             .port
             .find(data.cntlid)
             .ok_or(ConnectRefusal::CONTROLLER)?;
         self.check_host(&association)?;
+        self.check_address(&association, from)?;
         let joined = association.join(sqe, &data)?;
         Ok((association, Some(joined), joined.entries))
+    }
+
+    /// Whether the host may join a controller whose admin queue came from another address: not if
+    /// it would get other rights than its own address has.
+    fn check_address(&self, association: &Association, from: IpAddr) -> Result<(), ConnectRefusal> {
+        let host = association.hostnqn();
+        let is_same = from == self.peer.ip()
+            || self.port.rights(from, host) == self.port.rights(self.peer.ip(), host);
+        if is_same {
+            Ok(())
+        } else {
+            Err(ConnectRefusal::OTHER_RIGHTS)
+        }
     }
 
     /// Whether the host may connect: by its address or name, and by its key if there are keys.
     fn check_host(&self, association: &Association) -> Result<(), ConnectRefusal> {
         let host = association.hostnqn();
-        if !self.port.allowed.host(self.peer.ip(), host) {
+        if self.port.allowed().rights(self.peer.ip(), host).is_none() {
             return Err(ConnectRefusal::NOT_ALLOWED);
         }
 

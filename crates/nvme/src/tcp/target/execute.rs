@@ -6,7 +6,7 @@ use super::awaiting_sync::AwaitingSync;
 use super::{CheckedCommand, Connection, End, ReceiveContext, Verb};
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    AdminOutcome, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
+    Actor, AdminOutcome, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::kind as fabrics;
@@ -32,7 +32,7 @@ impl Connection {
                 .device
                 .take()
                 .map_or(self.weight, |device| device.weight());
-            return self.admin(sqe, data, context);
+            return self.admin(sqe, command.verb, data, context);
         };
 
         if let Transfer::ToHost(bytes) = command.transfer {
@@ -102,15 +102,17 @@ impl Connection {
         mut data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
-        let cache_enabled = self
-            .queue
-            .as_ref()
-            .is_some_and(|queue| queue.association.cache_enabled());
+        let Some(queue) = &self.queue else {
+            unreachable!("I/O commands come on connected queues");
+        };
+        let cache_enabled = queue.association.cache_enabled();
         let job = Job {
             nsid: sqe.nsid,
             request,
             now: context.now,
             cache_enabled,
+            rights: queue.association.rights(),
+            actor: Actor::Host(queue.association.host()),
         };
 
         // The first command of a call takes the device; the others of the call find it taken.
@@ -257,6 +259,7 @@ impl Connection {
     fn admin(
         &mut self,
         sqe: &Sqe,
+        verb: Verb,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
@@ -273,7 +276,11 @@ impl Connection {
         };
         let mut page = Vec::new();
 
-        match queue.association.admin(sqe, data, &mut page) {
+        let outcome = match verb {
+            Verb::Reservation => queue.association.reservation(sqe, data, &mut page),
+            _ => queue.association.admin(sqe, data, &mut page),
+        };
+        match outcome {
             AdminOutcome::Waits => {}
             AdminOutcome::Done(..)
                 if !self.charge_output(page.len() + HEADERS_BYTES_MAX, context.out) =>

@@ -11,6 +11,7 @@
 //! charged to the host (`quota`). One call executes what fits in a slice of the device, or one
 //! command. Absent: sockets and clocks.
 
+mod allowed;
 mod authenticate;
 mod awaiting_sync;
 mod cids;
@@ -23,8 +24,9 @@ mod port;
 mod secure;
 mod transfers;
 
+pub use allowed::{Allowed, AllowedHost, Network, Who};
 pub use output::Output;
-pub use port::{Advertised, Allowed, Network, Port, canonical};
+pub use port::{Advertised, Port, canonical};
 
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
@@ -90,6 +92,8 @@ struct CheckedCommand {
 #[derive(Clone, Copy)]
 enum Verb {
     Io(IoRequest),
+    /// A reservation, which needs no turn at the device before it is in force.
+    Reservation,
     /// An admin command or one of Fabrics.
     Admin,
 }
@@ -505,6 +509,13 @@ impl Connection {
 
         match &self.queue {
             Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
+                if let Some(transfer) = queue.association.reservation_transfer(sqe) {
+                    let verb = Verb::Reservation;
+                    return Ok(CheckedCommand {
+                        verb,
+                        transfer: transfer?,
+                    });
+                }
                 let (request, transfer) = queue.association.io_request(sqe)?;
                 let verb = Verb::Io(request);
                 Ok(CheckedCommand { verb, transfer })

@@ -1,78 +1,16 @@
 //! What all connections know: the subsystem, who may connect, and the associations to join.
 //!
-//! Absent: connections.
+//! Invariant: a host has the rights that its line among the keys and the entries of the list allow
+//! both, from Connect on and whenever one of the two has been replaced; a host that neither names
+//! any more keeps what it had until it connects again. Absent: connections.
 
+use super::allowed::Allowed;
 use crate::auth::Keyring;
-use crate::controller::{Association, Subsystem};
+use crate::controller::{Association, Rights, Subsystem};
 use crate::tcp::quota::{Full, Quotas, Seat, Shares};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
-
-/// Who may connect.
-#[derive(Clone, Debug, Default)]
-pub struct Allowed {
-    /// Anybody who can reach the address, which is then a loopback one.
-    pub anybody: bool,
-    /// Addresses.
-    pub addresses: Vec<IpAddr>,
-    /// Networks.
-    pub networks: Vec<Network>,
-    /// Host names (NQNs).
-    pub names: Vec<String>,
-}
-
-/// All addresses that begin with the same bits, `192.0.2.0/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
-
-impl Network {
-    /// A network from its text; `None` if that is none, or names bits behind its prefix.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (address, prefix) = text.split_once('/')?;
-        let network = Self {
-            address: address.parse().ok()?,
-            prefix: prefix.parse().ok()?,
-        };
-        let (bits, len) = bits_of(network.address);
-        let is_network =
-            network.prefix <= len && (network.prefix == len || bits << network.prefix == 0);
-        is_network.then_some(network)
-    }
-
-    fn has(&self, address: IpAddr) -> bool {
-        let ((ours, len), (theirs, other)) = (bits_of(self.address), bits_of(address));
-        len == other && (self.prefix == 0 || (ours ^ theirs) >> (128 - self.prefix) == 0)
-    }
-}
-
-/// The bits of an address, the first one highest, and how many there are.
-fn bits_of(address: IpAddr) -> (u128, u8) {
-    match address {
-        IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
-        IpAddr::V6(address) => (u128::from(address), 128),
-    }
-}
-
-impl Allowed {
-    /// Whether this address may connect at all.
-    pub fn address(&self, address: IpAddr) -> bool {
-        self.anybody || !self.names.is_empty() || self.lists(address)
-    }
-    pub(super) fn host(&self, address: IpAddr, name: &str) -> bool {
-        self.anybody || self.lists(address) || self.names.iter().any(|known| known == name)
-    }
-    /// An IPv4 address that reached a socket of IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
-    fn lists(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        let known = &self.addresses;
-        known.iter().any(|known| known.to_canonical() == address)
-            || self.networks.iter().any(|network| network.has(address))
-    }
-}
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// The address that discovery announces, if address translation makes it differ from the one that
 /// hosts reached.
@@ -89,13 +27,19 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
+/// An association, and where its admin queue came from.
+struct Member {
+    association: Weak<Association>,
+    from: IpAddr,
+}
+
 /// What all connections know.
 pub struct Port {
     pub(super) subsystem: Arc<Subsystem>,
-    pub(super) allowed: Allowed,
+    allowed: RwLock<Arc<Allowed>>,
     pub(super) keyring: Option<Arc<Keyring>>,
     advertised: Option<Advertised>,
-    associations: Mutex<HashMap<u16, Weak<Association>>>,
+    associations: Mutex<HashMap<u16, Member>>,
     quotas: Arc<Quotas>,
 }
 
@@ -113,7 +57,7 @@ impl Port {
         let quotas = Arc::new(Quotas::new(shares));
         Self {
             subsystem,
-            allowed,
+            allowed: RwLock::new(Arc::new(allowed)),
             keyring: None,
             advertised: None,
             associations: Mutex::default(),
@@ -161,57 +105,62 @@ impl Port {
         &self.subsystem
     }
     /// Who may connect.
-    pub fn allowed(&self) -> &Allowed {
-        &self.allowed
+    pub fn allowed(&self) -> Arc<Allowed> {
+        let allowed = self.allowed.read().unwrap_or_else(PoisonError::into_inner);
+        allowed.clone()
     }
-    fn associations(&self) -> MutexGuard<'_, HashMap<u16, Weak<Association>>> {
+    /// Puts another list in its place: from now on hosts connect by this one.
+    pub fn replace_allowed(&self, allowed: Allowed) {
+        let mut place = self.allowed.write().unwrap_or_else(PoisonError::into_inner);
+        *place = Arc::new(allowed);
+    }
+
+    /// What a host may do; `None` if it is not on the list, or has no key where one is needed.
+    pub fn rights(&self, from: IpAddr, hostnqn: &str) -> Option<Rights> {
+        let by_list = self.allowed().rights(from, hostnqn)?;
+        match &self.keyring {
+            Some(keyring) => Some(keyring.find(hostnqn)?.rights.and(&by_list)),
+            None => Some(by_list),
+        }
+    }
+
+    /// Gives all hosts that are connected the rights that they have by now.
+    pub fn renew_rights(&self) {
+        for member in self.associations().values() {
+            self.grant(member);
+        }
+    }
+
+    fn grant(&self, member: &Member) {
+        let Some(association) = member.association.upgrade() else {
+            return;
+        };
+        if let Some(rights) = self.rights(member.from, association.hostnqn()) {
+            association.grant(rights);
+        }
+    }
+
+    fn associations(&self) -> MutexGuard<'_, HashMap<u16, Member>> {
         self.associations
             .lock()
             .expect("nothing under this lock can fail")
     }
-    pub(super) fn find(&self, cntlid: u16) -> Option<Arc<Association>> {
-        self.associations().get(&cntlid)?.upgrade()
+    /// An association by its number, and where its admin queue came from.
+    pub(super) fn find(&self, cntlid: u16) -> Option<(Arc<Association>, IpAddr)> {
+        let all = self.associations();
+        let member = all.get(&cntlid)?;
+        Some((member.association.upgrade()?, member.from))
     }
-    pub(super) fn enter(&self, association: &Arc<Association>) {
-        let mut all = self.associations();
-        all.retain(|_, other| other.strong_count() > 0);
-        all.insert(association.cntlid(), Arc::downgrade(association));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_has_the_addresses_that_begin_as_it_does() {
-        let has = |network: &str, address: &str| {
-            let allowed = Allowed {
-                networks: vec![Network::parse(network).expect("a network")],
-                ..Allowed::default()
-            };
-            allowed.address(address.parse().expect("an address"))
+    /// Enters an association, and gives its host its rights.
+    pub(super) fn enter(&self, association: &Arc<Association>, from: IpAddr) {
+        let member = Member {
+            association: Arc::downgrade(association),
+            from,
         };
-
-        assert!(has("192.0.2.0/24", "192.0.2.255") && !has("192.0.2.0/24", "192.0.3.0"));
-        assert!(has("192.0.2.0/24", "::ffff:192.0.2.7") && !has("192.0.2.0/24", "c000:207::"));
-        assert!(has("192.0.2.4/30", "192.0.2.7") && !has("192.0.2.4/30", "192.0.2.8"));
-        assert!(has("192.0.2.7/32", "192.0.2.7") && !has("192.0.2.7/32", "192.0.2.6"));
-        assert!(has("0.0.0.0/0", "203.0.113.1") && !has("0.0.0.0/0", "2001:db8::1"));
-        assert!(has("2001:db8::/33", "2001:db8:7fff::1"));
-        assert!(!has("2001:db8::/33", "2001:db8:8000::1"));
-        assert!(has("::/0", "2001:db8::1") && has("2001:db8::1/128", "2001:db8::1"));
-
-        for wrong in [
-            "192.0.2.0",
-            "192.0.2.1/24",
-            "192.0.2.0/33",
-            "x/8",
-            "::1/64",
-            "::/129",
-            "1.2.3.4/",
-        ] {
-            assert_eq!(Network::parse(wrong), None, "{wrong}");
-        }
+        // Under the lock, so that who replaces keys or list finds it in there, or it finds those.
+        let mut all = self.associations();
+        self.grant(&member);
+        all.retain(|_, other| other.association.strong_count() > 0);
+        all.insert(association.cntlid(), member);
     }
 }

@@ -1,0 +1,341 @@
+//! Who may connect, from the arguments of `serve`: where it listens, the list of hosts, the keys.
+//!
+//! Names are looked up when the service starts, and those of the list again at SIGHUP. Invariants:
+//! whether an address can be reached from elsewhere is asked of all addresses that a name has; what
+//! is loaded again replaces what was there as a whole or not at all. Absent: what hosts may do with
+//! namespaces (`nvme::controller::Rights`).
+
+use super::serve::Args;
+use crate::failure::Failure;
+use remap_ssd_nvme::auth::{Keyring, Keys};
+use remap_ssd_nvme::controller::{Rights, Subsystem};
+use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Network, Port, Who};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The port that NVMe/TCP has by convention.
+const PORT: u16 = 4420;
+
+/// Where to listen: an address or a name, and a port.
+#[derive(Clone, Debug)]
+pub struct ListenAt {
+    host: String,
+    port: u16,
+}
+
+impl ListenAt {
+    /// From `ADDRESS:PORT`, `[ADDRESS]:PORT` or `NAME:PORT`.
+    ///
+    /// # Errors
+    /// What it should look like.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            let (host, port) = (address.ip().to_string(), address.port());
+            return Ok(Self { host, port });
+        }
+        let name = text.rsplit_once(':').filter(|(host, _)| is_name(host));
+        let parsed = name.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        let (host, port) = parsed.ok_or(
+            "an address and a port, 192.0.2.1:4420 or [2001:db8::1]:4420, or a name and a port",
+        )?;
+        Ok(Self { host, port })
+    }
+
+    /// All addresses that it has now.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
+        let found = if let Ok(address) = self.host.parse::<IpAddr>() {
+            vec![address]
+        } else {
+            addresses_of(&self.host)
+                .map_err(|why| Failure::usage(format_args!("--listen {}: {why}", self.host)))?
+        };
+        Ok(found
+            .into_iter()
+            .map(|address| SocketAddr::new(address, self.port))
+            .collect())
+    }
+}
+
+/// An entry of the list as it was given.
+struct Entry {
+    who: Given,
+    rights: Rights,
+}
+
+enum Given {
+    Known(Who),
+    /// A name, which the DNS has addresses for.
+    Named(String),
+}
+
+impl Entry {
+    /// From `HOST` or `HOST namespaces=...`.
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let mut words = text.split_whitespace();
+        let host = words.next().unwrap_or_default();
+        let mut rights = Rights::ALL;
+        if let Some(option) = words.next() {
+            let list = option.strip_prefix("namespaces=");
+            let list = list.filter(|_| words.next().is_none()).ok_or_else(|| {
+                Failure::usage(format_args!(
+                    "--allow `{text}`: behind the host comes only namespaces=1:rw,2:ro"
+                ))
+            })?;
+            rights = Rights::parse(list)
+                .map_err(|why| Failure::usage(format_args!("--allow `{text}`: {why}")))?;
+        }
+
+        let who = if let Ok(address) = host.parse() {
+            Given::Known(Who::Address(address))
+        } else if let Some(network) = Network::parse(host) {
+            Given::Known(Who::Network(network))
+        } else if host.starts_with("nqn.") {
+            Given::Known(Who::Name(host.into()))
+        } else if is_name(host) {
+            Given::Named(host.into())
+        } else {
+            return Err(Failure::usage(format_args!(
+                "--allow `{host}`: no address, no network (192.168.1.0/24), no NQN, and no name"
+            )));
+        };
+        Ok(Self { who, rights })
+    }
+
+    /// The entries of the list that it stands for now.
+    fn hosts(&self) -> Result<Vec<AllowedHost>, Failure> {
+        let who = match &self.who {
+            Given::Known(who) => vec![who.clone()],
+            Given::Named(name) => {
+                let found = addresses_of(name).map_err(|why| {
+                    Failure::usage(format_args!(
+                        "--allow {name}: {why}; an address, a network (192.168.1.0/24) or an NQN is needed otherwise"
+                    ))
+                })?;
+                found.into_iter().map(Who::Address).collect()
+            }
+        };
+        let host = |who| AllowedHost {
+            who,
+            rights: self.rights.clone(),
+        };
+        Ok(who.into_iter().map(host).collect())
+    }
+}
+
+/// Whether a text may be a name in the DNS.
+fn is_name(text: &str) -> bool {
+    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !text.is_empty() && text.bytes().all(may_be)
+}
+
+/// The addresses that a name has now, each once.
+fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
+    let found = (name, 0).to_socket_addrs().map_err(|error| {
+        // The reason is in the system's text alone.
+        let text = error.to_string();
+        if text.contains("Temporary failure") {
+            "the name cannot be looked up now (the name server does not answer)".to_owned()
+        } else {
+            "no such name".to_owned()
+        }
+    })?;
+    let mut known = BTreeSet::new();
+    let each: Vec<IpAddr> = found
+        .map(|one| one.ip())
+        .filter(|one| known.insert(*one))
+        .collect();
+    if each.is_empty() {
+        Err("the name has no address".into())
+    } else {
+        Ok(each)
+    }
+}
+
+/// Who may connect, and where.
+pub struct Access {
+    /// Where to listen; nowhere if only other ways of serving were asked for.
+    pub listen: Vec<SocketAddr>,
+    /// Who may connect now.
+    pub allowed: Allowed,
+    /// The keys that hosts need.
+    pub keyring: Option<Arc<Keyring>>,
+    entries: Vec<Entry>,
+    keys: Option<PathBuf>,
+}
+
+impl Access {
+    /// As the arguments say.
+    ///
+    /// # Errors
+    /// A name without an address, a file of keys that is not in order, or an address that others
+    /// can reach without a word on who may connect.
+    pub fn of(args: &Args) -> Result<Self, Failure> {
+        let keys = args.keys.as_deref().map(load_keys).transpose()?;
+        let entries = args.allow.iter().map(|text| Entry::parse(text));
+        let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
+        let allowed = allowed(&entries)?;
+
+        let listen = listen_on(args)?;
+        must_be_guarded(args, &listen, keys.is_some())?;
+
+        Ok(Self {
+            listen: listen.into_iter().map(|(address, _)| address).collect(),
+            allowed,
+            keyring: keys.map(|keys| Arc::new(Keyring::new(keys))),
+            entries,
+            keys: args.keys.clone(),
+        })
+    }
+
+    /// What loads them again while the port is open; `None` if there is nothing to load.
+    pub fn reload(self, port: &Arc<Port>) -> Option<Reload> {
+        let has_more = self.keyring.is_some() || !self.entries.is_empty();
+        has_more.then(|| Reload {
+            entries: self.entries,
+            keys: self.keys.zip(self.keyring),
+            port: Arc::downgrade(port),
+            turn: Mutex::new(()),
+        })
+    }
+
+    /// Says which namespaces are in lists of rights, and nowhere else.
+    pub fn tell_unknown(&self, subsystem: &Subsystem) {
+        let by_keys = self
+            .keyring
+            .iter()
+            .flat_map(|keys| keys.namespaces_listed());
+        tell_unknown(subsystem, by_keys.chain(self.allowed.namespaces_listed()));
+    }
+}
+
+/// All addresses to listen on, each with what it was given as.
+fn listen_on(args: &Args) -> Result<Vec<(SocketAddr, &str)>, Failure> {
+    let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
+    if args.listen.is_empty() && !otherwise {
+        return Ok(vec![((Ipv4Addr::LOCALHOST, PORT).into(), "127.0.0.1")]);
+    }
+
+    let mut listen = Vec::new();
+    for at in &args.listen {
+        for address in at.addresses()? {
+            let is_known = listen.iter().any(|(known, _)| *known == address);
+            // Port 0 is another one each time.
+            if !is_known || address.port() == 0 {
+                listen.push((address, at.host.as_str()));
+            }
+        }
+    }
+    Ok(listen)
+}
+
+/// Refuses addresses that others can reach if it is open to everybody there.
+fn must_be_guarded(
+    args: &Args,
+    listen: &[(SocketAddr, &str)],
+    has_keys: bool,
+) -> Result<(), Failure> {
+    let mut elsewhere = listen
+        .iter()
+        .filter(|(address, _)| !address.ip().to_canonical().is_loopback());
+    let Some((address, host)) = elsewhere.next().filter(|_| !has_keys) else {
+        return Ok(());
+    };
+
+    let of = if address.ip().to_string() == *host {
+        String::new()
+    } else {
+        format!(", an address of {host},")
+    };
+    if !args.insecure {
+        return Err(Failure::usage(format_args!(
+            "{address}{of} can be reached from elsewhere: have hosts prove who they are with --keys FILE, or believe who they say \
+             they are with --insecure and --allow HOST"
+        )));
+    }
+    if args.allow.is_empty() {
+        return Err(Failure::usage(format_args!(
+            "{address}{of} can be reached from elsewhere: say who may connect, with --allow ADDRESS, NETWORK or NQN"
+        )));
+    }
+    Ok(())
+}
+
+fn allowed(entries: &[Entry]) -> Result<Allowed, Failure> {
+    let hosts = entries.iter().map(Entry::hosts);
+    let hosts: Vec<Vec<AllowedHost>> = hosts.collect::<Result<_, _>>()?;
+    Ok(Allowed {
+        anybody: entries.is_empty(),
+        hosts: hosts.concat(),
+    })
+}
+
+/// Reads a file of keys.
+fn load_keys(path: &Path) -> Result<Keys, Failure> {
+    Keys::load(path).map_err(|error| Failure::about(path.display(), error))
+}
+
+/// A number that no namespace has is a slip more often than a plan.
+fn tell_unknown(subsystem: &Subsystem, listed: impl Iterator<Item = u32>) {
+    let unknown: BTreeSet<u32> = listed
+        .filter(|nsid| subsystem.namespace(*nsid).is_none())
+        .collect();
+    for nsid in unknown {
+        tracing::warn!("namespaces={nsid}:...: there is no namespace {nsid}");
+    }
+}
+
+/// Keys and list, to be loaded again.
+pub struct Reload {
+    entries: Vec<Entry>,
+    keys: Option<(PathBuf, Arc<Keyring>)>,
+    /// Who waits for a name server does not keep the device.
+    port: Weak<Port>,
+    turn: Mutex<()>,
+}
+
+impl Reload {
+    /// Loads keys and looks names up again, on a thread of its own: a name server may take its
+    /// time. If something is not in order, all stays as it was; hosts that are connected stay in
+    /// any case.
+    pub fn start(self: &Arc<Self>) {
+        let again = self.clone();
+        let thread = std::thread::Builder::new().name("reload".into());
+        if let Err(error) = thread.spawn(move || again.run()) {
+            tracing::error!("keys and names are not loaded again: {error}");
+        }
+    }
+
+    fn run(&self) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = self.keys.as_ref().map(|(path, _)| load_keys(path));
+        let loaded = loaded
+            .transpose()
+            .and_then(|keys| Ok((keys, allowed(&self.entries)?)));
+        let (keys, allowed) = match loaded {
+            Ok(loaded) => loaded,
+            Err(failure) => {
+                return tracing::error!("{failure}; what was loaded before stays in use");
+            }
+        };
+        let Some(port) = self.port.upgrade() else {
+            return;
+        };
+
+        let by_keys = keys.iter().flat_map(Keys::namespaces_listed);
+        tell_unknown(port.subsystem(), by_keys.chain(allowed.namespaces_listed()));
+
+        // 1. what new connections go by  2. what the connected ones may: none falls between.
+        let entries = allowed.hosts.len();
+        port.replace_allowed(allowed);
+        if let (Some(keys), Some((path, keyring))) = (keys, &self.keys) {
+            tracing::info!(keys = %path.display(), hosts = keys.len(), "keys loaded again");
+            keyring.replace(keys);
+        }
+        port.renew_rights();
+        if !self.entries.is_empty() {
+            tracing::info!(entries, "list of hosts looked up again");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Reservations that persist, over a server that is killed; and an operator who ends them.
+
+use crate::kit::{run, serve};
+use remap_ssd_nvme::spec::command::Sqe;
+use remap_ssd_nvme::spec::opcode::io;
+use remap_ssd_nvme::spec::status::Status;
+use remap_ssd_nvme::tcp::client::{Call, Client, Options, entry};
+use serde_json::{Value, json};
+
+fn host(address: &str, name: &str) -> Client {
+    let options = Options {
+        hostnqn: format!("nqn.2026-11.test:{name}"),
+        ..Options::default()
+    };
+    Client::connect(address, options).expect("it connects")
+}
+
+/// A reservation command with its current key and another one.
+fn ask(client: &mut Client, opcode: u8, cdw10: u32, keys: [u64; 2]) -> Status {
+    let send = keys.map(u64::to_le_bytes).concat();
+    let sqe = Sqe {
+        cdw10,
+        ..entry(opcode, 1)
+    };
+    let call = Call {
+        sqe,
+        send: &send,
+        receive: 0,
+    };
+    let answers = client.queue(|queue| queue.calls(&[call]));
+    answers.expect("connected")[0].status
+}
+
+#[test]
+fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operator_ends_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("disk");
+    let image = folder.to_str().expect("text");
+    run(&["image", "create", image, "--size", "32MiB"]).ok();
+
+    let served = serve(&["--image", image]);
+    let mut owner = host(&served.nvme, "owner");
+    let persist = 3 << 30;
+    let registered = ask(&mut owner, io::RESERVATION_REGISTER, persist, [0, 7]);
+    assert_eq!(registered, Status::SUCCESS);
+    let acquired = ask(&mut owner, io::RESERVATION_ACQUIRE, 1 << 8, [7, 0]);
+    assert_eq!(acquired, Status::SUCCESS);
+    // Killed, by the end of this block: nothing is closed.
+    drop((owner, served));
+
+    let served = serve(&["--image", image]);
+    let mut other = host(&served.nvme, "other");
+    assert!(other.write(0, &[1; 4096]).is_err());
+    other.read(0, 1).expect("writes alone are excluded");
+    host(&served.nvme, "owner")
+        .write(0, &[2; 4096])
+        .expect("it still holds it");
+
+    let expected = json!({
+        "type": "write-exclusive",
+        "holder": "nqn.2026-11.test:owner",
+        "registered": ["nqn.2026-11.test:owner"],
+        "persists": true,
+    });
+    let namespaces = served.ctl(&["namespaces"]).ok();
+    assert_eq!(namespaces[0]["reservation"], expected);
+    served.ctl(&["release", "9"]).fails(1, "no namespace 9");
+    let released = served.ctl(&["release", "1"]).ok();
+    assert_eq!(released, json!({ "hosts_unregistered": 1 }));
+    other.write(0, &[1; 4096]).expect("it is free");
+    let namespaces = served.ctl(&["namespaces"]).ok();
+    assert_eq!(namespaces[0]["reservation"], Value::Null);
+    drop(other);
+    served.stop();
+
+    // A damaged file does not let hosts write that were shut out.
+    let file = folder.join("reservations.json");
+    let text = std::fs::read_to_string(&file).expect("it was kept");
+    std::fs::write(&file, text.replace("true", "false")).expect("room");
+    run(&["serve", "--image", image, "--listen", "127.0.0.1:0"]).fails(1, "remove the file");
+}

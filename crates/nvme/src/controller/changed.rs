@@ -1,0 +1,91 @@
+//! Namespaces that have changed for a host: the event, and the log page that says which.
+//!
+//! Invariants: every change is in the page until the host reads it, and there is one event at most
+//! until then (Base 2.0 §5.2, §5.16.1.5). Absent: what has changed: the host looks for itself.
+
+use super::association::{Association, State};
+use crate::spec::log::{event, lid};
+use std::collections::BTreeSet;
+
+/// Entries of the page; if more have changed it has one, for all.
+const ENTRIES_MAX: usize = 1024;
+/// Bytes of the page.
+pub(super) const CHANGED_BYTES: usize = ENTRIES_MAX * 4;
+const TOO_MANY: u32 = 0xffff_ffff;
+
+/// What a host has not read yet.
+#[derive(Default)]
+pub(super) struct ChangedNamespaces {
+    numbers: BTreeSet<u32>,
+    /// The host has got the event.
+    is_reported: bool,
+}
+
+impl ChangedNamespaces {
+    fn page(&self) -> Vec<u8> {
+        let numbers: Vec<u32> = if self.numbers.len() > ENTRIES_MAX {
+            vec![TOO_MANY]
+        } else {
+            self.numbers.iter().copied().collect()
+        };
+        let mut page: Vec<u8> = numbers.into_iter().flat_map(u32::to_le_bytes).collect();
+        page.resize(CHANGED_BYTES, 0);
+        page
+    }
+}
+
+impl Association {
+    /// Namespaces have changed for a host that knows them already.
+    pub(super) fn note_changed(&self, numbers: Vec<u32>) {
+        let mut state = self.state();
+        if state.cc.en() {
+            state.changed.numbers.extend(numbers);
+        }
+    }
+
+    /// The log page. Unless the host wants to keep the event, there may be another one from now on.
+    pub(super) fn changed_page(&self, keep_event: bool) -> Vec<u8> {
+        let changed = &mut self.state().changed;
+        let page = changed.page();
+        if !keep_event {
+            *changed = ChangedNamespaces::default();
+        }
+        page
+    }
+}
+
+impl State {
+    /// The event, if it is due and there is a request that it can answer.
+    pub(super) fn changed_event(&mut self) -> Option<(u16, u64)> {
+        let changed = &mut self.changed;
+        let is_new = !changed.numbers.is_empty() && !changed.is_reported;
+        if !is_new || !self.features.namespace_events() {
+            return None;
+        }
+
+        let cid = self.event_requests.pop_front()?;
+        changed.is_reported = true;
+        let result = event::NOTICE
+            | event::NAMESPACES_CHANGED << 8
+            | u64::from(lid::CHANGED_NAMESPACES) << 16;
+        Some((cid, result))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_names_what_has_changed_or_that_it_is_too_much() {
+        let of = |numbers: std::ops::RangeInclusive<u32>| ChangedNamespaces {
+            numbers: numbers.collect(),
+            is_reported: false,
+        };
+        let page = of(3..=4).page();
+        assert_eq!(page[..12], [3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(page.len(), 4096);
+        assert_eq!(of(1..=1024).page()[4092..], 1024u32.to_le_bytes());
+        assert_eq!(of(1..=1025).page()[..8], [255, 255, 255, 255, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Format NVM: all blocks of a namespace are deallocated, and read as zeroes (Base 2.0 §5.14).
+//!
+//! It is a sequence of trims, with what they have: slices between which others go first, and pages
+//! that are old or zero if the power is cut meanwhile. It is acknowledged once all of them are
+//! durable. Commands of other hosts go on beside it, and what they write meanwhile stays.
+//! Invariants: a host that a reservation keeps from writing formats nothing, also if the
+//! reservation comes halfway; other namespaces keep all they have. Absent: other block sizes, which
+//! an image is created with; physical erasure, which is garbage collection's, and keys to forget.
+
+use super::association::Association;
+use super::data::InMemory;
+use super::execute::Job;
+use super::request::{Blocks, IoRequest};
+use super::reservations::Actor;
+use crate::spec::command::{FormatCdw10, Sqe};
+use crate::spec::status::Status;
+
+/// Pages of one of its trims: 1 GiB.
+const STEP_PAGES: u32 = 256 << 10;
+/// Secure erase: none, and user data.
+const ERASES: [u8; 2] = [0, 1];
+
+impl Association {
+    /// Formats a namespace.
+    ///
+    /// # Errors
+    /// The status to answer. Unless the command itself is wrong, a part may have been formatted.
+    pub(super) fn format(&self, sqe: &Sqe) -> Result<(), Status> {
+        if self.discovery {
+            return Err(Status::INVALID_OPCODE);
+        }
+
+        let cdw10 = FormatCdw10::from_bits(sqe.cdw10);
+        // All namespaces at once (FNA bit 3 says so), and a key to forget, are not.
+        if sqe.nsid == u32::MAX || !ERASES.contains(&cdw10.ses()) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let namespace = *self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        // There is one format, without metadata and protection.
+        let has_metadata = cdw10.mset() || cdw10.pi() != 0;
+        if cdw10.lbafl() != 0 || cdw10.lbafu() != 0 || has_metadata {
+            return Err(Status::INVALID_FORMAT);
+        }
+
+        let blocks_max = STEP_PAGES << (super::subsystem::PAGE_SHIFT - namespace.lba_shift);
+        let mut slba = 0;
+        while slba < namespace.size_blocks() {
+            let count = (namespace.size_blocks() - slba).min(blocks_max.into()) as u32;
+            let blocks = Blocks { slba, count };
+            self.format_step(sqe.nsid, &IoRequest::WriteZeroes { blocks, fua: false })?;
+            slba += u64::from(count);
+        }
+
+        // What was trimmed is durable before the host is told so.
+        self.format_step(sqe.nsid, &IoRequest::Flush)
+    }
+
+    fn format_step(&self, nsid: u32, request: &IoRequest) -> Result<(), Status> {
+        let job = Job {
+            nsid,
+            request,
+            now: 0,
+            cache_enabled: true,
+            rights: self.rights(),
+            actor: Actor::Host(self.host()),
+        };
+        let mut data = InMemory {
+            from_host: &[],
+            to_host: &mut Vec::new(),
+        };
+
+        let outcome = {
+            let mut turn = self.subsystem.device();
+            self.subsystem.execute(&mut turn, &job, &mut data)
+        };
+        match self.subsystem.wait_until_durable(outcome).status {
+            Status::SUCCESS => Ok(()),
+            status => Err(status),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Register, Acquire, Release and Report, from their bytes to their statuses.
+//!
+//! Invariant: a command that cannot be, or whose data are not its own, changes nothing. Absent:
+//! what they do (`rules`).
+
+use super::rules::{HostIdentity, NamespaceReservations, ReservationType};
+use crate::controller::TRANSFER_BYTES_MAX;
+use crate::controller::admin::AdminOutcome;
+use crate::controller::association::Association;
+use crate::controller::bus::Transport;
+use crate::controller::request::Transfer;
+use crate::controller::rights::Need;
+use crate::spec::command::Sqe;
+use crate::spec::identify::blank;
+use crate::spec::opcode::io;
+use crate::spec::reservation::{
+    Keys, RegisterCdw10, ReportEntry, ReportHead, ReservationCdw10, acquire, cptpl, register,
+    release,
+};
+use crate::spec::status::Status;
+use zerocopy::IntoBytes;
+
+/// Controllers of networks are made when their hosts connect: none has a number of its own.
+const CNTLID_DYNAMIC: u16 = 0xffff;
+
+/// Whether a command of an I/O queue is one of these. They are few, and need no turn at the device
+/// before they change something.
+#[inline]
+fn is_reservation(sqe: &Sqe) -> bool {
+    matches!(
+        sqe.head().opcode(),
+        io::RESERVATION_REGISTER
+            | io::RESERVATION_REPORT
+            | io::RESERVATION_ACQUIRE
+            | io::RESERVATION_RELEASE
+    )
+}
+
+/// Bytes of a report that a command asks for.
+fn report_bytes(sqe: &Sqe) -> Result<u32, Status> {
+    let bytes = (u64::from(sqe.cdw10) + 1) * 4;
+    let bytes = u32::try_from(bytes).ok();
+    bytes
+        .filter(|bytes| *bytes <= TRANSFER_BYTES_MAX)
+        .ok_or(Status::INVALID_FIELD)
+}
+
+impl Association {
+    /// The host, as reservations know it.
+    pub fn host(&self) -> HostIdentity<'_> {
+        HostIdentity {
+            id: self.hostid,
+            nqn: &self.hostnqn,
+        }
+    }
+
+    /// The data that a reservation command moves; `None` if a command is another one.
+    ///
+    /// # Errors
+    /// The status to answer.
+    #[inline]
+    pub fn reservation_transfer(&self, sqe: &Sqe) -> Option<Result<Transfer, Status>> {
+        is_reservation(sqe).then(|| self.transfer_of(sqe))
+    }
+
+    fn transfer_of(&self, sqe: &Sqe) -> Result<Transfer, Status> {
+        self.must_be_accessible()?;
+        Ok(match sqe.head().opcode() {
+            _ if self.transport != Transport::Fabrics => return Err(Status::INVALID_OPCODE),
+            io::RESERVATION_REPORT => Transfer::ToHost(report_bytes(sqe)?),
+            // The current key alone.
+            io::RESERVATION_RELEASE => Transfer::FromHost(8),
+            _ => Transfer::FromHost(size_of::<Keys>() as u32),
+        })
+    }
+
+    /// Executes a reservation command. What goes to the host is appended to `out`.
+    pub fn reservation(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) -> AdminOutcome {
+        let status = self.reserve(sqe, data, out).err();
+        AdminOutcome::Done(status.unwrap_or(Status::SUCCESS), 0)
+    }
+
+    fn reserve(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
+        if sqe.head().fuse() != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+
+        if sqe.head().opcode() == io::RESERVATION_REPORT {
+            // Identifiers have 16 bytes here, for which only the extended structure has room.
+            if sqe.cdw11 & 1 == 0 {
+                return Err(Status::HOST_ID_FORMAT);
+            }
+            let all = self.subsystem.reservations_of(sqe.nsid);
+            put_report(&all, report_bytes(sqe)? as usize, out);
+            return Ok(());
+        }
+
+        // Who only reads keeps nobody out.
+        self.rights().check(sqe.nsid, Need::Write)?;
+        // A host without an identifier is nobody who could be registered (Base 2.0 §8.19).
+        if self.hostid == [0; 16] {
+            return Err(Status::INVALID_FIELD);
+        }
+
+        let mut keys = Keys::default();
+        let wanted = match sqe.head().opcode() {
+            io::RESERVATION_RELEASE => 8,
+            _ => size_of::<Keys>(),
+        };
+        let data = data.get(..wanted).ok_or(Status::DATA_TRANSFER)?;
+        keys.as_mut_bytes()[..wanted].copy_from_slice(data);
+
+        let host = self.host();
+        match sqe.head().opcode() {
+            io::RESERVATION_REGISTER => self.change_registration(sqe, host, keys),
+            io::RESERVATION_ACQUIRE => self.acquire(sqe, host, keys),
+            _ => self.release(sqe, host, keys.current),
+        }
+    }
+
+    fn change_registration(
+        &self,
+        sqe: &Sqe,
+        host: HostIdentity<'_>,
+        keys: Keys,
+    ) -> Result<(), Status> {
+        let cdw10 = RegisterCdw10::from_bits(sqe.cdw10);
+        let persists = match cdw10.cptpl() {
+            cptpl::KEEP => None,
+            cptpl::CLEAR => Some(false),
+            cptpl::SET => Some(true),
+            _ => return Err(Status::INVALID_FIELD),
+        };
+        let current = (!cdw10.iekey()).then_some(keys.current);
+
+        self.subsystem.change_reservations(sqe.nsid, |all| {
+            let notices = match cdw10.action() {
+                register::REGISTER => all.register(host, keys.other),
+                register::UNREGISTER => all.unregister(host, current),
+                register::REPLACE => all.replace(host, current, keys.other),
+                _ => Err(Status::INVALID_FIELD),
+            }?;
+            all.persists = persists.unwrap_or(all.persists);
+            Ok(notices)
+        })
+    }
+
+    fn acquire(&self, sqe: &Sqe, host: HostIdentity<'_>, keys: Keys) -> Result<(), Status> {
+        let cdw10 = ReservationCdw10::from_bits(sqe.cdw10);
+        let kind = ReservationType::of(cdw10.rtype()).ok_or(Status::INVALID_FIELD)?;
+        if cdw10.iekey() {
+            return Err(Status::INVALID_FIELD);
+        }
+
+        self.subsystem
+            .change_reservations(sqe.nsid, |all| match cdw10.action() {
+                acquire::ACQUIRE => all.acquire(host, keys.current, kind),
+                // Commands of the preempted are aborted at their next pause in either case.
+                acquire::PREEMPT | acquire::PREEMPT_AND_ABORT => {
+                    all.preempt(host, keys.current, keys.other, kind)
+                }
+                _ => Err(Status::INVALID_FIELD),
+            })
+    }
+
+    fn release(&self, sqe: &Sqe, host: HostIdentity<'_>, key: u64) -> Result<(), Status> {
+        let cdw10 = ReservationCdw10::from_bits(sqe.cdw10);
+        if cdw10.iekey() {
+            return Err(Status::INVALID_FIELD);
+        }
+
+        self.subsystem
+            .change_reservations(sqe.nsid, |all| match cdw10.action() {
+                release::RELEASE => {
+                    let kind = ReservationType::of(cdw10.rtype()).ok_or(Status::INVALID_FIELD)?;
+                    all.release(host, key, kind)
+                }
+                release::CLEAR => all.clear(host, key),
+                _ => Err(Status::INVALID_FIELD),
+            })
+    }
+}
+
+/// The report, as far as it was asked for; zeroes behind.
+fn put_report(all: &NamespaceReservations, bytes: usize, out: &mut Vec<u8>) {
+    let mut head: ReportHead = blank();
+    head.generation = all.generation;
+    head.rtype = all.reservation.as_ref().map_or(0, |held| held.kind as u8);
+    head.regctl = all.registrants.len() as u16;
+    head.ptpls = all.persists.into();
+
+    let mut report = head.as_bytes().to_vec();
+    for one in &all.registrants {
+        let host = HostIdentity {
+            id: one.host.id,
+            nqn: &one.host.nqn,
+        };
+
+        let mut entry: ReportEntry = blank();
+        entry.cntlid = CNTLID_DYNAMIC;
+        entry.rcsts = all.holds(host).into();
+        entry.rkey = one.key;
+        entry.hostid = one.host.id;
+        report.extend_from_slice(entry.as_bytes());
+    }
+
+    report.resize(bytes, 0);
+    out.append(&mut report);
+}

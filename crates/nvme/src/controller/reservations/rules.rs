@@ -1,0 +1,426 @@
+//! The rules of reservations on one namespace (Base 2.0 §8.19): who is registered, who holds the
+//! reservation, what each command changes, and who may read and write.
+//!
+//! Invariants: whoever holds a reservation is registered; a command that is refused changes
+//! nothing. A host is its identifier and its name together, so that a host that claims another's
+//! identifier is another host all the same. Absent: commands as bytes (`commands`), locks and
+//! durability (`mod`).
+
+use crate::spec::status::Status;
+use serde::{Deserialize, Serialize};
+
+/// Registrants of one namespace, at most.
+pub const REGISTRANTS_MAX: usize = 256;
+
+/// A host, as a command comes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostIdentity<'a> {
+    /// Host identifier.
+    pub id: [u8; 16],
+    /// Its name (NQN).
+    pub nqn: &'a str,
+}
+
+impl HostIdentity<'_> {
+    /// Whoever uses the device without NVMe, as files: it can never be registered.
+    pub const LOCAL: Self = Self {
+        id: [0; 16],
+        nqn: "",
+    };
+}
+
+/// A host, as it is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Host identifier.
+    pub id: [u8; 16],
+    /// Its name (NQN).
+    pub nqn: String,
+}
+
+impl Host {
+    pub(super) fn is(&self, host: HostIdentity<'_>) -> bool {
+        self.id == host.id && self.nqn == host.nqn
+    }
+}
+
+impl From<HostIdentity<'_>> for Host {
+    fn from(host: HostIdentity<'_>) -> Self {
+        Self {
+            id: host.id,
+            nqn: host.nqn.into(),
+        }
+    }
+}
+
+/// What a command does with a namespace's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads them.
+    Read,
+    /// It changes them, or makes changes durable.
+    Write,
+}
+
+/// Reservation types (RTYPE).
+#[allow(missing_docs, reason = "the specification's names")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReservationType {
+    WriteExclusive = 1,
+    ExclusiveAccess = 2,
+    WriteExclusiveRegistrantsOnly = 3,
+    ExclusiveAccessRegistrantsOnly = 4,
+    WriteExclusiveAllRegistrants = 5,
+    ExclusiveAccessAllRegistrants = 6,
+}
+
+impl ReservationType {
+    /// The type with this number.
+    pub fn of(number: u8) -> Option<Self> {
+        use ReservationType::*;
+        let all = [
+            WriteExclusive,
+            ExclusiveAccess,
+            WriteExclusiveRegistrantsOnly,
+            ExclusiveAccessRegistrantsOnly,
+            WriteExclusiveAllRegistrants,
+            ExclusiveAccessAllRegistrants,
+        ];
+        all.into_iter().find(|one| *one as u8 == number)
+    }
+
+    /// Whether reads are exclusive too.
+    fn excludes_reads(self) -> bool {
+        (self as u8).is_multiple_of(2)
+    }
+
+    /// Whether all registrants may do what the holder may.
+    fn is_for_registrants(self) -> bool {
+        self as u8 >= 3
+    }
+
+    /// Whether all registrants are holders.
+    fn is_held_by_all(self) -> bool {
+        self as u8 >= 5
+    }
+}
+
+/// A host that has registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Registrant {
+    /// The host.
+    pub host: Host,
+    /// Its reservation key.
+    pub key: u64,
+}
+
+/// A reservation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reservation {
+    /// Type.
+    pub kind: ReservationType,
+    /// Who holds it; nobody in particular if all registrants do.
+    pub holder: Option<Host>,
+}
+
+/// What has happened to a host's registration or reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// Its registration was preempted.
+    RegistrationPreempted = 1,
+    /// A reservation was released, and the host is registered.
+    ReservationReleased = 2,
+    /// A reservation was cleared, and the host's registration with it.
+    ReservationPreempted = 3,
+}
+
+/// Whom a command is to be told to.
+pub type Notices = Vec<(Host, Happened)>;
+
+/// The reservation state of one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceReservations {
+    /// Counts changes of registrations.
+    pub generation: u32,
+    /// Persist through power loss state.
+    pub persists: bool,
+    /// Registrants, in the order in which they have come.
+    pub registrants: Vec<Registrant>,
+    /// The reservation, if there is one.
+    pub reservation: Option<Reservation>,
+}
+
+impl NamespaceReservations {
+    /// Whether a host may do this.
+    pub fn allows(&self, host: HostIdentity<'_>, access: Access) -> bool {
+        let Some(reservation) = &self.reservation else {
+            return true;
+        };
+        let may_read = access == Access::Read && !reservation.kind.excludes_reads();
+        let is_among = reservation.kind.is_for_registrants() && self.key_of(host).is_some();
+        may_read || is_among || self.holds(host)
+    }
+
+    /// Whether a host holds the reservation, alone or with all registrants.
+    pub fn holds(&self, host: HostIdentity<'_>) -> bool {
+        match &self.reservation {
+            None => false,
+            Some(Reservation {
+                holder: Some(holder),
+                ..
+            }) => holder.is(host),
+            Some(_) => self.key_of(host).is_some(),
+        }
+    }
+
+    fn key_of(&self, host: HostIdentity<'_>) -> Option<u64> {
+        let found = self.registrants.iter().find(|one| one.host.is(host));
+        found.map(|one| one.key)
+    }
+
+    /// Registers a host. The same key again is no mistake.
+    ///
+    /// # Errors
+    /// It has another key already, or there are too many.
+    pub fn register(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
+        match self.key_of(host) {
+            Some(has) if has != key => return Err(Status::RESERVATION_CONFLICT),
+            Some(_) => {}
+            None if self.registrants.len() >= REGISTRANTS_MAX => {
+                return Err(Status::INTERNAL.with_dnr(true));
+            }
+            None => self.registrants.push(Registrant {
+                host: host.into(),
+                key,
+            }),
+        }
+        self.count();
+        Ok(Notices::new())
+    }
+
+    /// Gives a host another key; without `current`, whatever it has now, if it has any.
+    ///
+    /// # Errors
+    /// It does not have that key now.
+    pub fn replace(
+        &mut self,
+        host: HostIdentity<'_>,
+        current: Option<u64>,
+        key: u64,
+    ) -> Result<Notices, Status> {
+        let found = self.registrants.iter_mut().find(|one| one.host.is(host));
+        match (found, current) {
+            (Some(one), current) if current.is_none_or(|current| current == one.key) => {
+                one.key = key;
+                self.count();
+                Ok(Notices::new())
+            }
+            (None, None) => self.register(host, key),
+            _ => Err(Status::RESERVATION_CONFLICT),
+        }
+    }
+
+    /// Takes a host's registration back, and the reservation with it if it holds that.
+    ///
+    /// # Errors
+    /// It is not registered, or not by that key.
+    pub fn unregister(
+        &mut self,
+        host: HostIdentity<'_>,
+        current: Option<u64>,
+    ) -> Result<Notices, Status> {
+        let has = self.key_of(host).ok_or(Status::RESERVATION_CONFLICT)?;
+        if current.is_some_and(|current| current != has) {
+            return Err(Status::RESERVATION_CONFLICT);
+        }
+
+        let kind = self.reservation.as_ref().map(|held| held.kind);
+        self.remove(|one| one.host.is(host));
+        self.count();
+
+        let was_released = self.reservation.is_none();
+        Ok(match kind {
+            Some(kind) if was_released && kind.is_for_registrants() => {
+                self.tell_others(host, Happened::ReservationReleased)
+            }
+            _ => Notices::new(),
+        })
+    }
+
+    /// Acquires a reservation that nobody else holds.
+    ///
+    /// # Errors
+    /// The host is not registered by this key, or there is another reservation.
+    pub fn acquire(
+        &mut self,
+        host: HostIdentity<'_>,
+        key: u64,
+        kind: ReservationType,
+    ) -> Result<Notices, Status> {
+        self.must_be_registered(host, key)?;
+
+        match &self.reservation {
+            None => self.reserve(host, kind),
+            Some(held) if held.kind == kind && self.holds(host) => {}
+            Some(_) => return Err(Status::RESERVATION_CONFLICT),
+        }
+        Ok(Notices::new())
+    }
+
+    /// Takes registrations with a key away from their hosts, and the reservation if such a host
+    /// holds it.
+    ///
+    /// # Errors
+    /// The host is not registered by its own key, nobody has the other one, or it is 0 where that
+    /// means nothing.
+    pub fn preempt(
+        &mut self,
+        host: HostIdentity<'_>,
+        key: u64,
+        preempted: u64,
+        kind: ReservationType,
+    ) -> Result<Notices, Status> {
+        self.must_be_registered(host, key)?;
+
+        let held = self.reservation.clone();
+        let is_others = |one: &Registrant| !one.host.is(host);
+        let notices = match held {
+            // Everybody holds it: 0 stands for all others.
+            Some(Reservation { holder: None, .. }) if preempted == 0 => {
+                let notices = self.expel(host, is_others);
+                self.reserve(host, kind);
+                notices
+            }
+            Some(Reservation {
+                holder: Some(holder),
+                kind: before,
+            }) if self.has_key(&holder, preempted) => {
+                let mut notices = self.expel(host, |one| is_others(one) && one.key == preempted);
+                self.reserve(host, kind);
+                if before != kind {
+                    notices.extend(self.tell_others(host, Happened::ReservationReleased));
+                }
+                notices
+            }
+            Some(Reservation {
+                holder: Some(_), ..
+            }) if preempted == 0 => return Err(Status::INVALID_FIELD),
+            _ if !self.registrants.iter().any(|one| one.key == preempted) => {
+                return Err(Status::RESERVATION_CONFLICT);
+            }
+            _ => self.expel(host, |one| one.key == preempted),
+        };
+
+        self.count();
+        Ok(notices)
+    }
+
+    /// Releases the reservation, if the host holds it.
+    ///
+    /// # Errors
+    /// The host is not registered by this key, or the reservation is of another type.
+    pub fn release(
+        &mut self,
+        host: HostIdentity<'_>,
+        key: u64,
+        kind: ReservationType,
+    ) -> Result<Notices, Status> {
+        self.must_be_registered(host, key)?;
+
+        match &self.reservation {
+            Some(held) if self.holds(host) => {
+                if held.kind != kind {
+                    return Err(Status::INVALID_FIELD);
+                }
+                self.reservation = None;
+                Ok(if kind.is_for_registrants() {
+                    self.tell_others(host, Happened::ReservationReleased)
+                } else {
+                    Notices::new()
+                })
+            }
+            _ => Ok(Notices::new()),
+        }
+    }
+
+    /// Takes away all registrations and the reservation.
+    ///
+    /// # Errors
+    /// The host is not registered by this key.
+    pub fn clear(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
+        self.must_be_registered(host, key)?;
+        let notices = self.tell_others(host, Happened::ReservationPreempted);
+        self.wipe();
+        Ok(notices)
+    }
+
+    /// The same for an operator; all registrants hear of it.
+    pub fn clear_for_operator(&mut self) -> Notices {
+        let notices = self.tell_others(HostIdentity::LOCAL, Happened::ReservationPreempted);
+        self.wipe();
+        notices
+    }
+
+    fn wipe(&mut self) {
+        self.registrants.clear();
+        self.reservation = None;
+        self.count();
+    }
+
+    fn must_be_registered(&self, host: HostIdentity<'_>, key: u64) -> Result<(), Status> {
+        if self.key_of(host) == Some(key) {
+            Ok(())
+        } else {
+            Err(Status::RESERVATION_CONFLICT)
+        }
+    }
+
+    fn has_key(&self, host: &Host, key: u64) -> bool {
+        let mut all = self.registrants.iter();
+        all.any(|one| one.host == *host && one.key == key)
+    }
+
+    fn reserve(&mut self, host: HostIdentity<'_>, kind: ReservationType) {
+        let holder = (!kind.is_held_by_all()).then(|| host.into());
+        self.reservation = Some(Reservation { kind, holder });
+    }
+
+    /// Removes registrants for `host`; the others among them are told.
+    fn expel(&mut self, host: HostIdentity<'_>, is_meant: impl Fn(&Registrant) -> bool) -> Notices {
+        let gone = self.registrants.iter().filter(|one| is_meant(one));
+        let others = gone.filter(|one| !one.host.is(host));
+        let notices = others
+            .map(|one| (one.host.clone(), Happened::RegistrationPreempted))
+            .collect();
+        self.remove(is_meant);
+        notices
+    }
+
+    /// Removes registrants, and a reservation that nobody holds then.
+    fn remove(&mut self, is_meant: impl Fn(&Registrant) -> bool) {
+        self.registrants.retain(|one| !is_meant(one));
+
+        let is_held = match self.reservation.as_ref().map(|held| &held.holder) {
+            None => return,
+            Some(Some(holder)) => self.registrants.iter().any(|one| one.host == *holder),
+            Some(None) => !self.registrants.is_empty(),
+        };
+        if !is_held {
+            self.reservation = None;
+        }
+    }
+
+    fn tell_others(&self, host: HostIdentity<'_>, happened: Happened) -> Notices {
+        let others = self.registrants.iter().filter(|one| !one.host.is(host));
+        others.map(|one| (one.host.clone(), happened)).collect()
+    }
+
+    fn count(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+}

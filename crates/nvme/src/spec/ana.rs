@@ -1,0 +1,44 @@
+//! Asymmetric namespace access: its log page and what Identify says of it (Base 2.0 §5.16.1.13,
+//! §8.1).
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Head of the log page.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct AnaHead {
+    /// Change count.
+    pub chgcnt: u64,
+    /// Group descriptors that follow.
+    pub ngrps: u16,
+    reserved: [u8; 6],
+}
+
+const _: () = assert!(size_of::<AnaHead>() == 16);
+
+/// A group; the numbers of its namespaces follow, 4 bytes each.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct AnaGroup {
+    pub anagrpid: u32,
+    /// Namespaces that follow.
+    pub nnsids: u32,
+    pub chgcnt: u64,
+    /// In bits 3:0.
+    pub state: u8,
+    reserved: [u8; 15],
+}
+
+const _: () = assert!(size_of::<AnaGroup>() == 32);
+
+/// Capabilities (ANACAP): the states that are reported.
+pub mod anacap {
+    pub const OPTIMIZED: u8 = 1 << 0;
+    pub const NON_OPTIMIZED: u8 = 1 << 1;
+    pub const INACCESSIBLE: u8 = 1 << 2;
+    /// A namespace stays in its group.
+    pub const STATIC_GROUPS: u8 = 1 << 6;
+}
+
+/// Bit 0 of the log specific field: descriptors without their namespaces.
+pub const RETURN_GROUPS_ONLY: u8 = 1 << 0;

@@ -1,0 +1,130 @@
+//! Reservation commands: their dwords, their data, and the notification log (Base 2.0 §7.2 to §7.5,
+//! §5.16.1.25).
+
+use bitfield_struct::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Dword 10 of Reservation Register.
+#[bitfield(u32)]
+pub struct RegisterCdw10 {
+    /// RREGA: what to do.
+    #[bits(3)]
+    pub action: u8,
+    /// The current key is not compared.
+    pub iekey: bool,
+    #[bits(26)]
+    __: u32,
+    /// Change persist through power loss state.
+    #[bits(2)]
+    pub cptpl: u8,
+}
+
+/// Actions of Reservation Register.
+pub mod register {
+    pub const REGISTER: u8 = 0;
+    pub const UNREGISTER: u8 = 1;
+    pub const REPLACE: u8 = 2;
+}
+
+/// Changes of the persist through power loss state (CPTPL).
+pub mod cptpl {
+    pub const KEEP: u8 = 0;
+    pub const CLEAR: u8 = 2;
+    pub const SET: u8 = 3;
+}
+
+/// Dword 10 of Reservation Acquire and of Reservation Release.
+#[bitfield(u32)]
+pub struct ReservationCdw10 {
+    /// RACQA, RRELA: what to do.
+    #[bits(3)]
+    pub action: u8,
+    pub iekey: bool,
+    #[bits(4)]
+    __: u8,
+    /// Reservation type.
+    pub rtype: u8,
+    __: u16,
+}
+
+/// Actions of Reservation Acquire.
+pub mod acquire {
+    pub const ACQUIRE: u8 = 0;
+    pub const PREEMPT: u8 = 1;
+    pub const PREEMPT_AND_ABORT: u8 = 2;
+}
+
+/// Actions of Reservation Release.
+pub mod release {
+    pub const RELEASE: u8 = 0;
+    pub const CLEAR: u8 = 1;
+}
+
+/// Data of Reservation Register and of Reservation Acquire: two keys.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Keys {
+    /// CRKEY: the key that the host has now.
+    pub current: u64,
+    /// NRKEY: the one that it wants to have; PRKEY: the one of those whom it preempts.
+    pub other: u64,
+}
+
+const _: () = assert!(size_of::<Keys>() == 16);
+
+/// Head of the report with identifiers of 16 bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, packed)]
+pub struct ReportHead {
+    /// Generation.
+    pub generation: u32,
+    /// Reservation type; 0 is none.
+    pub rtype: u8,
+    /// Registrants.
+    pub regctl: u16,
+    reserved: [u8; 2],
+    /// Persist through power loss state.
+    pub ptpls: u8,
+    reserved_10: [u8; 54],
+}
+
+const _: () = assert!(size_of::<ReportHead>() == 64);
+
+/// A registrant in the report.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, packed)]
+pub struct ReportEntry {
+    /// 0xffff: controllers come and go with their hosts.
+    pub cntlid: u16,
+    /// Bit 0: it holds the reservation.
+    pub rcsts: u8,
+    reserved: [u8; 5],
+    pub rkey: u64,
+    pub hostid: [u8; 16],
+    reserved_32: [u8; 32],
+}
+
+const _: () = assert!(size_of::<ReportEntry>() == 64);
+
+/// Reservation Notification log page.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, packed)]
+pub struct Notification {
+    /// Log page count.
+    pub count: u64,
+    /// What happened; 0 is nothing.
+    pub kind: u8,
+    /// Pages that wait behind this one.
+    pub available: u8,
+    reserved: [u8; 2],
+    pub nsid: u32,
+    reserved_16: [u8; 48],
+}
+
+const _: () = assert!(size_of::<Notification>() == 64);
+
+/// What can be said of reservations (RESCAP).
+pub mod rescap {
+    /// Persist through power loss, all six types, and IEKEY as since NVMe 1.3.
+    pub const ALL: u8 = 0xff;
+}
