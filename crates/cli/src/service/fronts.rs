@@ -5,6 +5,7 @@
 //! the timing model has one.
 
 use super::serve::{Args, LogLevel, load_keys};
+use super::supervisor::Supervisor;
 use crate::failure::Failure;
 use crate::watch::served::Served;
 use remap_ssd_fuse::{MountError, Mounted, file_name};
@@ -14,18 +15,15 @@ use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_vfio::{Service, ServiceError};
-use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The port that NVMe/TCP has by convention.
-const PORT: u16 = 4420;
 /// How often it is looked whether the device still works.
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks between two times of keeping what SMART counts.
@@ -33,9 +31,9 @@ const KEEP_TICKS: u32 = 10;
 
 /// What serving waits for.
 enum Event {
-    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there are no keys.
+    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there are neither keys nor a supervisor.
     Stop,
-    /// SIGHUP if there are keys: they are to be loaded again.
+    /// SIGHUP otherwise: keys are to be loaded again.
     Reload,
     /// SIGUSR1.
     Tell,
@@ -56,6 +54,39 @@ pub enum Tick {
     CutPower,
 }
 
+/// Where NVMe/TCP listens.
+pub enum Listen {
+    /// At an address.
+    At(SocketAddr),
+    /// On a socket that was passed.
+    On(TcpListener),
+}
+
+impl Listen {
+    /// The address.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::At(address) => Ok(*address),
+            Self::On(socket) => socket.local_addr(),
+        }
+    }
+}
+
+/// How hosts come in, and who is told about it.
+pub struct Doors {
+    /// NVMe/TCP, if it is served.
+    pub listen: Option<Listen>,
+    /// Who may connect over it.
+    pub allowed: Allowed,
+    /// The keys that they need.
+    pub keyring: Option<Arc<Keyring>>,
+    /// Who started the service.
+    pub supervisor: Supervisor,
+}
+
 /// All ways in which a device is served.
 pub struct Fronts {
     tcp: Option<(Stopper, JoinHandle<io::Result<()>>)>,
@@ -65,6 +96,7 @@ pub struct Fronts {
     keys: Option<(PathBuf, Arc<Keyring>)>,
     events: Receiver<Event>,
     signals: signal_hook::iterator::Handle,
+    supervisor: Supervisor,
 }
 
 struct Lines;
@@ -89,18 +121,20 @@ impl Fronts {
         args: &Args,
         subsystem: &Arc<Subsystem>,
         nqn: &str,
-        (allowed, keyring): (Allowed, Option<Arc<Keyring>>),
+        doors: Doors,
         log: LogLevel,
     ) -> Result<Self, Failure> {
+        let Doors {
+            listen,
+            allowed,
+            keyring,
+            supervisor,
+        } = doors;
         let token = args.http_token.as_deref().map(token).transpose()?;
 
         let epoch = Instant::now();
         let (sender, events) = channel();
 
-        let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
-        let listen = args
-            .listen
-            .or_else(|| (!otherwise).then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
         let port = Port::new(subsystem.clone(), allowed)
             .advertised(args.advertise)
             .authenticated(keyring.clone());
@@ -111,7 +145,7 @@ impl Fronts {
         };
 
         let server = listen
-            .map(|address| bind(epoch, address, port, limits))
+            .map(|listen| bind(epoch, listen, port, limits))
             .transpose()?;
 
         let vfio = args
@@ -132,7 +166,8 @@ impl Fronts {
             .transpose()?;
 
         // From here on nothing is left behind: what is mounted must be unmounted.
-        let signals = heed_signals(sender.clone(), keys.is_some()).map_err(Failure::failed)?;
+        let reloads = keys.is_some() || supervisor.is_there();
+        let signals = heed_signals(sender.clone(), reloads).map_err(Failure::failed)?;
 
         let fuse = args
             .fuse
@@ -149,6 +184,7 @@ impl Fronts {
             keys,
             events,
             signals,
+            supervisor,
         })
     }
 
@@ -162,11 +198,9 @@ impl Fronts {
         subsystem: &Subsystem,
         mut tick: impl FnMut(Tick),
     ) -> Result<(), Failure> {
-        // A supervisor that waits for it (`Type=notify`) learns that hosts can connect; without one
-        // nothing happens.
-        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        self.supervisor.ready();
 
-        let mut ticks = 0;
+        let (mut ticks, mut next_tick) = (0, Instant::now() + TICK);
 
         let mut open = [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()]
             .map(u32::from)
@@ -174,16 +208,24 @@ impl Fronts {
             .sum::<u32>();
 
         while open > 0 && !subsystem.is_broken() {
-            match self.events.recv_timeout(TICK) {
+            self.supervisor.alive(subsystem);
+            let left = next_tick.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(self.supervisor.patience(left)) {
                 Ok(Event::Stop) => break,
-                Ok(Event::Reload) => self.reload(),
+                Ok(Event::Reload) => {
+                    self.supervisor.reloading();
+                    self.reload();
+                    self.supervisor.ready();
+                }
                 Ok(Event::Tell) => tick(Tick::Tell),
                 Ok(Event::CutPower) => tick(Tick::CutPower),
                 Ok(Event::Ended(what)) => {
                     tracing::info!("{what} has ended");
                     open -= 1;
                 }
+                Err(_) if Instant::now() < next_tick => {}
                 Err(_) => {
+                    next_tick = Instant::now() + TICK;
                     ticks += 1;
                     if ticks % KEEP_TICKS == 0 {
                         tick(Tick::Keep);
@@ -199,6 +241,7 @@ impl Fronts {
     /// are connected stay in any case.
     fn reload(&self) {
         let Some((path, keyring)) = &self.keys else {
+            tracing::info!("nothing to load again: there are no keys");
             return;
         };
         match load_keys(path) {
@@ -214,7 +257,7 @@ impl Fronts {
 
     /// Ends all, after what is under way.
     fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
-        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        self.supervisor.stopping();
         self.signals.close();
 
         // Operators first: a backup ends here, and nobody asks for the device while it closes.
@@ -262,14 +305,11 @@ impl Fronts {
 /// Signals that would end the process by default although nobody meant to cut the power.
 ///
 /// With keys, SIGHUP asks for them to be loaded again: whoever started this under `nohup` may send
-/// it too.
-fn heed_signals(
-    events: Sender<Event>,
-    has_keys: bool,
-) -> io::Result<signal_hook::iterator::Handle> {
+/// it too. A supervisor's never means that a terminal is gone.
+fn heed_signals(events: Sender<Event>, reloads: bool) -> io::Result<signal_hook::iterator::Handle> {
     // Without this signal a write beyond the file size limit fails like one to a full disk.
     let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
-    if has_keys || !is_ignored(SIGHUP) {
+    if reloads || !is_ignored(SIGHUP) {
         heeded.push(SIGHUP);
     }
 
@@ -284,7 +324,7 @@ fn heed_signals(
                     SIGUSR1 => events.send(Event::Tell),
                     SIGUSR2 => events.send(Event::CutPower),
                     SIGXFSZ => Ok(()),
-                    SIGHUP if has_keys => events.send(Event::Reload),
+                    SIGHUP if reloads => events.send(Event::Reload),
                     _ => events.send(Event::Stop),
                 };
             }
@@ -302,12 +342,14 @@ fn is_ignored(signal: i32) -> bool {
     mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
-fn bind(
-    epoch: Instant,
-    address: SocketAddr,
-    port: Port,
-    limits: Limits,
-) -> Result<Server, Failure> {
+fn bind(epoch: Instant, listen: Listen, port: Port, limits: Limits) -> Result<Server, Failure> {
+    let address = match listen {
+        Listen::At(address) => address,
+        Listen::On(socket) => {
+            return Server::on(epoch, socket, port, Box::new(Lines), limits)
+                .map_err(Failure::failed);
+        }
+    };
     Server::bind_since(epoch, address, port, Box::new(Lines), limits).map_err(|error| {
         match error.kind() {
             io::ErrorKind::AddrInUse => Failure::about(

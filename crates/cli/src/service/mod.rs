@@ -7,4 +7,5 @@ pub mod kept;
 mod recording;
 mod relearn;
 pub mod serve;
+mod supervisor;
 pub mod writeback;

@@ -2,15 +2,16 @@
 //! bus.
 //!
 //! Invariants: it listens on the loopback unless told otherwise, and then only to hosts that
-//! authenticate, or on demand to those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys to
-//! load again, SIGHUP finish the commands under way and compact the image; any other end is a power
-//! cut, which the image survives. A shutdown is clean only if the device was closed.
+//! authenticate, or on demand to those on a list, whether it opens the socket or has it from a
+//! supervisor; SIGTERM, SIGINT, SIGQUIT and, without keys to load again, SIGHUP finish the commands
+//! under way and compact the image; any other end is a power cut, which the image survives. A shutdown is clean only if the device was closed.
 
-use super::fronts::{Fronts, Tick};
+use super::fronts::{Doors, Fronts, Listen, Tick};
 use super::image::{Shape, random};
 use super::kept::{Kept, Service};
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
+use super::supervisor::{self, Supervisor};
 use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
@@ -22,7 +23,7 @@ use remap_ssd_nvme::controller::{
 };
 use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
 use remap_ssd_nvme::tcp::target::{Advertised, Allowed, Network};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,8 +40,8 @@ use tracing_subscriber::{Layer, Registry, reload};
 /// FUA.
 ///
 /// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored
-/// under `nohup`); with --keys SIGHUP loads the keys again, and drops nobody; SIGUSR1 logs
-/// statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
+/// under `nohup`); with --keys or under systemd SIGHUP loads the keys again, and drops nobody;
+/// SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
 ///
 /// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has
 /// failed, 2 for invalid arguments.
@@ -208,11 +209,29 @@ fn advertised(text: &str) -> Result<Advertised, String> {
         .map_err(|_| "an address, or an address and a port".into())
 }
 
-/// Who may connect, and the keys that hosts need.
-fn allowed(args: &Args) -> Result<(Allowed, Option<Arc<Keyring>>), Failure> {
+/// Where hosts connect over NVMe/TCP, if they may.
+fn listen(args: &Args) -> Result<Option<Listen>, Failure> {
+    let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
+    match (supervisor::passed_socket()?, args.listen) {
+        (Some(_), Some(address)) => Err(Failure::usage(format_args!(
+            "--listen {address}: a socket was passed to listen on; leave the option out, or do not pass the socket"
+        ))),
+        (Some(socket), None) => Ok(Some(Listen::On(socket))),
+        (None, Some(address)) => Ok(Some(Listen::At(address))),
+        (None, None) if otherwise => Ok(None),
+        (None, None) => Ok(Some(Listen::At((Ipv4Addr::LOCALHOST, PORT).into()))),
+    }
+}
+
+/// Who may connect there, and the keys that hosts need.
+fn allowed(
+    args: &Args,
+    listen: Option<&Listen>,
+) -> Result<(Allowed, Option<Arc<Keyring>>), Failure> {
     let keys = args.keys.as_deref().map(load_keys).transpose()?;
-    let elsewhere = args
-        .listen
+    let address = listen.map(Listen::address).transpose();
+    let elsewhere = address
+        .map_err(Failure::failed)?
         .filter(|address| !address.ip().to_canonical().is_loopback());
     if let Some(address) = elsewhere.filter(|_| keys.is_none()) {
         if !args.insecure {
@@ -268,6 +287,9 @@ fn addresses_of(host: &str) -> Result<Vec<IpAddr>, Failure> {
 pub fn load_keys(path: &Path) -> Result<Keys, Failure> {
     Keys::load(path).map_err(|error| Failure::about(path.display(), error))
 }
+
+/// The port that NVMe/TCP has by convention.
+const PORT: u16 = 4420;
 
 type Handle = reload::Handle<LevelFilter, Registry>;
 
@@ -334,7 +356,9 @@ fn start_log(args: &Args) -> LogLevel {
 /// # Errors
 /// The device cannot be opened or served as asked, or it failed in service.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let (allowed, keyring) = allowed(args)?;
+    let supervisor = Supervisor::from_env();
+    let listen = listen(args)?;
+    let (allowed, keyring) = allowed(args, listen.as_ref())?;
     let log = start_log(args);
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
@@ -386,7 +410,13 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem)))
         .transpose()?;
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
-    let fronts = Fronts::open(args, &subsystem, &service.nqn, (allowed, keyring), log);
+    let doors = Doors {
+        listen,
+        allowed,
+        keyring,
+        supervisor,
+    };
+    let fronts = Fronts::open(args, &subsystem, &service.nqn, doors, log);
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
 
     keep(kept(false));

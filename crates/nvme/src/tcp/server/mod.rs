@@ -81,7 +81,8 @@ impl Server {
     /// # Errors
     /// The address is in use, or the system's reason.
     pub fn bind(address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
-        Self::listen(Instant::now(), address, port, log, Limits::default())
+        let listener = TcpListener::bind(address)?;
+        Self::on(Instant::now(), listener, port, log, Limits::default())
     }
 
     /// As `bind_with`, with times counted from `epoch`: all services of a device share one clock.
@@ -95,7 +96,7 @@ impl Server {
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        Self::listen(epoch, address, port, log, limits)
+        Self::on(epoch, TcpListener::bind(address)?, port, log, limits)
     }
 
     /// As `bind`, with other limits.
@@ -108,17 +109,26 @@ impl Server {
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        Self::listen(Instant::now(), address, port, log, limits)
+        Self::on(
+            Instant::now(),
+            TcpListener::bind(address)?,
+            port,
+            log,
+            limits,
+        )
     }
 
-    fn listen(
+    /// On a socket that listens already and blocks, with times counted from `epoch`.
+    ///
+    /// # Errors
+    /// OpenSSL cannot be set up.
+    pub fn on(
         epoch: Instant,
-        address: SocketAddr,
+        listener: TcpListener,
         port: Port,
         log: Box<dyn Log>,
         limits: Limits,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
         let subsystems = || vec![port.subsystem().nqn().to_owned(), DISCOVERY_NQN.to_owned()];
         let entrance = port
             .keyring()
