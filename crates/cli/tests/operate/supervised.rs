@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -106,11 +106,22 @@ fn signal(child: &Running, name: &str) {
     assert!(sent.expect("kill").success());
 }
 
+/// Waits for a service that must end by itself.
+fn ends(mut running: Running) -> Output {
+    let until = Instant::now() + PATIENCE;
+    let child = running.0.as_mut().expect("it runs");
+    while child.try_wait().expect("ours").is_none() {
+        assert!(Instant::now() < until, "it goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let child = running.0.take().expect("it has run");
+    child.wait_with_output().expect("it has ended")
+}
+
 /// Ends a service; what it wrote.
-fn stop(mut child: Running) -> String {
+fn stop(child: Running) -> String {
     signal(&child, "TERM");
-    let child = child.0.take().expect("it runs");
-    let output = child.wait_with_output().expect("it ends");
+    let output = ends(child);
     let said = String::from_utf8(output.stderr).expect("text");
     assert!(output.status.success(), "{said}");
     said
@@ -195,9 +206,7 @@ fn a_passed_socket_has_the_protection_that_an_address_has() {
     let refuses = |socket: &str, args: &[&str], code: i32, words: &str| {
         let unit = Unit::new(Some(TcpListener::bind(socket).expect("a free port")));
         let args = [&["--memory", "32MiB"], args].concat();
-        let child = unit.start(Path::new(PROGRAM), &args).0.take();
-        let output = child.expect("it runs").wait_with_output();
-        let output = output.expect("it ends");
+        let output = ends(unit.start(Path::new(PROGRAM), &args));
         let said = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(words), "{said}");
