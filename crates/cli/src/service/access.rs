@@ -6,12 +6,13 @@
 //! namespaces (`nvme::controller::Rights`).
 
 use super::serve::Args;
+use super::supervisor::passed_socket;
 use crate::failure::Failure;
 use remap_ssd_nvme::auth::{Keyring, Keys};
 use remap_ssd_nvme::controller::{Rights, Subsystem};
 use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Network, Port, Who};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -153,10 +154,18 @@ fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
     }
 }
 
+/// Where hosts connect over NVMe/TCP.
+pub enum Listen {
+    /// At these addresses; nowhere if only other ways of serving were asked for.
+    At(Vec<SocketAddr>),
+    /// On a socket that a supervisor has opened.
+    On(TcpListener),
+}
+
 /// Who may connect, and where.
 pub struct Access {
-    /// Where to listen; nowhere if only other ways of serving were asked for.
-    pub listen: Vec<SocketAddr>,
+    /// Where.
+    pub listen: Listen,
     /// Who may connect now.
     pub allowed: Allowed,
     /// The keys that hosts need.
@@ -177,11 +186,19 @@ impl Access {
         let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
         let allowed = allowed(&entries)?;
 
-        let listen = listen_on(args)?;
-        must_be_guarded(args, &listen, keys.is_some())?;
+        let listen = if let Some(socket) = passed_socket(!args.listen.is_empty())? {
+            let address = socket.local_addr().map_err(Failure::failed)?;
+            let given = address.ip().to_string();
+            must_be_guarded(args, &[(address, &given)], keys.is_some())?;
+            Listen::On(socket)
+        } else {
+            let listen = listen_on(args)?;
+            must_be_guarded(args, &listen, keys.is_some())?;
+            Listen::At(listen.into_iter().map(|(address, _)| address).collect())
+        };
 
         Ok(Self {
-            listen: listen.into_iter().map(|(address, _)| address).collect(),
+            listen,
             allowed,
             keyring: keys.map(|keys| Arc::new(Keyring::new(keys))),
             entries,
@@ -189,15 +206,17 @@ impl Access {
         })
     }
 
-    /// What loads them again while the port is open; `None` if there is nothing to load.
-    pub fn reload(self, port: &Arc<Port>) -> Option<Reload> {
-        let has_more = self.keyring.is_some() || !self.entries.is_empty();
-        has_more.then(|| Reload {
-            entries: self.entries,
-            keys: self.keys.zip(self.keyring),
-            port: Arc::downgrade(port),
-            turn: Mutex::new(()),
-        })
+    /// Where to listen, and what loads the rest again while the port is open.
+    pub fn split(self) -> (Listen, Reloadable) {
+        let Self {
+            listen,
+            keyring,
+            entries,
+            keys,
+            ..
+        } = self;
+        let keys = keys.zip(keyring);
+        (listen, Reloadable { entries, keys })
     }
 
     /// Says which namespaces are in lists of rights, and nowhere else.
@@ -286,6 +305,25 @@ fn tell_unknown(subsystem: &Subsystem, listed: impl Iterator<Item = u32>) {
     }
 }
 
+/// Keys and list, before there is a port.
+pub struct Reloadable {
+    entries: Vec<Entry>,
+    keys: Option<(PathBuf, Arc<Keyring>)>,
+}
+
+impl Reloadable {
+    /// What loads them again while the port is open; `None` if there is nothing to load.
+    pub fn of_port(self, port: &Arc<Port>) -> Option<Reload> {
+        let has_more = self.keys.is_some() || !self.entries.is_empty();
+        has_more.then(|| Reload {
+            entries: self.entries,
+            keys: self.keys,
+            port: Arc::downgrade(port),
+            turn: Mutex::new(()),
+        })
+    }
+}
+
 /// Keys and list, to be loaded again.
 pub struct Reload {
     entries: Vec<Entry>,
@@ -298,12 +336,17 @@ pub struct Reload {
 impl Reload {
     /// Loads keys and looks names up again, on a thread of its own: a name server may take its
     /// time. If something is not in order, all stays as it was; hosts that are connected stay in
-    /// any case.
-    pub fn start(self: &Arc<Self>) {
+    /// any case. `done` is called when it has ended, however it ended.
+    pub fn start(self: &Arc<Self>, done: fn()) {
         let again = self.clone();
         let thread = std::thread::Builder::new().name("reload".into());
-        if let Err(error) = thread.spawn(move || again.run()) {
+        let started = thread.spawn(move || {
+            again.run();
+            done();
+        });
+        if let Err(error) = started {
             tracing::error!("keys and names are not loaded again: {error}");
+            done();
         }
     }
 

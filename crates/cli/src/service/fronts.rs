@@ -4,8 +4,9 @@
 //! why; when serving has ended nobody is left who could use the device. All have one clock, since
 //! the timing model has one.
 
-use super::access::{Access, Reload};
+use super::access::{Access, Listen, Reload};
 use super::serve::{Args, LogLevel};
+use super::supervisor::{self, Supervisor};
 use crate::failure::Failure;
 use crate::watch::served::Served;
 use remap_ssd_fuse::{MountError, Mounted, file_name};
@@ -14,7 +15,6 @@ use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::Port;
 use remap_ssd_vfio::{Service, ServiceError};
-use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::io;
 use std::net::SocketAddr;
@@ -31,9 +31,10 @@ const KEEP_TICKS: u32 = 10;
 
 /// What serving waits for.
 enum Event {
-    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is nothing to load again.
+    /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is neither something to load again nor a
+    /// supervisor.
     Stop,
-    /// SIGHUP if there are keys or a list of hosts: they are to be loaded again.
+    /// SIGHUP otherwise: keys and the list of hosts are to be loaded again.
     Reload,
     /// SIGUSR1.
     Tell,
@@ -63,6 +64,7 @@ pub struct Fronts {
     reload: Option<Arc<Reload>>,
     events: Receiver<Event>,
     signals: signal_hook::iterator::Handle,
+    supervisor: Supervisor,
 }
 
 struct Lines;
@@ -104,13 +106,12 @@ impl Fronts {
             ..Limits::default()
         };
 
-        let server = if access.listen.is_empty() {
-            None
-        } else {
-            Some(bind(epoch, &access.listen, port, limits)?)
-        };
+        let (listen, reloadable) = access.split();
+        let server = bind(epoch, listen, port, limits)?;
         let port = server.as_ref().map(Server::port);
-        let reload = port.and_then(|port| access.reload(&port)).map(Arc::new);
+        let reload = port
+            .and_then(|port| reloadable.of_port(&port))
+            .map(Arc::new);
 
         let vfio = args
             .vfio_user
@@ -130,7 +131,9 @@ impl Fronts {
             .transpose()?;
 
         // From here on nothing is left behind: what is mounted must be unmounted.
-        let signals = heed_signals(sender.clone(), reload.is_some()).map_err(Failure::failed)?;
+        let supervisor = Supervisor::from_env();
+        let reloads = reload.is_some() || supervisor.is_there();
+        let signals = heed_signals(sender.clone(), reloads).map_err(Failure::failed)?;
 
         let fuse = args
             .fuse
@@ -147,6 +150,7 @@ impl Fronts {
             reload,
             events,
             signals,
+            supervisor,
         })
     }
 
@@ -160,11 +164,9 @@ impl Fronts {
         subsystem: &Subsystem,
         mut tick: impl FnMut(Tick),
     ) -> Result<(), Failure> {
-        // A supervisor that waits for it (`Type=notify`) learns that hosts can connect; without one
-        // nothing happens.
-        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        supervisor::ready();
 
-        let mut ticks = 0;
+        let (mut ticks, mut next_tick) = (0, Instant::now() + TICK);
 
         let mut open = [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()]
             .map(u32::from)
@@ -172,16 +174,20 @@ impl Fronts {
             .sum::<u32>();
 
         while open > 0 && !subsystem.is_broken() {
-            match self.events.recv_timeout(TICK) {
+            self.supervisor.alive(subsystem);
+            let left = next_tick.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(self.supervisor.patience(left)) {
                 Ok(Event::Stop) => break,
-                Ok(Event::Reload) => self.reload.iter().for_each(Reload::start),
+                Ok(Event::Reload) => self.reload(),
                 Ok(Event::Tell) => tick(Tick::Tell),
                 Ok(Event::CutPower) => tick(Tick::CutPower),
                 Ok(Event::Ended(what)) => {
                     tracing::info!("{what} has ended");
                     open -= 1;
                 }
+                Err(_) if Instant::now() < next_tick => {}
                 Err(_) => {
+                    next_tick = Instant::now() + TICK;
                     ticks += 1;
                     if ticks % KEEP_TICKS == 0 {
                         tick(Tick::Keep);
@@ -193,9 +199,20 @@ impl Fronts {
         self.close(subsystem)
     }
 
+    /// Has keys and names loaded again; the supervisor is told when that begins and ends.
+    fn reload(&self) {
+        supervisor::reloading();
+        if let Some(reload) = &self.reload {
+            reload.start(supervisor::ready);
+        } else {
+            tracing::info!("nothing to load again: there are neither keys nor a list of hosts");
+            supervisor::ready();
+        }
+    }
+
     /// Ends all, after what is under way.
     fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
-        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        supervisor::stopping();
         self.signals.close();
 
         // Operators first: a backup ends here, and nobody asks for the device while it closes.
@@ -243,7 +260,7 @@ impl Fronts {
 /// Signals that would end the process by default although nobody meant to cut the power.
 ///
 /// With keys or a list of hosts, SIGHUP asks for them to be loaded again: whoever started this under
-/// `nohup` may send it too.
+/// `nohup` may send it too. A supervisor's never means that a terminal is gone.
 fn heed_signals(events: Sender<Event>, reloads: bool) -> io::Result<signal_hook::iterator::Handle> {
     // Without this signal a write beyond the file size limit fails like one to a full disk.
     let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
@@ -280,15 +297,21 @@ fn is_ignored(signal: i32) -> bool {
     mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
-/// Listens at these addresses, if there are any.
+/// Listens where it was asked to, if anywhere.
 fn bind(
     epoch: Instant,
-    addresses: &[SocketAddr],
+    listen: Listen,
     port: Port,
     limits: Limits,
-) -> Result<Server, Failure> {
-    let bound = Server::bind_since(epoch, addresses, port, Box::new(Lines), limits);
-    bound.map_err(|error| match error.kind() {
+) -> Result<Option<Server>, Failure> {
+    let bound = match listen {
+        Listen::At(addresses) if addresses.is_empty() => return Ok(None),
+        Listen::At(addresses) => {
+            Server::bind_since(epoch, &addresses, port, Box::new(Lines), limits)
+        }
+        Listen::On(socket) => Server::on(epoch, vec![socket], port, Box::new(Lines), limits),
+    };
+    bound.map(Some).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Failure::failed(format_args!(
             "{error}: stop what listens there, or choose another with --listen"
         )),

@@ -8,4 +8,5 @@ pub mod kept;
 mod recording;
 mod relearn;
 pub mod serve;
+mod supervisor;
 pub mod writeback;

@@ -2,9 +2,10 @@
 //! bus.
 //!
 //! Invariants: it listens on the loopback unless told otherwise, and then only to hosts that
-//! authenticate, or on demand to those on a list; SIGTERM, SIGINT, SIGQUIT and, without keys or list
-//! to load again, SIGHUP finish the commands under way and compact the image; any other end is a power
-//! cut, which the image survives. A shutdown is clean only if the device was closed.
+//! authenticate, or on demand to those on a list, whether it opens the sockets or has one from a
+//! supervisor; SIGTERM, SIGINT, SIGQUIT and, without keys or list to load again, SIGHUP finish the
+//! commands under way and compact the image; any other end is a power cut, which the image survives. A
+//! shutdown is clean only if the device was closed.
 
 use super::access::{Access, ListenAt};
 use super::fronts::{Fronts, Tick};
@@ -39,9 +40,9 @@ use tracing_subscriber::{Layer, Registry, reload};
 /// FUA.
 ///
 /// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored
-/// under `nohup`); with --keys or --allow SIGHUP loads the keys and looks names up again, and drops
-/// nobody; SIGUSR1 logs
-/// statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
+/// under `nohup`); with --keys or --allow, or under systemd, SIGHUP loads the keys and looks names up
+/// again, and drops nobody; SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache, and
+/// is ignored without.
 ///
 /// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has
 /// failed, 2 for invalid arguments.

@@ -71,6 +71,7 @@ fn the_bench_of_the_service_says_all_it_promises() {
     run(&["bench", "--tls"]).fails(2, &["--service"]);
 }
 
+#[cfg(feature = "tls")]
 #[test]
 fn the_bench_of_the_service_compares_tls_and_authentication_with_neither() {
     let flags = [

@@ -448,6 +448,41 @@ fn a_name_to_listen_on_is_all_its_addresses() {
     served.stop();
 }
 
+#[cfg(not(feature = "tls"))]
+#[test]
+fn a_program_built_without_tls_refuses_its_keys_and_says_how_to_have_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let key = "NVMeTLSkey-1:01:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:";
+    let keys = private(dir.path(), "keys", &format!("nqn.2026-11.test:one {key}\n"));
+    let hint = "cargo install --path crates/cli --features tls";
+    run(&["serve", "--memory", "32MiB", "--keys", &keys])
+        .fails_in_one_line(1, &["line 1", hint, "libssl-dev"]);
+    run(&["bench", "--service", "--quick", "--memory", "--tls"]).fails_in_one_line(2, &[hint]);
+
+    // What has no key for TLS is served, and what is added later is refused without harm.
+    let [secret, ..] = SECRETS;
+    let chap = format!("nqn.2026-11.test:one {secret}\n");
+    let keys = private(dir.path(), "keys", &chap);
+    let served = serve(&["--memory", "32MiB", "--keys", &keys]);
+    private(
+        dir.path(),
+        "keys",
+        &format!("{chap}nqn.2026-11.test:two {key}\n"),
+    );
+    served.signal("HUP");
+    served.says("the keys from before stay in use");
+    let one = private(dir.path(), "one", secret);
+    served
+        .io(&["--hostnqn", "nqn.2026-11.test:one", "--secret", &one, "id"])
+        .ok();
+    let tls = private(dir.path(), "tls", key);
+    served
+        .io(&["--hostnqn", "nqn.2026-11.test:two", "--secret", &tls, "id"])
+        .fails_in_one_line(1, &[hint]);
+    served.stop();
+}
+
+#[cfg(feature = "tls")]
 #[test]
 fn a_host_connects_by_tls_with_a_key_from_a_file_and_no_other_way() {
     let dir = tempfile::tempdir().expect("a folder");

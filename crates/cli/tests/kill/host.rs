@@ -108,11 +108,16 @@ impl Host {
 
     /// Works until the connection breaks; how many commands were acknowledged.
     pub fn work(&mut self, address: SocketAddr) -> u64 {
+        self.work_while(address, || true)
+    }
+
+    /// The same, while it may go on: that is asked before each command.
+    pub fn work_while(&mut self, address: SocketAddr, may_go_on: impl Fn() -> bool) -> u64 {
         let Ok(mut client) = Client::connect(address, Options::default()) else {
             return 0;
         };
         let mut acknowledged = 0;
-        loop {
+        while may_go_on() {
             let command = self.choose();
             self.doubt = Some(command);
             match self.send(&mut client, command) {
@@ -129,6 +134,7 @@ impl Host {
                 Err(error) => panic!("{command:?}: {error}"),
             }
         }
+        acknowledged
     }
 
     fn choose(&mut self) -> Command {

@@ -1,10 +1,14 @@
 //! What an operator asks of a served device and does to it: real server processes, real hosts,
 //! `ctl` as a program.
 
+#[allow(dead_code)]
+#[path = "../kill/host.rs"]
+mod host;
 mod kit;
 mod metrics;
 mod reservations;
 mod rights;
 mod snapshot;
+mod supervised;
 mod verbs;
 mod watch;

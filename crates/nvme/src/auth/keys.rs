@@ -18,6 +18,7 @@ use super::host::Credentials;
 use super::psk::{Claim, Derivation, Psk, TlsKey};
 use super::secret::{Secret, SecretError};
 use crate::controller::Rights;
+use crate::tls::{ABSENT, IS_BUILT};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -212,6 +213,10 @@ fn put_key(
 ) -> Result<(), String> {
     let is_second = if word.starts_with("NVMeTLSkey-") {
         let key = TlsKey::parse(word).map_err(|error| error.to_string())?;
+        // Not passed over: its host could not connect, or would without encryption.
+        if !IS_BUILT {
+            return Err(format!("it has a TLS key, and {ABSENT}"));
+        }
         tls.replace(key).is_some()
     } else {
         let key = Secret::parse(word).map_err(|error| error.to_string())?;

@@ -142,11 +142,11 @@ pub(super) fn begin(
 
 fn turned_away(error: TlsError) -> TurnedAway {
     match error {
-        TlsError::Setup(stack) => TurnedAway {
-            why: format!("OpenSSL: {stack}"),
+        TlsError::Refused { why, kind, hostnqn } => TurnedAway { why, kind, hostnqn },
+        TlsError::Setup(_) | TlsError::Absent => TurnedAway {
+            why: error.to_string(),
             kind: "TLS handshake",
             hostnqn: String::new(),
         },
-        TlsError::Refused { why, kind, hostnqn } => TurnedAway { why, kind, hostnqn },
     }
 }

@@ -6,7 +6,8 @@
 //! `IDENTITIES_MAX` identities. Absent: sockets (`stream`), deadlines (`tcp`).
 
 use super::ffi::{self, FindPsk, OfferPsk};
-use crate::auth::{Hash, Keyring, NoPsk, Psk};
+use super::outcome::{Proven, SHA256_SUITE, SHA384_SUITE, TlsError, suite};
+use crate::auth::{Keyring, NoPsk, Psk};
 use openssl::error::ErrorStack;
 use openssl::ex_data::Index;
 use openssl::ssl::{
@@ -18,49 +19,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Identities of one handshake that are looked up: Linux sends one.
 const IDENTITIES_MAX: usize = 8;
 
-const SHA256_SUITE: &str = "TLS_AES_128_GCM_SHA256";
-const SHA384_SUITE: &str = "TLS_AES_256_GCM_SHA384";
-
-/// Why there is no TLS.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// OpenSSL cannot be set up.
-    #[error("OpenSSL: {0}")]
-    Setup(#[from] ErrorStack),
-    /// The handshake failed; `hostnqn` is what the peer calls itself, or empty.
-    #[error("{why}")]
-    Refused {
-        /// The reason.
-        why: String,
-        /// The reason as one of few, for a counter.
-        kind: &'static str,
-        /// The host's name as the peer put it.
-        hostnqn: String,
-    },
-}
-
-/// Whom a handshake has proven to be at the other end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proven {
-    /// The host.
-    pub hostnqn: String,
-    /// The subsystem that the key is for.
-    pub subnqn: String,
-    /// The hash of the cipher suite.
-    pub hash: Hash,
-}
-
-impl Proven {
-    /// The cipher suite.
-    pub fn suite(&self) -> &'static str {
-        suite(self.hash)
-    }
-}
-
-fn suite(hash: Hash) -> &'static str {
-    match hash {
-        Hash::Sha384 => SHA384_SUITE,
-        _ => SHA256_SUITE,
+impl From<ErrorStack> for TlsError {
+    fn from(stack: ErrorStack) -> Self {
+        Self::Setup(stack.to_string())
     }
 }
 

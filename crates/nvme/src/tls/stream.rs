@@ -16,7 +16,8 @@
 //!
 //! Absent: deadlines, which are the caller's.
 
-use super::handshake::{self, ClientContext, Proven, ServerContext, TlsError};
+use super::handshake::{self, ClientContext, ServerContext};
+use super::outcome::{Proven, TlsError};
 use crate::auth::Keyring;
 use openssl::ssl::{Error, ErrorCode, Ssl, SslStream};
 use rustix::net::{RecvFlags, recv};

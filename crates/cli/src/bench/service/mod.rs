@@ -17,6 +17,7 @@ use remap_ssd_media::PageView;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{COPY_BYTES_MAX, Latency};
 use remap_ssd_nvme::tcp::client::Client;
+use remap_ssd_nvme::tls;
 use remap_ssd_sim::report::format::bytes;
 use rig::{Protection, Rig, Served};
 use serde::Serialize;
@@ -124,6 +125,9 @@ pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
         dir: dir.as_deref(),
         protection: Protection::default(),
     };
+    if args.tls && !tls::IS_BUILT {
+        return Err(Failure::usage(format_args!("--tls: {}", tls::ABSENT)));
+    }
     if args.tls || args.chap {
         let wanted = Protection {
             tls: args.tls,
