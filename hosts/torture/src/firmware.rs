@@ -15,7 +15,7 @@ use crate::cut::{Choice, Cut, Lost, Replay, State};
 use crate::error::TortureError;
 use crate::record::Recording;
 use remap_ssd_crash::cut::Cutter;
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Image, Media, PageView, Payload};
@@ -81,6 +81,7 @@ impl<'a> Player<'a> {
     pub fn new(
         recording: &'a Recording,
         firmware: Firmware,
+        settings: &[Setting],
         at_start: Replay<'a>,
     ) -> Result<Self, TortureError> {
         let Firmware { scheme, dedup } = firmware;
@@ -91,7 +92,9 @@ impl<'a> Player<'a> {
             )));
         }
         let config = DeviceConfig::for_service(recording.shape.bytes(), scheme, dedup)
+            .and_then(|config| config.with(settings))
             .map_err(|error| missing(&error))?;
+        config.check().map_err(|error| missing(&error))?;
         let mut device = Device::format(config.clone()).map_err(|error| missing(&error))?;
         device.keep_time(false);
         use_up(&mut device)?;
