@@ -454,7 +454,7 @@ mod tests {
         for (firmware, block_bytes) in firmwares.into_iter().zip([4096, 512, 4096, 512]) {
             let recording = recording(block_bytes, 3);
             let start = Replay::new(&recording).until(recording.instants().start);
-            let player = Player::new(&recording, firmware.parse().unwrap(), start).unwrap();
+            let player = Player::new(&recording, firmware.parse().unwrap(), &[], start).unwrap();
             let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
 
             for _ in 0..25 {
@@ -482,7 +482,7 @@ mod tests {
     fn a_scheme_that_keeps_nothing_is_refused() {
         let recording = recording(4096, 1);
         let start = Replay::new(&recording).until(recording.instants().start);
-        let refused = Player::new(&recording, "opt".parse().unwrap(), start);
+        let refused = Player::new(&recording, "opt".parse().unwrap(), &[], start);
         assert!(matches!(refused.err(), Some(TortureError::Missing(_))));
     }
 }
