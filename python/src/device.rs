@@ -201,7 +201,7 @@ impl Device {
             relocate,
             atomic,
         };
-        self.submit(wait, |device, now| ended(device.remap(now, &remap)))
+        self.submit(wait, |device, now| ended(device.remap(now, &remap).into()))
             .map(|(times, ())| times)
     }
 

@@ -25,53 +25,94 @@ use std::time::Duration;
 /// result. `opt` and `unsafe` keep their remaps in DRAM and are expected to lose data: exit code 0
 /// if the campaign found it, else 1.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Stop each scheme's campaign after this time [default: 10, without --cuts].
-    #[arg(long, value_parser = numbers::seconds)]
-    pub seconds: Option<f64>,
-    /// Stop each scheme's campaign after this number of distinct cuts; the result depends only on
-    /// the seed.
-    #[arg(long, value_parser = numbers::count)]
-    pub cuts: Option<u64>,
-    /// Random seed; the same seed gives the same results.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Schemes, by name [default: all durable ones; with --mutant, one that relies on the guard].
+    /// Schemes, by name [default: all durable ones].
+    ///
+    /// With --mutant the default is one scheme that relies on the guard.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub scheme: Vec<SchemeKind>,
-    /// Garbage collection policy of all devices: greedy, cost-benefit, coldmap, cagc [default:
-    /// greedy on most, each of the others on some].
-    #[arg(long, value_name = "POLICY")]
-    pub gc: Option<GcPolicy>,
-    /// Mapping table: page, or hybrid (a block table with an extension for single pages).
-    #[arg(long, value_name = "page|hybrid", default_value_t = Granularity::Page)]
-    pub mapping: Granularity,
-    /// Sets any value of the firmware by its name, on all devices: --set firmware.watermark=0.5.
-    /// May be repeated, or several with commas. Devices that cannot work with it are left out.
-    /// docs/configuration.md lists them.
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
-    pub set: Vec<String>,
+
+    /// Stop each scheme's campaign after this time [default: 10].
+    ///
+    /// With --cuts there is no default.
+    #[arg(long, value_parser = numbers::seconds, help_heading = "Campaign")]
+    pub seconds: Option<f64>,
+    /// Stop each scheme's campaign after N distinct cuts.
+    ///
+    /// The result depends only on the seed then.
+    #[arg(long, value_name = "N", value_parser = numbers::count, help_heading = "Campaign")]
+    pub cuts: Option<u64>,
+    /// Seed of all that is random.
+    ///
+    /// The same seed gives the same results.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Campaign")]
+    pub seed: u64,
     /// Run one script again, by the code that a failure printed.
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mapping", "mutant", "media_faults", "threads"])]
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mapping", "mutant", "media_faults", "threads"], help_heading = "Campaign")]
     pub replay: Option<Code>,
-    /// Switch off this guard of the firmware, to see the campaign find the loss.
-    #[arg(long, value_name = "GUARD")]
-    pub mutant: Option<Guard>,
-    /// Test on failing media: flash pages and NVRAM words become unreadable between commands and at
-    /// cuts. Damaged data may be lost, but an older version must never be read.
-    #[arg(long, conflicts_with = "mutant")]
-    pub media_faults: bool,
     /// Number of threads [default: one per core].
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true,
+        hide_short_help = true,
+        help_heading = "Campaign"
+    )]
     pub threads: u32,
-    /// Stop after this number of failures [default: 10; 1 where failures are expected].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Stop after N failures [default: 10; 1 where failures are expected].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, help_heading = "Campaign")]
     pub failures: Option<u32>,
+
+    /// Switch off this guard of the firmware, to see the campaign find the loss.
+    #[arg(long, value_name = "GUARD", help_heading = "Device")]
+    pub mutant: Option<Guard>,
+    /// Test on failing media.
+    ///
+    /// Flash pages and NVRAM words become unreadable between commands and at cuts. Damaged data may
+    /// be lost, but an older version must never be read.
+    #[arg(long, conflicts_with = "mutant", help_heading = "Device")]
+    pub media_faults: bool,
+    /// Any value of the firmware, on all devices: --set firmware.watermark=0.5.
+    ///
+    /// May be repeated, or several with commas. Devices that cannot work with it are left out. The
+    /// configuration reference (docs/configuration.md) lists the keys.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        help_heading = "Device"
+    )]
+    pub set: Vec<String>,
+    /// Garbage collection policy: greedy, cost-benefit, coldmap or cagc.
+    ///
+    /// Of all devices [default: greedy on most, each of the others on some].
+    #[arg(
+        long,
+        value_name = "POLICY",
+        hide_short_help = true,
+        help_heading = "Device"
+    )]
+    pub gc: Option<GcPolicy>,
+    /// Mapping table: page, or hybrid.
+    ///
+    /// hybrid is a block table with an extension for single pages.
+    #[arg(long, value_name = "page|hybrid", default_value_t = Granularity::Page, hide_short_help = true, help_heading = "Device")]
+    pub mapping: Granularity,
+
     /// Print the results as JSON: an object for one scheme, a list for several.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
+
+const EXAMPLES_SHORT: &str = "\
+Examples:
+  remap-ssd crash
+  remap-ssd crash --scheme remap-ssd --cuts 10000 --seed 7
+  remap-ssd crash --mutant entry-after-page
+
+--help shows all options (garbage collection, mapping, threads) and more examples.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -245,18 +286,10 @@ fn refuse_what_campaigns_choose(setting: &Setting) -> Result<(), Failure> {
 
 /// Devices that cannot be, because of what was set.
 fn refused(args: &Args, why: &str) -> Failure {
-    let given = set_flags(args).join(" ");
+    let given = settings::typed(&args.set);
     Failure::usage(format_args!(
-        "no device of the campaign can work so: {why} (given: {given})"
+        "no device of the campaign can work so: {why} (given:{given})"
     ))
-}
-
-/// `--set`, as it would be typed.
-fn set_flags(args: &Args) -> Vec<String> {
-    args.set
-        .iter()
-        .map(|text| format!("--set {text}"))
-        .collect()
 }
 
 fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust) -> Options {
@@ -382,10 +415,7 @@ fn as_text(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
             text.push_str(&format!(
                 "Run it again: remap-ssd crash --replay {}{}\n",
                 failed.code,
-                set_flags(args)
-                    .iter()
-                    .map(|flag| format!(" {flag}"))
-                    .collect::<String>()
+                settings::typed(&args.set)
             ));
         }
     }

@@ -65,19 +65,19 @@ enum Verb {
         #[command(subcommand)]
         what: Inject,
     },
-    /// Completions as fast as the machine goes, or when the flash would have done it.
+    /// Sets when commands complete: at once, or when flash would have completed them.
     Latency {
-        /// Which.
+        /// none or emulated.
         #[arg(value_parser = ["none", "emulated"])]
         mode: String,
     },
-    /// Deduplication of writes, on a device that was made with it.
+    /// Switches deduplication of writes on or off, on a device that was made with it.
     Dedup {
-        /// Whether.
+        /// on or off.
         #[arg(value_parser = ["on", "off"])]
         mode: String,
     },
-    /// What is counted.
+    /// Resets the counters of `statistics`.
     Stats {
         /// `reset`: `statistics` counts from now on. Metrics and `io stat` go on as they are.
         #[arg(value_parser = ["reset"])]
@@ -103,9 +103,9 @@ enum Verb {
         /// A folder to make, on the service's machine.
         to: PathBuf,
     },
-    /// What is logged.
+    /// Sets how much the server logs.
     Log {
-        /// This and what is more serious.
+        /// error, warn, info, debug or trace: messages of this level and more serious ones.
         #[arg(value_parser = ["error", "warn", "info", "debug", "trace"])]
         level: String,
     },
@@ -113,7 +113,7 @@ enum Verb {
 
 #[derive(Debug, clap::Subcommand)]
 enum Inject {
-    /// Blocks cannot be read any more, until they are rewritten.
+    /// Makes blocks unreadable until they are rewritten.
     ReadError {
         /// The namespace.
         #[arg(long, value_name = "N", default_value_t = 1)]
@@ -121,11 +121,11 @@ enum Inject {
         /// First block of 4096 bytes.
         #[arg(long)]
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         #[arg(long, default_value_t = 1)]
         blocks: u32,
     },
-    /// A bit of NVRAM flips. One flipped bit of a word is corrected, two are not.
+    /// Flips a bit of NVRAM. One flipped bit of a word is corrected, two are not.
     NvramFlip {
         /// The word of 8 bytes.
         #[arg(long)]
@@ -134,7 +134,7 @@ enum Inject {
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..64))]
         bit: u32,
     },
-    /// All planted faults are taken back.
+    /// Takes all planted faults back.
     None,
 }
 

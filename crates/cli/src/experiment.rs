@@ -7,6 +7,7 @@
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted};
+use crate::settings;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_lab::claim::{Claim, Verdict};
 use remap_ssd_lab::folder::built_in;
@@ -32,31 +33,55 @@ pub struct Args {
     pub names: Vec<String>,
 
     /// Scaled devices and shorter runs: minutes.
-    #[arg(long)]
+    #[arg(long, help_heading = "Size")]
     pub quick: bool,
-    /// Tiny devices, seconds: shows that everything runs; the figures mean nothing.
-    #[arg(long, conflicts_with = "quick")]
+    /// Tiny devices, seconds: shows that everything runs.
+    ///
+    /// The figures mean nothing.
+    #[arg(long, conflicts_with = "quick", help_heading = "Size")]
     pub smoke: bool,
-    /// Folder for results; those of an earlier command are used again.
-    #[arg(long, value_name = "DIR", default_value = "results")]
-    pub out: PathBuf,
-    /// Folder with experiments of your own, NAME/experiment.toml, and papers/NAME.toml; they
-    /// replace built-in ones of their names. One whose analysis is `table` needs no claims: its
-    /// runs are printed as a table. For grids over any option or value of the device, see
-    /// `remap-ssd sweep`.
-    #[arg(long, value_name = "DIR")]
+
+    /// Any value of the devices, other than published: --set flash.read_ns=40_000.
+    ///
+    /// Of every device that the experiments simulate, before it is scaled: what a claim owes to that
+    /// value. A paper's own tables (arithmetic on its figures, recovery times by capacity) stay as
+    /// they are. May be repeated, or several with commas. The configuration reference
+    /// (docs/configuration.md) lists the keys.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        help_heading = "Device"
+    )]
+    pub set: Vec<String>,
+    /// Folder with experiments of your own.
+    ///
+    /// It holds NAME/experiment.toml, and papers/NAME.toml; they replace built-in ones of their
+    /// names. One whose analysis is `table` needs no claims: its runs are printed as a table. For
+    /// grids over any option or value of the device, see `remap-ssd sweep`.
+    #[arg(long, value_name = "DIR", help_heading = "Device")]
     pub from: Option<PathBuf>,
+
     /// Make every run again, whatever is in the results folder.
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub fresh: bool,
     /// Runs at the same time [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     pub threads: Option<u32>,
     /// Memory that runs at the same time may take together.
-    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = numbers::size)]
+    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = numbers::size, help_heading = "Run")]
     pub memory: u64,
+
+    /// Folder for results; those of an earlier command are used again.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "results",
+        help_heading = "Output"
+    )]
+    pub out: PathBuf,
     /// Print the claims, or the list, as JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 
@@ -66,10 +91,11 @@ Examples:
   remap-ssd experiment all --quick
   remap-ssd experiment all --out results
   remap-ssd experiment fast21-fig5 fast21-fig7 --json
+  remap-ssd experiment fast21-fig7 --quick --set flash.read_ns=40_000 --out slower-reads
   remap-ssd experiment my-own --from my-experiments
 
-The results folder holds report.html, claims.json, findings.json, a folder for each experiment with results.csv,
-results.parquet and its figures as SVG, and runs/ with the result of each run.";
+The results folder holds report.html, claims.json, findings.json, a folder for each experiment with
+results.csv, results.parquet and its figures as SVG, and runs/ with the result of each run.";
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
@@ -98,7 +124,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     let list = args.names == ["list"];
     let names = names(args, &library, list)?;
-    let study = Study::plan(&library, &names, form)?;
+    let set = settings::parse(&args.set)?;
+    let study = Study::plan_with(&library, &names, form, &set)?;
 
     if list {
         return show_list(args, &study);

@@ -30,3 +30,22 @@ pub fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
         }
     }
 }
+
+/// Refuses what a command chooses itself: of each such key, the reason or what to use instead.
+///
+/// # Errors
+/// The first of `settings` that is listed.
+pub fn refuse(settings: &[Setting], chosen: &[(&str, &str)]) -> Result<(), Failure> {
+    for setting in settings {
+        let path = setting.key.path;
+        if let Some((_, why)) = chosen.iter().find(|(key, _)| *key == path) {
+            return Err(Failure::usage(format_args!("--set {path}: {why}")));
+        }
+    }
+    Ok(())
+}
+
+/// The texts as they would be typed, to be shown in a command that repeats this one.
+pub fn typed(texts: &[String]) -> String {
+    texts.iter().map(|text| format!(" --set {text}")).collect()
+}

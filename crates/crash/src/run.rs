@@ -17,6 +17,24 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Options of a campaign.
+///
+/// ```
+/// use remap_ssd_crash::{Code, Options, replay, run};
+/// use remap_ssd_ftl::{Guard, SchemeKind};
+/// let mut options = Options::new(SchemeKind::RemapSsd, 1);
+/// options.cuts = Some(100);
+/// assert!(!options.setups()?.is_empty());
+/// let report = run(&options, &mut |progress| println!("{} cuts", progress.cuts));
+/// assert!(report.cuts >= 100 && report.violations == 0);
+///
+/// // Entries of remaps that do not wait for the pages that they name: data is lost, and found lost.
+/// options.mutant = Some(Guard::EntryAfterPage);
+/// (options.cuts, options.seconds, options.failures) = (None, Some(60.0), 1);
+/// let failed = &run(&options, &mut |_| {}).failures[0];
+/// let code: Code = failed.code.parse()?;
+/// assert_eq!(replay(&code).violations, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Scheme of the firmware.

@@ -148,6 +148,22 @@ impl DeviceConfig {
     ///
     /// # Errors
     /// Lists the names there are.
+    ///
+    /// ```
+    /// use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
+    /// let preset = DeviceConfig::preset("fast21-32g")?;
+    /// let mut config = preset.with(&["firmware.gc_free=0.1".parse::<Setting>()?])?;
+    /// config.flash.read_ns = 40_000;
+    /// config = config.scale(parse_scale("1/8")?)?;
+    /// assert!(config.check().is_ok() && config.addressable_lpns() <= config.firmware.lpns);
+    /// assert_eq!(config.latencies().flash_read_ns, 40_000);
+    ///
+    /// // As a file, and from one.
+    /// assert_eq!(DeviceConfig::from_toml(&config.to_toml())?, config);
+    /// let error = DeviceConfig::preset("fast21").unwrap_err().to_string();
+    /// assert!(error.contains("fast21-256g"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn preset(name: &str) -> Result<Self, DeviceConfigError> {
         Ok(preset(name)?.config())
     }

@@ -20,6 +20,13 @@ use remap_ssd_media::{Media, Page, PageView, Payload};
 use std::path::PathBuf;
 
 /// What the host asks of one logical page, or of a range if it is a remap.
+///
+/// ```
+/// use remap_ssd_device::PageKind;
+/// let copy = PageKind::Remap { source: 0, len: 8, relocate: false, atomic: false };
+/// assert_eq!((copy.pages(), copy.writes()), (8, false));
+/// assert_eq!((PageKind::Write.pages(), PageKind::Write.writes()), (1, true));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
     /// Reads one page of 4 KiB.
@@ -105,6 +112,59 @@ pub struct Completion {
     pub result: Result<(), Refusal>,
 }
 
+/// How a remap ended, when, and which of its pages share what the sources hold.
+///
+/// ```
+/// # use remap_ssd_device::{Device, DeviceConfig, Payload, Remap};
+/// # let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
+/// let written = device.write(0, 0, &Payload::Identity(1));
+/// let onto = |target| Remap { target, source: 0, len: 1, relocate: false, atomic: false };
+///
+/// // A flash page of this device can have 15 owners: one that wrote it, and 14 more.
+/// let ends: Vec<_> = (1..=15).map(|lpn| device.remap(written.done_at, &onto(lpn))).collect();
+/// assert_eq!(ends.iter().map(|end| end.remapped).sum::<u64>(), 14);
+/// assert_eq!((ends[14].copied.counter_full, ends[14].copied.total()), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemapCompletion {
+    /// When it is complete, in nanoseconds of virtual time.
+    pub done_at: u64,
+    /// What the firmware answered. Of a remap that failed halfway, some pages may be done.
+    pub result: Result<(), Refusal>,
+    /// Pages that were remapped: nothing was programmed for them.
+    pub remapped: u64,
+    /// Pages that were copied instead.
+    pub copied: Copied,
+}
+
+/// Pages of a remap that were copied instead, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// The page's reference counter was full.
+    pub counter_full: u64,
+    /// The remapping metadata had no room, or was fuller than the watermark.
+    pub metadata_full: u64,
+    /// The scheme remaps nothing, or not this page.
+    pub otherwise: u64,
+}
+
+impl Copied {
+    /// Pages copied for any cause.
+    pub fn total(&self) -> u64 {
+        self.counter_full + self.metadata_full + self.otherwise
+    }
+}
+
+impl From<RemapCompletion> for Completion {
+    fn from(completion: RemapCompletion) -> Self {
+        let RemapCompletion {
+            done_at, result, ..
+        } = completion;
+        Self { done_at, result }
+    }
+}
+
 /// How an `fs_write` ended, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCompletion {
@@ -115,6 +175,82 @@ pub struct FileCompletion {
 }
 
 /// A simulated SSD: firmware, media and a timing model.
+///
+/// Commands take a time and say when they are done. Contents are numbers that stand for them, or
+/// bytes, as the configuration says.
+///
+/// ```
+/// use remap_ssd_device::{Device, DeviceConfig, Page, Payload};
+/// let config = DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?;
+/// let mut device = Device::format(config)?;
+///
+/// let written = device.write(0, 7, &Payload::Identity(42));
+/// let (done_at, page) = device.read(written.done_at, 7);
+/// assert_eq!(page?, Page::Identity(42));
+///
+/// let flushed = device.flush(done_at);
+/// let gone = device.deallocate(flushed.done_at, 7, 1);
+/// let (_, page) = device.read(gone.done_at, 7);
+/// assert_eq!(page?, Page::Zeroes);
+/// assert_eq!(device.ftl().stats().host_programs, 1);
+///
+/// // While nothing is submitted, the firmware may work for itself.
+/// device.idle(gone.done_at, gone.done_at + 1_000_000_000);
+/// assert!(device.timing().busy_until() >= written.done_at);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What was flushed survives a power cut. A device in memory has bytes, and can be looked at where
+/// they are:
+///
+/// ```
+/// use remap_ssd_device::{Device, DeviceConfig, PageView, Payload, SchemeKind};
+/// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, true)?;
+/// let mut device = Device::in_memory(config.clone())?;
+/// device.keep_time(false);
+/// device.keep_apart(100..200); // these share no flash page with others
+///
+/// let page = [7; 4096];
+/// device.write_more(0, 0, &Payload::Bytes(&page)).result?;
+/// device.write(0, 1, &Payload::Bytes(&page)).result?;
+/// device.flush(0).result?;
+/// let (mut device, report) = device.power_cycle()?;
+/// assert_eq!(report.mapped, 2);
+///
+/// let (_, first) = device.view(0, 1, |page| match page {
+///     PageView::Bytes(bytes) => bytes[0],
+///     _ => 0,
+/// });
+/// assert_eq!(first?, 7);
+///
+/// // Equal pages are programmed once, unless deduplication is paused.
+/// assert_eq!(device.untimed(|ftl| ftl.stats().host_programs), 0);
+/// device.pause_dedup(true);
+/// device.write(0, 2, &Payload::Bytes(&page)).result?;
+/// assert_eq!(device.ftl().stats().host_programs, 1);
+///
+/// let media = device.into_media();
+/// let (device, _) = Device::recover(media, config)?;
+/// assert!(device.config().firmware.dedup && device.config().memory_bytes() > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Requests of several pages are submitted page by page, or as a whole:
+///
+/// ```
+/// use remap_ssd_device::{Device, DeviceConfig, PageCommand, PageKind};
+/// let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
+/// let write = |lpn| PageCommand { content: 1, lpn, kind: PageKind::Write };
+///
+/// let first = device.submit_more(0, &write(0));
+/// let whole = device.submit(0, &write(1));
+/// assert!(first.result.and(whole.result).is_ok());
+///
+/// let pages: Vec<_> = (2..10).map(write).collect();
+/// let done = device.submit_request(whole.done_at, &pages);
+/// assert!(done.result.is_ok() && done.done_at > whole.done_at);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Device {
     ftl: Ftl,
     charging: Charging,
@@ -379,9 +515,21 @@ impl Device {
     }
 
     /// Remaps pages: targets read what sources hold.
-    pub fn remap(&mut self, now: u64, remap: &Remap) -> Completion {
+    pub fn remap(&mut self, now: u64, remap: &Remap) -> RemapCompletion {
+        let before = self.ftl.stats();
         let result = self.ftl.remap(remap);
-        self.complete(now, DataPath::Absent, result)
+        let did = self.ftl.stats() - before;
+
+        RemapCompletion {
+            done_at: self.charge(now, DataPath::Absent),
+            result,
+            remapped: did.remaps,
+            copied: Copied {
+                counter_full: did.demoted_counter_full,
+                metadata_full: did.demoted_nvram_full + did.demoted_watermark,
+                otherwise: did.demoted_degree_full + did.demoted_unhinted + did.copies,
+            },
+        }
     }
 
     /// Makes everything that was acknowledged durable.

@@ -39,6 +39,23 @@ pub struct DiskWrite<'a> {
 }
 
 /// A page of a file, as the device's file map lists it.
+///
+/// ```
+/// use remap_ssd_device::{Device, DeviceConfig, Disk, FilePage, FileStatus, LocalDisk, SchemeKind};
+/// let mut config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false)?;
+/// (config.firmware.fs_files, config.firmware.fs_blocks) = (8, 100);
+/// let mut disk = LocalDisk::new(Device::in_memory(config)?);
+///
+/// // Page 5 of the disk is page 0 of the file 12; after a crash, the list says so.
+/// let status = disk.fs_write(5, &[1; 4096], FilePage { inode: 12, offset: 0 })?;
+/// assert_eq!(status, FileStatus::Recorded);
+/// assert_eq!(disk.fs_files()?, [12]);
+/// assert_eq!(disk.fs_list(12)?[0].page, 5);
+///
+/// disk.fs_reset()?; // after a checkpoint of the host
+/// assert!(disk.fs_files()?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFileBlock {
     /// Page offset within the file.
@@ -177,6 +194,37 @@ pub trait Disk {
 }
 
 /// A device in this process as a disk. No time passes on it.
+///
+/// ```
+/// use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, DiskWrite, LocalDisk, SchemeKind};
+/// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false)?;
+/// let mut disk = LocalDisk::new(Device::in_memory(config)?);
+/// assert_eq!(disk.pages() * 4096, 64 << 20);
+/// assert_eq!(disk.identity(), None); // nobody else can have it
+///
+/// let (a, b) = ([1; 4096], [2; 4096]);
+/// disk.write(0, &a)?;
+/// disk.write_all(&[DiskWrite { page: 1, data: &b }, DiskWrite { page: 2, data: &a }])?;
+///
+/// // Two pages get what pages 0 and 1 hold; nothing is programmed for that.
+/// let copy = DiskRemap { target: 8, source: 0, pages: 2, relocate: false, atomic: true };
+/// disk.remap(&copy)?;
+/// disk.remap_all(&[DiskRemap { target: 16, ..copy }, DiskRemap { target: 32, ..copy }])?;
+/// disk.flush()?;
+///
+/// let mut page = [0; 4096];
+/// disk.read(9, &mut page)?;
+/// assert_eq!(page, b);
+/// disk.trim(9, 1)?;
+/// disk.read(9, &mut page)?;
+/// assert_eq!(page, [0; 4096]);
+///
+/// let stats = disk.device().ftl().stats();
+/// assert_eq!((stats.host_programs, stats.remaps), (3, 6));
+/// let device = disk.into_device();
+/// # assert!(device.ftl().check().is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct LocalDisk(Device);
 
 /// Why a disk in this process did not do something.

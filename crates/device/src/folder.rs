@@ -28,6 +28,30 @@ impl Device {
     /// Makes a new device in a folder that does not exist or is empty, with all the space it will
     /// ever need.
     ///
+    /// ```
+    /// use remap_ssd_device::{Device, DeviceConfig, Page, Payload, SchemeKind};
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let folder = scratch.path().join("disk");
+    /// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false)?;
+    /// let mut device = Device::create_in_folder(&folder, config, None)?;
+    /// device.write(0, 0, &Payload::Bytes(&[1; 4096])).result?;
+    /// device.sync()?; // survives a crash of the machine from here on
+    /// device.close()?;
+    ///
+    /// let (mut device, report) = Device::open_in_folder(&folder)?;
+    /// assert_eq!(report.mapped, 1);
+    /// assert!(matches!(device.read(0, 0).1?, Page::Bytes(_)));
+    /// drop(device); // as if the process was killed
+    ///
+    /// assert!(Device::check_folder(&folder)?.is_clean());
+    /// let (_, replaced) = Device::repair_folder(&folder)?;
+    /// assert_eq!(replaced, None); // nothing was damaged
+    /// assert_eq!(Device::folder_config(&folder)?.firmware.scheme, SchemeKind::RemapSsd);
+    /// let (copy, _) = Device::look_into_folder(&folder)?; // the files stay as they are
+    /// assert_eq!(copy.ftl().check(), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The configuration cannot work, the folder holds something, or the system's reason, a full
     /// disk among them; nothing is left behind then.

@@ -216,6 +216,25 @@ impl CommandRecord {
 }
 
 /// The half that does commands.
+///
+/// ```
+/// use remap_ssd_device::{CommandRecord, Device, DeviceConfig, PageCommand, PageKind};
+/// let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
+/// let (mut firmware, mut timing) = device.halves().ok_or("time is kept")?;
+/// let mut record = CommandRecord::default();
+///
+/// // One thread does commands, another one asks later when they were done.
+/// let write = PageCommand { content: 1, lpn: 0, kind: PageKind::Write };
+/// firmware.submit(&write, false, &mut record)?;
+/// firmware.deallocate(0, 1, &mut record)?;
+/// assert_eq!(record.steps(), 2);
+///
+/// let written = timing.charge(0, &mut record);
+/// let gone = timing.charge(written, &mut record);
+/// assert!(gone > written && firmware.glimpse().programs > 0);
+/// record.clear();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct FirmwareHalf<'a> {
     pub(crate) ftl: &'a mut Ftl,
     pub(crate) usable: UsablePages,

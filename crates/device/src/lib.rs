@@ -44,7 +44,8 @@ pub mod timing;
 pub use check::FolderCheck;
 pub use config::{DeviceConfig, DeviceConfigError, Setting};
 pub use device::{
-    Completion, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind,
+    Completion, Copied, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand,
+    PageKind, RemapCompletion,
 };
 pub use disk::{
     Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, LocalDisk, LocalDiskError,

@@ -5,6 +5,13 @@
 use std::collections::BTreeMap;
 
 /// A set of pages, kept as ranges that do not touch.
+///
+/// ```
+/// let mut pages = remap_ssd_device::PageRanges::default();
+/// pages.add(10, 20);
+/// pages.add(20, 30);
+/// assert!(pages.meets(29, 40) && !pages.meets(30, 40));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct PageRanges {
     /// The end of each range by its first page.

@@ -48,6 +48,21 @@ pub enum OpenError {
 impl Device {
     /// Writes the device to a file, replacing it whole or not at all.
     ///
+    /// ```
+    /// use remap_ssd_device::{Device, DeviceConfig, Page, Payload};
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let file = scratch.path().join("aged.img");
+    /// let config = DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?;
+    /// let mut device = Device::format(config)?;
+    /// device.write(0, 7, &Payload::Identity(42)).result?;
+    /// device.save(&file)?;
+    ///
+    /// let (mut device, report) = Device::load(&file)?;
+    /// assert_eq!(report.mapped, 1);
+    /// assert_eq!(device.read(0, 7).1?, Page::Identity(42));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The system's reason, or the scheme's remaps do not outlive power.
     pub fn save(&self, path: &Path) -> Result<(), OpenError> {

@@ -35,6 +35,15 @@ impl DeviceConfig {
 
     /// The same with so many bytes for remapping metadata, if given.
     ///
+    /// ```
+    /// use remap_ssd_device::{DeviceConfig, SchemeKind};
+    /// let (size, scheme) = (1 << 30, SchemeKind::RemapSsd);
+    /// let own = DeviceConfig::for_service(size, scheme, true)?;
+    /// let more = DeviceConfig::for_service_with_log(size, scheme, true, Some(16 << 20))?;
+    /// assert!(own.firmware.log_bytes < more.firmware.log_bytes);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As above, or they are not enough.
     pub fn for_service_with_log(

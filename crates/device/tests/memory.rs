@@ -25,16 +25,18 @@ fn churn(mut device: Device, what: &str) {
         let done = if step % 5 == 0 {
             let source = below(lpns);
             model[lpn as usize] = model[source as usize];
-            device.remap(
-                now,
-                &Remap {
-                    target: lpn,
-                    source,
-                    len: 1,
-                    relocate: false,
-                    atomic: false,
-                },
-            )
+            device
+                .remap(
+                    now,
+                    &Remap {
+                        target: lpn,
+                        source,
+                        len: 1,
+                        relocate: false,
+                        atomic: false,
+                    },
+                )
+                .into()
         } else {
             model[lpn as usize] = step;
             device.write(now, lpn, &Payload::Bytes(&page(step)))

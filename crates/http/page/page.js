@@ -107,6 +107,9 @@ function quantile(name, live, before, part) {
 const exact = (value) => Math.round(value).toLocaleString("en-US");
 const rounded = (value) => (value >= 100 ? exact(value) : value.toFixed(value >= 10 ? 1 : 2));
 const micros = (us) => (us === null || us === undefined ? "–" : us >= 1e6 ? `${rounded(us / 1e6)} s` : us >= 1e3 ? `${rounded(us / 1e3)} ms` : `${rounded(us)} µs`);
+// Of marks, which are round: without zeroes behind the point.
+const tidy = (value) => Number(value.toPrecision(3)).toLocaleString("en-US");
+const time = (us) => (us >= 1e6 ? `${tidy(us / 1e6)} s` : us >= 1e3 ? `${tidy(us / 1e3)} ms` : `${tidy(us)} µs`);
 const bytes = (count) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
@@ -189,7 +192,7 @@ function showHosts(hosts, live) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-// A canvas as many pixels large as it is shown.
+// The map's canvas, as many pixels large as it is shown.
 function prepare(canvas, height) {
   const scale = window.devicePixelRatio || 1;
   const width = canvas.clientWidth;
@@ -203,82 +206,105 @@ function prepare(canvas, height) {
   return { context, width, height };
 }
 
-const nice = (value) => {
-  const unit = 10 ** Math.floor(Math.log10(value || 1));
-  return [1, 2, 5, 10].map((step) => step * unit).find((step) => step >= value) || 1;
-};
+// Charts are drawn as the program's figures are (crates/sim/src/plot): the same style sheet, and marks of the 1-2-5 series.
+const DASH = "5 2 1 2";
 
-// Lines over time. `series`: name, colour, dash, and a value of each point; `logarithmic` from `low` on.
-function chart(id, series, { label, low = 0, logarithmic = false, stacked = false }) {
-  const { context, width, height } = prepare($(id), $(id).clientHeight);
-  const [left, top, right, bottom] = [52, 18, width - 4, height - 6];
+function svg(name, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+// The smallest of 1, 2, 5 times a power of ten that is not below `value`.
+function above(value) {
+  const decade = 10 ** Math.floor(Math.log10(value * 1.000001));
+  return [1, 2, 5, 10].map((digit) => digit * decade).find((step) => step >= value * 0.999999);
+}
+
+// From zero to the first mark that is not below `largest`.
+function linear(largest, label) {
+  const step = above(Math.max(largest, 1e-3) / 4);
+  const steps = Math.max(1, Math.ceil(largest / step - 1e-9));
+  const marks = Array.from({ length: steps + 1 }, (_, at) => at * step);
+  return { marks: marks.map((value) => [value, label(value)]), place: (value) => value / (steps * step) };
+}
+
+// Powers of ten from `low` on, a decade at least.
+function logarithmic(low, largest, label) {
+  const decades = Math.max(1, Math.ceil(Math.log10(Math.max(largest, low) / low) - 1e-9));
+  const marks = Array.from({ length: decades + 1 }, (_, at) => low * 10 ** at);
+  return { marks: marks.map((value) => [value, label(value)]), place: (value) => Math.log10(Math.max(value, low) / low) / decades };
+}
+
+// Lines or stacked areas over time. `series`: name, colour, dash, and a value of each point; `low`: logarithmic from there on.
+function chart(id, series, { label, low, stacked = false }) {
+  const picture = $(id);
+  const { width, height } = picture.getBoundingClientRect();
+  if (width < 50 || height < 50) return;
+  picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  picture.replaceChildren();
+  legend(id, series, stacked);
+
   const values = history.map((point) => series.map((one) => one.of(point)));
-  const tops = values.map((of) => (stacked ? of.reduce((sum, value) => sum + value, 0) : Math.max(...of.map((value) => value ?? 0))));
-  let high = nice(Math.max(low * 10, logarithmic ? 0 : 1e-3, ...tops));
-  const scale = (value) => (logarithmic ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : value / high);
-  const y = (value) => bottom - (bottom - top) * scale(value);
+  const tops = values.map((of) => (stacked ? of.reduce((sum, value) => sum + value, 0) : Math.max(0, ...of.map((value) => value ?? 0))));
+  const largest = Math.max(0, ...tops);
+  const axis = low ? logarithmic(low, largest, label) : linear(largest, label);
+
+  // Labels are measured before anything is placed beside them.
+  const labels = axis.marks.map(([, text]) => picture.appendChild(svg("text", { "text-anchor": "end" }, text)));
+  const left = Math.max(24, ...labels.map((text) => text.getComputedTextLength())) + 12;
+  const [top, right, bottom] = [10, width - 6, height - 24];
+  const y = (value) => bottom - (bottom - top) * axis.place(value);
   const span = Math.max(30, history.length);
   const x = (at) => right - ((right - left) * (history.length - 1 - at)) / (span - 1);
+  const number = (coordinate) => coordinate.toFixed(1);
 
-  context.font = "11px system-ui, sans-serif";
-  context.textBaseline = "middle";
-  context.lineWidth = 1;
-  const marks = logarithmic ? [low, Math.sqrt(low * high), high] : [0, high / 2, high];
-  for (const mark of marks) {
-    context.strokeStyle = colour("line");
-    context.beginPath();
-    context.moveTo(left, Math.round(y(mark)) + 0.5);
-    context.lineTo(right, Math.round(y(mark)) + 0.5);
-    context.stroke();
-    context.fillStyle = colour("soft");
-    context.textAlign = "right";
-    context.fillText(label(mark), left - 6, y(mark));
-  }
+  axis.marks.forEach(([value], at) => {
+    labels[at].setAttribute("x", number(left - 6));
+    labels[at].setAttribute("y", number(y(value) + 4));
+    picture.append(svg("line", { class: at === 0 ? "base" : "grid", x1: number(left), x2: number(right), y1: number(y(value)), y2: number(y(value)) }));
+  });
+  picture.append(svg("text", { x: number((left + right) / 2), y: number(height - 6), "text-anchor": "middle" }, `the last ${span} answers`));
 
   let base = values.map(() => 0);
   series.forEach((one, index) => {
-    context.strokeStyle = context.fillStyle = colour(one.colour);
-    context.setLineDash(one.dash || []);
-    context.lineWidth = 1.6;
-    context.beginPath();
+    let data = "";
     if (stacked) {
       const upper = values.map((of, at) => base[at] + of[index]);
-      upper.forEach((value, at) => context.lineTo(x(at), y(value)));
-      for (let at = upper.length - 1; at >= 0; at--) context.lineTo(x(at), y(base[at]));
-      context.globalAlpha = 0.75;
-      context.fill();
-      context.globalAlpha = 1;
+      const along = (heights) => heights.map((value, at) => `${number(x(at))} ${number(y(value))}`);
+      if (upper.length > 1) data = `M${along(upper).join("L")}L${along(base).reverse().join("L")}Z`;
       base = upper;
     } else {
-      let open = false;
+      // A gap where nothing was measured; a point without neighbours is seen, too.
       values.forEach((of, at) => {
-        if (of[index] === null) open = false;
-        else if (open) context.lineTo(x(at), y(of[index]));
-        else {
-          context.moveTo(x(at), y(of[index]));
-          // A point without neighbours is seen, too.
-          context.lineTo(x(at) + 0.1, y(of[index]));
-          open = true;
-        }
+        if (of[index] === null) return;
+        const begins = at === 0 || values[at - 1][index] === null;
+        data += `${begins ? "M" : "L"}${number(x(at))} ${number(y(of[index]))}${begins ? "h.1" : ""}`;
       });
-      context.stroke();
     }
-    context.setLineDash([]);
+    if (data) picture.append(mark(one, stacked, { d: data }, svg("title", {}, one.name)));
   });
+}
 
-  // What is what, above the lines.
-  context.textAlign = "left";
-  context.fillStyle = colour("soft");
-  context.fillText(`the last ${span} answers`, left + 4, bottom - 7);
-  let at = left;
-  for (const one of series) {
-    context.fillStyle = colour(one.colour);
-    context.fillRect(at, 6, one.dash ? 5 : 12, 3);
-    if (one.dash) context.fillRect(at + 7, 6, 5, 3);
-    context.fillStyle = colour("soft");
-    context.fillText(one.name, at + 16, 8);
-    at += 24 + context.measureText(one.name).width;
-  }
+// A line or an area, or a sample of it.
+function mark(one, stacked, attributes, ...children) {
+  const path = svg("path", { class: stacked ? "part" : "line", "stroke-dasharray": one.dash ? DASH : "none", ...attributes }, ...children);
+  path.style.setProperty("--c", `var(--${one.colour})`);
+  return path;
+}
+
+// What is what, above the chart; the names take as many rows as they need.
+function legend(id, series, stacked) {
+  const list = $(`${id}-legend`);
+  if (list.children.length) return;
+  list.append(...series.map((one) => {
+    const item = document.createElement("li");
+    const sample = svg("svg", { class: "plot sample", viewBox: "0 0 24 12", "aria-hidden": "true" });
+    sample.append(mark(one, stacked, { d: stacked ? "M6 1h11v11h-11Z" : "M0 6h24" }));
+    item.append(sample, one.name);
+    return item;
+  }));
 }
 
 function showCharts() {
@@ -286,25 +312,25 @@ function showCharts() {
   const throughput = now ? `read ${rounded(now.read)} MB/s, written ${rounded(now.written)} MB/s` : "";
   put("throughput-now", throughput, now ? now.written : 0);
   chart("throughput", [
-    { name: "read", colour: "valid", of: (point) => point.read },
-    { name: "written", colour: "garbage", of: (point) => point.written },
-  ], { label: (value) => rounded(value) });
+    { name: "read", colour: "blue", of: (point) => point.read },
+    { name: "written", colour: "orange", of: (point) => point.written },
+  ], { label: (value) => (value ? `${tidy(value)}` : "0") });
 
   const latency = now ? `p99: read ${micros(now.latency[0][1])}, write ${micros(now.latency[1][1])}` : "";
   put("latency-now", latency);
   chart("latency", [
-    { name: "read p50", colour: "valid", of: (point) => point.latency[0][0] },
-    { name: "p99", colour: "valid", dash: [4, 3], of: (point) => point.latency[0][1] },
-    { name: "write p50", colour: "garbage", of: (point) => point.latency[1][0] },
-    { name: "p99", colour: "garbage", dash: [4, 3], of: (point) => point.latency[1][1] },
-  ], { label: micros, low: 1, logarithmic: true });
+    { name: "read p50", colour: "blue", of: (point) => point.latency[0][0] },
+    { name: "read p99", colour: "blue", dash: true, of: (point) => point.latency[0][1] },
+    { name: "write p50", colour: "orange", of: (point) => point.latency[1][0] },
+    { name: "write p99", colour: "orange", dash: true, of: (point) => point.latency[1][1] },
+  ], { label: time, low: 1 });
 
   const programs = now ? `host ${exact(now.host)}, collection ${exact(now.gc)}, metadata ${exact(now.metadata)} pages/s` : "";
   put("programs-now", programs);
   chart("programs", [
-    { name: "host", colour: "valid", of: (point) => point.host },
-    { name: "collection", colour: "gc", of: (point) => point.gc },
-    { name: "metadata", colour: "shared", of: (point) => point.metadata },
+    { name: "host", colour: "sky", of: (point) => point.host },
+    { name: "collection", colour: "vermilion", of: (point) => point.gc },
+    { name: "metadata", colour: "yellow", of: (point) => point.metadata },
   ], { label: exact, stacked: true });
 
   $("throughput").setAttribute("aria-label", `Throughput: ${throughput || "nothing yet"}`);
@@ -316,7 +342,7 @@ function showCharts() {
 
 const NAMES = { f: "free", h: "open for the host", g: "open for collection", c: "full", r: "retired" };
 const LEGENDS = {
-  use: [["valid", "valid"], ["shared", "mapped by remaps"], ["garbage", "garbage"], ["free", "free"], ["text", "framed: open for the host"], ["gc", "framed: open for collection"], ["retired", "retired"]],
+  use: [["valid", "valid"], ["shared", "mapped by remaps"], ["garbage", "garbage"], ["free", "free"], ["ink", "framed: open for the host"], ["gc", "framed: open for collection"], ["retired", "retired"]],
   wear: [["free", "least erased"], ["garbage", "most erased"]],
   segments: [["free", "no segment"], ["shared", "most segments of remaps"]],
 };
@@ -337,7 +363,7 @@ function showMap() {
   const { count, size, columns, rows } = layout(mapWidth);
   canvas.style.height = `${rows * size}px`;
   const { context } = prepare(canvas, rows * size);
-  const colours = Object.fromEntries(["valid", "shared", "garbage", "free", "gc", "retired", "text", "focus"].map((name) => [name, colour(name)]));
+  const colours = Object.fromEntries(["valid", "shared", "garbage", "free", "gc", "retired", "ink", "focus"].map((name) => [name, colour(name)]));
   const pages = map.pages_per_superblock * map.per_cell;
   const top = (values) => Math.max(1, ...values);
   const [wearMin, wearMax, segmentsMax] = [Math.min(...map.erases), top(map.erases), top(map.segments)];
@@ -366,7 +392,7 @@ function showMap() {
         floor -= height;
       }
       if ("hg".includes(map.state[at])) {
-        context.strokeStyle = map.state[at] === "h" ? colours.text : colours.gc;
+        context.strokeStyle = map.state[at] === "h" ? colours.ink : colours.gc;
         context.lineWidth = 2;
         context.strokeRect(x + 1, y + 1, side - 2, side - 2);
       }

@@ -23,8 +23,60 @@ pub const CSS: Asset = Asset {
     text: include_str!("../page/page.css"),
 };
 
+/// Colours and strokes of the page's charts: those of the program's own figures. The file is the
+/// plotter's, so that there is one palette.
+pub const PLOT_CSS: Asset = Asset {
+    content_type: "text/css; charset=utf-8",
+    text: include_str!("../../sim/src/plot/plot.css"),
+};
+
 /// The page's script.
 pub const JS: Asset = Asset {
     content_type: "text/javascript; charset=utf-8",
     text: include_str!("../page/page.js"),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Names behind `prefix` in a text.
+    fn names<'a>(text: &'a str, prefix: &str) -> BTreeSet<&'a str> {
+        let is_part = |c: char| c.is_ascii_lowercase() || c == '-';
+        text.split(prefix)
+            .skip(1)
+            .map(|rest| &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())])
+            .filter(|name| !name.is_empty())
+            .collect()
+    }
+
+    #[test]
+    fn the_page_has_no_colours_but_those_of_the_figures() {
+        for text in [CSS.text, HTML.text, JS.text] {
+            let hex = |digits: &str| digits.chars().take(3).all(|c| c.is_ascii_hexdigit());
+            let colours: Vec<&str> = text
+                .split(": #")
+                .skip(1)
+                .filter(|rest| hex(rest))
+                .map(|rest| &rest[..7])
+                .collect();
+            assert!(colours.is_empty(), "{colours:?}");
+            assert!(!text.contains("rgb("));
+        }
+    }
+
+    #[test]
+    fn every_colour_that_the_page_names_is_defined() {
+        let sheets = [PLOT_CSS.text, CSS.text].concat();
+        let is_defined = |name: &str| name == "c" || sheets.contains(&format!("--{name}:"));
+
+        let mut named = names(CSS.text, "var(--");
+        named.extend(names(JS.text, "colour: \""));
+        named.extend(names(PLOT_CSS.text, "var(--"));
+        assert!(named.len() > 15, "{named:?}");
+        for name in named {
+            assert!(is_defined(name), "--{name}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Which path gives what, and who may have it.
 //!
 //! ```text
-//! GET  /  /page.css  /page.js             the page, which has no data in it
+//! GET  /  /page.css  /plot.css  /page.js  the page, which has no data in it
 //! GET  /healthz  /readyz                  for supervisors, without a token
 //! GET  /metrics                           for Prometheus
 //! GET  /api/live  /api/map?cells=N        for the page
@@ -116,6 +116,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
     let open = match &*request.path {
         "/" => Some(page::HTML),
         "/page.css" => Some(page::CSS),
+        "/plot.css" => Some(page::PLOT_CSS),
         "/page.js" => Some(page::JS),
         _ => None,
     };

@@ -179,7 +179,7 @@ fn health_and_the_page_need_no_token_and_everything_else_does() {
             .expect("an answer")
             .status
     };
-    for path in ["/", "/page.css", "/page.js", "/healthz"] {
+    for path in ["/", "/page.css", "/plot.css", "/page.js", "/healthz"] {
         assert_eq!(ask(path, None, None), 200, "{path}");
     }
     assert_eq!(ask("/readyz", None, None), 503);

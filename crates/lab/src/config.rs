@@ -116,6 +116,19 @@ pub struct Grid {
     pub capacity: Vec<f64>,
 }
 
+impl Grid {
+    /// Whether it goes through values of this key of a device.
+    pub fn chooses(&self, path: &str) -> bool {
+        match path {
+            "firmware.scheme" => true,
+            "firmware.gc_policy" => !self.gc.is_empty(),
+            "firmware.log_bytes" => !self.log_mib.is_empty(),
+            "firmware.segment_bytes" => !self.segment_bytes.is_empty(),
+            _ => false,
+        }
+    }
+}
+
 /// A paper's table of parameters: `experiments/papers/NAME.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@
 use crate::LabError;
 use crate::config::{Experiment, Fill, Form, Grid, Kind, Paper, RunLength, Setup};
 use crate::{perform, recordings};
-use remap_ssd_device::{DeviceConfig, parse_scale};
+use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
 use remap_ssd_ftl::{GcPolicy, Medium, SchemeKind};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use serde::{Deserialize, Serialize};
@@ -133,10 +133,11 @@ pub fn runs(
     experiment: &Experiment,
     paper: &Paper,
     form: Form,
+    settings: &[Setting],
 ) -> Result<Vec<RunSpec>, LabError> {
     let mut all: Vec<RunSpec> = Vec::new();
     for grid in &experiment.runs {
-        for run in combine(name, &experiment.paper, grid, paper, form)? {
+        for run in combine(name, &experiment.paper, grid, paper, form, settings)? {
             if !all.contains(&run) {
                 all.push(run);
             }
@@ -160,6 +161,7 @@ fn combine(
     grid: &Grid,
     paper: &Paper,
     form: Form,
+    settings: &[Setting],
 ) -> Result<Vec<RunSpec>, LabError> {
     let about = format!("{name}/experiment.toml");
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(&about, what);
@@ -193,6 +195,14 @@ fn combine(
 
     let base = device(setup)
         .map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
+
+    // A value that the grid goes through would be set in vain.
+    if let Some(setting) = settings.iter().find(|one| grid.chooses(one.key.path)) {
+        let path = setting.key.path;
+        return Err(wrong(&format_args!("the experiment chooses {path} itself")));
+    }
+    let base = base.with(settings).map_err(|error| wrong(&error))?;
+
     let length = setup.length(form);
     let workloads = or_default(&grid.workload, String::new());
     let contents = or_default(&grid.content, String::new());

@@ -16,6 +16,7 @@ use crate::queue::{self, Demand, Limits};
 use crate::store::Store;
 use crate::table::{Row, Table};
 use crate::{export, page, perform};
+use remap_ssd_device::Setting;
 use std::collections::BTreeMap;
 
 /// How to go about it.
@@ -105,6 +106,19 @@ impl Study {
     /// # Errors
     /// One sentence: what cannot be.
     pub fn plan(library: &Library, names: &[String], form: Form) -> Result<Self, LabError> {
+        Self::plan_with(library, names, form, &[])
+    }
+
+    /// The same, on devices that have these values, whatever the papers say.
+    ///
+    /// # Errors
+    /// One sentence: what cannot be; a value that an experiment chooses itself.
+    pub fn plan_with(
+        library: &Library,
+        names: &[String],
+        form: Form,
+        settings: &[Setting],
+    ) -> Result<Self, LabError> {
         let mut planned = Vec::new();
 
         for name in names {
@@ -134,7 +148,7 @@ impl Study {
             let analysis = analysis::find(&experiment.analysis)
                 .map_err(|error| LabError::wrong(format_args!("{name}/experiment.toml"), error))?;
 
-            let runs = runs(name, &experiment, &paper, form)?;
+            let runs = runs(name, &experiment, &paper, form, settings)?;
 
             let readme = folder.readme.clone();
             planned.push(Planned {

@@ -16,6 +16,7 @@ use crate::shrink::shrink;
 use crate::stage::{FileSystem, MountedFs, Stage};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_device::Setting;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -330,8 +331,21 @@ impl<'a> Campaign<'a> {
     ///
     /// # Errors
     /// There is no such device.
-    pub fn on(mut self, firmware: Firmware) -> Result<Self, TortureError> {
-        self.player = Some(Player::new(self.recording, firmware, self.start.clone())?);
+    pub fn on(self, firmware: Firmware) -> Result<Self, TortureError> {
+        self.on_device(firmware, &[])
+    }
+
+    /// The same, with a device that has these values.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn on_device(
+        mut self,
+        firmware: Firmware,
+        settings: &[Setting],
+    ) -> Result<Self, TortureError> {
+        let start = self.start.clone();
+        self.player = Some(Player::new(self.recording, firmware, settings, start)?);
         Ok(self)
     }
 

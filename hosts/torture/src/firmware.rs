@@ -15,7 +15,7 @@ use crate::cut::{Choice, Cut, Lost, Replay, State};
 use crate::error::TortureError;
 use crate::record::Recording;
 use remap_ssd_crash::cut::Cutter;
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Image, Media, PageView, Payload};
@@ -81,6 +81,7 @@ impl<'a> Player<'a> {
     pub fn new(
         recording: &'a Recording,
         firmware: Firmware,
+        settings: &[Setting],
         at_start: Replay<'a>,
     ) -> Result<Self, TortureError> {
         let Firmware { scheme, dedup } = firmware;
@@ -91,7 +92,9 @@ impl<'a> Player<'a> {
             )));
         }
         let config = DeviceConfig::for_service(recording.shape.bytes(), scheme, dedup)
+            .and_then(|config| config.with(settings))
             .map_err(|error| missing(&error))?;
+        config.check().map_err(|error| missing(&error))?;
         let mut device = Device::format(config.clone()).map_err(|error| missing(&error))?;
         device.keep_time(false);
         use_up(&mut device)?;
@@ -451,7 +454,7 @@ mod tests {
         for (firmware, block_bytes) in firmwares.into_iter().zip([4096, 512, 4096, 512]) {
             let recording = recording(block_bytes, 3);
             let start = Replay::new(&recording).until(recording.instants().start);
-            let player = Player::new(&recording, firmware.parse().unwrap(), start).unwrap();
+            let player = Player::new(&recording, firmware.parse().unwrap(), &[], start).unwrap();
             let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
 
             for _ in 0..25 {
@@ -479,7 +482,7 @@ mod tests {
     fn a_scheme_that_keeps_nothing_is_refused() {
         let recording = recording(4096, 1);
         let start = Replay::new(&recording).until(recording.instants().start);
-        let refused = Player::new(&recording, "opt".parse().unwrap(), start);
+        let refused = Player::new(&recording, "opt".parse().unwrap(), &[], start);
         assert!(matches!(refused.err(), Some(TortureError::Missing(_))));
     }
 }

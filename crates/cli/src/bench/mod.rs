@@ -14,9 +14,10 @@ mod subject;
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
+use crate::settings;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use memory::{grown_since, resident_bytes};
-use remap_ssd_device::DeviceConfig;
+use remap_ssd_device::{DeviceConfig, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::report::format::{bytes, exact, number, seconds, si};
@@ -34,41 +35,71 @@ pub struct Args {
     /// A sixteenth of the device, 3 rounds instead of 5, fewer pages.
     #[arg(long)]
     pub quick: bool,
+
     /// Predefined device to simulate.
-    #[arg(long, value_name = "NAME", default_value = "fast21-32g")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "fast21-32g",
+        help_heading = "Simulator"
+    )]
     pub preset: String,
-    /// Also compare the time per page operation on a small and a large device: 4 and 256 GiB (with
-    /// --quick 1 and 16 GiB). Takes minutes and some gigabytes of memory.
-    #[arg(long)]
+    /// Any other value of the device: --set firmware.gc_free=0.2.
+    ///
+    /// Of the simulated device, or of the served one with --service. May be repeated, or several
+    /// with commas. Deduplication is measured on and off. The configuration reference
+    /// (docs/configuration.md) lists the keys.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        help_heading = "Simulator"
+    )]
+    pub set: Vec<String>,
+    /// Also compare a page operation's time on small and large devices.
+    ///
+    /// 4 and 256 GiB (with --quick 1 and 16 GiB). Takes minutes and some gigabytes of memory.
+    #[arg(long, help_heading = "Simulator")]
     pub scales: bool,
-    /// Measure the device in service instead: reads and writes per second over NVMe/TCP on the
-    /// loopback, GiB/s, how long 1 GiB takes to copy, how well emulated latencies are kept. Takes
-    /// minutes and 3.5 GiB where temporary files go.
-    #[arg(long, conflicts_with_all = ["scales", "preset", "seed"])]
+    /// Seed of the workload.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        help_heading = "Simulator"
+    )]
+    pub seed: u64,
+
+    /// Measure the device in service instead, over NVMe/TCP on the loopback.
+    ///
+    /// Reads and writes per second, GiB/s, how long 1 GiB takes to copy, how well emulated latencies
+    /// are kept. Takes minutes and 3.5 GiB where temporary files go.
+    #[arg(long, conflicts_with_all = ["scales", "preset", "seed"], help_heading = "Service")]
     pub service: bool,
-    /// Folder for the served device's image [default: the folder for temporary files].
+    /// Folder for its image [default: the folder for temporary files].
     #[arg(
         long,
         value_name = "DIR",
         requires = "service",
-        conflicts_with = "memory"
+        conflicts_with = "memory",
+        help_heading = "Service"
     )]
     pub dir: Option<PathBuf>,
     /// Serve a device in memory instead of an image.
-    #[arg(long, requires = "service")]
+    #[arg(long, requires = "service", help_heading = "Service")]
     pub memory: bool,
-    /// Compare the service with TLS and without, in turns, instead: how much of its speed is left,
-    /// and how long a host takes to connect. With --chap as well, authentication and both together.
-    #[arg(long, requires = "service")]
+    /// Compare the service with TLS and without, in turns, instead.
+    ///
+    /// How much of its speed is left, and how long a host takes to connect. With --chap as well,
+    /// authentication and both together.
+    #[arg(long, requires = "service", help_heading = "Service")]
     pub tls: bool,
     /// The same for hosts that authenticate by DH-HMAC-CHAP.
-    #[arg(long, requires = "service")]
+    #[arg(long, requires = "service", help_heading = "Service")]
     pub chap: bool,
-    /// The workload's seed.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+
     /// Print the results as JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 
@@ -76,6 +107,7 @@ const EXAMPLES: &str = "\
 Examples:
   remap-ssd bench --quick
   remap-ssd bench --json --quick
+  remap-ssd bench --quick --set firmware.gc_free=0.1
   remap-ssd bench --service
   remap-ssd bench --service --memory --json
   remap-ssd bench --service --memory --tls --chap";
@@ -202,11 +234,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let line = ProgressBar::with_draw_target(None, target);
     line.enable_steady_tick(Duration::from_millis(200));
 
+    let set = settings::parse(&args.set)?;
+    settings::refuse(&set, &CHOSEN)?;
+
     if args.service {
-        return service::command(args, &line);
+        return service::command(args, &set, &line);
     }
 
-    let config = device(&args.preset, size.scale)?;
+    let config = device(&args.preset, &set, size.scale)?;
     let mut results = measure(&config, size, args.seed, &line)?;
 
     if args.scales {
@@ -216,7 +251,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             [1.0 / 64.0, 1.0]
         };
         for factor in factors {
-            results.scales.push(scaled(factor, size, args.seed, &line)?);
+            results
+                .scales
+                .push(scaled(&set, factor, size, args.seed, &line)?);
         }
     }
 
@@ -229,11 +266,19 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn device(preset: &str, scale: f64) -> Result<DeviceConfig, Failure> {
+/// What `--set` cannot choose.
+const CHOSEN: [(&str, &str); 2] = [
+    ("firmware.dedup", "it is measured on and off"),
+    ("content", "it is measured with contents and without"),
+];
+
+fn device(preset: &str, set: &[Setting], scale: f64) -> Result<DeviceConfig, Failure> {
     let mut config = DeviceConfig::preset(preset).map_err(Failure::usage)?;
     config.firmware.scheme = SchemeKind::default();
     config.firmware.dedup = true;
     config.content = remap_ssd_media::ContentMode::Identity;
+
+    let config = config.with(set).map_err(Failure::usage)?;
     config.scale(scale).map_err(Failure::usage)
 }
 
@@ -339,8 +384,14 @@ fn bytes_per_page(subject: &Subject, before: Option<u64>) -> Option<f64> {
         .map(|grown| grown.saturating_sub(nvram) as f64 / f64::from(media.geometry().pages()))
 }
 
-fn scaled(factor: f64, size: BenchSize, seed: u64, line: &ProgressBar) -> Result<Scaled, Failure> {
-    let config = device("fast21-256g", factor)?;
+fn scaled(
+    set: &[Setting],
+    factor: f64,
+    size: BenchSize,
+    seed: u64,
+    line: &ProgressBar,
+) -> Result<Scaled, Failure> {
+    let config = device("fast21-256g", set, factor)?;
     let logical_bytes = u64::from(config.firmware.lpns) * PAGE_BYTES as u64;
     line.set_message(format!("{} device", bytes(logical_bytes)));
     let mut feed = Feed::new(config.addressable_lpns(), seed)?;

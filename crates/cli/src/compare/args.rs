@@ -10,7 +10,7 @@ use remap_ssd_sim::aging::{AgingSpec, FillSpec};
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::report::Progress;
 use remap_ssd_sim::trace::{Fold, Format};
-use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
+use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
 use std::path::PathBuf;
 
 /// Runs one workload or trace against several schemes of address remapping, on the same device, and
@@ -21,18 +21,21 @@ use std::path::PathBuf;
 /// valid. The results depend on the seed and the options alone, not on --threads nor on the
 /// machine.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: these]; unsafe, pebble,
-    /// remap-ssd-x, local-flash, remap-ssd-lh, wal-ssd, shadow-oob.
+    /// Schemes to compare [default: none,remap-ssd,flog,nlog,opt].
+    ///
+    /// The others are unsafe, pebble, remap-ssd-x, local-flash, remap-ssd-lh, wal-ssd and
+    /// shadow-oob.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = names::scheme)]
     pub scheme: Vec<SchemeKind>,
 
-    /// A ready-made device; `remap-ssd presets` lists them [default: fast21-32g; for a recorded
-    /// session, the device that was recorded].
+    /// A predefined device; `remap-ssd presets` lists them [default: fast21-32g].
+    ///
+    /// For a recorded session the default is the device that was recorded.
     #[arg(long, value_name = "NAME", help_heading = "Device")]
     pub preset: Option<String>,
-    /// A device file; `remap-ssd presets --toml NAME` prints one to start from.
+    /// A device file; `presets --toml NAME` prints one to start from.
     #[arg(
         long,
         value_name = "FILE",
@@ -40,13 +43,16 @@ pub struct Args {
         help_heading = "Device"
     )]
     pub config: Option<PathBuf>,
-    /// Size of the device as a share of the given one [default: a preset gets about 1,200,000 flash
-    /// pages (1/8 of fast21-32g), or fewer if a trace is short; a device file stays as it is].
+    /// Size, as a share of that device: 1/8 or 0.125; 1 is all of it.
+    ///
+    /// Default: a preset gets about 1,200,000 flash pages (1/8 of fast21-32g), or fewer if a trace
+    /// is short; a device file stays as it is.
     #[arg(long, value_name = "FACTOR", value_parser = numbers::scale, help_heading = "Device")]
     pub scale: Option<f64>,
-    /// Sets any value of the device by its name, before --scale: --set firmware.gc_free=0.2. May be
-    /// repeated, or several with commas. docs/configuration.md lists them, and `remap-ssd presets
-    /// --toml NAME` with comments.
+    /// Any other value of the device: --set firmware.gc_free=0.2.
+    ///
+    /// May be repeated, or several with commas. Sizes are those before --scale. The configuration
+    /// reference (docs/configuration.md) and `remap-ssd presets --toml NAME` list the keys.
     #[arg(
         long,
         value_name = "KEY=VALUE",
@@ -54,61 +60,70 @@ pub struct Args {
         help_heading = "Device"
     )]
     pub set: Vec<String>,
-    /// Remapping metadata (NVRAM, or log on flash) of the device before --scale, which shrinks it
-    /// with everything else.
+    /// Size of NVRAM, or of the log on flash, for remaps, before --scale.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "Device")]
     pub log_size: Option<u64>,
-    /// Deduplication engine of the device.
-    #[arg(long, value_name = "on|off", help_heading = "Device")]
+    /// Deduplication in the device, on or off [default: the device's].
+    #[arg(
+        long,
+        value_name = "on|off",
+        hide_possible_values = true,
+        hide_short_help = true,
+        help_heading = "Device"
+    )]
     pub dedup: Option<Switch>,
-
-    /// Dies that a superblock spans, and so a segment group and a collection (FAST'21, note 2): 1
-    /// is a block; writes are striped over all dies all the same. Not for schemes that keep entries
-    /// on flash [default: the device's, all].
-    #[arg(hide = true, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Device")]
-    pub superblock_dies: Option<u32>,
-    /// Garbage collection starts when this share of the superblocks is free [default: the
-    /// device's].
-    #[arg(hide = true, long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
-    pub gc_free: Option<f64>,
-    /// Program/erase cycles after which a block is retired [default: the device's].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..), help_heading = "Less common")]
-    pub endurance: Option<u64>,
-    /// What garbage collection collects and where it puts it: greedy, cost-benefit, coldmap (shared
-    /// pages on worn blocks) or cagc (pages apart by reference count); a list compares them
-    /// [default: the device's, greedy for a preset].
+    /// Policies of garbage collection; a list compares them.
+    ///
+    /// greedy, cost-benefit, coldmap (shared pages on worn blocks) or cagc (pages apart by
+    /// reference count) [default: the device's, greedy for a preset].
     #[arg(
         long,
         value_delimiter = ',',
         value_name = "POLICY",
         value_parser = names::policy,
+        hide_short_help = true,
         help_heading = "Device"
     )]
     pub gc: Vec<GcPolicy>,
-    /// What an entry of the mapping table stands for: page, or hybrid (a block of pages in order,
-    /// and an extension of the table for those that are elsewhere); a list compares them [default:
-    /// the device's, page for a preset].
+    /// What an entry of the mapping table maps; a list compares them.
+    ///
+    /// page, or hybrid: a block of pages in order, and an extension of the table for those that are
+    /// elsewhere [default: the device's, page for a preset].
     #[arg(
         long,
         value_delimiter = ',',
         value_name = "page|hybrid",
-        help_heading = "Less common"
+        hide_short_help = true,
+        help_heading = "Device"
     )]
     pub mapping: Vec<Granularity>,
-    /// Hybrid mapping: logical pages of a block, whatever the --scale [default: the device's].
-    #[arg(hide = true, long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096), help_heading = "Device")]
+
+    /// The same as --set geometry.superblock_dies=N.
+    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub superblock_dies: Option<u32>,
+    /// The same as --set firmware.gc_free=SHARE.
+    #[arg(long, hide = true, value_name = "SHARE", value_parser = numbers::share)]
+    pub gc_free: Option<f64>,
+    /// The same as --set flash.endurance=N.
+    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    pub endurance: Option<u64>,
+    /// The same as --set firmware.block_pages=N.
+    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
     pub block_pages: Option<u32>,
-    /// Hybrid mapping: entries of the extension, as a share of the logical pages [default: the
-    /// device's].
-    #[arg(hide = true, long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
+    /// The same as --set firmware.extension=SHARE.
+    #[arg(long, hide = true, value_name = "SHARE", value_parser = numbers::share)]
     pub extension: Option<f64>,
 
-    /// randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%, zipf:THETA,
-    /// zipfread:THETA or zipfrw:THETA:READ%, each with `,pages=N` for requests of N pages; or
-    /// fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm, journal (pages that
-    /// name their home, checkpointed by remaps; wal-ssd needs it) or snapshot (volumes cloned by
-    /// long Copy commands), each with `,size=FACTOR`, `,direct` (reads go to the device too) or
-    /// `,nodiscard`.
+    /// What the host does: randwrite, zipf:0.99, oltp, ...
+    ///
+    /// Addresses by rule: randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%,
+    /// zipf:THETA, zipfread:THETA or zipfrw:THETA:READ%, each with `,pages=N` for requests of N
+    /// pages.
+    ///
+    /// Models of programs: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm,
+    /// journal (pages that name their home, checkpointed by remaps; wal-ssd needs it) or snapshot
+    /// (volumes cloned by long Copy commands), each with `,size=FACTOR`, `,direct` (reads go to the
+    /// device too) or `,nodiscard`.
     #[arg(
         long,
         value_name = "SPEC",
@@ -116,97 +131,150 @@ pub struct Args {
         help_heading = "Workload"
     )]
     pub workload: NamedWorkload,
-    /// Duplicate data by the published definition: the same as --content papers:SHARE.
+    /// Share of duplicates: --content papers:SHARE [default: 0.3].
+    ///
+    /// By the published definition: every write draws one of (1 - SHARE) x pages contents.
     #[arg(long, value_name = "SHARE", value_parser = numbers::share, conflicts_with = "content", help_heading = "Workload")]
     pub duplicates: Option<f64>,
-    /// What is written: papers:SHARE (every write draws one of (1 - SHARE) x pages contents),
-    /// plain:SHARE (this share of the writes repeats a content), repeat:SHARE (that of the write
-    /// before, as FIO does), runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier
-    /// write) or unique [default: papers:0.3; for fiu-* their own history:SHARE; for aging before
-    /// those or a trace: unique].
-    #[arg(long, value_name = "MODEL", help_heading = "Workload")]
+    /// What is written, by a model of contents.
+    ///
+    /// papers:SHARE (every write draws one of (1 - SHARE) x pages contents), plain:SHARE (this
+    /// share of the writes repeats a content), repeat:SHARE (that of the write before, as FIO
+    /// does), runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write) or unique
+    /// [default: papers:0.3; for fiu-* their own history:SHARE; for aging before those or a trace:
+    /// unique].
+    #[arg(
+        long,
+        value_name = "MODEL",
+        hide_short_help = true,
+        help_heading = "Workload"
+    )]
     pub content: Option<ContentModel>,
-    /// Pages that the measured requests read or write [default: twice the addressable pages].
-    #[arg(long, value_name = "N", value_parser = numbers::count, help_heading = "Workload")]
-    pub writes: Option<u64>,
-
-    /// Replay this trace instead of a workload, all of it (plain, or compressed by gzip, xz or
-    /// zstd).
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "writes"], help_heading = "Trace")]
+    /// Replay this trace instead of a workload.
+    ///
+    /// All of it. It may be compressed by gzip, xz or zstd.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "writes"], help_heading = "Workload")]
     pub trace: Option<PathBuf>,
-    /// Format of the trace: fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor,
-    /// fio, blktrace or oracleGeneral [default: told from its content].
-    #[arg(long, requires = "trace", help_heading = "Less common")]
+
+    /// Do what a job file of fio describes.
+    ///
+    /// One job: rw, rwmixread, bs, random_distribution (random or zipf:THETA), dedupe_percentage,
+    /// iodepth, numjobs, io_size and number_ios. It reads and writes the whole device. --content,
+    /// --queue-depth and --writes come before what the file says.
+    #[arg(long, value_name = "FILE", value_parser = fio_job, conflicts_with_all = ["workload", "trace"], hide_short_help = true, help_heading = "Workload")]
+    pub job: Option<FioJob>,
+
+    /// Format of the trace [default: told from its content].
+    ///
+    /// fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor, fio, blktrace or
+    /// oracleGeneral.
+    #[arg(
+        long,
+        requires = "trace",
+        hide_short_help = true,
+        help_heading = "Trace"
+    )]
     pub format: Option<Format>,
-    /// How the trace's disk is folded into the device: `modulo` keeps distances, `compact` numbers
-    /// pages as they come.
-    #[arg(long, value_name = "modulo|compact", requires = "trace", default_value_t = Fold::Modulo, help_heading = "Less common")]
+    /// How the trace's disk is folded into a smaller device.
+    ///
+    /// `modulo` keeps distances, `compact` numbers pages in the order of their first access.
+    #[arg(long, value_name = "modulo|compact", requires = "trace", default_value_t = Fold::Modulo, hide_short_help = true, help_heading = "Trace")]
     pub fold: Fold,
     /// Count malformed records and go on, instead of stopping at the first.
-    #[arg(long, requires = "trace", help_heading = "Less common")]
+    #[arg(
+        long,
+        requires = "trace",
+        hide_short_help = true,
+        help_heading = "Trace"
+    )]
     pub skip_bad: bool,
-    /// Replay the trace so many times; each time it writes new contents.
-    #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Less common")]
+    /// Replay the trace N times; each time it writes new contents.
+    #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, help_heading = "Trace")]
     pub repeat: u32,
     /// The same as --arrivals trace.
-    #[arg(long, hide = true, requires = "trace", help_heading = "Trace")]
+    #[arg(long, hide = true, requires = "trace")]
     pub open_loop: bool,
 
-    /// When requests arrive: trace (at the times of the trace, or those that a fiu-* workload was
-    /// fitted to; trace:SPEED is SPEED times as fast) or rate:R (R a second in the mean, at
-    /// random). `,bound=N` lets at most N be with the device, and what arrives meanwhile waits.
-    /// Shows response times from arrival, and the backlog [default: a request enters when one of
-    /// the --queue-depth earlier ones ends].
-    #[arg(long, value_name = "SPEC", conflicts_with_all = ["open_loop", "queue_depth"], help_heading = "Run")]
-    pub arrivals: Option<Arrivals>,
-    /// Requests in flight [default: the device's].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535), help_heading = "Run")]
-    pub queue_depth: Option<u32>,
-    /// Everything follows from it.
-    #[arg(long, default_value_t = 1, help_heading = "Run")]
-    pub seed: u64,
-    /// Threads: so many schemes run at the same time, and a thread that none needs does the
-    /// firmware's part of another's run. No result depends on it [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Less common")]
-    pub threads: Option<u32>,
-    /// Memory that all this may take: what clearly takes more is refused [default: what the machine
-    /// has available].
-    #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "Less common")]
-    pub memory: Option<u64>,
     /// Measure the new, empty device.
-    #[arg(long, help_heading = "Run")]
+    #[arg(long, hide_short_help = true, help_heading = "Aging")]
     pub no_aging: bool,
-    /// How the device is aged, as a list: fill=random (random writes until garbage collection has
-    /// run), fill=whole (each addressable page once before that, so that none is unmapped) or
-    /// fill=sequential (each page once, in order, and nothing else); nvram_used=SHARE of the
-    /// remapping metadata in use at the start, nvram_valid=SHARE of that valid; overwrite=TIMES the
-    /// addressable pages after that [default: fill=random,nvram_used=0.9,nvram_valid=0.7].
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["no_aging", "fill"], help_heading = "Less common")]
+    /// How the device is aged before it is measured.
+    ///
+    /// A list: fill=random (random writes until garbage collection has run), fill=whole (each
+    /// addressable page once before that, so that none is unmapped) or fill=sequential (each page
+    /// once, in order, and nothing else); nvram_used=SHARE of the remapping metadata in use at the
+    /// start, nvram_valid=SHARE of that valid; overwrite=TIMES the addressable pages after that
+    /// [default: fill=random,nvram_used=0.9,nvram_valid=0.7].
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["no_aging", "fill"], hide_short_help = true, help_heading = "Aging")]
     pub aging: Option<AgingSpec>,
     /// The same as --aging fill=sequential.
-    #[arg(long, hide = true, conflicts_with = "no_aging", help_heading = "Run")]
+    #[arg(long, hide = true, conflicts_with = "no_aging")]
     pub fill: bool,
-    /// Go on until the device is worn out and read-only; --endurance makes that soon.
-    #[arg(long, conflicts_with_all = ["trace", "writes"], help_heading = "Less common")]
-    pub until_death: bool,
-    /// Watch how long flash pages live, by how many logical pages shared them (12 bytes a flash
-    /// page).
-    #[arg(long, conflicts_with = "age", help_heading = "Less common")]
-    pub survival: bool,
-    /// Start from an image of an aged device. Where there is no such file, each scheme has its own:
-    /// aged.img means aged.remap-ssd.img and so on. What recovery rebuilds may differ in details
-    /// from the device that was saved.
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "set", "scale", "log_size", "dedup", "superblock_dies", "gc", "mapping", "block_pages", "extension", "gc_free", "endurance", "no_aging", "aging", "fill"], help_heading = "Less common")]
+    /// Start from an image of an aged device.
+    ///
+    /// Where there is no such file, each scheme has its own: aged.img means aged.remap-ssd.img and
+    /// so on. What recovery rebuilds may differ in details from the device that was saved.
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "set", "scale", "log_size", "dedup", "superblock_dies", "gc", "mapping", "block_pages", "extension", "gc_free", "endurance", "no_aging", "aging", "fill"], hide_short_help = true, help_heading = "Aging")]
     pub age: Option<PathBuf>,
-    /// Save the aged device before measuring; of several schemes, each to its own file:
-    /// aged.remap-ssd.img and so on.
+    /// Save the aged device before measuring.
+    ///
+    /// Of several schemes, each goes to its own file: aged.remap-ssd.img and so on.
     #[arg(
         long,
         value_name = "IMAGE",
         conflicts_with = "age",
-        help_heading = "Less common"
+        hide_short_help = true,
+        help_heading = "Aging"
     )]
     pub save_aged: Option<PathBuf>,
+
+    /// Pages that the requests read or write [default: twice the device].
+    ///
+    /// That is twice the pages that the workload may address.
+    #[arg(long, value_name = "N", value_parser = numbers::count, help_heading = "Run")]
+    pub writes: Option<u64>,
+    /// Seed of all that is random.
+    ///
+    /// The same seed gives the same results.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
+    pub seed: u64,
+    /// When requests arrive.
+    ///
+    /// trace (at the times of the trace, or those that a fiu-* workload was fitted to; trace:SPEED
+    /// is SPEED times as fast) or rate:R (R a second on average, at random). `,bound=N` lets at
+    /// most N be with the device; what arrives meanwhile waits. Shows response times from arrival,
+    /// and the backlog [default: a request enters when one of the --queue-depth earlier ones ends].
+    #[arg(long, value_name = "SPEC", conflicts_with_all = ["open_loop", "queue_depth"], hide_short_help = true, help_heading = "Run")]
+    pub arrivals: Option<Arrivals>,
+    /// Requests in flight [default: the device's].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535), hide_short_help = true, help_heading = "Run")]
+    pub queue_depth: Option<u32>,
+    /// Go on until the device is worn out and read-only.
+    ///
+    /// --set flash.endurance=30 makes that soon.
+    #[arg(long, conflicts_with_all = ["trace", "writes"], hide_short_help = true, help_heading = "Run")]
+    pub until_death: bool,
+    /// Track how long flash pages live, by how many logical pages shared them.
+    ///
+    /// Takes 12 bytes of memory a flash page.
+    #[arg(
+        long,
+        conflicts_with = "age",
+        hide_short_help = true,
+        help_heading = "Run"
+    )]
+    pub survival: bool,
+    /// Number of threads [default: one per core].
+    ///
+    /// That many schemes run at the same time. A thread that is left over does the firmware's part
+    /// of another's run. No result depends on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, help_heading = "Run")]
+    pub threads: Option<u32>,
+    /// Refuse a comparison that clearly takes more memory than this.
+    ///
+    /// Default: what the machine has available.
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, hide_short_help = true, help_heading = "Run")]
+    pub memory: Option<u64>,
 
     /// Print all measurements of each scheme below the table.
     #[arg(long, help_heading = "Output")]
@@ -214,12 +282,13 @@ pub struct Args {
     /// Write a page with tables and figures.
     #[arg(long, value_name = "HTML", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// What the page shows the course of a run over: pages (of the host) or time (virtual).
+    /// What the page's x axis shows: host pages, or virtual time.
     #[arg(
         long,
         value_name = "pages|time",
         default_value_t,
         requires = "report",
+        hide_short_help = true,
         help_heading = "Output"
     )]
     pub report_x: Progress,
@@ -235,7 +304,38 @@ pub struct Args {
     pub command: Vec<String>,
 }
 
+/// A job file, by its name.
+fn fio_job(path: &str) -> Result<FioJob, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    text.parse()
+}
+
 impl Args {
+    /// What the host does, unless it is a trace.
+    pub fn workload(&self) -> NamedWorkload {
+        self.job.as_ref().map_or(self.workload, |job| job.workload)
+    }
+
+    /// What it writes, if that was said.
+    pub fn content(&self) -> Option<ContentModel> {
+        let papers = |duplicate_ratio| ContentModel::Papers {
+            duplicate_ratio,
+            exponent: ContentModel::PAPERS_EXPONENT,
+        };
+        let of_job = || self.job.as_ref().map(|job| job.content);
+        self.content.or(self.duplicates.map(papers)).or_else(of_job)
+    }
+
+    /// Pages that the requests read or write, if that was said.
+    pub fn pages(&self) -> Option<u64> {
+        self.writes.or_else(|| self.job.as_ref()?.pages)
+    }
+
+    /// Requests in flight, if that was said.
+    pub fn queue_depth(&self) -> Option<u32> {
+        self.queue_depth.or_else(|| self.job.as_ref()?.queue_depth)
+    }
+
     /// How a device is aged.
     pub fn aging(&self) -> AgingSpec {
         let fill = if self.fill {
@@ -292,6 +392,16 @@ pub enum Switch {
     Off,
 }
 
+/// What `-h` shows: it has the daily options only.
+pub(super) const EXAMPLES_SHORT: &str = "\
+Examples:
+  remap-ssd compare --duplicates 0.1 --report report.html
+  remap-ssd compare --scheme none,remap-ssd --workload zipf:0.99 --details
+  remap-ssd compare --trace mail.fiu --out a.json
+  remap-ssd compare diff a.json b.json --fail-if 'wa>+2%'
+
+--help shows all options (garbage collection, traces, aging, arrivals, ...) and more examples.";
+
 pub(super) const EXAMPLES: &str = "\
 Examples:
   remap-ssd compare
@@ -300,16 +410,17 @@ Examples:
   remap-ssd compare --workload fileserver --duplicates 0.1
   remap-ssd compare --workload journal --scheme none,wal-ssd,remap-ssd
   remap-ssd compare --workload snapshot --scheme remap-ssd,remap-ssd-x,opt --log-size 40MiB
+  remap-ssd compare --job oltp.fio --report oltp.html
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
   remap-ssd compare --trace disk.csv --format msr --arrivals trace --json
   remap-ssd compare --workload fiu-homes --arrivals trace:100,bound=32 --details
   remap-ssd compare --aging fill=whole,nvram_used=0.9,nvram_valid=0.7 --details
   remap-ssd compare --workload zipf:0.99 --arrivals rate:5000 --report response.html
   remap-ssd compare --config device.toml --scale 1/4 --dedup off
-  remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap --fill
-  remap-ssd compare --scheme none,remap-ssd,opt --superblock-dies 1
-  remap-ssd compare --scheme none,shadow-oob --mapping page,hybrid --block-pages 8 --details
-  remap-ssd compare --scale 1/64 --until-death --endurance 30
+  remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap --aging fill=sequential
+  remap-ssd compare --scheme none,remap-ssd,opt --set geometry.superblock_dies=1
+  remap-ssd compare --scheme none,shadow-oob --mapping page,hybrid --set firmware.block_pages=8 --details
+  remap-ssd compare --scale 1/64 --until-death --set flash.endurance=30
   remap-ssd compare --scheme remap-ssd --save-aged aged.img
   remap-ssd compare --age aged.img --writes 100k
   remap-ssd compare --scheme remap-ssd --out a.json

@@ -47,7 +47,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Ctrl-C stops the runs and shows those that are finished. A scheme that cannot run does not stop
 /// the others; the exit code is 1 then.
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = args::EXAMPLES)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = args::EXAMPLES_SHORT,
+    after_long_help = args::EXAMPLES
+)]
 pub struct CompareCommand {
     /// What to run.
     #[command(flatten)]

@@ -78,16 +78,18 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
     let feed = match &args.trace {
         Some(path) => Feed::Trace(TraceFacts::read(args, path)?),
         None => {
-            let content = content(args).unwrap_or_else(|| args.workload.content_default());
+            let content = args
+                .content()
+                .unwrap_or_else(|| args.workload().content_default());
             Feed::Synthetic {
-                spec: args.workload,
+                spec: args.workload(),
                 content,
-                pages: args.writes,
+                pages: args.pages(),
             }
         }
     };
 
-    let aging_content = content(args).unwrap_or(match feed {
+    let aging_content = args.content().unwrap_or(match feed {
         Feed::Synthetic {
             content: content @ ContentModel::Papers { .. },
             ..
@@ -128,14 +130,6 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
         scale,
         refused,
     })
-}
-
-fn content(args: &Args) -> Option<ContentModel> {
-    let papers = |duplicate_ratio| ContentModel::Papers {
-        duplicate_ratio,
-        exponent: ContentModel::PAPERS_EXPONENT,
-    };
-    args.content.or(args.duplicates.map(papers))
 }
 
 /// The device as described, and the share of it that is simulated.

@@ -190,7 +190,7 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
             }
         }),
         "from_image": args.age.is_some(),
-        "queue_depth": first.map(|config| args.queue_depth.unwrap_or(config.queue_depth)),
+        "queue_depth": first.map(|config| args.queue_depth().unwrap_or(config.queue_depth)),
         "open_loop": args.arrivals().is_some(),
         "arrivals": args.arrivals().map(|arrivals| arrivals.to_string()),
     })
@@ -210,7 +210,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
         Some(arrivals) => format!("arrivals {arrivals}"),
         None => format!(
             "queue depth {}",
-            args.queue_depth.unwrap_or(config.queue_depth)
+            args.queue_depth().unwrap_or(config.queue_depth)
         ),
     };
 

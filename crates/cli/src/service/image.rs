@@ -27,8 +27,9 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Creates a new, empty device in a folder and reserves its space, so that a full disk is an
-    /// error now, not in service.
+    /// Creates a new, empty device in a folder.
+    ///
+    /// Its space is reserved, so that a full disk is an error now, not in service.
     Create(Create),
     /// Looks for damage and reads every page, without changing anything. Exit code 1 if anything is
     /// damaged.
@@ -109,43 +110,73 @@ const NAMESPACES_MAX: u32 = 128;
 #[derive(Debug, clap::Args)]
 pub struct Shape {
     /// Size of the device, as hosts see it.
-    #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "New device")]
     pub size: Option<u64>,
     /// Remapping scheme [default: remap-ssd].
-    #[arg(long)]
+    #[arg(long, help_heading = "New device")]
     pub scheme: Option<SchemeKind>,
     /// Deduplicate writes in the device [default: off].
-    #[arg(long, value_name = "on|off", value_parser = on_off, action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "on|off", value_parser = on_off, action = clap::ArgAction::Set, help_heading = "New device")]
     pub dedup: Option<bool>,
-    /// Size of NVRAM, or of the log on flash, for remaps [default: 0.5 % of the device's size].
-    #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
-    pub log_size: Option<u64>,
-    /// Sets any value of the device by its name: --set firmware.gc_free=0.2. May be repeated.
-    /// docs/configuration.md lists them.
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    /// Any other value of the device: --set firmware.gc_free=0.2.
+    ///
+    /// May be repeated, or several with commas. The configuration reference (docs/configuration.md)
+    /// lists the keys.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        help_heading = "New device"
+    )]
     pub set: Vec<String>,
-    /// Maximum number of files in the file map, which vendor commands use [default: no file map].
-    #[arg(long, value_name = "N", requires = "fs_blocks")]
+    /// Size of NVRAM, or of the log on flash, for remaps.
+    ///
+    /// Default: 0.5 % of the device's size.
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, hide_short_help = true, help_heading = "New device")]
+    pub log_size: Option<u64>,
+    /// Maximum number of files in the file map, which vendor commands use.
+    ///
+    /// Default: no file map.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "fs_blocks",
+        hide_short_help = true,
+        help_heading = "New device"
+    )]
     pub fs_files: Option<u32>,
     /// Maximum number of pages in all lists of the file map.
-    #[arg(long, value_name = "N")]
+    #[arg(
+        long,
+        value_name = "N",
+        hide_short_help = true,
+        help_heading = "New device"
+    )]
     pub fs_blocks: Option<u32>,
     /// Logical block size in bytes [default: 4096].
-    #[arg(long, value_name = "BYTES", value_parser = clap::builder::PossibleValuesParser::new(["512", "4096"]).map(|text| text.parse::<u32>().unwrap_or(4096)))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::builder::PossibleValuesParser::new(["512", "4096"]).map(|text| text.parse::<u32>().unwrap_or(4096)), hide_short_help = true, help_heading = "New device")]
     pub block: Option<u32>,
     /// Number of namespaces, of equal size [default: 1].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128), hide_short_help = true, help_heading = "New device")]
     pub namespaces: Option<u32>,
-    /// Additional namespaces for snapshots of the others (`share snapshot`) [default: none]. They
-    /// come on top of the size.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127))]
+    /// Additional namespaces for snapshots of the others [default: none].
+    ///
+    /// `share snapshot` takes them. They come on top of the size.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127), hide_short_help = true, help_heading = "New device")]
     pub snapshots: Option<u32>,
-    /// Number of a namespace whose pages are never shared: no deduplication, and remaps become
-    /// copies. For hosts that keep data twice on purpose. May be repeated, or a list with commas.
-    #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128))]
+    /// Number of a namespace whose pages are never shared.
+    ///
+    /// No deduplication, and remaps become copies. For hosts that keep data twice on purpose. May be
+    /// repeated, or a list with commas.
+    #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128), hide_short_help = true, help_heading = "New device")]
     pub unshared: Vec<u32>,
     /// NVMe qualified name [default: a new unique name].
-    #[arg(long, value_name = "NQN")]
+    #[arg(
+        long,
+        value_name = "NQN",
+        hide_short_help = true,
+        help_heading = "New device"
+    )]
     pub nqn: Option<String>,
 }
 

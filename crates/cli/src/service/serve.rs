@@ -47,7 +47,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 /// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has
 /// failed, 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
 pub struct Args {
     /// Folder of a device that `image create` made.
     #[arg(
@@ -57,79 +57,141 @@ pub struct Args {
         required_unless_present = "memory"
     )]
     pub image: Option<PathBuf>,
-    /// Serve a new device in memory of this size; it is lost when the server ends.
+    /// Serve a new device in memory, lost when the server ends.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub memory: Option<u64>,
-    /// Where to listen for NVMe/TCP, by address or by a name, all of whose addresses are listened
-    /// on. May be repeated: each is a portal to the same device, and hosts with multipath go on by
-    /// another one when a portal fails or `ctl ana` declares it inaccessible [default: 127.0.0.1:4420, unless --fuse or --vfio-user is given].
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = ListenAt::parse)]
+
+    /// Listen here for NVMe/TCP; may be repeated [default: 127.0.0.1:4420].
+    ///
+    /// An address, or a name, all of whose addresses are listened on. Each is a portal to the same
+    /// device: hosts with multipath go on by another one when a portal fails or `ctl ana` declares
+    /// it inaccessible. With --fuse or --vfio-user there is no default.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = ListenAt::parse, help_heading = "Connections")]
     pub listen: Vec<ListenAt>,
-    /// Empty folder to mount with FUSE; the namespaces are the files `n1`, `n2`, ... in it.
-    #[arg(long, value_name = "FOLDER")]
+    /// Empty folder to mount with FUSE.
+    ///
+    /// The namespaces are the files `n1`, `n2`, ... in it.
+    #[arg(long, value_name = "FOLDER", help_heading = "Connections")]
     pub fuse: Option<PathBuf>,
-    /// Address that discovery announces to hosts, if address translation makes it differ from
-    /// --listen.
-    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = advertised)]
-    pub advertise: Option<Advertised>,
-    /// Socket to create for vfio-user: a virtual machine sees the device as PCI Express NVMe.
-    #[arg(long, value_name = "SOCKET")]
+    /// Socket to create for vfio-user.
+    ///
+    /// A virtual machine sees the device as PCI Express NVMe.
+    #[arg(long, value_name = "SOCKET", help_heading = "Connections")]
     pub vfio_user: Option<PathBuf>,
-    /// Record all commands in this new file; `compare --trace` replays it.
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
-    /// Complete commands as fast as possible (none), or when flash would have completed them
-    /// (emulated).
-    #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
-    pub latency: Latency,
-    /// Accept only this host, by address, network (192.168.1.0/24), name in the DNS, or NQN. May be
-    /// repeated. With --keys, hosts must authenticate as well. Behind the host, in the same
-    /// argument, may be what it may use, 'HOST namespaces=1:rw,2:ro'; everything, if nothing is
-    /// said. SIGHUP looks names up again.
-    #[arg(long, value_name = "HOST")]
-    pub allow: Vec<String>,
-    /// Hosts must prove who they are: a file of mode 600 with a line for each, `NQN KEY...`. With a
-    /// TLS key, `NVMeTLSkey-1:...` as `nvme gen-tls-key` makes them, a host connects by TLS 1.3 and
-    /// no other way; with a secret, `DHHC-1:...` as `nvme gen-dhchap-key` makes them, it
-    /// authenticates (DH-HMAC-CHAP). Options behind them: until=YYYY-MM-DD; namespaces=1:rw,2:ro
-    /// (it sees these alone, and only reads the second; all:rw by default); and for secrets
-    /// controller=DHHC-1:... (the server proves itself to hosts that ask),
-    /// hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the weakest allowed; by
-    /// default sha256 and ffdhe2048).
-    #[arg(long, value_name = "FILE")]
-    pub keys: Option<PathBuf>,
-    /// Listen on other addresses than the loopback although hosts do not authenticate: the hosts on
-    /// the list (--allow) are believed to be who they say.
-    #[arg(long, conflicts_with = "keys")]
-    pub insecure: bool,
-    /// Memory for the buffers of NVMe/TCP connections, not counting the device itself. One host may
-    /// use half of it; beyond that, commands fail with a status that asks the host to retry.
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory_limit)]
-    pub memory_limit: u64,
-    /// A volatile write cache, to see what hosts lose: writes that were neither flushed nor FUA
-    /// stay in it. Without power each block keeps, on its own, any version since its last durable
-    /// one; if the server is killed, the durable one.
-    #[arg(long, value_name = "SIZE", value_parser = cache_size)]
-    pub volatile_cache: Option<u64>,
-    /// Seed of what SIGUSR2 loses of the volatile cache; a random one, which is logged, unless
-    /// given.
-    #[arg(long, value_name = "N", requires = "volatile_cache")]
-    pub cut_seed: Option<u64>,
-    /// Where to listen for HTTP: metrics for Prometheus, health, a live page, and the verbs of
-    /// `ctl`. Port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Listen here for HTTP: metrics, health, a live page, `ctl`.
+    ///
+    /// Metrics are for Prometheus. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Connections")]
     pub http: Option<SocketAddr>,
-    /// A file with a token, of mode 600: who sends it may use the verbs. Needed for other addresses
-    /// than the loopback.
-    #[arg(long, value_name = "FILE", requires = "http")]
+    /// A file with a token, of mode 600: who sends it may use the verbs of `ctl`.
+    ///
+    /// Needed for other addresses than the loopback.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "http",
+        hide_short_help = true,
+        help_heading = "Connections"
+    )]
     pub http_token: Option<PathBuf>,
+    /// Address that discovery announces to hosts.
+    ///
+    /// For address translation, which makes it differ from --listen.
+    #[arg(
+        long,
+        value_name = "ADDRESS[:PORT]",
+        value_parser = advertised,
+        hide_short_help = true,
+        help_heading = "Connections"
+    )]
+    pub advertise: Option<Advertised>,
+    /// Memory for the buffers of NVMe/TCP connections.
+    ///
+    /// Not counting the device itself. One host may use half of it; beyond that, commands fail with
+    /// a status that asks the host to retry.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "512MiB",
+        value_parser = memory_limit,
+        hide_short_help = true,
+        help_heading = "Connections"
+    )]
+    pub memory_limit: u64,
+
+    /// File with the keys that hosts must prove: TLS, DH-HMAC-CHAP.
+    ///
+    /// A file of mode 600 with a line for each host, `NQN KEY...`. With a TLS key, `NVMeTLSkey-1:...`
+    /// as `nvme gen-tls-key` makes them, a host connects by TLS 1.3 and no other way; with a secret,
+    /// `DHHC-1:...` as `nvme gen-dhchap-key` makes them, it authenticates (DH-HMAC-CHAP). Options
+    /// behind them: until=YYYY-MM-DD; namespaces=1:rw,2:ro (it sees these alone, and only reads the
+    /// second; all:rw by default); and for secrets controller=DHHC-1:... (the server proves itself
+    /// to hosts that ask), hash=sha256|sha384|sha512 and group=null|ffdhe2048|...|ffdhe8192 (the
+    /// weakest allowed; by default sha256 and ffdhe2048).
+    #[arg(long, value_name = "FILE", help_heading = "Hosts")]
+    pub keys: Option<PathBuf>,
+    /// Accept only this host; may be repeated.
+    ///
+    /// By address, network (192.168.1.0/24), name in the DNS, or NQN. With --keys, hosts must
+    /// authenticate as well. Behind the host, in the same argument, may be what it may use, 'HOST
+    /// namespaces=1:rw,2:ro'; everything, if nothing is said. SIGHUP looks names up again.
+    #[arg(long, value_name = "HOST", help_heading = "Hosts")]
+    pub allow: Vec<String>,
+    /// Listen on other addresses than the loopback although hosts do not authenticate.
+    ///
+    /// The hosts on the list (--allow) are believed to be who they say.
+    #[arg(
+        long,
+        conflicts_with = "keys",
+        hide_short_help = true,
+        help_heading = "Hosts"
+    )]
+    pub insecure: bool,
+
+    /// Complete commands at once, or when flash would.
+    ///
+    /// `none` adds no latency; `emulated` completes a command when flash would have completed it.
+    #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency, help_heading = "Behaviour")]
+    pub latency: Latency,
+    /// Record all commands here; `compare --trace` replays them.
+    ///
+    /// It must be a new file.
+    #[arg(long, value_name = "FILE", help_heading = "Behaviour")]
+    pub record: Option<PathBuf>,
+    /// A volatile write cache, to see what hosts lose.
+    ///
+    /// Writes that were neither flushed nor FUA stay in it. Without power each block keeps, on its
+    /// own, any version since its last durable one; if the server is killed, the durable one.
+    #[arg(long, value_name = "SIZE", value_parser = cache_size, hide_short_help = true, help_heading = "Behaviour")]
+    pub volatile_cache: Option<u64>,
+    /// Seed of what SIGUSR2 loses of the volatile cache.
+    ///
+    /// Default: a random one, which is logged.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "volatile_cache",
+        hide_short_help = true,
+        help_heading = "Behaviour"
+    )]
+    pub cut_seed: Option<u64>,
     /// Log one JSON object per line instead of text.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true, help_heading = "Behaviour")]
     pub json_log: bool,
+
     /// What it is like.
     #[command(flatten)]
     pub shape: Shape,
 }
+
+const EXAMPLES_SHORT: &str = "\
+Examples:
+  remap-ssd serve --memory 1GiB --latency emulated
+  remap-ssd image create disk --size 2GiB && remap-ssd serve --image disk
+  nvme connect-all -t tcp -a 127.0.0.1 -s 4420
+
+--help shows all options (tokens, limits, namespaces, volatile cache, ...) and examples of TLS,
+authentication, files and virtual machines.";
 
 const EXAMPLES: &str = "\
 Examples:

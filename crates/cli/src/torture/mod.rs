@@ -10,7 +10,9 @@ mod show;
 use crate::failure::Failure;
 use crate::numbers::{count, seconds, size};
 use crate::output;
+use crate::settings;
 use crate::trace::Patience;
+use remap_ssd_device::Setting;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_torture::{
     Campaign, Choice, Code, Cut, Fault, FileSystem, Firmware, Recording, RecordingSpec, Shape,
@@ -30,62 +32,78 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct Args {
-    /// The file system that $DIR is: ext4, xfs, btrfs, or any other that this kernel and a mkfs
-    /// program know. Needs root.
+    /// File system of $DIR: ext4, xfs, btrfs, ... Needs root.
+    ///
+    /// Any that this kernel and a mkfs program know.
     #[arg(long, value_name = "FS", conflicts_with_all = ["file", "from", "replay"])]
     fs: Option<String>,
     /// No file system: $FILE is the disk, in the folder $DIR. Needs no root.
     #[arg(long, conflicts_with_all = ["from", "replay"])]
     file: bool,
-    /// What is recorded, for `sh -c`.
+    /// Command to record, run by `sh -c`.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["from", "replay"])]
     workload: Option<String>,
-    /// What must hold after each cut, for `sh -c`: exit code 0 [default with --from and --replay:
-    /// the recorded one].
+    /// Command that must succeed after each cut, run by `sh -c`.
+    ///
+    /// Exit code 0 is success [default with --from and --replay: the recorded one].
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
-    /// Cuts.
+    /// Number of cuts.
     #[arg(long, value_name = "N", value_parser = count, default_value = "100")]
     rounds: u64,
     /// Seed of the cuts.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// One JSON object on standard output.
+    /// Print the results as JSON.
     #[arg(long)]
     json: bool,
-    /// All rounds, though a check has failed; the outcomes are counted by the last line that the
-    /// check has written.
+    /// Do all cuts, even after a check has failed.
+    ///
+    /// The outcomes are counted by the last line that the check has written.
     #[arg(long)]
     keep_going: bool,
-    /// A check that takes longer has failed.
+    /// Time limit of a check; one that takes longer has failed.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
     timeout: f64,
-    /// Ends the workload after so long; without it the workload ends by itself.
+    /// End the workload after this time [default: it ends by itself].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     limit: Option<f64>,
-    /// Has the file system write back what it holds, on average so often; 0: never. What a program
-    /// does not sync reaches the disk only then.
+    /// Have the file system write back dirty pages this often, on average.
+    ///
+    /// What a program does not sync reaches the disk only then. 0: never.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 200)]
     writeback: u64,
-    /// Size of the disk [default: 256MiB; 512MiB for xfs, whose smallest is 300MiB].
+    /// Size of the disk [default: 256MiB; 512MiB for xfs].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// Bytes that a power cut leaves old or new, never mixed: 4096 or 512. Programs and file
-    /// systems that rely on whole pages fail at 512: ext4's own superblock is torn.
+    /// Bytes that a power cut leaves old or new, never mixed: 4096 or 512.
+    ///
+    /// Programs and file systems that rely on whole pages fail at 512: ext4's own superblock is
+    /// torn.
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     block: u32,
-    /// Puts a device below the cache, with this scheme's firmware: at each cut its flash and NVRAM
-    /// lose what they may lose of what was on its way, the firmware recovers, and the disk must
-    /// hold what NVMe promises before the check sees it.
+    /// Put a device below the cache, with this scheme's firmware.
+    ///
+    /// At each cut its flash and NVRAM lose what they may lose of what was on its way, the firmware
+    /// recovers, and the disk must hold what NVMe promises before the check sees it.
     #[arg(long, value_name = "SCHEME", conflicts_with = "replay")]
     scheme: Option<SchemeKind>,
-    /// That device stores equal pages once; `remap-ssd` unless --scheme says otherwise.
+    /// Let that device store equal pages once.
+    ///
+    /// Its scheme is `remap-ssd` unless --scheme says otherwise.
     #[arg(long, conflicts_with = "replay")]
     dedup: bool,
-    /// What the disk does to the workload besides: read-error:P (each block, until it is written),
-    /// latency:MS@P, full[:BYTES], read-only[:BYTES] (after so many bytes were written). May be
-    /// repeated. What was acknowledged before must be there all the same; a workload may end with
-    /// an error once a request has failed.
+    /// Any other value of that device: --set firmware.watermark=0.5.
+    ///
+    /// May be repeated, or several with commas; `remap-ssd` unless --scheme says otherwise. A
+    /// replay needs the same. docs/configuration.md lists the keys.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    set: Vec<String>,
+    /// Fault of the disk while the workload runs; may be repeated.
+    ///
+    /// read-error:P (each block, until it is written), latency:MS@P, full[:BYTES] or
+    /// read-only[:BYTES] (after that many bytes were written). What was acknowledged before must be
+    /// there all the same; a workload may end with an error once a request has failed.
     #[arg(long, value_name = "FAULT", conflicts_with_all = ["from", "replay"])]
     fault: Vec<Fault>,
     /// More options for mkfs, separated by blanks.
@@ -99,17 +117,18 @@ pub struct Args {
     /// Options of the mount, separated by commas.
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     mount_options: String,
-    /// Seconds to look for the fewest lost blocks that still fail; 0: none.
+    /// Time to look for the fewest lost blocks that still fail; 0: none.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     shrink: u64,
-    /// Saves the recording [default: torture-ID.recording, if a check fails].
+    /// Save the recording here [default: torture-ID.recording, if a check fails].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "replay"])]
     record: Option<PathBuf>,
-    /// Cuts a saved recording: no workload is run.
+    /// Cut a saved recording; no workload is run.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Does one cut again, in the recording that the code names [default: torture-ID.recording
-    /// here].
+    /// Do one cut again, by the code that a failure printed.
+    ///
+    /// In the recording that the code names, torture-ID.recording here, or --from.
     #[arg(long, value_name = "CODE")]
     replay: Option<Code>,
 }
@@ -127,8 +146,21 @@ Both commands have DIR, FILE and MARKS in their environment. A line that the wor
 `echo committed 7 > $MARKS`. The check finds the marks before the cut in the file $MARKS, and can so tell what was acknowledged.
 
 Exit codes: 0 every check passed, 1 a check failed, 2 a mistake in the arguments, something is missing, or it was interrupted
-before a check failed. A check that fails, hangs, or finds a file system that does not mount has failed. Another run is another recording, even with the same seed:
-an exact replay needs the saved one.";
+before a check failed. A check that fails, hangs, or finds a file system that does not mount has failed. Another run is another
+recording, even with the same seed: an exact replay needs the saved one.";
+
+/// What `--set` cannot choose.
+const CHOSEN: [(&str, &str); 4] = [
+    ("firmware.scheme", "use --scheme instead"),
+    ("firmware.dedup", "use --dedup instead"),
+    ("firmware.lpns", "use --size instead"),
+    ("content", "a disk has its bytes"),
+];
+
+/// Whether a device without time has this value.
+fn is_seen(path: &str) -> bool {
+    path.starts_with("firmware.") || path.starts_with("geometry.") || path == "flash.endurance"
+}
 
 /// Runs `torture`.
 ///
@@ -166,6 +198,13 @@ impl From<Failure> for Ended {
 }
 
 fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
+    // What is wrong with the device is said before anything runs.
+    let set = args.set()?;
+    let firmware = args.firmware();
+    if firmware.is_none() && !set.is_empty() {
+        return Err(Failure::usage("--set: the code is of a disk without a device below").into());
+    }
+
     own::mounts();
     let began = Instant::now();
     let (recording, from) = match args.source()? {
@@ -196,9 +235,8 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         Duration::from_secs_f64(args.timeout),
         stop,
     )?;
-    let firmware = args.firmware();
     let campaign = match firmware {
-        Some(firmware) => campaign.on(firmware)?,
+        Some(firmware) => campaign.on_device(firmware, &set)?,
         None => campaign,
     };
     let mut results = Results::new(
@@ -206,6 +244,7 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         recorded,
         id,
         firmware,
+        settings::typed(&args.set),
         from.or_else(|| args.record.clone()),
     );
     let ended = match &args.replay {
@@ -259,10 +298,25 @@ impl Args {
         if let Some(code) = &self.replay {
             return code.firmware;
         }
-        (self.dedup || self.scheme.is_some()).then(|| Firmware {
+        (self.dedup || self.scheme.is_some() || !self.set.is_empty()).then(|| Firmware {
             scheme: self.scheme.unwrap_or_default(),
             dedup: self.dedup,
         })
+    }
+
+    /// What its device has otherwise.
+    fn set(&self) -> Result<Vec<Setting>, Failure> {
+        let set = settings::parse(&self.set)?;
+        settings::refuse(&set, &CHOSEN)?;
+
+        match set.iter().find(|one| !is_seen(one.key.path)) {
+            None => Ok(set),
+            Some(timing) => Err(Failure::usage(format_args!(
+                "--set {}: a cut device knows no time: keys of the tables firmware and geometry \
+                 can be set, and flash.endurance",
+                timing.key.path
+            ))),
+        }
     }
 
     fn shape(&self) -> Result<Shape, Failure> {

@@ -25,6 +25,8 @@ pub struct Results {
     pub id: String,
     /// The device that loses its power, if it is one.
     pub firmware: Option<Firmware>,
+    /// Other values of that device, as options; a replay needs them again.
+    pub set: String,
     /// Where it is saved.
     pub file: Option<PathBuf>,
     pub cuts: u64,
@@ -55,6 +57,7 @@ impl Results {
         recorded: Duration,
         id: String,
         firmware: Option<Firmware>,
+        set: String,
         file: Option<PathBuf>,
     ) -> Self {
         Self {
@@ -62,6 +65,7 @@ impl Results {
             recorded,
             id,
             firmware,
+            set,
             file,
             cuts: 0,
             distinct: 1,
@@ -169,7 +173,7 @@ pub fn text(recording: &Recording, results: &Results) -> String {
     ));
 
     if let Some(firmware) = &results.firmware {
-        rows.push(("device", firmware.to_string()));
+        rows.push(("device", format!("{firmware}{}", results.set)));
     }
     if !recording.about.faults.is_empty() {
         rows.push(("faults", recording.about.faults.join(", ")));
@@ -256,7 +260,13 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
             exact(recording.events.len() as u64)
         ),
     ));
-    let replay = |cut: &Cut| format!("remap-ssd torture --replay {}", results.code(cut));
+    let replay = |cut: &Cut| {
+        format!(
+            "remap-ssd torture --replay {}{}",
+            results.code(cut),
+            results.set
+        )
+    };
     if let Some(smallest) = smallest {
         let left = if smallest.finished {
             "none can be left out"

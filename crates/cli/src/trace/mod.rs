@@ -12,7 +12,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::workload::{ContentModel, Endless, NamedWorkload};
 use std::time::{Duration, Instant};
 
-/// Writes workloads as traces, and says what a trace or a workload does.
+/// Writes workloads as traces, and analyses traces and workloads.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -26,7 +26,7 @@ pub struct Args {
 pub enum Command {
     /// Writes the requests of a workload to a file.
     Make(make::Args),
-    /// Says what is in traces: requests, sizes, working set, duplicates by each definition, skew.
+    /// Analyses traces: requests, sizes, working set, duplicates by each definition, skew.
     Stat(stat::Args),
     /// Lists the workloads that are models of applications and of traces, with their sources.
     Models,
@@ -64,7 +64,7 @@ pub struct Feed {
     /// for fiu-* their own].
     #[arg(long, value_name = "MODEL")]
     pub content: Option<ContentModel>,
-    /// Everything follows from it.
+    /// Seed of all that is random.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

@@ -12,7 +12,7 @@ use remap_ssd_sim::workload::{MODELS, NamedWorkload};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Says what is in traces: requests, sizes, working set, duplicates by each definition, skew.
+/// Analyses traces: requests, sizes, working set, duplicates by each definition, skew.
 ///
 /// Duplicate writes (FIU) were written before in the same trace; stored ones find their content in
 /// some page; the papers' ratio is one minus the distinct contents per distinct page written. The

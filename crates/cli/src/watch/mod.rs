@@ -33,10 +33,14 @@ use std::sync::Arc;
 #[group(id = "watch")]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where to listen for HTTP; an address of this machine only. Port 0 takes a free one.
+    /// Listen here for HTTP.
+    ///
+    /// An address of this machine only. Port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9420")]
     pub http: SocketAddr,
-    /// Virtual seconds a second to begin with; 0 waits for the page. The page changes it.
+    /// Virtual seconds a second to begin with.
+    ///
+    /// The page changes it. 0 waits for the page.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub speed: f64,
     /// End with the workload; otherwise the page stays until Ctrl-C.
@@ -49,7 +53,7 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  remap-ssd watch --workload rw-random --scheme remap-ssd --http 127.0.0.1:0
+  remap-ssd watch --workload randrw:50 --scheme remap-ssd --http 127.0.0.1:0
   remap-ssd serve --memory 1GiB --record session.trace
   remap-ssd watch --trace session.trace --speed 10";
 

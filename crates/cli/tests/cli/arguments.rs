@@ -1,12 +1,18 @@
 //! Arguments: help whose examples run, and mistakes that are said in a sentence with the right exit
 //! code.
 
-use crate::kit::{TINY, run, run_in};
+use crate::kit::{TINY, compare, run, run_in};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 const COMMANDS: [&str; 6] = ["compare", "crash", "bench", "inspect", "presets", "trace"];
+
+/// A sample of a job file.
+const OLTP_JOB: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../sim/tests/traces/samples/oltp.fio"
+);
 
 /// The examples in a help text.
 fn examples(help: &str) -> Vec<Vec<String>> {
@@ -28,7 +34,9 @@ fn smaller(example: &[String]) -> Vec<String> {
     let more: Vec<&str> = match example[0].as_str() {
         "compare" if has("--help") || has("diff") => vec![],
         // Its length is the device's life.
-        "compare" if has("--until-death") => vec!["--scale", "1/64", "--endurance", "3"],
+        "compare" if has("--until-death") => {
+            vec!["--scale", "1/64", "--set", "flash.endurance=3"]
+        }
         "compare" if has("--age") => vec!["--writes", "1000"],
         "compare" if has("--trace") => vec!["--scale", "1/64"],
         "compare" => TINY.to_vec(),
@@ -63,6 +71,7 @@ fn prepare(directory: &Path) {
         (0..50).map(msr).collect::<String>(),
     )
     .unwrap();
+    std::fs::copy(OLTP_JOB, directory.join("oltp.fio")).unwrap();
     let toml = run(&["presets", "--toml", "fast21-32g"]).ok().out;
     std::fs::write(directory.join("device.toml"), toml).unwrap();
 }
@@ -91,6 +100,130 @@ fn the_examples_in_the_help_run() {
     }
     assert!(ran >= 15, "{ran} examples");
     assert!(directory.path().join("report.html").exists());
+}
+
+/// Names of the options that a help text lists, but for `--help`.
+fn options(help: &str) -> Vec<&str> {
+    let lines = help.lines().map(str::trim_start);
+    let names = lines.filter_map(|line| line.strip_prefix("--")?.split([' ', '.']).next());
+    names
+        .filter(|name| !["help", "help shows"].contains(name))
+        .collect()
+}
+
+// A screen is 100 columns wide and has 50 lines.
+#[test]
+fn short_help_fits_a_screen_and_has_the_daily_options_under_headings() {
+    for (command, daily) in [
+        ("compare", ["scheme", "workload", "set", "report"]),
+        ("crash", ["scheme", "cuts", "set", "replay"]),
+        ("experiment", ["quick", "out", "set", "json"]),
+        ("serve", ["image", "listen", "set", "keys"]),
+        ("bench", ["quick", "service", "set", "json"]),
+    ] {
+        let (short, long) = (
+            run(&[command, "-h"]).ok().out,
+            run(&[command, "--help"]).ok().out,
+        );
+        let (few, all) = (options(&short), options(&long));
+
+        assert!(few.len() <= 15, "{command} has {}: {few:?}", few.len());
+        assert!(daily.iter().all(|name| few.contains(name)), "{few:?}");
+        assert!(few.iter().all(|name| all.contains(name)), "{few:?} {all:?}");
+        assert!(
+            short.contains("\nOutput:\n") || short.contains("\nNew device:\n"),
+            "{short}"
+        );
+
+        let (widest, lines) = (short.lines().map(str::len).max(), short.lines().count());
+        assert!(
+            widest <= Some(100),
+            "{command} is {widest:?} wide:\n{short}"
+        );
+        assert!(lines <= 50, "{command} has {lines} lines:\n{short}");
+
+        if few.len() < all.len() {
+            assert!(short.contains("\n--help shows all options"), "{short}");
+        }
+    }
+}
+
+#[test]
+fn options_that_only_set_a_value_are_in_no_help_and_mean_the_same_as_set() {
+    let replaced = [
+        ("--superblock-dies", "1", "geometry.superblock_dies=1"),
+        ("--gc-free", "0.2", "firmware.gc_free=0.2"),
+        ("--endurance", "900", "flash.endurance=900"),
+    ];
+    let help = run(&["compare", "--help"]).ok().out;
+    let results = |args: &[&str]| {
+        let mut results = compare(&[&["--scheme", "remap-ssd"], args].concat());
+        results.as_object_mut().unwrap().remove("command");
+        results
+    };
+
+    let plain = results(&[]);
+    for (option, value, setting) in replaced {
+        assert!(!options(&help).contains(&&option[2..]), "{option}");
+        let old = results(&[option, value]);
+        assert!(old != plain, "{option} changes the device");
+        assert!(old == results(&["--set", setting]), "{option}");
+    }
+
+    // Of hybrid mapping.
+    let hybrid = |args: &[&str]| {
+        let mut results =
+            compare(&[&["--scheme", "shadow-oob", "--mapping", "hybrid"], args].concat());
+        results.as_object_mut().unwrap().remove("command");
+        results
+    };
+    let set = ["--set", "firmware.block_pages=8,firmware.extension=0.02"];
+    let old = hybrid(&["--block-pages", "8", "--extension", "0.02"]);
+    assert!(old == hybrid(&set));
+    assert!(old != hybrid(&["--block-pages", "8"]));
+}
+
+#[test]
+fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
+    let results = |args: &[&str]| {
+        let args = [
+            &[
+                "compare",
+                "--json",
+                "--scale",
+                "1/64",
+                "--scheme",
+                "none,remap-ssd",
+            ],
+            args,
+        ];
+        let mut results = run(&args.concat()).ok().json();
+        results.as_object_mut().unwrap().remove("command");
+        results
+    };
+    let options = [
+        "--workload",
+        "zipfrw:0.99:70,pages=2",
+        "--content",
+        "repeat:0.3",
+    ];
+    let amounts = ["--queue-depth", "32", "--writes", "16384"];
+
+    let of_job = results(&["--job", OLTP_JOB]);
+    let of_options = results(&[&options[..], &amounts].concat());
+    // Not `assert_eq`, which would print megabytes.
+    assert!(of_job == of_options);
+    let shorter = results(&["--job", OLTP_JOB, "--writes", "2000"]);
+    assert!(
+        of_job != shorter,
+        "an option comes before what the file says"
+    );
+
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("bad.fio"), "[a]\nrw=randtrim\n").unwrap();
+    run_in(directory.path(), &["compare", "--job", "bad.fio"])
+        .fails(2, &["bad.fio", "line 2: rw=randtrim"]);
+    run(&["compare", "--job", OLTP_JOB, "--trace", "x"]).fails(2, &["--trace"]);
 }
 
 #[test]

@@ -161,3 +161,40 @@ fn mistakes_are_one_sentence_each() {
     )
     .fails_in_one_line(1, &["file", "finished runs are kept"]);
 }
+
+#[test]
+fn an_experiment_runs_on_devices_that_have_what_is_set_and_keeps_their_results_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let measure = |more: &[&str]| {
+        let args = ["experiment", "fast21-fig7", "--smoke", "--json"];
+        run_in(directory.path(), &[&args, more].concat())
+            .ok()
+            .json()
+    };
+    // Results kept, and those of devices whose reads take so long.
+    let kept = || {
+        let all = files(&directory.path().join("results/runs"));
+        let has = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).contains("1234567");
+        (all.len(), all.values().filter(|bytes| has(bytes)).count())
+    };
+
+    let published = measure(&[]);
+    let (runs, slow) = kept();
+    assert_eq!((runs > 0, slow), (true, 0));
+
+    measure(&["--set", "flash.read_ns=1_234_567"]);
+    assert_eq!(
+        kept(),
+        (2 * runs, runs),
+        "no device's result is taken for another's"
+    );
+    assert_eq!(measure(&[])["claims"], published["claims"]);
+
+    for (setting, word) in [
+        ("firmware.scheme=opt", "chooses firmware.scheme itself"),
+        ("flash.read_nss=1", "flash.read_ns"),
+    ] {
+        let args = ["experiment", "fast21-fig7", "--smoke", "--set", setting];
+        run_in(directory.path(), &args).fails_in_one_line(2, &[word]);
+    }
+}

@@ -4,7 +4,15 @@ use crate::kit::run;
 
 #[test]
 fn the_bench_says_all_it_promises() {
-    let results = run(&["bench", "--quick", "--json"]).ok().json();
+    let set = ["--set", "firmware.log_bytes=41943040"];
+    let results = run(&[&["bench", "--quick", "--json"], &set[..]].concat())
+        .ok()
+        .json();
+
+    // Of 40 MiB a sixteenth, and what each superblock has besides.
+    let nvram_bytes = results["nvram_bytes"].as_u64().unwrap();
+    assert!((40 << 16..41 << 16).contains(&nvram_bytes), "{results}");
+
     let fields = [
         "page_ops_per_s",
         "page_ops_per_s_no_dedup",
@@ -28,6 +36,21 @@ fn the_bench_says_all_it_promises() {
         );
         assert!(bare > 0.0 && bare < full, "{bare} {full}");
     }
+}
+
+#[test]
+fn the_bench_refuses_to_set_what_it_chooses_and_devices_that_cannot_be() {
+    for (setting, word) in [
+        ("firmware.dedup=false", "measured on and off"),
+        ("firmware.gc_fre=0.1", "gc_free"),
+        ("geometry.dies=3", "geometry: channels = 4"),
+    ] {
+        run(&["bench", "--quick", "--set", setting]).fails_in_one_line(2, &[word]);
+    }
+
+    let service = ["bench", "--service", "--quick", "--memory"];
+    let set = ["--set", "firmware.gc_free=0.95"];
+    run(&[&service[..], &set].concat()).fails_in_one_line(2, &["firmware.gc_free"]);
 }
 
 #[test]

@@ -268,3 +268,42 @@ fn a_disk_that_is_full_or_read_only_ends_the_workload_and_loses_nothing() {
     }
     run(&["torture", "--file", "--fault", "slow"]).fails(2, &["read-error:P"]);
 }
+
+#[test]
+fn the_device_below_has_what_is_set_and_its_replay_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let set = ["--size", "16MiB", "--set", "firmware.wear_gap=1"];
+    let Some(ran) = out_of_order(directory.path(), "", &set) else {
+        return;
+    };
+    let ran = ran.fails(1, &[]);
+    let replay = ran
+        .out
+        .lines()
+        .find(|line| line.contains("torture --replay"));
+    let replay = replay.unwrap_or_else(|| panic!("{}", ran.out)).trim();
+    assert!(replay.ends_with(" --set firmware.wear_gap=1"), "{replay}");
+
+    let words = replay.split_once("remap-ssd ").unwrap().1;
+    run_in(directory.path(), &words.split(' ').collect::<Vec<_>>()).fails(1, &[]);
+
+    for (setting, word) in [
+        ("firmware.scheme=opt", "use --scheme instead"),
+        ("flash.read_ns=1", "knows no time"),
+        ("geometry.dies=3", "over-provisioning"),
+    ] {
+        let args = [
+            "torture",
+            "--file",
+            "--size",
+            "16MiB",
+            "--workload",
+            "true",
+            "--check",
+            "true",
+            "--set",
+            setting,
+        ];
+        run_in(directory.path(), &args).fails(2, &[word]);
+    }
+}

@@ -197,7 +197,7 @@ impl Disk for TimedDisk {
             relocate,
             atomic,
         };
-        self.post(|device, now| ended(device.remap(now, &command)))?;
+        self.post(|device, now| ended(device.remap(now, &command).into()))?;
 
         let contents: Vec<Option<Content>> = source
             .clone()

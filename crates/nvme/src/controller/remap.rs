@@ -81,7 +81,7 @@ impl ActiveCommand<'_, '_> {
         self.write_back_pages(remap.source, remap.len)?;
         self.device.spend(Step::Remap(remap.len));
         let completion = self.device.remap(self.now, remap);
-        self.done(completion)?;
+        self.done(completion.into())?;
         self.forget_pages(remap.target, remap.len);
         if remap.relocate {
             self.forget_pages(remap.source, remap.len);

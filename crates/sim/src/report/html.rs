@@ -72,6 +72,30 @@ pub fn styles() -> Markup {
 
 /// The report of several runs as one page.
 ///
+/// ```
+/// use remap_ssd_sim::aging::{AgingSpec, age};
+/// use remap_ssd_sim::device::{Device, DeviceConfig};
+/// use remap_ssd_sim::report::{Progress, html, html::styles};
+/// use remap_ssd_sim::run::{RunOptions, run};
+/// use remap_ssd_sim::workload::NamedWorkload;
+/// use std::ops::ControlFlow;
+///
+/// let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
+/// let pages = device.config().addressable_lpns();
+/// let workload: NamedWorkload = "zipf:0.9".parse()?;
+/// let mut source = workload.source(workload.content_default(), pages, 1, 0)?;
+///
+/// let aging: AgingSpec = "fill=sequential".parse()?;
+/// age(&mut device, &mut *source, &aging.options(pages, 1))?;
+/// let options = RunOptions { pages: Some(1000), ..RunOptions::default() };
+/// let summary = run(&mut device, &mut *source, &options, &mut |_| ControlFlow::Continue(()))?;
+///
+/// let config = serde_json::json!({ "workload": "zipf:0.9" });
+/// let page = html(&[summary], "One run", "of 1000 pages", &config, 1, Progress::HostPages);
+/// assert!(page.contains(&styles().0) && !page.contains("<script"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// `config` is shown as it is, `seed` beside it, so that the page says how to repeat the runs.
 pub fn html(
     runs: &[RunSummary],

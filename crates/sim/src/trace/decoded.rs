@@ -31,6 +31,28 @@ const MEMORY_WORDS: usize = 64 << 20;
 const PIECE_WORDS: usize = 64 << 10;
 
 /// A trace in memory, or in a temporary file if it is large.
+///
+/// ```
+/// use remap_ssd_sim::source::Source;
+/// use remap_ssd_sim::trace::{Decoded, Format, TraceOptions};
+/// # let file = tempfile::NamedTempFile::new()?;
+/// # let path = file.path();
+/// std::fs::write(path, "0,W,8192,4096,1000\n0,R,8192,4096,2000\n")?; // device, verb, byte, bytes, us
+/// let trace = Decoded::read(path, None, TraceOptions::new(100))?;
+/// assert_eq!((trace.format(), trace.path()), (Format::Alibaba, path));
+/// assert_eq!((trace.stat().writes, trace.stat().reads), (1, 1));
+/// assert!(trace.device().is_none() && trace.torn().is_none()); // of recorded sessions
+///
+/// // As often as it is wanted, on any device; a trace that is too long for memory goes to a file.
+/// let mut pages = Vec::new();
+/// let mut replay = trace.replay(TraceOptions::new(1000), 2);
+/// assert_eq!((replay.len_hint(), replay.skipped()), (Some(4), 0));
+/// while replay.fill(&mut pages, 100)? {}
+/// assert_eq!((pages.len(), pages[0].lpn), (4, 2));
+/// let same = Decoded::read_within(path, None, TraceOptions::new(100), 1)?;
+/// assert_eq!(same.stat(), trace.stat());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Decoded {
     path: PathBuf,

@@ -87,7 +87,26 @@ impl TraceOptions {
     }
 }
 
-/// A trace file being replayed.
+/// A trace file being replayed, without keeping it.
+///
+/// ```
+/// use remap_ssd_sim::source::Source;
+/// use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
+/// let text = b"0,W,0,8192,1000\n0,W,0,4096,1500\nnonsense\n";
+/// let options = TraceOptions { skip_bad: true, ..TraceOptions::new(100) };
+/// let mut reader = TraceReader::of_bytes("disk.csv", text, Some(Format::Alibaba), options)?;
+///
+/// let mut pages = Vec::new();
+/// while reader.fill(&mut pages, 10)? {}
+/// assert_eq!((pages.len(), reader.requests()), (3, 2));
+/// assert_eq!((reader.skipped(), reader.ignored(), reader.torn()), (1, 0, None));
+/// assert_eq!(reader.content_end(), 4); // three new contents, from 1
+/// assert!(reader.device().is_none() && reader.format() == Format::Alibaba);
+///
+/// let error = TraceReader::open("nowhere.csv", None, options).err().ok_or("it is not there")?;
+/// assert!(error.to_string().starts_with("nowhere.csv: "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TraceReader {
     decoder: Decoder,
     expander: Expander,

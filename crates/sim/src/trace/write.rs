@@ -20,6 +20,19 @@ use super::session::SessionEntry;
 use crate::source::{HostPage, PageKind};
 
 /// Writes requests as records of a format.
+///
+/// ```
+/// use remap_ssd_sim::source::{HostPage, PageKind};
+/// use remap_ssd_sim::trace::{Format, TraceWriter};
+/// let page = HostPage { at_ns: 0, content: 1, lpn: 8, kind: PageKind::Write, last: true };
+/// let mut writer = TraceWriter::new(Format::Mqsim, Vec::new());
+/// assert!(writer.request(&[page])?);
+/// // No words for it in this format.
+/// assert!(!writer.request(&[HostPage { kind: PageKind::Flush, ..page }])?);
+/// assert_eq!((writer.written(), writer.left_out()), (1, 1));
+/// assert_eq!(writer.sink().iter().filter(|byte| **byte == b'\n').count(), 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct TraceWriter<W: Write> {
     format: Format,
     sink: W,

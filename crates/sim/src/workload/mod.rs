@@ -13,6 +13,7 @@ mod bursts;
 mod content;
 mod draw;
 mod fileserver;
+mod fio_job;
 mod fiu;
 mod innodb;
 mod journal;
@@ -34,6 +35,7 @@ use serde::Serialize;
 
 pub use bursts::Bursts;
 pub use content::ContentModel;
+pub use fio_job::FioJob;
 pub use model::{MODELS, Model, ModelKind, ModelSpec};
 pub use named::NamedWorkload;
 pub use spec::WorkloadSpec;

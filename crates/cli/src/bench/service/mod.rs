@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output;
 use indicatif::ProgressBar;
 use load::{Kind, Lane, Load, Until};
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Setting};
 use remap_ssd_media::PageView;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{COPY_BYTES_MAX, Latency};
@@ -95,7 +95,7 @@ struct Results {
 ///
 /// # Errors
 /// There is no room for the device, or a command of it failed.
-pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
+pub fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), Failure> {
     let size = if args.quick {
         ServiceBenchSize {
             rounds: 3,
@@ -124,6 +124,7 @@ pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
         latency,
         dir: dir.as_deref(),
         protection: Protection::default(),
+        set,
     };
     if args.tls && !tls::IS_BUILT {
         return Err(Failure::usage(format_args!("--tls: {}", tls::ABSENT)));

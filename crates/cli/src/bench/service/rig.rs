@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::service::writeback::Writeback;
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Credentials, Hash, HostKeys, Keyring, Keys, Secret, TlsKey};
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
@@ -64,6 +64,8 @@ pub struct Served<'a> {
     pub dir: Option<&'a Path>,
     /// What hosts must prove.
     pub protection: Protection,
+    /// What is otherwise than in a device made for service.
+    pub set: &'a [Setting],
 }
 
 struct Quiet;
@@ -94,7 +96,9 @@ impl Rig {
     /// It cannot be, or there is no room for it.
     pub fn new(served: &Served<'_>) -> Result<Self, Failure> {
         let config = DeviceConfig::for_service(served.bytes, SchemeKind::default(), served.dedup)
+            .and_then(|config| config.with(served.set))
             .map_err(Failure::usage)?;
+        config.check().map_err(Failure::usage)?;
 
         let image = match served.dir {
             Some(dir) => {

@@ -331,7 +331,7 @@ impl<'t> ActiveCommand<'_, 't> {
                             atomic: false,
                         };
                         let completion = self.device.remap(self.now, &remap);
-                        self.done(completion)?;
+                        self.done(completion.into())?;
                         same
                     }
                 }
