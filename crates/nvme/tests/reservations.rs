@@ -106,8 +106,11 @@ fn report(client: &mut Client) -> (u32, u8, u8, Vec<(u64, u8)>) {
     (head.generation, head.rtype, head.ptpls, entries.collect())
 }
 
+/// A command, the data that go with it, and how many bytes it answers with.
+type Sent = (Sqe, Vec<u8>, usize);
+
 /// All commands that touch data, with what they send and receive; reads first.
-fn commands() -> (Vec<(Sqe, Vec<u8>, usize)>, Vec<(Sqe, Vec<u8>, usize)>) {
+fn commands() -> (Vec<Sent>, Vec<Sent>) {
     let sqe = |opcode: u8, cdw12: u32| Sqe {
         cdw12,
         ..entry(opcode, 1)

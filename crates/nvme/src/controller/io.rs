@@ -140,10 +140,8 @@ impl ActiveCommand<'_, '_> {
     /// Whether reservations let it go on.
     #[inline]
     pub fn check_claims(&self) -> Result<(), Status> {
-        let claims = [&self.claim, &self.source_claim].into_iter().flatten();
-        claims
-            .map(|claim| self.device.reservations().check(claim))
-            .collect()
+        let mut claims = [&self.claim, &self.source_claim].into_iter().flatten();
+        claims.try_for_each(|claim| self.device.reservations().check(claim))
     }
 
     /// From now on it copies from this namespace.
