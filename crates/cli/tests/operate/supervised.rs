@@ -172,7 +172,10 @@ fn a_reload_is_reported_once_the_keys_are_in_use() {
     assert_eq!(unit.next(), "READY=1");
 
     let said = stop(child);
-    assert!(said.contains("what was loaded before stays in use"), "{said}");
+    assert!(
+        said.contains("what was loaded before stays in use"),
+        "{said}"
+    );
     assert!(said.contains("keys loaded again"), "{said}");
 }
 
