@@ -16,8 +16,8 @@ use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 use remap_ssd_nvme::controller::{
-    Actor, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Subsystem, TRANSFER_BYTES_MAX,
-    Transfer,
+    Actor, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Subsystem,
+    TRANSFER_BYTES_MAX, Transfer,
 };
 use remap_ssd_nvme::spec::command::{Cqe, Sqe};
 use remap_ssd_nvme::spec::pdu::{Ic, kind};
