@@ -4,14 +4,24 @@ import fcntl
 import os
 import struct
 import sys
+import time
 
 WRITE = 1 << 30
 
 
 def order(device, number, form, *values):
     packed = bytearray(struct.pack(form, *values))
-    # What the device refuses is a number above 0, and no errno.
-    refused = fcntl.ioctl(device, WRITE | len(packed) << 16 | ord("p") << 8 | number, packed, True)
+    # Unlike writes, which the kernel keeps back, these fail while no path is connected.
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            # What the device refuses is a number above 0, and no errno.
+            refused = fcntl.ioctl(device, WRITE | len(packed) << 16 | ord("p") << 8 | number, packed, True)
+            break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
     if refused:
         raise OSError(f"the device refuses {number}: {refused:#x}")
 
