@@ -5,7 +5,7 @@ mod kit;
 
 use kit::raw::{Peer, connect, enabled, in_capsule, property_set, transport, with_cid};
 use kit::{NQN, Rig};
-use remap_ssd_nvme::controller::AccessState;
+use remap_ssd_nvme::controller::AnaState;
 use remap_ssd_nvme::spec::ana::{AnaGroup, AnaHead};
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::fabrics::{ConnectData, DISCOVERY_NQN, DiscoveryEntry, property};
@@ -83,8 +83,8 @@ fn an_inaccessible_portal_executes_nothing_and_its_hosts_hear_of_it() {
         (Status::SUCCESS, Status::SUCCESS)
     );
 
-    let set = |at: SocketAddr, state| rig.subsystem.set_access(Some(at), state);
-    assert_eq!(set(portals[0], AccessState::Inaccessible), 1);
+    let set = |at: SocketAddr, state| rig.subsystem.set_ana_state(Some(at), state);
+    assert_eq!(set(portals[0], AnaState::Inaccessible), 1);
     assert_eq!(admin.answer().cqe.result, CHANGED);
     assert_eq!(write(&mut queue), Status::ACCESS_INACCESSIBLE);
     assert!(
@@ -102,18 +102,18 @@ fn an_inaccessible_portal_executes_nothing_and_its_hosts_hear_of_it() {
 
     // The page is read with the event retained: no other event before it is read without.
     assert_eq!(ana(&mut admin, 0, true), (1, 3, vec![1]));
-    assert_eq!(set(portals[0], AccessState::NonOptimized), 1);
+    assert_eq!(set(portals[0], AnaState::NonOptimized), 1);
     assert_eq!(ana(&mut admin, 0, false), (2, 2, vec![1]));
     assert_eq!(write(&mut queue), Status::SUCCESS);
 
     // The same state again is no change; the other portal's hosts have heard nothing so far.
-    assert_eq!(set(portals[0], AccessState::NonOptimized), 1);
+    assert_eq!(set(portals[0], AnaState::NonOptimized), 1);
     assert_eq!(ana(&mut admin, 0, false).0, 2);
     assert_eq!(ana(&mut other_admin, 0, false), (0, 1, vec![1]));
-    assert_eq!(rig.subsystem.set_access(None, AccessState::Optimized), 2);
+    assert_eq!(rig.subsystem.set_ana_state(None, AnaState::Optimized), 2);
     assert_eq!(admin.answer().cqe.result, CHANGED);
     let nowhere = "127.0.0.1:1".parse().expect("an address");
-    assert_eq!(set(nowhere, AccessState::Inaccessible), 0);
+    assert_eq!(set(nowhere, AnaState::Inaccessible), 0);
     drop((admin, queue, other_admin, other));
     rig.stop();
 }
@@ -126,12 +126,12 @@ fn a_write_under_way_is_finished_when_its_portal_becomes_inaccessible() {
     let bytes = queue.capsule(&sqe, &[]);
     queue.send(&bytes);
     let asked = queue.asked();
-    rig.subsystem.set_access(None, AccessState::Inaccessible);
+    rig.subsystem.set_ana_state(None, AnaState::Inaccessible);
     let bytes = queue.h2c(&asked, &[3; PAGE as usize], true);
     queue.send(&bytes);
     assert_eq!(queue.answer().cqe.status(), Status::SUCCESS);
 
-    rig.subsystem.set_access(None, AccessState::Optimized);
+    rig.subsystem.set_ana_state(None, AnaState::Optimized);
     let mut client = Client::connect(rig.address, Options::default()).expect("it listens");
     assert_eq!(client.read(0, 1).expect("served"), [3; PAGE as usize]);
     drop((admin, queue, client));

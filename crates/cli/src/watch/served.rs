@@ -12,7 +12,7 @@ use crate::service::serve::LogLevel;
 use remap_ssd_http::status::Holds;
 use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::operate::{Damage, OperateError};
-use remap_ssd_nvme::controller::{Access, AccessState, Gate, Latency, Subsystem};
+use remap_ssd_nvme::controller::{Access, AnaState, Gate, Latency, Subsystem};
 use remap_ssd_nvme::tcp::roster::{Listed, Roster};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -174,9 +174,9 @@ impl Served {
     }
 
     /// How good portals are from now on.
-    fn set_access(&self, arguments: &Arguments<'_>) -> Result<Value, Refused> {
+    fn set_ana_state(&self, arguments: &Arguments<'_>) -> Result<Value, Refused> {
         let (portal, name) = (arguments.text("portal")?, arguments.text("state")?);
-        let mut states = AccessState::NAMES.iter();
+        let mut states = AnaState::NAMES.iter();
         let state = states.find(|(known, _)| *known == name);
         let (_, state) = state.ok_or_else(|| {
             Refused::Usage("state: optimized, non-optimized or inaccessible".into())
@@ -190,7 +190,7 @@ impl Served {
                 ))
             })?),
         };
-        self.with(|subsystem| match subsystem.set_access(address, *state) {
+        self.with(|subsystem| match subsystem.set_ana_state(address, *state) {
             0 => Err(OperateError(format!(
                 "nobody listens at {portal}; `ctl config` lists the portals"
             ))),
@@ -446,7 +446,7 @@ impl Watched for Served {
 
                 Ok(json!({ "counters": reset.1.len() }))
             }
-            "ana" => self.set_access(&arguments),
+            "ana" => self.set_ana_state(&arguments),
             "release" => {
                 let nsid = arguments.number("nsid")? as u32;
 

@@ -8,8 +8,8 @@ use super::bus::Transport;
 use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
 use super::features::{Features, keep_alive_granted};
-use super::portals::{Portal, Reached, Told};
-use super::reservations::Inbox;
+use super::portals::{AnaReported, Portal, Reached};
+use super::reservations::NotificationQueue;
 use super::rights::HostRights;
 use super::subsystem::Subsystem;
 use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
@@ -56,9 +56,9 @@ pub(super) struct State {
     /// Its host reached us by TLS, and discovery tells it to do so again.
     pub(super) by_tls: bool,
     /// What it is told of reservations.
-    pub(super) inbox: Inbox,
+    pub(super) notifications: NotificationQueue,
     /// What it is told of its portal.
-    pub(super) told: Told,
+    pub(super) ana_reported: AnaReported,
 }
 
 impl State {
@@ -85,8 +85,8 @@ impl State {
             queues: 0,
             queues_made: false,
             by_tls: false,
-            inbox: Inbox::new(&subsystem.reservations),
-            told: Told::default(),
+            notifications: NotificationQueue::new(&subsystem.reservations),
+            ana_reported: AnaReported::default(),
         }
     }
 }
@@ -182,7 +182,7 @@ impl Association {
 
         let Reached { address, portal } = reached.into();
         let mut state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
-        state.told = Told::all(&portal);
+        state.ana_reported = AnaReported::all(&portal);
         let association = Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem.take_cntlid().ok_or(ConnectRefusal::BUSY)?,
@@ -405,8 +405,8 @@ impl Association {
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
             (state.reported, state.unread) = (0, false);
             state.changed = ChangedNamespaces::default();
-            state.inbox.reset(&self.subsystem.reservations);
-            state.told = Told::all(&self.portal);
+            state.notifications.reset(&self.subsystem.reservations);
+            state.ana_reported = AnaReported::all(&self.portal);
         }
 
         state.cc = cc;

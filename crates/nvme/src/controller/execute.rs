@@ -8,7 +8,7 @@ use super::data::{HostData, take_all};
 use super::io::{ActiveCommand, pieces};
 use super::record::CommandRecord;
 use super::request::{Blocks, CopyPart, IoRequest, dsm_ranges};
-use super::reservations::{Actor, Claim};
+use super::reservations::Actor;
 use super::rights::HostRights;
 use super::subsystem::{Counters, Namespace, Subsystem};
 use super::telemetry::CommandKind;
@@ -103,8 +103,8 @@ impl Subsystem {
             done_at: job.now,
             sync_to: None,
             slices: 0,
-            claim: Claim::of(job.actor, job.nsid, job.request),
-            source_claim: None,
+            job,
+            source: None,
             number,
             through: !is_flush && (write_through || job.request.is_forced()),
             record: self.recorder().map(|recorder| CommandRecord {
@@ -115,7 +115,7 @@ impl Subsystem {
 
         let must_sync = job.request.must_sync(write_through);
         let executed = command
-            .check_claims()
+            .check_reservations()
             .map_err(Failure::from)
             .and_then(|()| self.dispatch(&mut command, job, data))
             .and_then(|()| if must_sync { command.sync() } else { Ok(()) }.map_err(Failure::from));
@@ -332,12 +332,12 @@ fn copy(
 ) -> Result<(), Failure> {
     // All sources may be read before the first block is copied, and each when it is its turn.
     for part in parts {
-        command.claim_source(part.source.nsid)?;
+        command.read_from(part.source.nsid)?;
     }
     for (index, part) in parts.iter().enumerate() {
         let from = (part.source, part.slba);
         command
-            .claim_source(part.source.nsid)
+            .read_from(part.source.nsid)
             .and_then(|()| command.copy((namespace, part.target), from, part.count))
             .map_err(|status| Failure {
                 status,

@@ -7,9 +7,10 @@
 //! durability (`durable`).
 
 use super::data::HostData;
+use super::execute::Job;
 use super::record::{CommandRecord, RecordedOp};
 use super::request::Blocks;
-use super::reservations::{Access, Claim};
+use super::reservations::{Actor, Claim};
 use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::{DeviceTurn, Step};
 use crate::spec::status::Status;
@@ -34,9 +35,10 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub sync_to: Option<Position>,
     /// Slices that it has used up.
     pub slices: u32,
-    /// What it must be allowed to do, whenever it goes on; and to read, if it copies.
-    pub claim: Option<Claim<'a>>,
-    pub source_claim: Option<Claim<'a>>,
+    /// What was asked for, and by whom.
+    pub job: &'a Job<'a>,
+    /// The namespace that it reads from, if it copies.
+    pub source: Option<u32>,
     /// Its number, for the volatile cache.
     pub number: u64,
     /// Its changes must not stay in the volatile cache.
@@ -134,24 +136,36 @@ impl ActiveCommand<'_, '_> {
         self.slices += 1;
         self.device.let_others(self.slices > SLICES_SHORT);
         // Others may have reserved the namespace meanwhile.
-        self.check_claims()
+        self.check_reservations()
     }
 
-    /// Whether reservations let it go on.
+    /// Whether reservations let it go on: asked when it begins, and after each pause.
     #[inline]
-    pub fn check_claims(&self) -> Result<(), Status> {
-        let mut claims = [&self.claim, &self.source_claim].into_iter().flatten();
-        claims.try_for_each(|claim| self.device.reservations().check(claim))
+    pub fn check_reservations(&self) -> Result<(), Status> {
+        if self.device.reservations().is_any() {
+            self.ask_reservations()
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn ask_reservations(&self) -> Result<(), Status> {
+        let Actor::Host(host) = self.job.actor else {
+            return Ok(());
+        };
+        let reservations = self.device.reservations();
+
+        reservations.check(&Claim::of(host, self.job.nsid, self.job.request))?;
+        self.source.map_or(Ok(()), |nsid| {
+            reservations.check(&Claim::to_read(host, nsid))
+        })
     }
 
     /// From now on it copies from this namespace.
-    pub fn claim_source(&mut self, nsid: u32) -> Result<(), Status> {
-        self.source_claim = self.claim.map(|claim| Claim {
-            nsid: Some(nsid),
-            access: Access::Read,
-            ..claim
-        });
-        self.check_claims()
+    pub fn read_from(&mut self, nsid: u32) -> Result<(), Status> {
+        self.source = Some(nsid);
+        self.check_reservations()
     }
 
     #[inline]

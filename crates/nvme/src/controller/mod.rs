@@ -62,7 +62,7 @@ pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
 pub use execute::{Job, Outcome};
 pub use gate::Gate;
-pub use portals::{AccessState, Portal, Reached};
+pub use portals::{AnaState, Portal, Reached};
 pub use record::{Fingerprint, RecordedOp, Recorder};
 pub use request::{Blocks, IoRequest, RemapBlocks, Transfer};
 pub use reservations::{

@@ -26,7 +26,7 @@ pub(super) const TRANSITION_SECONDS: u8 = 10;
 /// How good a portal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum AccessState {
+pub enum AnaState {
     /// As good as any.
     Optimized = 1,
     /// It works; hosts prefer others.
@@ -35,7 +35,7 @@ pub enum AccessState {
     Inaccessible = 3,
 }
 
-impl AccessState {
+impl AnaState {
     /// All, with their names.
     pub const NAMES: [(&str, Self); 3] = [
         ("optimized", Self::Optimized),
@@ -62,7 +62,7 @@ impl Portal {
     pub(super) fn new(address: SocketAddr) -> Self {
         Self {
             address,
-            state: AtomicU8::new(AccessState::Optimized as u8),
+            state: AtomicU8::new(AnaState::Optimized as u8),
             changes: AtomicU64::new(0),
         }
     }
@@ -73,11 +73,11 @@ impl Portal {
     }
 
     /// How good it is now.
-    pub fn state(&self) -> AccessState {
-        AccessState::NAMES[usize::from(self.state.load(Relaxed)) - 1].1
+    pub fn state(&self) -> AnaState {
+        AnaState::NAMES[usize::from(self.state.load(Relaxed)) - 1].1
     }
 
-    fn set(&self, state: AccessState) {
+    fn set(&self, state: AnaState) {
         if self.state.swap(state as u8, Relaxed) != state as u8 {
             self.changes.fetch_add(1, Relaxed);
         }
@@ -112,19 +112,19 @@ pub(super) struct Portals(Mutex<Vec<Arc<Portal>>>);
 
 /// What a controller has told its host of its portal.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Told {
+pub(super) struct AnaReported {
     /// Changes that the host has read of.
     changes: u64,
     /// An event has been reported, and the log page has not been read since.
-    reported: bool,
+    is_event_out: bool,
 }
 
-impl Told {
+impl AnaReported {
     /// Of a controller whose host knows how things stand.
     pub fn all(portal: &Portal) -> Self {
         Self {
             changes: portal.changes.load(Relaxed),
-            reported: false,
+            is_event_out: false,
         }
     }
 }
@@ -157,7 +157,7 @@ impl Subsystem {
     }
 
     /// From now on a portal is this good; all of them without an address. How many there are.
-    pub fn set_access(&self, address: Option<SocketAddr>, state: AccessState) -> usize {
+    pub fn set_ana_state(&self, address: Option<SocketAddr>, state: AnaState) -> usize {
         let portals = self.all_portals();
         let meant = portals
             .iter()
@@ -173,7 +173,7 @@ impl Association {
     /// Asymmetric Access Inaccessible: the host may try another portal.
     #[inline]
     pub(super) fn must_be_accessible(&self) -> Result<(), Status> {
-        if self.portal.state.load(Relaxed) == AccessState::Inaccessible as u8 {
+        if self.portal.state.load(Relaxed) == AnaState::Inaccessible as u8 {
             Err(Status::ACCESS_INACCESSIBLE)
         } else {
             Ok(())
@@ -184,13 +184,13 @@ impl Association {
     pub(super) fn ana_page(&self, specific: u8, retained: bool) -> Vec<u8> {
         let portal = &self.portal;
         // The count first: a change behind it makes one event too many rather than too few.
-        let told = Told::all(portal);
+        let reported = AnaReported::all(portal);
         if !retained {
-            self.state().told = told;
+            self.state().ana_reported = reported;
         }
 
         let mut head: AnaHead = blank();
-        (head.chgcnt, head.ngrps) = (told.changes, 1);
+        (head.chgcnt, head.ngrps) = (reported.changes, 1);
 
         let with_namespaces = specific & RETURN_GROUPS_ONLY == 0;
         let listed: Vec<u32> = self
@@ -201,7 +201,7 @@ impl Association {
         let mut group: AnaGroup = blank();
         group.anagrpid = GROUP;
         group.nnsids = listed.len() as u32;
-        group.chgcnt = told.changes;
+        group.chgcnt = reported.changes;
         group.state = portal.state() as u8;
 
         let mut page = [head.as_bytes(), group.as_bytes()].concat();
@@ -212,11 +212,11 @@ impl Association {
     /// An event that is due since the portal has changed: its result.
     pub(super) fn ana_event(&self) -> Option<u64> {
         let mut state = self.state();
-        let has_changed = self.portal.changes.load(Relaxed) != state.told.changes;
-        if !has_changed || state.told.reported || !state.features.wants_ana_events() {
+        let has_changed = self.portal.changes.load(Relaxed) != state.ana_reported.changes;
+        if !has_changed || state.ana_reported.is_event_out || !state.features.wants_ana_events() {
             return None;
         }
-        state.told.reported = true;
+        state.ana_reported.is_event_out = true;
         Some(event::NOTICE | event::ANA_CHANGE << 8 | u64::from(lid::ANA) << 16)
     }
 

@@ -16,9 +16,10 @@ mod commands;
 mod notices;
 mod rules;
 
-pub(super) use notices::{Inbox, fid};
+pub(super) use notices::{NotificationQueue, fid};
 pub use rules::{
-    Access, Happened, Host, HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationType,
+    CommandClass, Host, HostIdentity, NamespaceReservations, NotificationType, REGISTRANTS_MAX,
+    ReservationType,
 };
 
 use super::request::IoRequest;
@@ -60,37 +61,43 @@ pub(super) struct Claim<'a> {
     pub host: HostIdentity<'a>,
     /// `None`: of all namespaces.
     pub nsid: Option<u32>,
-    pub access: Access,
+    pub class: CommandClass,
 }
 
 impl<'a> Claim<'a> {
-    /// What a command claims; nothing if it is the service's own.
-    pub fn of(actor: Actor<'a>, nsid: u32, request: &IoRequest) -> Option<Self> {
-        let Actor::Host(host) = actor else {
-            return None;
-        };
+    /// What a host's command claims.
+    pub fn of(host: HostIdentity<'a>, nsid: u32, request: &IoRequest) -> Self {
         // The file map is the whole device's, and one flush may be meant for all namespaces.
         let is_for_all = match request {
             IoRequest::FsReset => true,
             IoRequest::Flush => nsid == u32::MAX,
             _ => false,
         };
-        Some(Self {
+        Self {
             host,
             nsid: (!is_for_all).then_some(nsid),
-            access: access_of(request),
-        })
+            class: class_of(request),
+        }
+    }
+
+    /// Of a command that copies from a namespace.
+    pub fn to_read(host: HostIdentity<'a>, nsid: u32) -> Self {
+        Self {
+            host,
+            nsid: Some(nsid),
+            class: CommandClass::Read,
+        }
     }
 }
 
 /// Whether a command is one that reads or one that writes (Base 2.0 §8.19, figure of command
 /// behaviour; ours by what they do).
-fn access_of(request: &IoRequest) -> Access {
+fn class_of(request: &IoRequest) -> CommandClass {
     match request {
         IoRequest::Read { .. }
         | IoRequest::Compare { .. }
         | IoRequest::Verify { .. }
-        | IoRequest::FsMap { .. } => Access::Read,
+        | IoRequest::FsMap { .. } => CommandClass::Read,
         IoRequest::Flush
         | IoRequest::Write { .. }
         | IoRequest::WriteThrough { .. }
@@ -99,7 +106,7 @@ fn access_of(request: &IoRequest) -> Access {
         | IoRequest::Copy { .. }
         | IoRequest::Remap { .. }
         | IoRequest::FsWrite { .. }
-        | IoRequest::FsReset => Access::Write,
+        | IoRequest::FsReset => CommandClass::Write,
     }
 }
 
@@ -109,7 +116,7 @@ struct Notice {
     number: u64,
     host: Host,
     nsid: u32,
-    happened: Happened,
+    kind: NotificationType,
 }
 
 #[derive(Default)]
@@ -149,27 +156,23 @@ impl Reservations {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there is a reservation on any namespace. The caller has the device.
+    #[inline]
+    pub fn is_any(&self) -> bool {
+        self.is_any.load(Relaxed)
+    }
+
     /// Whether a command may do what it claims. The caller has the device.
     ///
     /// # Errors
     /// Reservation Conflict.
-    #[inline]
     pub fn check(&self, claim: &Claim<'_>) -> Result<(), Status> {
-        if self.is_any.load(Relaxed) {
-            self.look_up(claim)
-        } else {
-            Ok(())
-        }
-    }
-
-    #[cold]
-    fn look_up(&self, claim: &Claim<'_>) -> Result<(), Status> {
         let state = self.state();
         let mut concerned = state
             .all
             .iter()
             .filter(|(nsid, _)| claim.nsid.is_none_or(|wanted| wanted == **nsid));
-        if concerned.all(|(_, one)| one.allows(claim.host, claim.access)) {
+        if concerned.all(|(_, one)| one.allows(claim.host, claim.class)) {
             Ok(())
         } else {
             Err(Status::RESERVATION_CONFLICT)

@@ -36,7 +36,7 @@ const MASKS: u32 = 0b1110;
 
 /// What waits for one controller's host.
 #[derive(Default)]
-pub(in crate::controller) struct Inbox {
+pub(in crate::controller) struct NotificationQueue {
     /// The number of the first notice that it has not asked for.
     next: u64,
     pages: VecDeque<Notification>,
@@ -48,7 +48,7 @@ pub(in crate::controller) struct Inbox {
     masks: BTreeMap<u32, u32>,
 }
 
-impl Inbox {
+impl NotificationQueue {
     /// Of a new controller: what was before does not concern it.
     pub fn new(reservations: &Reservations) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Inbox {
 
     fn add(&mut self, notice: &Notice) {
         let masked = self.masks.get(&notice.nsid).copied().unwrap_or(0);
-        if masked >> notice.happened as u8 & 1 == 1 {
+        if masked >> notice.kind as u8 & 1 == 1 {
             return;
         }
 
@@ -72,7 +72,7 @@ impl Inbox {
         if self.pages.len() < PAGES_MAX {
             let mut page: Notification = blank();
             page.count = self.count;
-            page.kind = notice.happened as u8;
+            page.kind = notice.kind as u8;
             page.nsid = notice.nsid;
             self.pages.push_back(page);
         }
@@ -82,32 +82,32 @@ impl Inbox {
 impl Reservations {
     /// Remembers what hosts are to be told.
     pub(super) fn tell(&self, state: &mut State, nsid: u32, notices: Notices) {
-        for (host, happened) in notices {
+        for (host, kind) in notices {
             let number = self.next_notice.fetch_add(1, Relaxed);
             state.notices.push_back(Notice {
                 number,
                 host,
                 nsid,
-                happened,
+                kind,
             });
         }
         let surplus = state.notices.len().saturating_sub(NOTICES_MAX);
         state.notices.drain(..surplus);
     }
 
-    /// Puts what a host has not been told yet into its inbox.
-    fn deliver(&self, host: HostIdentity<'_>, inbox: &mut Inbox) {
-        if inbox.next == self.next_notice.load(Relaxed) {
+    /// Puts what a host has not been told yet into its notifications.
+    fn deliver(&self, host: HostIdentity<'_>, notifications: &mut NotificationQueue) {
+        if notifications.next == self.next_notice.load(Relaxed) {
             return;
         }
         let state = self.state();
-        let from = inbox.next;
+        let from = notifications.next;
         let new = state
             .notices
             .iter()
             .filter(|notice| notice.number >= from && notice.host.is(host));
-        new.for_each(|notice| inbox.add(notice));
-        inbox.next = self.next_notice.load(Relaxed);
+        new.for_each(|notice| notifications.add(notice));
+        notifications.next = self.next_notice.load(Relaxed);
     }
 }
 
@@ -115,12 +115,14 @@ impl Association {
     /// An event that is due: its result.
     pub(in crate::controller) fn reservation_event(&self) -> Option<u64> {
         let mut state = self.state();
-        let inbox = &mut state.inbox;
-        self.subsystem.reservations.deliver(self.host(), inbox);
-        if inbox.reported || inbox.pages.is_empty() {
+        let notifications = &mut state.notifications;
+        self.subsystem
+            .reservations
+            .deliver(self.host(), notifications);
+        if notifications.reported || notifications.pages.is_empty() {
             return None;
         }
-        inbox.reported = true;
+        notifications.reported = true;
         Some(event::COMMAND_SET | u64::from(lid::RESERVATION) << 16)
     }
 
@@ -128,14 +130,16 @@ impl Association {
     /// retained.
     pub(in crate::controller) fn reservation_page(&self, retained: bool) -> Vec<u8> {
         let mut state = self.state();
-        let inbox = &mut state.inbox;
-        self.subsystem.reservations.deliver(self.host(), inbox);
+        let notifications = &mut state.notifications;
+        self.subsystem
+            .reservations
+            .deliver(self.host(), notifications);
 
-        let mut page = inbox.pages.front().copied().unwrap_or_else(blank);
-        page.available = inbox.pages.len().saturating_sub(1) as u8;
+        let mut page = notifications.pages.front().copied().unwrap_or_else(blank);
+        page.available = notifications.pages.len().saturating_sub(1) as u8;
         if !retained {
-            inbox.pages.pop_front();
-            inbox.reported = false;
+            notifications.pages.pop_front();
+            notifications.reported = false;
         }
         page.as_bytes().to_vec()
     }
@@ -170,7 +174,7 @@ impl Association {
             }
             fid::NOTIFICATION_MASK => of_ours(
                 self.state()
-                    .inbox
+                    .notifications
                     .masks
                     .get(&sqe.nsid)
                     .copied()
@@ -218,7 +222,7 @@ impl Association {
         if cdw10.fid() == fid::NOTIFICATION_MASK {
             let mask = sqe.cdw11 & MASKS;
             let mut state = self.state();
-            let masks = &mut state.inbox.masks;
+            let masks = &mut state.notifications.masks;
             masks.extend(concerned.into_iter().map(|nsid| (nsid, mask)));
             return Ok(());
         }

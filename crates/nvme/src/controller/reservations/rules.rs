@@ -56,7 +56,7 @@ impl From<HostIdentity<'_>> for Host {
 
 /// What a command does with a namespace's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum CommandClass {
     /// It reads them.
     Read,
     /// It changes them, or makes changes durable.
@@ -129,7 +129,7 @@ pub struct Reservation {
 
 /// What has happened to a host's registration or reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum NotificationType {
     /// Its registration was preempted.
     RegistrationPreempted = 1,
     /// A reservation was released, and the host is registered.
@@ -139,7 +139,7 @@ pub enum Happened {
 }
 
 /// Whom a command is to be told to.
-pub type Notices = Vec<(Host, Happened)>;
+pub type Notices = Vec<(Host, NotificationType)>;
 
 /// The reservation state of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,11 +157,11 @@ pub struct NamespaceReservations {
 
 impl NamespaceReservations {
     /// Whether a host may do this.
-    pub fn allows(&self, host: HostIdentity<'_>, access: Access) -> bool {
+    pub fn allows(&self, host: HostIdentity<'_>, class: CommandClass) -> bool {
         let Some(reservation) = &self.reservation else {
             return true;
         };
-        let may_read = access == Access::Read && !reservation.kind.excludes_reads();
+        let may_read = class == CommandClass::Read && !reservation.kind.excludes_reads();
         let is_among = reservation.kind.is_for_registrants() && self.key_of(host).is_some();
         may_read || is_among || self.holds(host)
     }
@@ -246,7 +246,7 @@ impl NamespaceReservations {
         let was_released = self.reservation.is_none();
         Ok(match kind {
             Some(kind) if was_released && kind.is_for_registrants() => {
-                self.tell_others(host, Happened::ReservationReleased)
+                self.tell_others(host, NotificationType::ReservationReleased)
             }
             _ => Notices::new(),
         })
@@ -303,7 +303,7 @@ impl NamespaceReservations {
                 let mut notices = self.expel(host, |one| is_others(one) && one.key == preempted);
                 self.reserve(host, kind);
                 if before != kind {
-                    notices.extend(self.tell_others(host, Happened::ReservationReleased));
+                    notices.extend(self.tell_others(host, NotificationType::ReservationReleased));
                 }
                 notices
             }
@@ -339,7 +339,7 @@ impl NamespaceReservations {
                 }
                 self.reservation = None;
                 Ok(if kind.is_for_registrants() {
-                    self.tell_others(host, Happened::ReservationReleased)
+                    self.tell_others(host, NotificationType::ReservationReleased)
                 } else {
                     Notices::new()
                 })
@@ -354,14 +354,14 @@ impl NamespaceReservations {
     /// The host is not registered by this key.
     pub fn clear(&mut self, host: HostIdentity<'_>, key: u64) -> Result<Notices, Status> {
         self.must_be_registered(host, key)?;
-        let notices = self.tell_others(host, Happened::ReservationPreempted);
+        let notices = self.tell_others(host, NotificationType::ReservationPreempted);
         self.wipe();
         Ok(notices)
     }
 
     /// The same for an operator; all registrants hear of it.
     pub fn clear_for_operator(&mut self) -> Notices {
-        let notices = self.tell_others(HostIdentity::LOCAL, Happened::ReservationPreempted);
+        let notices = self.tell_others(HostIdentity::LOCAL, NotificationType::ReservationPreempted);
         self.wipe();
         notices
     }
@@ -395,7 +395,7 @@ impl NamespaceReservations {
         let gone = self.registrants.iter().filter(|one| is_meant(one));
         let others = gone.filter(|one| !one.host.is(host));
         let notices = others
-            .map(|one| (one.host.clone(), Happened::RegistrationPreempted))
+            .map(|one| (one.host.clone(), NotificationType::RegistrationPreempted))
             .collect();
         self.remove(is_meant);
         notices
@@ -415,9 +415,9 @@ impl NamespaceReservations {
         }
     }
 
-    fn tell_others(&self, host: HostIdentity<'_>, happened: Happened) -> Notices {
+    fn tell_others(&self, host: HostIdentity<'_>, kind: NotificationType) -> Notices {
         let others = self.registrants.iter().filter(|one| !one.host.is(host));
-        others.map(|one| (one.host.clone(), happened)).collect()
+        others.map(|one| (one.host.clone(), kind)).collect()
     }
 
     fn count(&mut self) {
