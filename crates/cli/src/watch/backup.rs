@@ -139,7 +139,7 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
     }
     copier.hold(image, to)?;
 
-    for name in [kept::SERVICE, kept::HEALTH] {
+    for name in [kept::SERVICE, kept::HEALTH, kept::RESERVATIONS] {
         match std::fs::copy(image.join(name), to.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => drop(other?),

@@ -64,6 +64,17 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     });
     let namespaces = served.ctl(&["namespaces"]).ok();
     assert_eq!(namespaces[0]["reservation"], expected);
+
+    // A copy is what a power cut would have left: it shuts out whom the device does.
+    let copy = dir.path().join("copy");
+    let copy = copy.to_str().expect("text");
+    served.ctl(&["snapshot", copy]).ok();
+    run(&["image", "adopt", copy]).ok();
+    let restored = serve(&["--image", copy]);
+    let refused = host(&restored.nvme, "other").write(0, &[1; 4096]);
+    refused.expect_err("the owner holds it there too");
+    restored.stop();
+
     served.ctl(&["release", "9"]).fails(1, "no namespace 9");
     let released = served.ctl(&["release", "1"]).ok();
     assert_eq!(released, json!({ "hosts_unregistered": 1 }));
