@@ -4,6 +4,8 @@
 mod kit;
 
 use kit::{Rig, device};
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{CACHE_BYTES_MIN, Latency, NamespaceSpec};
 use remap_ssd_nvme::spec::command::{FormatCdw10, Sqe};
 use remap_ssd_nvme::spec::identify::oacs;
@@ -105,6 +107,30 @@ fn what_is_in_a_volatile_cache_is_formatted_too_and_does_not_come_back_with_the_
         drop(client);
         rig.stop();
     }
+}
+
+#[test]
+fn a_format_is_durable_when_it_is_acknowledged() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let config = DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false);
+    let config = config.expect("possible");
+    let folder = dir.path().join("device");
+    let device = Device::create_in_folder(&folder, config, None).expect("there is room");
+    let rig = Rig::with(device, &[], Latency::None);
+    let mut client = rig.client();
+    client.write(0, &[1; 8 * PAGE]).expect("served");
+    client.flush().expect("served");
+
+    let before = rig.subsystem.commits();
+    assert_eq!(format(&mut client, 1, plain()), Status::SUCCESS);
+    assert!(rig.subsystem.commits() > before, "it waits for the disk");
+
+    // Nothing is left that a flush would have to make durable.
+    let before = rig.subsystem.commits();
+    client.flush().expect("served");
+    assert_eq!(rig.subsystem.commits() - before, 0);
+    drop(client);
+    rig.stop();
 }
 
 #[test]
