@@ -174,7 +174,9 @@ impl Timing {
     }
 
     /// Charges what one command did; returns when the command is done.
-    #[inline]
+    // Never inlined: its callers have several places of calling it, and must stay small enough to
+    // be inlined themselves.
+    #[inline(never)]
     pub fn charge(&mut self, ops: &[Op], command: CommandStart) -> u64 {
         let mut done = command.ready;
         let mut copied = 0;

@@ -166,10 +166,14 @@ pub trait Persist {
     /// An atomic command of so many pages is coming, during which nothing can be reclaimed.
     fn prepare(&mut self, _core: &mut Core, _entries: u32) {}
 
-    /// References to pages of a superblock that the core may have to copy, should it collect it
-    /// now.
-    fn references_without_room(&self, _tables: &Tables, _blocks: &Superblocks, _sb: SbId) -> u32 {
-        0
+    /// How many references to pages of a superblock the core may have to copy, should it collect it
+    /// now; `None` where every reference has room. Collection asks about all superblocks.
+    fn references_without_room<'a>(
+        &'a self,
+        _tables: &'a Tables,
+        _blocks: &'a Superblocks,
+    ) -> Option<CopiesOf<'a>> {
+        None
     }
 
     /// GC finds nothing to gain: gives superblocks back if the scheme holds more than it needs.
@@ -177,6 +181,9 @@ pub trait Persist {
         false
     }
 }
+
+/// References that the core may have to copy, by superblock.
+pub type CopiesOf<'a> = Box<dyn Fn(SbId) -> u32 + 'a>;
 
 /// GC asks who owns the pages of a superblock, and what the scheme needs to answer.
 pub struct OwnerLookup<'a> {

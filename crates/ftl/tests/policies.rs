@@ -6,6 +6,7 @@ use kit::{Random, content, device, recovered, small_config, small_geometry};
 use remap_ssd_ftl::policy::{Candidate, Wear};
 use remap_ssd_ftl::{Config, Ftl, GcPolicy, SchemeKind, Stream, SuperblockState};
 use remap_ssd_media::SbId;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
@@ -20,7 +21,7 @@ fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
 
 fn chosen(policy: GcPolicy, candidates: &[Candidate], now: u64) -> Option<u32> {
     policy
-        .victim(candidates.iter().copied(), now)
+        .victim(candidates.iter().copied(), &Cell::new(0), now)
         .map(|victim| victim.sb.0)
 }
 
@@ -54,7 +55,8 @@ fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others
             "{policy} takes an empty superblock first"
         );
     }
-    let in_need = GcPolicy::victim_in_need(candidates.into_iter()).expect("there is garbage");
+    let in_need =
+        GcPolicy::victim_in_need(candidates.into_iter(), &Cell::new(0)).expect("there is garbage");
     assert_eq!(
         in_need.sb,
         SbId(1),

@@ -10,6 +10,9 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Arrays below this size are ordinary vectors.
 const HUGE_FROM_BYTES: usize = 1 << 20;
 
+/// Bytes of a huge page.
+const HUGE_BYTES: usize = 2 << 20;
+
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
 
@@ -27,16 +30,19 @@ impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
         let bytes = len * size_of::<T>();
 
         if bytes >= HUGE_FROM_BYTES
-            && let Ok(mut map) = memmap2::MmapMut::map_anon(bytes)
+            && let Ok(mut map) = memmap2::MmapMut::map_anon(huge_bytes(bytes) + HUGE_BYTES)
         {
             // Best effort: without huge pages everything works, only slower.
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage);
-            // A page-aligned mapping is aligned for any plain value here.
-            assert!(align_of::<T>() <= 4096);
+            // Only aligned pieces become huge pages. What is in front of the first one, and behind
+            // the last value, is address space that is never touched.
+            let start = map.as_ptr().align_offset(HUGE_BYTES);
+            let data = map[start..start + bytes].as_mut_ptr().cast();
+            assert!(align_of::<T>() <= HUGE_BYTES);
 
             return Self {
-                data: map.as_mut_ptr().cast(),
+                data,
                 len,
                 map: Some(map),
             };
@@ -48,6 +54,15 @@ impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
             len,
             map: None,
         }
+    }
+}
+
+/// How much is mapped for so many bytes: to the end of a huge page where at least half of that page
+/// is used, so that the array's end is on a huge page too.
+fn huge_bytes(bytes: usize) -> usize {
+    match bytes % HUGE_BYTES {
+        rest if rest >= HUGE_BYTES / 2 => bytes.next_multiple_of(HUGE_BYTES),
+        _ => bytes,
     }
 }
 

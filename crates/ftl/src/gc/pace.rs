@@ -5,12 +5,13 @@
 //! reserve). Absent: the choices (`policy`), and how pages move (`relocate`).
 
 use super::job::{Job, STRETCH};
-use crate::contract::{OwnerLookup, OwnerRef};
+use crate::contract::{CopiesOf, OwnerLookup, OwnerRef};
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::policy::{Candidate, GcPolicy, least_worn};
-use crate::superblock::{Stream, SuperblockState};
+use crate::superblock::{Stream, Superblock, SuperblockState};
 use remap_ssd_media::SbId;
+use std::cell::Cell;
 
 /// Collections between two looks at wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
@@ -18,56 +19,71 @@ const WEAR_PERIOD: u64 = 16;
 const LOOKS: u32 = 64;
 
 impl Ftl {
-    /// Closed superblocks that hold data and can be filled again. Collecting one that is worn out
-    /// would give no space back: it keeps what it holds.
-    fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        let core = &self.core;
-        let closed = core
-            .blocks
+    /// Superblocks that may be collected, and of whose pages at least a share is garbage. Those with
+    /// less garbage than `least`, which may rise meanwhile, may be left out.
+    fn candidates<'a>(
+        &'a self,
+        share: f64,
+        least: &'a Cell<u32>,
+    ) -> impl Iterator<Item = Candidate> + 'a {
+        let blocks = &self.core.blocks;
+        let copies = self
+            .scheme
+            .references_without_room(&self.core.tables, blocks);
+
+        // All superblocks are looked at for each victim, so what rules most of them out comes
+        // first: copies, and what else is asked, only take from the garbage.
+        let may_be_wanted = |(id, sb): &(SbId, &Superblock)| {
+            self.hybrid || sb.capacity.saturating_sub(blocks.owners(*id).live) >= least.get()
+        };
+        blocks
             .iter()
-            .filter(|(_, sb)| sb.state == SuperblockState::Closed && sb.stream != Stream::Log);
-
-        closed
-            .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
-            .filter_map(|(id, sb)| {
-                // A reference that must be copied takes a page, like one more page with an owner.
-                let copies = self
-                    .scheme
-                    .references_without_room(&core.tables, &core.blocks, id);
-                let live = if self.hybrid {
-                    core.tables
-                        .map
-                        .blocks()
-                        .cost(id, core.blocks.owners(id).live)
-                        + copies
-                } else {
-                    core.blocks.owners(id).live + copies
-                };
-
-                // Where references must be copied, or blocks merged, collecting must still gain a
-                // page.
-                (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid))
-                    .then_some(Candidate {
-                        sb: id,
-                        capacity: sb.capacity,
-                        live,
-                        erases: sb.life.incarnation(),
-                        opened: sb.opened,
-                    })
-            })
+            .filter(may_be_wanted)
+            .filter_map(move |(id, sb)| self.candidate(id, sb, copies.as_ref(), share))
     }
 
-    /// Those worth collecting before space is needed.
-    fn candidates_ahead(&self) -> impl Iterator<Item = Candidate> + '_ {
-        let share = self.core.config.gc_garbage;
-        self.candidates().filter(move |candidate| {
-            f64::from(candidate.garbage()) >= share * f64::from(candidate.capacity)
-        })
+    /// A superblock as a candidate, if it is closed, holds data and can be filled again. Collecting
+    /// one that is worn out would give no space back: it keeps what it holds.
+    fn candidate(
+        &self,
+        id: SbId,
+        sb: &Superblock,
+        copies: Option<&CopiesOf<'_>>,
+        share: f64,
+    ) -> Option<Candidate> {
+        let blocks = &self.core.blocks;
+        let is_data = sb.state == SuperblockState::Closed && sb.stream != Stream::Log;
+        if !is_data || blocks.is_in_last_cycle(sb) {
+            return None;
+        }
+
+        // A reference that must be copied takes a page, like one more page with an owner. Where
+        // references must be copied, or blocks merged, collecting must still gain a page.
+        let copies = copies.map_or(0, |of| of(id));
+        let owned = blocks.owners(id).live;
+        let (live, gains) = if self.hybrid {
+            let live = self.core.tables.map.blocks().cost(id, owned) + copies;
+            (live, live <= sb.capacity)
+        } else {
+            let live = owned + copies;
+            (live, copies == 0 || live < sb.capacity)
+        };
+
+        let candidate = Candidate {
+            sb: id,
+            capacity: sb.capacity,
+            live,
+            erases: sb.life.incarnation(),
+            opened: sb.opened,
+        };
+        let is_worth_it = f64::from(candidate.garbage()) >= share * f64::from(sb.capacity);
+        (gains && is_worth_it).then_some(candidate)
     }
 
     fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
         // Levelling wear costs copies and gains no space, so it is looked at once in a while only.
         // A tiny device would be worn unevenly within 16 collections.
+        let least = Cell::new(0);
         let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
         if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + period {
             self.gc.runs_at_wear_check = self.core.stats.gc_runs;
@@ -78,19 +94,24 @@ impl Ftl {
                 .map(|(_, sb)| u64::from(sb.life.incarnation()))
                 .sum();
             let mean = total as f64 / f64::from(self.core.geometry.superblocks());
-            if let Some(worn) = least_worn(self.candidates(), mean, self.core.config.wear_gap) {
+            if let Some(worn) = least_worn(
+                self.candidates(0.0, &least),
+                mean,
+                self.core.config.wear_gap,
+            ) {
                 self.core.stats.wear_runs += 1;
                 return Some(worn);
             }
         }
 
         if host_waits {
-            GcPolicy::victim_in_need(self.candidates())
+            GcPolicy::victim_in_need(self.candidates(0.0, &least), &least)
         } else {
-            self.core
-                .config
-                .gc_policy
-                .victim(self.candidates_ahead(), self.core.clock.now())
+            // Those worth collecting before space is needed.
+            let share = self.core.config.gc_garbage;
+            let policy = self.core.config.gc_policy;
+            let now = self.core.clock.now();
+            policy.victim(self.candidates(share, &least), &least, now)
         }
     }
 

@@ -1,10 +1,22 @@
 //! Greedy: the most garbage wins. One zone.
 
 use super::Candidate;
+use std::cell::Cell;
+use std::cmp::Reverse;
 
-/// The superblock with the most unreferenced pages, the oldest of several (FAST'21 §4.4).
-pub fn victim(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
-    candidates
-        .filter(|candidate| candidate.garbage() > 0)
-        .max_by_key(|candidate| (candidate.garbage(), std::cmp::Reverse(candidate.opened)))
+/// The superblock with the most unreferenced pages, the oldest of several (FAST'21 §4.4). Raises
+/// `least` to the garbage of the best so far.
+pub fn victim(candidates: impl Iterator<Item = Candidate>, least: &Cell<u32>) -> Option<Candidate> {
+    let rank = |candidate: &Candidate| (candidate.garbage(), Reverse(candidate.opened));
+    let mut best = None;
+    for candidate in candidates {
+        let wins = best
+            .as_ref()
+            .is_none_or(|best| rank(&candidate) >= rank(best));
+        if candidate.garbage() > 0 && wins {
+            least.set(candidate.garbage());
+            best = Some(candidate);
+        }
+    }
+    best
 }

@@ -21,6 +21,7 @@ mod greedy;
 mod victim;
 
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 pub use victim::{Candidate, least_worn};
@@ -95,22 +96,27 @@ impl GcPolicy {
         }
     }
 
-    /// The superblock to collect at virtual time `now`, ahead of need.
+    /// The superblock to collect at virtual time `now`, ahead of need. Raises `least` to the garbage
+    /// that a candidate must have, as far as that is known: those with less need not be drawn.
     pub fn victim(
         self,
         candidates: impl Iterator<Item = Candidate>,
+        least: &Cell<u32>,
         now: u64,
     ) -> Option<Candidate> {
         match self {
             Self::CostBenefit => cost_benefit::victim(candidates, now),
-            Self::Greedy | Self::Coldmap | Self::Cagc => greedy::victim(candidates),
+            Self::Greedy | Self::Coldmap | Self::Cagc => greedy::victim(candidates, least),
         }
     }
 
     /// The superblock to collect when the host waits for space: whatever gains most, since a policy
     /// that prefers old superblocks with little garbage could go on for ever without freeing one.
-    pub fn victim_in_need(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
-        greedy::victim(candidates)
+    pub fn victim_in_need(
+        candidates: impl Iterator<Item = Candidate>,
+        least: &Cell<u32>,
+    ) -> Option<Candidate> {
+        greedy::victim(candidates, least)
     }
 }
 

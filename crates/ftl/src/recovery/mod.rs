@@ -436,10 +436,10 @@ impl Ftl {
                 live
             };
 
-            let needed = moved
-                + self
-                    .scheme
-                    .references_without_room(&self.core.tables, &self.core.blocks, sb);
+            let copies = self
+                .scheme
+                .references_without_room(&self.core.tables, &self.core.blocks);
+            let needed = moved + copies.map_or(0, |of| of(sb));
             let blocks = &mut self.core.blocks;
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
                 continue;

@@ -23,8 +23,8 @@ use super::remap_ssd::slack;
 use super::segments::{Chain, Segments};
 use crate::config::Config;
 use crate::contract::{
-    GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
-    Remapping, SchemeSpec, Usage,
+    CopiesOf, GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist,
+    Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -440,21 +440,29 @@ impl Persist for RemapSsdX {
         self.gathered.clear();
     }
 
-    fn references_without_room(&self, tables: &Tables, blocks: &Superblocks, sb: SbId) -> u32 {
+    fn references_without_room<'a>(
+        &'a self,
+        tables: &'a Tables,
+        blocks: &'a Superblocks,
+    ) -> Option<CopiesOf<'a>> {
         // The superblocks that are filled may each have a segment begun.
         let slots =
             self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
-        // Nearly always. What follows goes through all pages of the superblock.
-        if u64::from(blocks.owners(sb).remapped) <= slots {
-            return 0;
-        }
-        let pages = (0..tables.geometry.pages_per_superblock())
-            .map(|offset| tables.geometry.page(sb, offset));
-        // One owner goes into the page's OOB; each of the others takes a slot at worst.
-        let others: u32 = pages
-            .map(|ppn| tables.counts.get(ppn).saturating_sub(1))
-            .sum();
-        others.saturating_sub(slots as u32)
+
+        Some(Box::new(move |sb| {
+            // Nearly always. What follows goes through all pages of the superblock.
+            if u64::from(blocks.owners(sb).remapped) <= slots {
+                return 0;
+            }
+
+            // One owner goes into the page's OOB; each of the others takes a slot at worst.
+            let geometry = tables.geometry;
+            let pages = (0..geometry.pages_per_superblock()).map(|at| geometry.page(sb, at));
+            let others: u32 = pages
+                .map(|ppn| tables.counts.get(ppn).saturating_sub(1))
+                .sum();
+            others.saturating_sub(slots as u32)
+        }))
     }
 }
 

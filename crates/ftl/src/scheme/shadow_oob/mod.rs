@@ -28,8 +28,8 @@ mod saved;
 use super::log_entry::LogEntry;
 use crate::config::Config;
 use crate::contract::{
-    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping,
-    SchemeSpec, Usage,
+    CopiesOf, FlashNeed, GroupInfo, Inspect, LookAhead, OwnerLookup, OwnerRef, Ownership, Persist,
+    Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::Ended;
@@ -285,13 +285,19 @@ impl Persist for ShadowOob {
         true
     }
 
-    fn references_without_room(&self, _: &Tables, blocks: &Superblocks, sb: SbId) -> u32 {
-        let references = blocks.owners(sb).remapped;
-        if self.armed {
-            references.saturating_sub(self.free.len() as u32)
+    fn references_without_room<'a>(
+        &'a self,
+        _: &'a Tables,
+        blocks: &'a Superblocks,
+    ) -> Option<CopiesOf<'a>> {
+        let room = if self.armed {
+            self.free.len() as u32
         } else {
-            references
-        }
+            0
+        };
+        Some(Box::new(move |sb| {
+            blocks.owners(sb).remapped.saturating_sub(room)
+        }))
     }
 
     fn prepare(&mut self, core: &mut Core, entries: u32) {
