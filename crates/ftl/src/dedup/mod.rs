@@ -94,6 +94,12 @@ impl FingerprintLine {
     /// branches, so that their cache misses overlap.
     #[inline(always)]
     fn free(&self, counts: &Counts) -> Option<usize> {
+        // New ones come in front, so that a line that is not full yet has an empty last slot; while
+        // a store is filled, no page need be looked at.
+        if self.pages[WAYS - 1] == 0 {
+            return Some(WAYS - 1);
+        }
+
         let is_free = |page: u32| (page == 0) | counts.is_zero(Ppn(page.saturating_sub(1)));
         let free = |slots: std::ops::Range<usize>| {
             let all = slots
