@@ -50,6 +50,15 @@ pub struct RunWork {
     pub firmware_s: f64,
 }
 
+/// Seconds of each of several recoveries.
+#[derive(Clone, Debug, Default)]
+pub struct Recoveries {
+    /// Of what a host can read.
+    pub mappings: Vec<f64>,
+    /// And of the fingerprint store.
+    pub with_store: Vec<f64>,
+}
+
 /// Processor time of this thread, in seconds; 0 where the system does not say it.
 fn thread_s() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -266,21 +275,30 @@ impl Subject {
         &self.device
     }
 
-    /// Seconds of each of several recoveries of the device's media.
+    /// Recovers the device from its media several times, without and with its fingerprint store.
     ///
     /// # Errors
     /// It cannot be recovered.
-    pub fn recover(self, rounds: u32) -> Result<Vec<f64>, Failure> {
-        let config = self.device.config().clone();
+    pub fn recover(self, rounds: u32) -> Result<Recoveries, Failure> {
+        let with_store = self.device.config().clone();
+        let mut mappings = with_store.clone();
+        mappings.firmware.dedup = false;
+
         let mut media = self.device.into_media();
-        let mut seconds = Vec::new();
+        let mut recoveries = Recoveries::default();
         for _ in 0..rounds {
-            let began = Instant::now();
-            let (device, _) = Device::recover(media, config.clone()).map_err(Failure::failed)?;
-            seconds.push(began.elapsed().as_secs_f64());
-            media = device.into_media();
+            for (config, seconds) in [
+                (&mappings, &mut recoveries.mappings),
+                (&with_store, &mut recoveries.with_store),
+            ] {
+                let began = Instant::now();
+                let (device, _) =
+                    Device::recover(media, config.clone()).map_err(Failure::failed)?;
+                seconds.push(began.elapsed().as_secs_f64());
+                media = device.into_media();
+            }
         }
-        Ok(seconds)
+        Ok(recoveries)
     }
 }
 
