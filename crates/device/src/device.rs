@@ -516,18 +516,18 @@ impl Device {
 
     /// Remaps pages: targets read what sources hold.
     pub fn remap(&mut self, now: u64, remap: &Remap) -> RemapCompletion {
-        let before = self.ftl.stats();
+        let before = self.ftl.remap_counts();
         let result = self.ftl.remap(remap);
-        let did = self.ftl.stats() - before;
+        let after = self.ftl.remap_counts();
 
         RemapCompletion {
             done_at: self.charge(now, DataPath::Absent),
             result,
-            remapped: did.remaps,
+            remapped: after.remapped - before.remapped,
             copied: Copied {
-                counter_full: did.demoted_counter_full,
-                metadata_full: did.demoted_nvram_full + did.demoted_watermark,
-                otherwise: did.demoted_degree_full + did.demoted_unhinted + did.copies,
+                counter_full: after.counter_full - before.counter_full,
+                metadata_full: after.metadata_full - before.metadata_full,
+                otherwise: after.otherwise - before.otherwise,
             },
         }
     }

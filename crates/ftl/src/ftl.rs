@@ -18,7 +18,7 @@ use crate::gc::job::Gc;
 use crate::layout::Layout;
 use crate::life::{Life, LifeRecord};
 use crate::scheme::catalogue::spec;
-use crate::stats::Stats;
+use crate::stats::{RemapCounts, Stats};
 use crate::superblock::{Owners, Stream, Superblock, SuperblockState};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
 use remap_ssd_media::{After, ClearId, Media, Ppn, SbId};
@@ -175,6 +175,11 @@ impl Ftl {
             program_failures: blocks.program_failures,
             ..self.core.stats
         }
+    }
+    /// What has become of remaps. Cheaper than `stats`, which copies all counters.
+    #[inline]
+    pub fn remap_counts(&self) -> RemapCounts {
+        self.core.stats.remap_counts()
     }
     /// The scheme's own counters, by name.
     pub fn scheme_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {

@@ -58,7 +58,7 @@ pub use granularity::Granularity;
 pub use guard::{Guard, Guards};
 pub use kind::{Hue, Medium, SchemeFacts, SchemeKey, SchemeKind};
 pub use policy::GcPolicy;
-pub use stats::{Demotion, SchemeCounters, Stats};
+pub use stats::{Demotion, RemapCounts, SchemeCounters, Stats};
 pub use superblock::{Head, Owners, Stream, Superblock, SuperblockState};
 pub use survival::{Survival, SurvivalClass};
 pub use witnesses::RecoveryReport;

@@ -18,6 +18,19 @@ pub enum Demotion {
     Unhinted,
 }
 
+/// What has become of remaps: few enough counters to be read before and after each command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemapCounts {
+    /// Pages that were remapped.
+    pub remapped: u64,
+    /// Pages copied, since the page's reference counter was full.
+    pub counter_full: u64,
+    /// Pages copied, since the remapping metadata had no room or was fuller than the watermark.
+    pub metadata_full: u64,
+    /// Pages copied, since the scheme remaps nothing, or not this page.
+    pub otherwise: u64,
+}
+
 /// Counters that a scheme may have of its own.
 const SCHEME_COUNTERS: usize = 8;
 
@@ -189,6 +202,16 @@ impl Stats {
             Demotion::Watermark => self.demoted_watermark += 1,
             Demotion::DegreeFull => self.demoted_degree_full += 1,
             Demotion::Unhinted => self.demoted_unhinted += 1,
+        }
+    }
+
+    /// Those of remaps alone.
+    pub fn remap_counts(&self) -> RemapCounts {
+        RemapCounts {
+            remapped: self.remaps,
+            counter_full: self.demoted_counter_full,
+            metadata_full: self.demoted_nvram_full + self.demoted_watermark,
+            otherwise: self.demoted_degree_full + self.demoted_unhinted + self.copies,
         }
     }
 
