@@ -7,6 +7,7 @@ use remap_ssd_ftl::policy::{Candidate, Wear};
 use remap_ssd_ftl::{Config, Ftl, GcPolicy, SchemeKind, Stream, SuperblockState};
 use remap_ssd_media::SbId;
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
@@ -62,6 +63,57 @@ fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others
         SbId(1),
         "a host that waits needs the most space"
     );
+}
+
+/// Not only of a list of candidates, but of all superblocks of a device that works: the search for a
+/// victim leaves out those that cannot win, which must not be those that do.
+#[test]
+fn a_device_collects_the_most_garbage_and_of_several_the_oldest() {
+    let config = Config {
+        gc_at_once: true,
+        wear_gap: 0,
+        ..small_config(SchemeKind::RemapSsd)
+    };
+    let mut ftl = device(small_geometry(), &config);
+    let closed = |ftl: &Ftl| -> BTreeMap<SbId, (u32, Reverse<u64>, u32)> {
+        let closed = ftl
+            .superblocks()
+            .filter(|(_, sb)| sb.state == SuperblockState::Closed);
+        closed
+            .map(|(id, sb)| {
+                let garbage = sb.capacity - ftl.owners(id).live;
+                (id, (garbage, Reverse(sb.opened), sb.life.incarnation()))
+            })
+            .collect()
+    };
+
+    let mut random = Random(7);
+    let (mut collected, mut ties) = (0, 0);
+    for _ in 0..20_000 {
+        let (before, runs) = (closed(&ftl), ftl.stats().gc_runs);
+        ftl.write(random.below(600) as u32, &content(1 + random.below(300)))
+            .expect("there is room");
+        ftl.media_mut().ops.clear();
+        if ftl.stats().gc_runs != runs + 1 {
+            continue;
+        }
+
+        let after = ftl.superblocks();
+        let erased = after.filter(|(id, sb)| {
+            before
+                .get(id)
+                .is_some_and(|(_, _, incarnation)| sb.life.incarnation() > *incarnation)
+        });
+        let victims: Vec<SbId> = erased.map(|(id, _)| id).collect();
+        let best = before.values().max().expect("something was closed");
+        ties += u32::from(before.values().filter(|other| other.0 == best.0).count() > 1);
+        assert!(
+            victims.len() == 1 && before[&victims[0]] == *best,
+            "{victims:?} of {before:?}"
+        );
+        collected += 1;
+    }
+    assert!(collected > 100 && ties > 10, "{collected} {ties}");
 }
 
 #[test]
