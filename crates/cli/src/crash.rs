@@ -5,6 +5,7 @@
 //! campaign is blind. Absent: the campaign (`remap_ssd_crash`).
 
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
@@ -23,7 +24,8 @@ use std::time::Duration;
 ///
 /// Exit code 1 if a durable scheme lost data; with a guard off (--mutant) that is the expected
 /// result. `opt` and `unsafe` keep their remaps in DRAM and are expected to lose data: exit code 0
-/// if the campaign found it, else 1.
+/// if the campaign found it, else 1. Ctrl-C ends it and shows what it has found; the exit code is 130
+/// then.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -136,36 +138,58 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     check(args)?;
     let adjust = adjustment(settings::parse(&args.set)?)?;
 
-    let reports = match &args.replay {
+    let interrupt = Interrupt::listen()?;
+    let (mut reports, asked) = match &args.replay {
         Some(code) => {
             let report = replay_adjusted(code, &adjust);
-            vec![(code.scheme, report.map_err(|why| refused(args, &why))?)]
+            let report = report.map_err(|why| refused(args, &why))?;
+            (vec![(code.scheme, report)], 1)
         }
         None => {
             let campaigns: Vec<Options> = schemes(args)
                 .into_iter()
-                .map(|scheme| options(args, scheme, &adjust))
+                .map(|scheme| options(args, scheme, &adjust, &interrupt))
                 .collect();
 
             // What cannot run is said before anything does.
             for options in &campaigns {
                 options.setups().map_err(|why| refused(args, &why))?;
             }
-            campaigns
+            let reports = campaigns
                 .iter()
+                .take_while(|_| !interrupt.is_asked())
                 .map(|options| (options.scheme, campaign(args, options)))
-                .collect()
+                .collect();
+            (reports, campaigns.len())
         }
     };
 
+    // Only the last one that began can have ended early.
+    let ended_early = args.replay.is_none() && interrupt.is_asked();
+    if ended_early {
+        reports.retain(|(_, report)| report.scripts > 0);
+    }
+    if reports.is_empty() {
+        return Err(interrupt.before_the_first());
+    }
+
     if args.json {
         let value = match &reports[..] {
-            [(_, report)] => json!(report),
+            [(_, report)] if asked == 1 => json!(report),
             reports => reports.iter().map(|(_, report)| json!(report)).collect(),
         };
         output::json(&value)?;
     } else {
-        output::text(&as_text(args, &reports))?;
+        output::text(&as_text(args, &reports, ended_early))?;
+    }
+
+    if ended_early {
+        let last = reports.last().expect("there is one").0;
+        return Err(interrupt.failure(format!(
+            "interrupted: {} of {}, and {last} not to its end",
+            reports.len(),
+            counted(asked as u64, "scheme")
+        )));
     }
 
     if reports
@@ -292,7 +316,7 @@ fn refused(args: &Args, why: &str) -> Failure {
     ))
 }
 
-fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust) -> Options {
+fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust, interrupt: &Interrupt) -> Options {
     let seconds = args
         .seconds
         .or(args.cuts.is_none().then_some(SECONDS_DEFAULT));
@@ -307,6 +331,7 @@ fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust) -> Options {
         media_faults: args.media_faults,
         failures: args.failures.unwrap_or(if expected { 1 } else { 10 }),
         adjust: adjust.clone(),
+        stop: Arc::clone(interrupt.flag()),
         ..Options::new(scheme, args.seed)
     }
 }
@@ -360,8 +385,9 @@ fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool 
     }
 }
 
-fn as_text(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
-    let row = |(scheme, report): &(SchemeKind, Report)| {
+/// The table and all that was found; `ended_early` is about the last campaign.
+fn as_text(args: &Args, reports: &[(SchemeKind, Report)], ended_early: bool) -> String {
+    let row = |(at, (scheme, report)): (usize, &(SchemeKind, Report))| {
         let numbers = [
             report.cuts,
             report.recoveries,
@@ -370,6 +396,7 @@ fn as_text(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
         ];
 
         let verdict = match (scheme.is_durable(), report.violations) {
+            (_, 0) if ended_early && at + 1 == reports.len() => "nothing lost so far",
             (_, 0) if is_as_it_should_be(args, *scheme, report) => "nothing lost",
             (_, 0) => "should have lost something: not caught",
             (true, _) => "DATA LOST",
@@ -384,7 +411,7 @@ fn as_text(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
             .collect()
     };
 
-    let rows: Vec<Vec<String>> = reports.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = reports.iter().enumerate().map(row).collect();
 
     let mut text = output::table(
         &[

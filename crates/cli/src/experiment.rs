@@ -5,6 +5,7 @@
 //! and `experiments/`).
 
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
@@ -16,14 +17,16 @@ use remap_ssd_lab::store::Store;
 use remap_ssd_lab::study::{Concluded, Event, Planned};
 use remap_ssd_lab::{Form, LabError, Library, Options, Study};
 use serde_json::json;
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Runs experiments of the papers again and lays our figures beside every claim.
 ///
 /// An experiment is a folder of text: which devices, schemes and workloads, and what the paper
-/// found. Results are kept run by run: give the same command again after an interruption, and it
+/// found. Results are kept run by run: give the same command again after Ctrl-C or a crash, and it
 /// goes on where it stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -255,8 +258,9 @@ fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
         },
         fresh: args.fresh,
     };
+    let progress = Arc::new(Progress::new(args.json));
+    progress.end_by_signals(&args.out)?;
     let store = Store::open(&args.out, &program())?;
-    let progress = Progress::new(args.json);
     let done = study.run(&store, &options, &|event| progress.tell(&event));
     progress.bar.finish_and_clear();
     done?;
@@ -286,6 +290,8 @@ struct Worked {
     done: f64,
     runs: usize,
     runs_done: usize,
+    /// Runs that were in the folder before.
+    runs_found: usize,
 }
 
 impl Progress {
@@ -307,6 +313,7 @@ impl Progress {
             done: 0.0,
             runs: 0,
             runs_done: 0,
+            runs_found: 0,
         };
 
         Self {
@@ -315,8 +322,43 @@ impl Progress {
         }
     }
 
+    /// Ctrl-C ends the process at once, with a sentence: what has finished is on disk, and a run
+    /// under way may take long.
+    fn end_by_signals(self: &Arc<Self>, out: &Path) -> Result<(), Failure> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::failed)?;
+        let (progress, out) = (Arc::clone(self), out.display().to_string());
+
+        let wait = move || {
+            let Some(signal) = signals.forever().next() else {
+                return;
+            };
+            // Held to the end, so that no run draws the bar again.
+            let state = progress.state();
+            progress.bar.finish_and_clear();
+
+            let said = match state.runs_found + state.runs_done {
+                0 => interrupt::NOTHING.to_owned(),
+                kept => format!(
+                    "interrupted: {kept} of {} are in {out}; the same command makes the others",
+                    counted((state.runs_found + state.runs) as u64, "run")
+                ),
+            };
+            let _ = Failure::Interrupted { signal, said }.report();
+            std::process::exit(interrupt::SIGNALLED + signal)
+        };
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(wait)
+            .map(drop)
+            .map_err(Failure::failed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, Worked> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tell(&self, event: &Event<'_>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         match event {
             Event::Begun {
                 missing,
@@ -325,6 +367,7 @@ impl Progress {
                 weight,
             } => {
                 (state.weight, state.runs) = (*weight, *missing);
+                state.runs_found = runs - missing;
 
                 if missing < runs {
                     output::note(format_args!(

@@ -3,6 +3,7 @@
 //! Invariant: whatever is wrong with the world becomes one of these; a panic is a bug of ours.
 //! Absent: what clap finds wrong with the arguments, which it reports itself, with exit code 2.
 
+use crate::interrupt::SIGNALLED;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
@@ -18,6 +19,15 @@ pub enum Failure {
     Found,
     /// Standard output cannot be written.
     Output(io::Error),
+    /// Part of a command ended early, or did not begin, because the whole of it is to stop.
+    Stopped(&'static str),
+    /// The command ended early, by a signal: that of the shell's exit code.
+    Interrupted {
+        /// The signal.
+        signal: i32,
+        /// What became of it, in one sentence.
+        said: String,
+    },
 }
 
 impl Failure {
@@ -44,6 +54,12 @@ impl Failure {
                 return ExitCode::SUCCESS;
             }
             Self::Found => {}
+            // A script around it sees the signal too, and does not go on with its next command.
+            Self::Interrupted { signal, .. } => {
+                crate::output::note(self);
+                let _ = signal_hook::low_level::emulate_default_handler(*signal);
+                return ExitCode::from((SIGNALLED + signal) as u8);
+            }
             _ => crate::output::note(format_args!("error: {self}")),
         }
         ExitCode::from(if matches!(self, Self::Usage(_)) { 2 } else { 1 })
@@ -55,6 +71,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(text) | Self::Failed(text) => f.write_str(text),
             Self::Found => f.write_str("see above"),
+            Self::Stopped(text) => f.write_str(text),
+            Self::Interrupted { said, .. } => f.write_str(said),
             Self::Output(error) => write!(f, "standard output: {error}"),
         }
     }

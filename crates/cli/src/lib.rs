@@ -2,9 +2,9 @@
 //!
 //! Each command has its module: clap's arguments on top, then what it does, then how it is shown.
 //! Invariants: results go to standard output, everything else (progress, notes, errors) to standard
-//! error; exit code 0 is success, 1 a failure, 2 a mistake in the arguments; with `--json` standard
-//! output is one JSON value, the same for the same seed. Absent: anything that the libraries below
-//! could not be asked for.
+//! error; exit code 0 is success, 1 a failure, 2 a mistake in the arguments, 130 Ctrl-C; with
+//! `--json` standard output is one JSON value, the same for the same seed. Absent: anything that the
+//! libraries below could not be asked for.
 
 pub mod bench;
 pub mod compare;
@@ -14,6 +14,7 @@ pub mod dedup;
 pub mod experiment;
 pub mod failure;
 pub mod inspect;
+pub mod interrupt;
 pub mod manual;
 pub mod names;
 pub mod numbers;
@@ -49,7 +50,7 @@ Examples:
   remap-ssd presets
   remap-ssd compare --help
 
-Exit codes: 0 success, 1 failure, 2 mistake in the arguments.";
+Exit codes: 0 success, 1 failure, 2 mistake in the arguments, 130 Ctrl-C.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

@@ -13,7 +13,7 @@ use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Options of a campaign.
@@ -62,6 +62,8 @@ pub struct Options {
     /// Values of the firmware that differ from the setups'. Setups that cannot work with them are
     /// left out.
     pub adjust: Adjust,
+    /// Set from another thread, it ends the campaign: scripts under way are finished.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Options {
@@ -80,6 +82,7 @@ impl Options {
             media_faults: false,
             failures: 10,
             adjust: Adjust::default(),
+            stop: Arc::default(),
         }
     }
 
@@ -254,6 +257,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
             let (sender, next, stop, scripts) = (sender.clone(), &next, &stop, &scripts);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed)
+                    && !options.stop.load(Ordering::Relaxed)
                     && deadline.is_none_or(|deadline| Instant::now() < deadline)
                 {
                     // A number a script, taken in turn: with the seed it decides everything,

@@ -23,7 +23,7 @@ pub struct Key {
     pub unit: &'static str,
     /// Kind and range of its values.
     pub kind: Kind,
-    /// The option of the command line that sets it, if there is one.
+    /// The option in the help of the command line that sets it, if there is one besides `--set`.
     pub flag: &'static str,
     /// What it says, in one sentence or two.
     pub about: &'static str,
@@ -125,13 +125,13 @@ static COMMON: &[Key] = &[
     key("geometry.dies", "", Kind::Integer(1, 64), "Dies of the whole device, each of one plane."),
     key("geometry.superblocks", "", Kind::Integer(1, (1 << 21) - 1), "Blocks of a die: as many superblocks, if each spans all dies."),
     key("geometry.pages_per_block", "pages", Kind::Integer(1, 1 << 21), "Pages of a block, 4 KiB each. With the dies of a superblock: 4 to 2,097,152."),
-    key("geometry.superblock_dies", "dies", Kind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`.").flag("--superblock-dies"),
+    key("geometry.superblock_dies", "dies", Kind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`."),
 
     key("flash.read_ns", "ns", TIME_ABOVE_0, "Reading a page inside its die."),
     key("flash.program_ns", "ns", TIME_ABOVE_0, "Programming a page inside its die."),
     key("flash.erase_ns", "ns", TIME_ABOVE_0, "Erasing a block."),
     key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled."),
-    key("flash.endurance", "cycles", Kind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired.").flag("--endurance"),
+    key("flash.endurance", "cycles", Kind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired."),
 
     key("nvram.read_ns", "ns", TIME, "Reading 64 bytes of NVRAM; other amounts in proportion."),
     key("nvram.write_ns", "ns", TIME, "Writing 64 bytes of NVRAM; other amounts in proportion."),
@@ -154,8 +154,8 @@ static COMMON: &[Key] = &[
     key("firmware.entry", "bytes", Kind::Choice(|| vec!["16", "24"]), "Size of a remapping entry; with 24 bytes whole commands can be atomic."),
     key("firmware.mapping", "", Kind::Choice(|| Granularity::ALL.map(Granularity::name).to_vec()), "What an entry of the mapping table stands for: a \
         page, or a block of pages in order with an extension for the others.").flag("--mapping"),
-    key("firmware.block_pages", "pages", Kind::Integer(2, 4096), "Hybrid mapping: logical pages of a block.").flag("--block-pages"),
-    key("firmware.extension", "", SHARE, "Hybrid mapping: entries of the table's extension, as a share of the logical pages.").flag("--extension"),
+    key("firmware.block_pages", "pages", Kind::Integer(2, 4096), "Hybrid mapping: logical pages of a block."),
+    key("firmware.extension", "", SHARE, "Hybrid mapping: entries of the table's extension, as a share of the logical pages."),
     key("firmware.dedup", "", Kind::Flag, "The deduplication engine is on.").flag("--dedup"),
     key("firmware.count_max", "", Kind::Integer(2, 15), "Largest reference count of a page: the counters have 4 bits."),
     key("firmware.watermark", "", SHARE, "Remaps are demoted to copies while more than this share of the metadata's room is valid."),
@@ -163,7 +163,7 @@ static COMMON: &[Key] = &[
         it moves the pages.").flag("--gc"),
     key("firmware.gc_mode", "", Kind::Choice(|| GC_MODES.iter().map(|mode| mode.name).collect()), "How garbage collection works; it stands for \
         `gc_at_once`, `gc_joins_host` and `gc_garbage`, which are read after it."),
-    key("firmware.gc_free", "", below(0.9), "Garbage collection starts when at most this share of the superblocks is free.").flag("--gc-free"),
+    key("firmware.gc_free", "", below(0.9), "Garbage collection starts when at most this share of the superblocks is free."),
     key("firmware.gc_garbage", "", below(1.0), "Ahead of need, only a superblock with at least this share of garbage is collected."),
     key("firmware.gc_at_once", "", Kind::Flag, "A victim is emptied at once, instead of page by page while the host uses what it gains."),
     key("firmware.gc_joins_host", "", Kind::Flag, "Pages that garbage collection moves go to the host's superblock, instead of one of their own."),

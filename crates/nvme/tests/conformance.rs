@@ -8,7 +8,7 @@ use kit::{NQN, Rig, device};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
-use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, RwCdw12, Sqe};
+use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, RemapResult, RwCdw12, Sqe};
 use remap_ssd_nvme::spec::identify::{self, cns};
 use remap_ssd_nvme::spec::log::{ErrorEntry, lid};
 use remap_ssd_nvme::spec::opcode::{admin, io};
@@ -88,6 +88,61 @@ fn what_is_written_copied_remapped_and_trimmed_reads_back() {
     .expect("it listens");
     soak(&mut digests, 1000, 200, 2);
     drop((client, digests));
+    rig.stop();
+}
+
+/// What a Remap's completion says was copied instead: how many pages, and why.
+#[test]
+fn a_remap_says_what_it_copied_instead() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    client.write(0, &bytes(1, 4096)).expect("served");
+
+    // A page has at most 15 owners: the block that was written, and 14 more.
+    let first = client.remap(0, 100, 1, false, false).expect("served");
+    assert_eq!(first, RemapResult::new());
+    for target in 101..114 {
+        let more = client.remap(0, target, 1, false, false).expect("served");
+        assert_eq!(more.copied(), 0, "block {target}");
+    }
+    let full = client.remap(0, 114, 1, false, false).expect("served");
+    assert_eq!(
+        full,
+        RemapResult::new().with_copied(1).with_counter_full(true)
+    );
+
+    // Counted over all steps of a long command.
+    client.write(2000, &bytes(2, 128 * 4096)).expect("served");
+    for target in (2128..).step_by(128).take(14) {
+        let more = client
+            .remap(2000, target, 128, false, false)
+            .expect("served");
+        assert_eq!(more, RemapResult::new());
+    }
+    let long = client.remap(2000, 4000, 128, false, false).expect("served");
+    assert_eq!(
+        long,
+        RemapResult::new().with_copied(128).with_counter_full(true)
+    );
+
+    // Where there is nothing, there is nothing to copy.
+    let nothing = client.remap(5000, 5100, 50, false, false).expect("served");
+    assert_eq!(nothing, RemapResult::new());
+    drop(client);
+    rig.stop();
+
+    // A scheme that remaps nothing.
+    let config = DeviceConfig::for_service(32 << 20, SchemeKind::None, false).expect("possible");
+    let rig = Rig::with(
+        Device::format(config).expect("possible"),
+        &[],
+        Latency::None,
+    );
+    let mut client = rig.client();
+    client.write(0, &bytes(3, 4 * 4096)).expect("served");
+    let none = client.remap(0, 100, 4, false, false).expect("served");
+    assert_eq!(none, RemapResult::new().with_copied(4).with_otherwise(true));
+    drop(client);
     rig.stop();
 }
 

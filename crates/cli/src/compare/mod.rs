@@ -23,6 +23,7 @@ pub(crate) use watch::Bar;
 pub use watch::Watch;
 
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::output::{self, Pending, counted};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use job::{Done, Staged, job, staged};
@@ -31,8 +32,6 @@ use plan::{Plan, Start, plan};
 use remap_ssd_ftl::GcPolicy;
 use remap_ssd_sim::cores::Cores;
 use remap_ssd_sim::report::format::bytes;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,8 +43,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// valid. The results depend on the seed and the options alone, not on --threads nor on the
 /// machine.
 ///
-/// Ctrl-C stops the runs and shows those that are finished. A scheme that cannot run does not stop
-/// the others; the exit code is 1 then.
+/// Ctrl-C stops the runs and shows those that are finished; the exit code is 130 then. A scheme that
+/// cannot run does not stop the others; the exit code is 1 then.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -94,31 +93,26 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
         ));
     }
 
-    let stop = stopped_by_signals()?;
-    let bars = bars(args, &comparison, &stop);
-    let measured = comparison.run_possible(&bars)?;
+    let interrupt = Interrupt::listen()?;
+    let bars = bars(args, &comparison, interrupt.flag());
+    let measured = comparison.run_possible(&bars);
     bars.iter().for_each(Bar::clear);
+    let measured = measured.map_err(|failure| match failure {
+        Failure::Stopped(_) => interrupt.before_the_first(),
+        other => other,
+    })?;
+
     if args.json {
         output::json(&comparison.json(&measured))?
     } else {
         output::text(&show::text(args, &comparison.plan, &measured.done))?
     }
-    measured.complete().map(drop)
-}
-
-/// Set by the first Ctrl-C; the second ends the program.
-fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let register = |signal| -> io::Result<()> {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        Ok(())
-    };
-    [SIGINT, SIGTERM]
-        .into_iter()
-        .try_for_each(register)
-        .map_err(Failure::failed)?;
-    Ok(stop)
+    match measured.complete() {
+        Err(failure) if interrupt.is_asked() => {
+            Err(interrupt.failure(format!("interrupted: {failure}")))
+        }
+        result => result.map(drop),
+    }
 }
 
 /// The device of the only scheme and what it is fed, for those who run it themselves.
@@ -296,12 +290,15 @@ impl<'a> Comparison<'a> {
                 Some(Err(failure)) => measured.failed.push((name, failure)),
                 None if failing == Failing::Continues => measured
                     .failed
-                    .push((name, Failure::Failed("stopped before it began".into()))),
+                    .push((name, Failure::Stopped("stopped before it began"))),
                 None => {}
             }
         }
         if measured.done.is_empty() {
-            return Err(measured.failed.swap_remove(0).1);
+            // A reason of its own says more than that it was stopped.
+            let own = |(_, failure): &(String, Failure)| !matches!(failure, Failure::Stopped(_));
+            let first = measured.failed.iter().position(own).unwrap_or(0);
+            return Err(measured.failed.swap_remove(first).1);
         }
 
         if let Some(report) = report {
@@ -366,6 +363,11 @@ fn run_all(
 
                     watches[index].begin();
                     let result = job(args, plan, start, &cores, &watches[index]);
+                    // Aging and runs end in different ways when they are stopped.
+                    let result = result.map_err(|failure| match watches[index].is_stopped() {
+                        true => Failure::Stopped("stopped"),
+                        false => failure,
+                    });
                     let ends = result.is_err() && failing == Failing::Ends;
                     failed.fetch_or(ends, Ordering::Relaxed);
 

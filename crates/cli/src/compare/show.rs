@@ -330,7 +330,7 @@ fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
 
         if facts.stat.ignored > 0 {
             text.push_str(&format!(
-                "; {} are no requests",
+                "; no requests: {}",
                 counted(facts.stat.ignored, "record")
             ));
         }

@@ -3,9 +3,10 @@
 //! LBAs are of 4096 bytes, whatever the namespace's block size is.
 
 use crate::failure::Failure;
-use crate::output::{self, pairs};
+use crate::output::{self, counted, pairs};
 use crate::place::host_keys;
 use remap_ssd_nvme::Escaped;
+use remap_ssd_nvme::spec::command::RemapResult;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
 use remap_ssd_sim::report::format::{bytes, exact};
 use serde_json::{Map, Value, json};
@@ -82,7 +83,8 @@ enum Command {
     /// Copies blocks with standard Copy commands, as many as the device's limit requires; no flash
     /// page is programmed.
     Copy(Ranges),
-    /// Remaps blocks with the vendor command, to copy or to relocate them.
+    /// Remaps blocks with the vendor command, to copy or to relocate them, and prints how many pages
+    /// were copied instead.
     Remap {
         #[command(flatten)]
         ranges: Ranges,
@@ -179,9 +181,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             let count =
                 count.ok_or_else(|| Failure::usage("one command remaps 1 to 2^28 - 1 blocks"))?;
 
-            client
+            let result = client
                 .remap(scaled(*from)?, scaled(*to)?, count, *relocate, *atomic)
-                .map_err(about)
+                .map_err(about)?;
+            output::text(&copied(result))
         }
         Command::Trim { lba, blocks } => {
             client.trim(scaled(*lba)?, scaled(*blocks)?).map_err(about)
@@ -193,6 +196,25 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             let smart = client.smart().map_err(about)?;
             statistics(&values, &smart, *json)
         }
+    }
+}
+
+/// What a remap could not share, in one line.
+fn copied(result: RemapResult) -> String {
+    let causes = [
+        (result.counter_full(), "reference counter full"),
+        (result.metadata_full(), "remapping metadata full"),
+        (result.otherwise(), "not remapped by this scheme"),
+    ];
+    let causes: Vec<&str> = causes
+        .into_iter()
+        .filter_map(|(is_one, cause)| is_one.then_some(cause))
+        .collect();
+
+    let pages = counted(result.copied().into(), "page");
+    match &causes[..] {
+        [] => format!("{pages} copied instead\n"),
+        causes => format!("{pages} copied instead: {}\n", causes.join(", ")),
     }
 }
 

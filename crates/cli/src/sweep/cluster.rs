@@ -75,7 +75,6 @@ impl Cluster {
     /// The package cannot be started.
     pub fn run(&self, file: &Path, folder: &Path) -> Result<Vec<String>, Failure> {
         // Ctrl-C reaches it too, and it ends in its own way.
-        let stop = super::stopped_by_signals()?;
         let child = Command::new(&self.python)
             .args(["-m", "remap_ssd", "sweep"])
             .arg(file)
@@ -85,7 +84,6 @@ impl Cluster {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .status();
-        drop(stop);
         match child.map_err(|error| Failure::about(&self.python, error))? {
             status if status.success() => Ok(Vec::new()),
             _ => Ok(vec!["see above".into()]),

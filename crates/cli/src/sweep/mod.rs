@@ -12,10 +12,10 @@ mod show;
 
 use crate::compare::{self, Comparison, Watch};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::output::{self, counted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,6 +101,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .out
         .clone()
         .unwrap_or_else(|| args.file.with_extension("sweep"));
+    let interrupt = Interrupt::listen()?;
     std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
 
     let missing: Vec<&Point> = points
@@ -123,7 +124,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         failed = match &cluster {
             Some(cluster) if !missing.is_empty() => cluster.run(&args.file, &folder)?,
             Some(_) => Vec::new(),
-            None => run(args, &missing, &folder)?,
+            None => run(args, &missing, &folder, &interrupt)?,
         };
     }
 
@@ -131,6 +132,12 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .iter()
         .map(|point| (point, kept::load(&folder, &point.name)))
         .collect();
+    let without = found.iter().filter(|(_, run)| run.is_none()).count();
+    let interrupted = interrupt.is_asked() && without > 0;
+    if interrupted && without == found.len() {
+        return Err(interrupt.before_the_first());
+    }
+
     if !args.dry_run
         && let Some(figure) = show::figure(args, &found)
     {
@@ -142,7 +149,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         output::text(&show::text(args, &folder, &found))?
     }
 
-    let without = found.iter().filter(|(_, run)| run.is_none()).count();
+    if interrupted {
+        return Err(interrupt.failure(format!(
+            "interrupted: {} of {} are in {}; the same command makes the others",
+            found.len() - without,
+            counted(found.len() as u64, "point"),
+            folder.display()
+        )));
+    }
     match failed.first() {
         None => Ok(()),
         Some(first) => Err(Failure::Failed(format!(
@@ -153,8 +167,13 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 }
 
 /// Runs points on all cores; why some have no result.
-fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Failure> {
-    let stop = stopped_by_signals()?;
+fn run(
+    args: &Args,
+    points: &[&Point],
+    folder: &Path,
+    interrupt: &Interrupt,
+) -> Result<Vec<String>, Failure> {
+    let stop = interrupt.flag();
     let target = if args.json {
         ProgressDrawTarget::hidden()
     } else {
@@ -179,9 +198,9 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
             scope.spawn(|| {
                 while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = if stop.load(Ordering::Relaxed) {
-                        Err(Failure::failed("stopped before it began"))
+                        Err(Failure::Stopped("stopped before it began"))
                     } else {
-                        one(point, folder, &stop)
+                        one(point, folder, stop)
                     };
                     bar.inc(1);
                     if let Err(failure) = result {
@@ -195,17 +214,6 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
     });
     bar.finish_and_clear();
     Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Set by the first Ctrl-C; the second ends the program.
-fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(Failure::failed)?;
-    }
-    Ok(stop)
 }
 
 /// How many of these points the machine's memory has room for at the same time, the largest ones

@@ -30,108 +30,164 @@ use std::time::{Duration, Instant};
 /// Records a run of your program on a disk with a volatile write cache, cuts the power at many
 /// instants of it, and runs your check on what each cut has left.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
+#[command(after_help = EXAMPLES_SHORT, after_long_help = EXAMPLES, args_override_self = true)]
 pub struct Args {
     /// File system of $DIR: ext4, xfs, btrfs, ... Needs root.
     ///
     /// Any that this kernel and a mkfs program know.
-    #[arg(long, value_name = "FS", conflicts_with_all = ["file", "from", "replay"])]
+    #[arg(long, value_name = "FS", conflicts_with_all = ["file", "from", "replay"], help_heading = "Run")]
     fs: Option<String>,
     /// No file system: $FILE is the disk, in the folder $DIR. Needs no root.
-    #[arg(long, conflicts_with_all = ["from", "replay"])]
+    #[arg(long, conflicts_with_all = ["from", "replay"], help_heading = "Run")]
     file: bool,
     /// Command to record, run by `sh -c`.
-    #[arg(long, value_name = "CMD", conflicts_with_all = ["from", "replay"])]
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["from", "replay"], help_heading = "Run")]
     workload: Option<String>,
     /// Command that must succeed after each cut, run by `sh -c`.
     ///
     /// Exit code 0 is success [default with --from and --replay: the recorded one].
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", help_heading = "Run")]
     check: Option<String>,
-    /// Number of cuts.
-    #[arg(long, value_name = "N", value_parser = count, default_value = "100")]
-    rounds: u64,
-    /// Seed of the cuts.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
-    /// Print the results as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Do all cuts, even after a check has failed.
-    ///
-    /// The outcomes are counted by the last line that the check has written.
-    #[arg(long)]
-    keep_going: bool,
-    /// Time limit of a check; one that takes longer has failed.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
-    timeout: f64,
     /// End the workload after this time [default: it ends by itself].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, hide_short_help = true, help_heading = "Run")]
     limit: Option<f64>,
     /// Have the file system write back dirty pages this often, on average.
     ///
     /// What a program does not sync reaches the disk only then. 0: never.
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 200)]
+    #[arg(
+        long,
+        value_name = "MILLISECONDS",
+        default_value_t = 200,
+        hide_short_help = true,
+        help_heading = "Run"
+    )]
     writeback: u64,
+
+    /// Number of cuts.
+    #[arg(long, value_name = "N", value_parser = count, default_value = "100", help_heading = "Cuts")]
+    rounds: u64,
+    /// Seed of the cuts.
+    #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Cuts")]
+    seed: u64,
+    /// Do all cuts, even after a check has failed.
+    ///
+    /// The outcomes are counted by the last line that the check has written.
+    #[arg(long, help_heading = "Cuts")]
+    keep_going: bool,
+    /// Time limit of a check; one that takes longer has failed.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60", hide_short_help = true, help_heading = "Cuts")]
+    timeout: f64,
+    /// Time to look for the fewest lost blocks that still fail; 0: none.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        hide_short_help = true,
+        help_heading = "Cuts"
+    )]
+    shrink: u64,
+
     /// Size of the disk [default: 256MiB; 512MiB for xfs].
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true, help_heading = "Disk")]
     size: Option<u64>,
     /// Bytes that a power cut leaves old or new, never mixed: 4096 or 512.
     ///
     /// Programs and file systems that rely on whole pages fail at 512: ext4's own superblock is
     /// torn.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 4096,
+        hide_short_help = true,
+        help_heading = "Disk"
+    )]
     block: u32,
-    /// Put a device below the cache, with this scheme's firmware.
-    ///
-    /// At each cut its flash and NVRAM lose what they may lose of what was on its way, the firmware
-    /// recovers, and the disk must hold what NVMe promises before the check sees it.
-    #[arg(long, value_name = "SCHEME", conflicts_with = "replay")]
-    scheme: Option<SchemeKind>,
-    /// Let that device store equal pages once.
-    ///
-    /// Its scheme is `remap-ssd` unless --scheme says otherwise.
-    #[arg(long, conflicts_with = "replay")]
-    dedup: bool,
-    /// Any other value of that device: --set firmware.watermark=0.5.
-    ///
-    /// May be repeated, or several with commas; `remap-ssd` unless --scheme says otherwise. A
-    /// replay needs the same. docs/configuration.md lists the keys.
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
-    set: Vec<String>,
     /// Fault of the disk while the workload runs; may be repeated.
     ///
     /// read-error:P (each block, until it is written), latency:MS@P, full[:BYTES] or
     /// read-only[:BYTES] (after that many bytes were written). What was acknowledged before must be
     /// there all the same; a workload may end with an error once a request has failed.
-    #[arg(long, value_name = "FAULT", conflicts_with_all = ["from", "replay"])]
+    #[arg(long, value_name = "FAULT", conflicts_with_all = ["from", "replay"], hide_short_help = true, help_heading = "Disk")]
     fault: Vec<Fault>,
     /// More options for mkfs, separated by blanks.
     #[arg(
         long,
         value_name = "OPTIONS",
         default_value = "",
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        hide_short_help = true,
+        help_heading = "Disk"
     )]
     mkfs_options: String,
     /// Options of the mount, separated by commas.
-    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "",
+        hide_short_help = true,
+        help_heading = "Disk"
+    )]
     mount_options: String,
-    /// Time to look for the fewest lost blocks that still fail; 0: none.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    shrink: u64,
+
+    /// Put a device below the cache, with this scheme's firmware.
+    ///
+    /// At each cut its flash and NVRAM lose what they may lose of what was on its way, the firmware
+    /// recovers, and the disk must hold what NVMe promises before the check sees it.
+    #[arg(
+        long,
+        value_name = "SCHEME",
+        conflicts_with = "replay",
+        help_heading = "Device below the cache"
+    )]
+    scheme: Option<SchemeKind>,
+    /// Let that device store equal pages once.
+    ///
+    /// Its scheme is `remap-ssd` unless --scheme says otherwise.
+    #[arg(
+        long,
+        conflicts_with = "replay",
+        help_heading = "Device below the cache"
+    )]
+    dedup: bool,
+    /// Any other value of that device: --set firmware.watermark=0.5.
+    ///
+    /// May be repeated, or several with commas; `remap-ssd` unless --scheme says otherwise. A
+    /// replay needs the same. docs/configuration.md lists the keys.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        hide_short_help = true,
+        help_heading = "Device below the cache"
+    )]
+    set: Vec<String>,
+
     /// Save the recording here [default: torture-ID.recording, if a check fails].
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "replay"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "replay"], help_heading = "Recording")]
     record: Option<PathBuf>,
     /// Cut a saved recording; no workload is run.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Recording")]
     from: Option<PathBuf>,
     /// Do one cut again, by the code that a failure printed.
     ///
     /// In the recording that the code names, torture-ID.recording here, or --from.
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", help_heading = "Recording")]
     replay: Option<Code>,
+
+    /// Print the results as JSON.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
+
+const EXAMPLES_SHORT: &str = "\
+Examples:
+  remap-ssd torture --fs ext4 --workload './load.sh $DIR' --check './check.sh $DIR' --rounds 200
+  remap-ssd torture --replay 3fa9c1d2-1043-8f00aa17
+
+Both commands have DIR, FILE and MARKS in their environment.
+Exit codes: 0 every check passed, 1 a check failed, 2 it could not be done.
+
+--help shows all options (time limits, disk, faults, mkfs, mount) and more examples.";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -120,6 +120,7 @@ fn short_help_fits_a_screen_and_has_the_daily_options_under_headings() {
         ("experiment", ["quick", "out", "set", "json"]),
         ("serve", ["image", "listen", "set", "keys"]),
         ("bench", ["quick", "service", "set", "json"]),
+        ("torture", ["workload", "check", "scheme", "replay"]),
     ] {
         let (short, long) = (
             run(&[command, "-h"]).ok().out,

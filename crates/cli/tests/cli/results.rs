@@ -2,8 +2,9 @@
 
 use crate::kit::{TINY, compare, run, run_in};
 use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -65,26 +66,41 @@ fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
     assert_eq!(files, 1, "nothing is left beside it");
 }
 
-/// Runs until `file` is there, interrupts, and returns exit code, standard output and errors.
+/// The exit code that a shell shows.
+fn shell_code(status: ExitStatus) -> i32 {
+    let by_signal = || Some(128 + status.signal()?);
+    status.code().or_else(by_signal).expect("it has ended")
+}
+
+/// Runs until `file` is there, interrupts, and returns what a shell makes of how it ended, standard
+/// output and errors.
 fn interrupted_at(directory: &Path, args: &[&str], file: &str) -> (i32, String, String) {
-    let child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
-        .args(args)
-        .current_dir(directory)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = started(directory, args);
     let deadline = Instant::now() + Duration::from_secs(300);
     while !directory.join(file).exists() {
         assert!(Instant::now() < deadline, "{file} does not come");
         std::thread::sleep(Duration::from_millis(5));
     }
+    interrupted(child)
+}
+
+fn started(directory: &Path, args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
+        .args(args)
+        .current_dir(directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn interrupted(child: Child) -> (i32, String, String) {
     let id = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (
-        output.status.code().unwrap_or(-1),
+        shell_code(output.status),
         text(output.stdout),
         text(output.stderr),
     )
@@ -110,15 +126,70 @@ fn an_interruption_shows_what_has_finished() {
     ];
     // The second scheme's device is saved just before it is measured: the first has finished.
     let (code, out, err) = interrupted_at(directory.path(), &args, "aged.remap-ssd.img");
-    assert_eq!(code, 1, "{out}{err}");
+    assert_eq!(code, 130, "{out}{err}");
     assert!(out.contains("\nnone "), "{out}");
-    assert!(
-        err.contains("1 of 2 schemes without a result: remap-ssd (stopped)"),
-        "{err}"
+    assert_eq!(
+        err,
+        "interrupted: 1 of 2 schemes without a result: remap-ssd (stopped)\n"
     );
     let kept = std::fs::read_to_string(directory.path().join("a.json")).unwrap();
     let kept: Value = serde_json::from_str(&kept).unwrap();
     assert_eq!(kept["runs"].as_array().unwrap().len(), 1);
+}
+
+const NOTHING: &str = "interrupted before the first result\n";
+
+#[test]
+fn an_interruption_before_the_first_result_is_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let grid = directory.path().join("grid.toml");
+    let text = "[options]\nscale = \"1/8\"\nwrites = \"20M\"\n[grid]\nseed = [1, 2]\n";
+    std::fs::write(&grid, text).unwrap();
+
+    let commands: [(&str, &str); 3] = [
+        (
+            "compare --scheme none --scale 1/64 --writes 20M --save-aged aged.img",
+            "aged.img",
+        ),
+        ("sweep grid.toml --threads 1", "grid.sweep"),
+        (
+            "experiment fast21-fig5 --quick --threads 1 --out results",
+            "results",
+        ),
+    ];
+    for (command, file) in commands {
+        let args: Vec<&str> = command.split(' ').collect();
+        let (code, out, err) = interrupted_at(directory.path(), &args, file);
+        assert_eq!(
+            (code, out.as_str(), err.as_str()),
+            (130, "", NOTHING),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn an_interrupted_campaign_shows_what_it_has_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut args = vec!["crash", "--scheme", "remap-ssd,opt", "--seconds", "600"];
+
+    // It writes no file by which to tell how far it is.
+    std::fs::write(directory.path().join("now"), "").unwrap();
+    let (code, out, err) = interrupted_at(directory.path(), &args, "now");
+    assert!(code == 130 && out.is_empty(), "{code} {out}{err}");
+
+    args.extend(["--threads", "1"]);
+    let child = started(directory.path(), &args);
+    std::thread::sleep(Duration::from_secs(3));
+    let (code, out, err) = interrupted(child);
+    assert_eq!(code, 130, "{out}{err}");
+    if err != NOTHING {
+        assert!(out.contains("nothing lost so far"), "{out}");
+        assert_eq!(
+            err,
+            "interrupted: 1 of 2 schemes, and remap-ssd not to its end\n"
+        );
+    }
 }
 
 #[test]

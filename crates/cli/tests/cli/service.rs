@@ -161,7 +161,7 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
             "--atomic",
         ])
         .fails(1, &["atomic"]);
-    served
+    let relocated = served
         .io(&[
             "remap",
             "--from",
@@ -173,7 +173,19 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
             "--relocate",
         ])
         .ok();
+    assert_eq!(relocated.out, "0 pages copied instead\n");
     assert_eq!(served.stat("flash_pages"), before, "nothing was programmed");
+
+    let onto = |target: u32| {
+        let target = target.to_string();
+        let args = ["remap", "--from", "10", "--to", &target];
+        served.io(&args).ok().out
+    };
+    let said: Vec<String> = (12_000..12_014).map(onto).collect();
+    assert_eq!(
+        said.last().map(String::as_str),
+        Some("1 page copied instead: reference counter full\n")
+    );
     served.kill();
     let served = serve(&["--image", image]);
     let read = |lba: &str, blocks: &str| {

@@ -205,7 +205,9 @@ impl Host {
                 to,
                 len,
                 atomic,
-            } => client.remap(lba(from), lba(to), len as u32, true, atomic),
+            } => client
+                .remap(lba(from), lba(to), len as u32, true, atomic)
+                .map(drop),
             Command::Trim { at, len } => client.trim(lba(at), len as u64),
             Command::Flush => client.flush(),
         }

@@ -13,7 +13,7 @@ use super::rights::HostRights;
 use super::subsystem::{Counters, Namespace, Subsystem};
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
-use crate::spec::command::{CopyRange, DsmRange};
+use crate::spec::command::{CopyRange, DsmRange, RemapResult};
 use crate::spec::status::Status;
 use remap_ssd_ftl::{FilePage, FileStatus};
 use remap_ssd_media::folder::Position;
@@ -107,6 +107,7 @@ impl Subsystem {
             source: None,
             number,
             through: !is_flush && (write_through || job.request.is_forced()),
+            copied: RemapResult::new(),
             record: self.recorder().map(|recorder| CommandRecord {
                 recorder,
                 ops: Vec::new(),
@@ -120,7 +121,7 @@ impl Subsystem {
             .and_then(|()| self.dispatch(&mut command, job, data))
             .and_then(|()| if must_sync { command.sync() } else { Ok(()) }.map_err(Failure::from));
         let (status, result) = match executed {
-            Ok(()) => (Status::SUCCESS, 0),
+            Ok(()) => (Status::SUCCESS, command.result()),
             Err(Failure { status, result }) => (status, result),
         };
 

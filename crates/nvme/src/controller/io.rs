@@ -13,6 +13,7 @@ use super::request::Blocks;
 use super::reservations::{Actor, Claim};
 use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::{DeviceTurn, Step};
+use crate::spec::command::RemapResult;
 use crate::spec::status::Status;
 use remap_ssd_device::Completion;
 use remap_ssd_ftl::Refusal;
@@ -43,6 +44,8 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub number: u64,
     /// Its changes must not stay in the volatile cache.
     pub through: bool,
+    /// Pages that it copied, though it was to remap them.
+    pub copied: RemapResult,
     pub record: Option<CommandRecord<'a>>,
 }
 

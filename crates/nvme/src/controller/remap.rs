@@ -7,10 +7,12 @@
 use super::data::InMemory;
 use super::io::ActiveCommand;
 use super::record::RecordedOp;
-use super::request::Blocks;
+use super::request::{Blocks, IoRequest};
 use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::Step;
+use crate::spec::command::RemapResult;
 use crate::spec::status::Status;
+use remap_ssd_device::Copied;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
@@ -81,12 +83,32 @@ impl ActiveCommand<'_, '_> {
         self.write_back_pages(remap.source, remap.len)?;
         self.device.spend(Step::Remap(remap.len));
         let completion = self.device.remap(self.now, remap);
+        self.count_copied(completion.copied);
         self.done(completion.into())?;
         self.forget_pages(remap.target, remap.len);
         if remap.relocate {
             self.forget_pages(remap.source, remap.len);
         }
         Ok(())
+    }
+
+    fn count_copied(&mut self, copied: Copied) {
+        let so_far = self.copied;
+        let pages = u64::from(so_far.copied()) + copied.total();
+        self.copied = RemapResult::new()
+            .with_copied(u32::try_from(pages).unwrap_or(u32::MAX))
+            .with_counter_full(so_far.counter_full() || copied.counter_full > 0)
+            .with_metadata_full(so_far.metadata_full() || copied.metadata_full > 0)
+            .with_otherwise(so_far.otherwise() || copied.otherwise > 0);
+    }
+
+    /// Dwords 0 and 1 of its completion, if it succeeds.
+    pub fn result(&self) -> u64 {
+        match self.job.request {
+            IoRequest::Remap { .. } => self.copied.into_bits(),
+            // Of a Copy, dword 0 is for ranges.
+            _ => 0,
+        }
     }
 
     /// Copies blocks; a remap where pages match pages.

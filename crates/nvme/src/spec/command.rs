@@ -225,6 +225,23 @@ pub struct RemapCdw12 {
     pub atomic: bool,
 }
 
+/// Dwords 0 and 1 of our Remap's completion: what became of pages that were not remapped.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub struct RemapResult {
+    /// Pages that were copied instead: each programmed a flash page.
+    #[bits(32)]
+    pub copied: u32,
+    /// At least one of them because its page has as many owners as can be counted.
+    pub counter_full: bool,
+    /// At least one because the remapping metadata had no room, or was fuller than the watermark.
+    pub metadata_full: bool,
+    /// At least one because the scheme remaps nothing, or not this page.
+    pub otherwise: bool,
+    #[bits(29)]
+    __: u32,
+}
+
 /// Dword 10 of Get Log Page (Base 2.0 §5.16).
 #[bitfield(u32)]
 pub struct LogCdw10 {

@@ -83,6 +83,7 @@ impl Disk for Client {
             relocate,
             atomic,
         )
+        .map(drop)
     }
 
     fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<ClientError>> {

@@ -20,7 +20,7 @@ pub use queue::{Answer, Arrivals, Call, Queue, entry};
 use crate::auth::{Credentials, HostKeys, TlsKey};
 use crate::controller::{COPY_FORMAT_NAMESPACES, statistics};
 use crate::spec::command::{
-    CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe,
+    CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RemapResult, RwCdw12, Sqe,
 };
 use crate::spec::identify::{Controller, Namespace, cns, oncs};
 use crate::spec::log::{Smart, lid};
@@ -346,7 +346,7 @@ impl Client {
         Ok(())
     }
 
-    /// Remaps blocks by our vendor command, to copy or to relocate.
+    /// Remaps blocks by our vendor command, to copy or to relocate. Returns what was copied instead.
     ///
     /// # Errors
     /// The connection or the device. A relocation, or a remap whose ranges overlap, may have been
@@ -358,7 +358,7 @@ impl Client {
         blocks: u32,
         relocate: bool,
         atomic: bool,
-    ) -> Result<(), ClientError> {
+    ) -> Result<RemapResult, ClientError> {
         let mut sqe = self.rw(opcode::REMAP, to, 0);
         sqe.cdw12 = RemapCdw12::new()
             .with_nlb_z(blocks - 1)
@@ -378,7 +378,7 @@ impl Client {
                 receive: 0,
             },
         )
-        .map(drop)
+        .map(|answer| RemapResult::from_bits(answer.result))
     }
 
     /// Deallocates blocks.
