@@ -28,6 +28,7 @@ mod input;
 mod mqsim;
 mod msr;
 mod oracle_general;
+mod parser;
 mod profile;
 mod record;
 pub mod session;
@@ -50,8 +51,9 @@ pub use write::TraceWriter;
 use crate::source::{HostPage, Source, SourceError};
 use expand::{Expander, Item, Op};
 use identity::{Identities, Key};
-use input::{Input, TraceLine};
-use record::{Digests, Parsed, Reason, Request, Verb};
+use input::Input;
+use parser::{ParsedRecord, Parser};
+use record::{Digests, Parsed, Request, Verb};
 use remap_ssd_device::DeviceConfig;
 
 /// What a reader may be told.
@@ -157,21 +159,6 @@ struct Ahead {
 /// Records parsed ahead of their turn, unless they have many pages.
 const RECORDS_AHEAD: usize = 32;
 const KEYS_AHEAD: usize = 512;
-
-enum Parser {
-    Fiu,
-    Mqsim,
-    Msr,
-    Blkparse(Action),
-    Vscsi(vscsi::Version),
-    Session,
-    Alibaba,
-    Tencent,
-    Systor,
-    Fio(fio::Log),
-    Blktrace(Action),
-    OracleGeneral,
-}
 
 impl TraceReader {
     /// Opens a trace; without a `format` it is told from the content.
@@ -488,133 +475,6 @@ impl Source for TraceReader {
 
     fn skipped(&self) -> u64 {
         self.counts.skipped
-    }
-}
-
-/// What a parser found next.
-enum ParsedRecord {
-    Parsed(Result<Parsed, Reason>),
-    Blank,
-    End,
-}
-
-impl Parser {
-    fn new(
-        format: Format,
-        action: Action,
-        input: &mut Input,
-        sample: &[u8],
-    ) -> Result<Self, SourceError> {
-        Ok(match format {
-            Format::Fiu => Parser::Fiu,
-            Format::Mqsim => Parser::Mqsim,
-            Format::Msr => Parser::Msr,
-            Format::Blkparse => Parser::Blkparse(action),
-            Format::Session => Parser::Session,
-            Format::Alibaba => Parser::Alibaba,
-            Format::Tencent => Parser::Tencent,
-            Format::Systor => Parser::Systor,
-            Format::Fio => Parser::Fio(fio::Log::default()),
-            Format::Blktrace => Parser::Blktrace(action),
-            Format::OracleGeneral => Parser::OracleGeneral,
-            Format::Vscsi => match vscsi::Version::of_first(sample) {
-                Ok(version) => Parser::Vscsi(version),
-                Err(reason) => {
-                    input.record(vscsi::RECORD_BYTES_MAX)?;
-                    return Err(input.malformed(reason));
-                }
-            },
-        })
-    }
-
-    fn format(&self) -> Format {
-        match self {
-            Parser::Fiu => Format::Fiu,
-            Parser::Mqsim => Format::Mqsim,
-            Parser::Msr => Format::Msr,
-            Parser::Blkparse(_) => Format::Blkparse,
-            Parser::Vscsi(_) => Format::Vscsi,
-            Parser::Session => Format::Session,
-            Parser::Alibaba => Format::Alibaba,
-            Parser::Tencent => Format::Tencent,
-            Parser::Systor => Format::Systor,
-            Parser::Fio(_) => Format::Fio,
-            Parser::Blktrace(_) => Format::Blktrace,
-            Parser::OracleGeneral => Format::OracleGeneral,
-        }
-    }
-
-    fn next(
-        &mut self,
-        input: &mut Input,
-        digests: &mut Digests,
-    ) -> Result<ParsedRecord, SourceError> {
-        digests.clear();
-
-        match self {
-            Parser::Vscsi(version) => {
-                return Ok(match input.record(version.record_bytes())? {
-                    [] => ParsedRecord::End,
-                    bytes => ParsedRecord::Parsed(version.parse(bytes)),
-                });
-            }
-            Parser::OracleGeneral => {
-                return Ok(match input.record(oracle_general::RECORD_BYTES)? {
-                    [] => ParsedRecord::End,
-                    bytes => ParsedRecord::Parsed(oracle_general::parse(bytes)),
-                });
-            }
-            Parser::Blktrace(action) => return Self::next_event(*action, input),
-            _ => {}
-        }
-
-        let line = match input.line()? {
-            TraceLine::Text(line) if line.trim_ascii().is_empty() => {
-                return Ok(ParsedRecord::Blank);
-            }
-            TraceLine::Text(line) => line,
-            TraceLine::Unreadable(reason) => {
-                return Ok(ParsedRecord::Parsed(Err(reason.to_owned())));
-            }
-            TraceLine::End => return Ok(ParsedRecord::End),
-        };
-
-        let parsed = match self {
-            Parser::Fiu => fiu::parse(line, digests),
-            Parser::Mqsim => mqsim::parse(line),
-            Parser::Msr => msr::parse(line),
-            Parser::Blkparse(action) => blkparse::parse(line, *action),
-            Parser::Session => session::parse(line, digests),
-            Parser::Alibaba => alibaba::parse(line),
-            Parser::Tencent => tencent::parse(line),
-            Parser::Systor => systor::parse(line),
-            Parser::Fio(log) => log.parse(line),
-            Parser::Vscsi(_) | Parser::Blktrace(_) | Parser::OracleGeneral => {
-                unreachable!("binary records were read above")
-            }
-        };
-
-        Ok(ParsedRecord::Parsed(parsed.map_err(
-            |reason| match std::str::from_utf8(line) {
-                Ok(_) => reason,
-                Err(_) => "the line is not UTF-8 text".into(),
-            },
-        )))
-    }
-
-    /// An event and what follows it.
-    fn next_event(action: Action, input: &mut Input) -> Result<ParsedRecord, SourceError> {
-        let parsed = match input.record(blktrace::EVENT_BYTES)? {
-            [] => return Ok(ParsedRecord::End),
-            bytes => blktrace::parse(bytes, action),
-        };
-        Ok(ParsedRecord::Parsed(match parsed {
-            Ok((_, payload)) if !input.skip(payload)? => {
-                Err(format!("cut within {payload} bytes of payload"))
-            }
-            Ok((parsed, _)) => Ok(parsed),
-            Err(reason) => Err(reason),
-        }))
     }
 }
 
