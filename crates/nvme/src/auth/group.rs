@@ -103,6 +103,7 @@ impl Group {
     fn power(self, params: &BoxedMontyParams, base: BoxedUint, exponent: &[u8]) -> Vec<u8> {
         let bits = exponent.len() as u32 * 8;
         let exponent = BoxedUint::from_be_slice(exponent, bits).expect("as long as it is");
+        // In time that depends on the length of the exponent alone.
         let power = BoxedMontyForm::new(base, params).pow_bounded_exp(&exponent, bits);
         let bytes = power.retrieve().to_be_bytes();
         assert_eq!(
@@ -145,6 +146,7 @@ impl KeyPair {
     /// The secret shared with the peer that sent `theirs`, as long as the prime; `None` if that is
     /// no value to use. Without a group it is empty.
     pub fn shared(&self, theirs: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        // The length is that of the prime: leading zeroes belong to a value.
         if theirs.len() != self.group.bytes() {
             return None;
         }
@@ -156,6 +158,8 @@ impl KeyPair {
         let theirs = BoxedUint::from_be_slice(theirs, bits).ok()?;
         let one = BoxedUint::one_with_precision(bits);
         let greatest = params.modulus().as_ref().wrapping_sub(&one);
+
+        // 0, 1 and p - 1 would give a secret that anybody can guess.
         if theirs <= one || theirs >= greatest {
             return None;
         }

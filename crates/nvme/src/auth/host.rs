@@ -96,6 +96,7 @@ impl<'a> HostExchange<'a> {
         hashes: &'a [Hash],
         groups: &'a [Group],
     ) -> Self {
+        // A number of our own for the transaction: answers to another one are not taken for ours.
         let mut t_id = [0; 2];
         super::fill_random(&mut t_id);
 
@@ -177,6 +178,8 @@ impl<'a> HostExchange<'a> {
         if t_id != self.t_id {
             return Err(HostError::Malformed);
         }
+
+        // A controller must not choose what was not offered: it might be weak.
         if !self.hashes.contains(&hash) || !self.groups.contains(&group) {
             return Err(HostError::NotOffered);
         }
@@ -196,6 +199,7 @@ impl<'a> HostExchange<'a> {
         };
 
         let response = ours.make();
+        // Only one challenge is answered, or a target could collect responses.
         self.has_replied = true;
         if self.credentials.controller.is_none() {
             let payload = message::put_reply(t_id, &response, None, &pair.value);
@@ -208,6 +212,7 @@ impl<'a> HostExchange<'a> {
         super::fill_random(&mut number);
         let open = self.open.insert(Open {
             hash,
+            // 0 stands for no challenge.
             sequence: u32::from_le_bytes(number).max(1),
             challenge,
             shared,

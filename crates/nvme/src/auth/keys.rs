@@ -111,6 +111,8 @@ impl Keys {
         for (line, content) in lines(text) {
             let wrong = |why: String| KeysError::Line { line, why };
             let (name, entry) = entry(content).map_err(wrong)?;
+
+            // A second line for a host would make its rights depend on the order of lines.
             if all.insert(name.to_owned(), Arc::new(entry)).is_some() {
                 return Err(wrong(format!("`{name}` has a line already")));
             }
@@ -147,6 +149,7 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     }
 
     let mut bytes = Zeroizing::new(Vec::new());
+    // One byte more than may be there, so that a longer file shows.
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(KeysError::NoText);
@@ -180,6 +183,8 @@ fn entry(line: &str) -> Result<(&str, Entry), String> {
         until: None,
         rights: Rights::ALL,
     };
+
+    // Keys come first and options behind them: a secret may look like an option.
     let mut words = words.peekable();
     while let Some(word) = words.next_if(|word| is_key(word)) {
         put_key(&mut entry.host, &mut entry.tls, word)?;
@@ -191,6 +196,8 @@ fn entry(line: &str) -> Result<(&str, Entry), String> {
     for word in words {
         option(&mut entry, word)?;
     }
+
+    // A secret that becomes known must not be enough to play both sides.
     if entry.controller.is_some() && entry.controller == entry.host {
         return Err("host and controller have the same secret: each needs its own".into());
     }
@@ -268,6 +275,7 @@ fn option(entry: &mut Entry, word: &str) -> Result<(), String> {
 /// The end of a day in UTC, `YYYY-MM-DD`.
 fn end_of_day(date: &str) -> Option<SystemTime> {
     let day = Date::parse(date, &Iso8601::DATE).ok()?;
+    // The day itself is still valid.
     Some(day.next_day()?.midnight().assume_utc().into())
 }
 
@@ -405,6 +413,7 @@ impl Keyring {
     pub fn find(&self, hostnqn: &str) -> Option<Arc<Entry>> {
         let keys = self.keys();
         let entry = keys.0.get(hostnqn)?;
+        // Asked at every use, so that a key expires without a reload.
         let is_valid = entry.until.is_none_or(|until| (self.clock)() < until);
         is_valid.then(|| entry.clone())
     }
@@ -415,6 +424,7 @@ impl Keyring {
     /// Why there is none, for a log. The names in it are the host's own words.
     pub fn find_psk(&self, identity: &[u8], subsystems: &[&str]) -> Result<Named, NoPsk> {
         let text = std::str::from_utf8(identity).map_err(|_| NoPsk::NO_IDENTITY)?;
+        // Version 0 identities do not say which key they were made with.
         if text.starts_with("NVMe0R") {
             return Err(NoPsk::VERSION);
         }
@@ -444,6 +454,7 @@ impl Keyring {
 
     /// The number of the next challenge; never 0.
     pub(super) fn next_sequence(&self) -> u32 {
+        // 0 means "no challenge", so it is left out when the numbers begin again.
         match self.sequence.fetch_add(1, Ordering::Relaxed) {
             0 => self.sequence.fetch_add(1, Ordering::Relaxed).max(1),
             number => number,

@@ -123,6 +123,7 @@ pub fn parse(payload: &[u8]) -> Result<FromHost<'_>, u8> {
 
 fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     let (said, mut rest) = record::<Negotiate>(payload)?;
+    // A host that offers nothing has not negotiated.
     if said.descriptors == 0 {
         return Err(explanation::PAYLOAD);
     }
@@ -131,6 +132,8 @@ fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     for _ in 0..said.descriptors {
         let (one, after) = record::<Descriptor>(rest)?;
         rest = after;
+
+        // Other protocols are not ours to understand; a host may offer several.
         if one.protocol != PROTOCOL_DH_HMAC_CHAP {
             continue;
         }
@@ -139,6 +142,8 @@ fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
         let known = one.groups.get(..usize::from(one.groups_len));
         let groups = known.ok_or(explanation::PAYLOAD)?;
 
+        // Unknown hashes and groups are passed over: a newer host may offer them beside those that
+        // we know.
         let all = offer.get_or_insert_default();
         for hash in hashes.iter().filter_map(|id| Hash::of_id(*id)) {
             all.hashes |= 1 << hash.id();
@@ -157,6 +162,8 @@ fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
 fn reply(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     let (said, mut rest) = record::<Reply>(payload)?;
     let hash_len = usize::from(said.hash_len);
+
+    // Before anything is taken: lengths in a payload are a stranger's.
     if hash_len > Hash::LEN_MAX || usize::from(said.dh_len) > Group::BYTES_MAX {
         return Err(explanation::PAYLOAD);
     }
@@ -266,6 +273,7 @@ pub(super) fn put_reply(
     value: &[u8],
 ) -> Vec<u8> {
     let nothing = [0; Hash::LEN_MAX];
+    // The place of the challenge is always there, zeroes without one.
     let (own, sequence) = challenge.unwrap_or((&nothing[..response.len()], 0));
     let record = Reply {
         head: Head::new(kind::DH_HMAC_CHAP, message::REPLY, t_id),

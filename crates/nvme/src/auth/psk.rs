@@ -91,6 +91,7 @@ impl TlsKey {
     /// # Errors
     /// The length.
     pub fn new(binding: Option<Hash>, bytes: &[u8]) -> Result<Self, TlsKeyError> {
+        // The suite follows from the length, so a hash that does not go with it would be a mistake.
         let fits = match (binding, bytes.len()) {
             (None, 32 | 48) => true,
             (Some(Hash::Sha256), len) => len == 32,
@@ -157,6 +158,8 @@ impl TlsKey {
 
     /// What this host and this subsystem share.
     pub fn psk(&self, hostnqn: &str, subnqn: &str, derivation: Derivation) -> Psk {
+        // Three steps: the key is bound to the host, the identity names both, and the TLS key is
+        // bound to the identity.
         let hash = self.hash();
         let retained = match self.binding {
             None => self.bytes.clone(),
@@ -206,6 +209,7 @@ fn expand(
     let extracted = hash.mac(&[0; Hash::LEN_MAX][..hash.bytes()], &[secret]);
     let len = hash.bytes() as u16;
 
+    // One block: the key is as long as the hash.
     const BLOCK: &[u8] = &[1];
     match derivation {
         Derivation::Standard => {
@@ -240,6 +244,7 @@ pub struct Claim<'a> {
 impl<'a> Claim<'a> {
     /// What an identity says, if it is one of a retained PSK in version 1.
     pub fn parse(identity: &'a str) -> Option<Self> {
+        // A stranger's word: it is not looked at any closer if it is too long.
         if identity.len() > IDENTITY_BYTES_MAX {
             return None;
         }

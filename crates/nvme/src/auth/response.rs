@@ -44,6 +44,8 @@ impl Response<'_> {
     }
 
     fn with_parts<R>(&self, work: impl FnOnce(&[u8], &[&[u8]]) -> R) -> R {
+        // With a group the challenge is bound to the shared secret: who listens in cannot try
+        // secrets at home.
         let challenge = if self.shared.is_empty() {
             Zeroizing::new(self.challenge.to_vec())
         } else {
@@ -51,6 +53,8 @@ impl Response<'_> {
             self.hash.mac(&key, &[self.challenge])
         };
 
+        // Label and order of names differ by side, so that a response cannot be used as the other
+        // side's.
         let (label, own, other): (&[u8], _, _) = match self.side {
             Side::Host => (b"HostHost", self.hostnqn, self.subnqn),
             Side::Controller => (b"Controller", self.subnqn, self.hostnqn),

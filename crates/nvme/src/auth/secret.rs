@@ -85,6 +85,8 @@ impl Secret {
             .decode(encoded)
             .map_err(|_| SecretError::Encoding)?;
         let decoded = Zeroizing::new(decoded);
+
+        // The CRC is behind the secret; too short a text fails by its length below.
         let key_len = decoded.len().saturating_sub(CRC_BYTES);
         let (key, crc) = decoded.split_at(key_len);
         let secret = Self::new(binding, key)?;

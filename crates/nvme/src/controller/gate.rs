@@ -27,6 +27,7 @@ impl Gate {
 
     /// Closes it, after whoever is inside.
     pub fn close(&self) {
+        // The write lock comes when the last reader has left, so from here on nobody is inside.
         drop(
             self.0
                 .write()

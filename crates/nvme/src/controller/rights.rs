@@ -90,6 +90,7 @@ impl Rights {
             let (namespace, access) = part.split_once(':').ok_or(SYNTAX)?;
             let access = Access::parse(access).ok_or(SYNTAX)?;
 
+            // Each part once: of two that contradict each other one would win unseen.
             let is_second = if namespace == "all" {
                 rights.others = access;
                 std::mem::replace(&mut has_others, true)
@@ -135,6 +136,8 @@ impl Rights {
     }
 
     fn with(&self, other: &Self, of: fn(Access, Access) -> Access) -> Self {
+        // A namespace that one side lists may differ from the others there, so the result lists
+        // both sides' numbers.
         let numbers = self.listed.keys().chain(other.listed.keys());
         Self {
             listed: numbers
@@ -148,6 +151,8 @@ impl Rights {
         let own = self.access(nsid);
         match need {
             Need::Nothing => Ok(()),
+            // First of all: a namespace that the host does not see is answered like one that is not
+            // there, whatever was asked for.
             _ if own == Access::None => Err(Status::INVALID_NAMESPACE),
             Need::Write | Need::WriteAll if own < Access::ReadWrite => Err(Status::WRITE_PROTECTED),
             Need::Read | Need::Write => Ok(()),
@@ -184,12 +189,15 @@ fn nsid(text: &str) -> Result<u32, String> {
 impl fmt::Display for Rights {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let differing = self
+            // A namespace with the rights of all others needs no mention.
             .listed
             .iter()
             .filter(|(_, access)| **access != self.others);
         let mut parts: Vec<String> = differing
             .map(|(nsid, access)| format!("{nsid}:{}", access.name()))
             .collect();
+
+        // The others come first, because the list says where they do not apply.
         if self.others != Access::None {
             parts.insert(0, format!("all:{}", self.others.name()));
         }
@@ -360,6 +368,7 @@ impl HostRights {
     }
 
     fn counted(&self, checked: Result<(), Status>) -> Result<(), Status> {
+        // Counted where they are made, so that an operator sees a host that tries.
         if checked.is_err() {
             self.denied.fetch_add(1, Ordering::Relaxed);
             if let Some(all) = &self.denied_in_all {
@@ -388,6 +397,7 @@ impl Association {
     /// Gives its host other rights, from the next command on: those under way are checked again
     /// before they are executed. A host that wants to hear of changed namespaces does.
     pub fn grant(&self, rights: Rights) {
+        // Only namespaces whose access differs have changed for this host.
         let before = self.rights.get();
         let all = self.subsystem.namespaces().iter();
         let changed = all
@@ -415,6 +425,7 @@ impl Association {
 
     /// Attributes of a namespace, for Identify: whether it is write protected for its host.
     pub(super) fn attributes(&self, nsid: u32) -> u8 {
+        // A host that may only read sees the namespace write protected, and can mount it so.
         match self.rights.access(nsid) {
             Access::ReadWrite => 0,
             Access::None | Access::ReadOnly => NSATTR_WRITE_PROTECTED,

@@ -63,6 +63,7 @@ impl Namespace {
     /// # Errors
     /// LBA Out of Range.
     pub fn blocks(&self, slba: u64, count: u32) -> Result<Blocks, Status> {
+        // The sum may not fit into 64 bits: a host can name any block.
         match slba.checked_add(u64::from(count)) {
             Some(end) if end <= self.size_blocks() => Ok(Blocks { slba, count }),
             _ => Err(Status::LBA_RANGE),
@@ -101,6 +102,7 @@ impl TurnCounter {
     /// `by` may be negative: what was counted is taken back.
     #[inline]
     pub fn add(&self, _turn: &DeviceTurn<'_>, by: i64) {
+        // No other thread adds, as the turn proves. A load and a store are enough.
         let before = self.0.load(Ordering::Relaxed);
         self.0
             .store(before.wrapping_add_signed(by), Ordering::Relaxed);
@@ -220,6 +222,8 @@ impl Subsystem {
         health: Health,
     ) -> Result<Self, SubsystemError> {
         let lpns = device.config().firmware.lpns;
+        // A device that keeps identities of contents instead of bytes has nothing that a host could
+        // read.
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
             return Err(SubsystemError(
                 "a device that hosts use must store bytes: content = \"bytes\"".into(),

@@ -96,6 +96,7 @@ impl Batch {
     /// Counts all commands, each of which took this long, and forgets them; how many those were.
     #[inline]
     pub fn observe(&self, telemetry: &Telemetry, ns: u64) -> u64 {
+        // Only the kinds that were counted are looked at, lowest bit first.
         let (mut kinds, mut total) = (self.kinds.take(), 0);
         while kinds != 0 {
             let kind = kinds.trailing_zeros() as usize;
@@ -146,6 +147,7 @@ pub const fn bound_ns(bucket: usize) -> u64 {
 
 #[inline]
 fn bucket_of(ns: u64) -> usize {
+    // One less, so that a bound belongs to the bucket below it.
     let microseconds_z = ns.saturating_sub(1) / 1000;
     (u64::BITS - microseconds_z.leading_zeros()).min(BUCKETS as u32) as usize
 }

@@ -53,6 +53,8 @@ impl Notices {
         // Restore tokens for the time since the last line.
         let due = (now.saturating_sub(allowance.since) / pace.every_ns).min(allowance.used);
         allowance.used -= due;
+
+        // The part of an interval that has passed is not lost, unless the bucket is full again.
         allowance.since = if allowance.used == 0 {
             now
         } else {

@@ -162,9 +162,10 @@ impl Roster {
     }
 
     /// Drops hosts: all whose name this is, or whose connection has this number, or everybody
-    /// (`None`). How many connections will end. A host may connect again at once.
+    /// (`None`). Returns how many connections will end. A host may connect again at once.
     pub fn drop_hosts(&self, host: Option<&str>) -> usize {
         let seated = self.seated();
+        // A number stands for the controller of that connection, with all its queues.
         let numbered = host
             .and_then(|host| host.parse::<u64>().ok())
             .and_then(|number| seated.get(&number));
@@ -174,6 +175,8 @@ impl Roster {
             (Some(host), None) => one.association.hostnqn() == host,
         };
         let meant: Vec<_> = seated.values().filter(|one| is_meant(one)).collect();
+
+        // Only marked: their own threads notice at the next tick and end them.
         meant.iter().for_each(|one| one.association.close());
         meant.len()
     }

@@ -36,6 +36,7 @@ impl Socket {
 
     /// Tells the peer that nothing more comes, if there is a way to say it.
     pub fn finish(&mut self) {
+        // Without TLS the end of the stream says it.
         if let Self::Tls(stream) = self {
             stream.close();
         }

@@ -196,6 +196,8 @@ impl Read for TlsStream {
 
 impl Write for TlsStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Nothing is taken while the last write is unsent, so that memory does not grow with a peer
+        // that is slow.
         self.ssl.get_mut().push()?;
         let taken = self.encrypt(bytes)?;
         self.push_lazily()?;

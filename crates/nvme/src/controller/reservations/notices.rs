@@ -63,6 +63,7 @@ impl NotificationQueue {
     }
 
     fn add(&mut self, notice: &Notice) {
+        // A notice that the host does not want is not in its log either.
         let masked = self.masks.get(&notice.nsid).copied().unwrap_or(0);
         if masked >> notice.kind as u8 & 1 == 1 {
             return;
@@ -91,12 +92,15 @@ impl Reservations {
                 kind,
             });
         }
+
+        // Hosts that never ask must not fill the memory. One that asks late misses the oldest.
         let surplus = state.notices.len().saturating_sub(NOTICES_MAX);
         state.notices.drain(..surplus);
     }
 
     /// Puts what a host has not been told yet into its notifications.
     fn deliver(&self, host: HostIdentity<'_>, notifications: &mut NotificationQueue) {
+        // One load in most cases: events are looked for often, and news are rare.
         if notifications.next == self.next_notice.load(Relaxed) {
             return;
         }
@@ -119,6 +123,9 @@ impl Association {
         self.subsystem
             .reservations
             .deliver(self.host(), notifications);
+
+        // There is one event until the page has been read: the host then reads on until none is
+        // left.
         if notifications.reported || notifications.pages.is_empty() {
             return None;
         }
@@ -227,6 +234,7 @@ impl Association {
             return Ok(());
         }
 
+        // All rights are checked first: a host that lacks one of them changes nothing.
         for nsid in &concerned {
             self.rights().check(*nsid, Need::Write)?;
         }

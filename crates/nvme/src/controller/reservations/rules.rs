@@ -158,6 +158,7 @@ pub struct NamespaceReservations {
 impl NamespaceReservations {
     /// Whether a host may do this.
     pub fn allows(&self, host: HostIdentity<'_>, class: CommandClass) -> bool {
+        // Without a reservation, registrations keep nobody out.
         let Some(reservation) = &self.reservation else {
             return true;
         };
@@ -243,6 +244,7 @@ impl NamespaceReservations {
         self.remove(|one| one.host.is(host));
         self.count();
 
+        // Others may have waited for a reservation of this type to go: they are told.
         let was_released = self.reservation.is_none();
         Ok(match kind {
             Some(kind) if was_released && kind.is_for_registrants() => {
@@ -266,6 +268,7 @@ impl NamespaceReservations {
 
         match &self.reservation {
             None => self.reserve(host, kind),
+            // The holder may acquire it again, as it is.
             Some(held) if held.kind == kind && self.holds(host) => {}
             Some(_) => return Err(Status::RESERVATION_CONFLICT),
         }
@@ -299,6 +302,7 @@ impl NamespaceReservations {
             Some(Reservation {
                 holder: Some(holder),
                 kind: before,
+                // The holder's key was named: the reservation changes hands.
             }) if self.has_key(&holder, preempted) => {
                 let mut notices = self.expel(host, |one| is_others(one) && one.key == preempted);
                 self.reserve(host, kind);
@@ -310,6 +314,7 @@ impl NamespaceReservations {
             Some(Reservation {
                 holder: Some(_), ..
             }) if preempted == 0 => return Err(Status::INVALID_FIELD),
+            // A key that nobody has preempts nobody.
             _ if !self.registrants.iter().any(|one| one.key == preempted) => {
                 return Err(Status::RESERVATION_CONFLICT);
             }
@@ -333,6 +338,7 @@ impl NamespaceReservations {
         self.must_be_registered(host, key)?;
 
         match &self.reservation {
+            // To release what one does not hold is no mistake.
             Some(held) if self.holds(host) => {
                 if held.kind != kind {
                     return Err(Status::INVALID_FIELD);

@@ -41,6 +41,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            // More queues than a host with 64 processors opens, and room for several of them behind
+            // one address.
             connected: 512,
             connected_of_host: 192,
             connected_of_address: 448,

@@ -85,6 +85,7 @@ impl RateLimitedLog {
         connection: &ConnectionLabel<'_>,
         text: &str,
     ) {
+        // The text is made only if the line is written: a flood must not cost much.
         if let Some(left_out) = self.notices.admit(kind, pace, now) {
             self.log
                 .connection(connection, &format!("{text}{}", more(left_out)));

@@ -57,6 +57,7 @@ impl Network {
             address: address.parse().ok()?,
             prefix: prefix.parse().ok()?,
         };
+        // A prefix with bits behind it is more often a mistake than a wish, so it is refused.
         let (bits, len) = bits_of(network.address);
         let is_network =
             network.prefix <= len && (network.prefix == len || bits << network.prefix == 0);
@@ -65,6 +66,7 @@ impl Network {
 
     fn has(&self, address: IpAddr) -> bool {
         let ((ours, len), (theirs, other)) = (bits_of(self.address), bits_of(address));
+        // A shift by all 128 bits is not defined, and a prefix of 0 has everything.
         len == other && (self.prefix == 0 || (ours ^ theirs) >> (128 - self.prefix) == 0)
     }
 }
@@ -90,6 +92,7 @@ impl Allowed {
             return Some(Rights::ALL);
         }
 
+        // A host may be meant by its address and by its name: both entries count.
         let is_meant = |who: &Who| {
             who.has_address(address) || matches!(who, Who::Name(known) if known == name)
         };

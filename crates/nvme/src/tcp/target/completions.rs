@@ -40,6 +40,7 @@ impl DelayedCompletions {
         self.held.peek().map(|Reverse(held)| held.at)
     }
     pub fn put(&mut self, at: u64, cid: u16, bytes: Vec<u8>) {
+        // Of two that are due at one time the first to be put comes first.
         self.order += 1;
         self.bytes += bytes.len();
         self.cids.insert(cid);
