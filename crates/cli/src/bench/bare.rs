@@ -83,11 +83,13 @@ impl Bare {
     #[inline(always)]
     pub fn write(&mut self, lpn: u32) {
         let old = self.l2p[lpn as usize];
+        // The old page goes first, so that collection may find it dead already.
         if old != NONE {
             self.release(old - 1);
         }
         if self.host.next == self.host.end {
             self.host = self.open(self.host);
+            // Collection stops at the limit, or when every superblock is full of live pages.
             while self.free.len() <= self.gc_start && self.collect() {}
         }
         let page = self.host.next;
@@ -114,6 +116,7 @@ impl Bare {
     }
 
     fn open(&mut self, full: Cursor) -> Cursor {
+        // A cursor that has never been opened has no superblock to close.
         if full.end > 0 {
             self.closed[self.geometry.superblock(Ppn(full.end - 1)).0 as usize] = true;
         }
@@ -134,6 +137,7 @@ impl Bare {
         };
 
         let pages = self.geometry.pages_per_superblock();
+        // Even the emptiest is full: moving it would gain nothing.
         if self.live[victim] == pages {
             return false;
         }
@@ -154,6 +158,7 @@ impl Bare {
             }
 
             let lpn = self.moving[at];
+            // Released before it is placed: for a moment nothing counts it, and nobody looks.
             self.release(self.l2p[lpn as usize] - 1);
 
             if self.gc.next == self.gc.end {

@@ -165,6 +165,7 @@ impl Runs {
         // The system counts processor time by hundredths of a second.
         let pages = size.pages.max(2_000_000);
 
+        // One thread and two by turns: a machine that is busy for a while disturbs both alike.
         let pairs = (0..size.rounds)
             .map(|_| {
                 let one = subject.run(feed, pages, 1)?;
@@ -175,6 +176,7 @@ impl Runs {
         let of = |value: fn(&(RunWork, RunWork)) -> f64| median(pairs.iter().map(value).collect());
 
         Ok(Self {
+            // Page operations count what garbage collection moves: that is the work that was done.
             page_ops_per_s: of(|(one, _)| one.work.page_ops as f64 / one.work.seconds),
             page_ops_per_s_two_threads: of(|(_, two)| two.work.page_ops as f64 / two.work.seconds),
             speedup: of(|(one, two)| one.work.seconds / two.work.seconds),
@@ -234,6 +236,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let line = ProgressBar::with_draw_target(None, target);
     line.enable_steady_tick(Duration::from_millis(200));
 
+    // Refused before anything is made: building a device takes long.
     let set = settings::parse(&args.set)?;
     settings::refuse(&set, &CHOSEN)?;
 
@@ -274,6 +277,7 @@ const CHOSEN: [(&str, &str); 2] = [
 
 fn device(preset: &str, set: &[Setting], scale: f64) -> Result<DeviceConfig, Failure> {
     let mut config = DeviceConfig::preset(preset).map_err(Failure::usage)?;
+    // The bench's own choices. What is left of the preset can be changed by `--set`.
     config.firmware.scheme = SchemeKind::default();
     config.firmware.dedup = true;
     config.content = remap_ssd_media::ContentMode::Identity;
@@ -337,6 +341,8 @@ fn measure(
     };
 
     line.set_message("without deduplication");
+    // Taken before the device is made, since only growth can be told apart from what the process
+    // had.
     let before = resident_bytes();
     let mut plain = Subject::new(without_dedup(config.clone()), &mut feed)?;
     let rounds = Rounds::of(size, || plain.measure(&mut feed, size.pages))?;
@@ -347,6 +353,8 @@ fn measure(
     results.aging_s_no_dedup = plain.aging_s;
     results.run_no_dedup = Runs::of(size, &mut plain, &mut feed)?;
     results.bytes_per_page_no_dedup = bytes_per_page(&plain, before);
+
+    // Dropped here: two devices at once would not fit where one does.
     drop(plain);
 
     line.set_message("with deduplication");
@@ -363,6 +371,7 @@ fn measure(
     results.nvram_bytes = full.device().ftl().media().nvram_words() as u64 * 8;
 
     line.set_message("recovery");
+    // Last, because it takes the device apart.
     results.recovery_s = median(full.recover(size.rounds)?);
     results.recovery_pages_per_s = flash_pages as f64 / results.recovery_s;
 
@@ -394,6 +403,8 @@ fn scaled(
     let config = device("fast21-256g", set, factor)?;
     let logical_bytes = u64::from(config.firmware.lpns) * PAGE_BYTES as u64;
     line.set_message(format!("{} device", bytes(logical_bytes)));
+
+    // One feed for all rounds: a device in steady state must go on with the same contents.
     let mut feed = Feed::new(config.addressable_lpns(), seed)?;
     let flash_pages = u64::from(config.geometry.pages());
     let mut subject = Subject::new(config, &mut feed)?;

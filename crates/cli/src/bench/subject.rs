@@ -70,6 +70,7 @@ fn process_s() -> f64 {
         .skip(11)
         .take(2)
         .filter_map(|field| field.parse::<f64>().ok());
+    // Ticks are hundredths of a second (USER_HZ).
     ticks.sum::<f64>() / 100.0
 }
 
@@ -109,6 +110,7 @@ impl Feed {
         Ok(feed)
     }
 
+    // Drawn outside the timed part: it is the simulator's work, not the device's.
     fn next_batch(&mut self, pages: usize) -> Result<&[PageCommand], Failure> {
         self.pages.clear();
         self.workload
@@ -160,6 +162,7 @@ impl Subject {
 
     fn warm_up(&mut self, feed: &mut Feed) -> Result<(), Failure> {
         let window = (u64::from(self.device.config().addressable_lpns()) / 4).max(1);
+        // Until one window moves about as many pages as the one before, and then it is steady.
         let mut before = f64::NAN;
         for number in 0..WINDOWS.end {
             let work = self.measure(feed, window)?;
@@ -187,6 +190,7 @@ impl Subject {
             let commands = feed.next_batch(left.min(BATCH as u64) as usize)?;
             left -= commands.len() as u64;
 
+            // Nothing but the commands is inside.
             let began = Instant::now();
             let refused = self.submit_all(commands);
             seconds += began.elapsed().as_secs_f64();
@@ -214,6 +218,7 @@ impl Subject {
         let mut refused = 0;
         for (index, command) in commands.iter().enumerate() {
             self.device.look_ahead(commands, index, |command| *command);
+            // The page that this one replaces in the queue has been done by then: a closed loop.
             let place = &mut self.done[index % DEPTH];
             self.now = self.now.max(*place);
             let completion = self.device.submit(self.now, command);
@@ -236,6 +241,8 @@ impl Subject {
             threads,
             ..RunOptions::default()
         };
+
+        // Three clocks: of the wall, of all threads, and of this one, which computes the times.
         let (began, all, own) = (Instant::now(), process_s(), thread_s());
         let summary = run(&mut self.device, &mut feed.workload, &options, &mut |_| {
             ControlFlow::Continue(())
@@ -247,6 +254,7 @@ impl Subject {
             return Err(Failure::failed("the device refused pages of a run"));
         }
 
+        // The next measurement goes on where the run has ended.
         self.now = self.device.timing().busy_until();
         let did = self.device.ftl().stats() - stats;
         Ok(RunWork {
@@ -274,6 +282,7 @@ impl Subject {
         let config = self.device.config().clone();
         let mut media = self.device.into_media();
         let mut seconds = Vec::new();
+        // Each recovery is of the same media, and gives them back.
         for _ in 0..rounds {
             let began = Instant::now();
             let (device, _) = Device::recover(media, config.clone()).map_err(Failure::failed)?;

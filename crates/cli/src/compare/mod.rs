@@ -81,6 +81,8 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     }
     let args = &line.args;
     let comparison = Comparison::of_possible(args)?;
+
+    // A scheme that cannot be is said, and the others are run all the same.
     for (scheme, failure) in &comparison.plan.refused {
         output::note(format_args!("note: {scheme} is left out: {failure}"));
     }
@@ -94,6 +96,8 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
         ));
     }
 
+    // From here on a signal stops the jobs instead of the program, so that what is finished is
+    // shown.
     let stop = stopped_by_signals()?;
     let bars = bars(args, &comparison, &stop);
     let measured = comparison.run_possible(&bars)?;
@@ -103,6 +107,8 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     } else {
         output::text(&show::text(args, &comparison.plan, &measured.done))?
     }
+
+    // Shown first: the exit code says that something is missing, and what is there is there.
     measured.complete().map(drop)
 }
 
@@ -110,6 +116,7 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
 fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let register = |signal| -> io::Result<()> {
+        // The second signal ends the program at once: the order of these two matters.
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
         Ok(())
@@ -218,6 +225,7 @@ impl<'a> Comparison<'a> {
     pub fn names(&self) -> Vec<String> {
         let name = |start: &Start| match start {
             Start::New { config, .. } => {
+                // Only what is not the usual is part of a name.
                 let firmware = &config.firmware;
                 let name = match firmware.gc_policy {
                     GcPolicy::Greedy => firmware.scheme.to_string(),
@@ -272,6 +280,8 @@ impl<'a> Comparison<'a> {
         let begin = |path: &std::path::PathBuf| Pending::begin(path);
         let report = self.args.report.as_ref().map(begin).transpose()?;
         let out = self.args.out.as_ref().map(begin).transpose()?;
+
+        // Files that devices are saved to are tried as well.
         for start in &self.plan.jobs {
             if let Start::New {
                 save: Some(path), ..
@@ -281,6 +291,7 @@ impl<'a> Comparison<'a> {
             }
         }
 
+        // Measured in any order, kept in the order of the plan.
         let results = run_all(self.args, &self.plan, watches, failing);
         let mut measured = Measured {
             done: Vec::new(),
@@ -300,6 +311,8 @@ impl<'a> Comparison<'a> {
                 None => {}
             }
         }
+
+        // Nothing is there to show: the first reason is the command's.
         if measured.done.is_empty() {
             return Err(measured.failed.swap_remove(0).1);
         }
@@ -341,6 +354,8 @@ fn run_all(
 ) -> Vec<Option<Result<Done, Failure>>> {
     let allowed = threads(args);
     let workers = allowed.min(plan.jobs.len() as u32);
+
+    // What workers leave of the processors is lent to runs that can use a second thread.
     let cores = Cores::new(allowed - workers);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
 
@@ -360,6 +375,7 @@ fn run_all(
                         return cores.add();
                     };
 
+                    // Those that have begun are stopped by their own watch.
                     if failing == Failing::Continues && watches[index].is_stopped() {
                         return;
                     }

@@ -37,6 +37,7 @@ impl TraceFacts {
     /// It cannot be read, or a record is malformed.
     pub fn read(args: &Args, path: &Path) -> Result<Self, Failure> {
         let options = trace_options(args, WHOLE_DISK);
+        // Read whole before anything runs: a malformed line must not end a comparison after hours.
         let requests = Decoded::read(path, args.format, options).map_err(Failure::failed)?;
         if let Some(line) = requests.torn() {
             output::note(crate::trace::torn(path, line));

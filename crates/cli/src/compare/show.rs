@@ -48,9 +48,11 @@ fn lives(runs: &[RunSummary]) -> String {
     let row = |(run, label): (&RunSummary, String)| {
         let wear = &run.wear_out;
 
+        // A device of which nothing was retired lost nothing before its end.
         let first = wear.first_retired_bytes.unwrap_or(wear.host_bytes);
         let whole = run.samples.first().map_or(0, |sample| sample.usable_pages) as f64;
 
+        // When the capacity fell below a share for the first time; "-" if it never did.
         let at = |share: f64| {
             let shrunk = run
                 .samples
@@ -122,6 +124,7 @@ pub fn json(args: &Args, plan: &Plan, done: &[Done], failed: &[(String, Failure)
     let run = |done: &Done| {
         let mut run = object!(done.summary);
         if let Value::Object(fields) = &mut run {
+            // Real time is the machine's, and would make results differ.
             fields.remove("wall_s");
             fields.insert(
                 "aging".into(),
@@ -173,6 +176,7 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
         }
     };
 
+    // A device from an image was aged elsewhere.
     let aged_here = done.iter().any(|done| done.aged.is_some());
 
     object!({

@@ -79,6 +79,7 @@ pub(super) struct Stoppable<'a> {
 
 impl Source for Stoppable<'_> {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
+        // Aging has no progress that could be asked, so it is stopped where it reads.
         if self.watch.is_stopped() {
             return Err(SourceError::Unusable {
                 file: "aging".into(),

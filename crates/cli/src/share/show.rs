@@ -71,6 +71,7 @@ pub(super) fn rows(shared: &Shared) -> Vec<(&'static str, String)> {
         ("shared", exact(shared.shared())),
         ("copied by the device", copied(shared)),
     ];
+    // Most copies meet no empty page.
     if shared.empty() > 0 {
         rows.push(("empty", exact(shared.empty())));
     }
@@ -147,7 +148,11 @@ pub(super) fn of_files(done: &Done) -> (Vec<(&'static str, String)>, Value) {
             ]
         }
     };
+
+    // Of files nothing is empty.
     rows.retain(|(name, _)| *name != "empty");
+
+    // The volume has its reason, which is another one than the device's.
     if volume.pages_copied > 0 {
         let why = volume.copied_because.as_deref().unwrap_or_default();
         rows.push((

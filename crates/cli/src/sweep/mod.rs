@@ -92,6 +92,8 @@ same file and folder are those of remap_ssd.sweep(\"grid.toml\") in Python.";
 pub fn command(args: &Args) -> Result<(), Failure> {
     let cluster = args.scheduler.as_deref().map(cluster::Cluster::find);
     let cluster = cluster.transpose()?;
+
+    // Files that this machine cannot read are known by their digest, which the cluster knows.
     let digest = |address: &str| match &cluster {
         Some(cluster) => cluster.digest(address),
         None => Err("there is no cluster".into()),
@@ -103,6 +105,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .unwrap_or_else(|| args.file.with_extension("sweep"));
     std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
 
+    // What has a result is done, in this sweep or an earlier one.
     let missing: Vec<&Point> = points
         .iter()
         .filter(|point| args.fresh || kept::load(&folder, &point.name).is_none())
@@ -127,10 +130,13 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         };
     }
 
+    // Read again from the folder: that is what everybody else will find there.
     let found: Vec<(&Point, Option<Value>)> = points
         .iter()
         .map(|point| (point, kept::load(&folder, &point.name)))
         .collect();
+
+    // A figure of everything that is there, not of this call alone.
     if !args.dry_run
         && let Some(figure) = show::figure(args, &found)
     {
@@ -167,6 +173,7 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
     bar.enable_steady_tick(Duration::from_millis(500));
 
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    // As many at once as fit into memory, unless the user knows better.
     let threads = match args.threads {
         Some(threads) => threads,
         None => cores().min(fitting(points)),
@@ -177,7 +184,10 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
+                // The next point is whichever nobody has begun: they take differently long.
                 while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // A point is never stopped half-way unless its own run is: the rest of the list
+                    // is only named.
                     let result = if stop.load(Ordering::Relaxed) {
                         Err(Failure::failed("stopped before it began"))
                     } else {
@@ -200,6 +210,7 @@ fn run(args: &Args, points: &[&Point], folder: &Path) -> Result<Vec<String>, Fai
 /// Set by the first Ctrl-C; the second ends the program.
 fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
+    // The order matters: the second signal must end the program, so it is looked at first.
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))

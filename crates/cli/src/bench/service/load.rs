@@ -123,6 +123,7 @@ struct UnderWay {
 }
 
 impl Arrivals for UnderWay {
+    // A page that was never written reads as zeroes, and a page that is torn has different ends.
     fn data(&mut self, _: u16, _: usize, bytes: &[u8]) -> bool {
         for page in bytes.chunks(PAGE) {
             if page.len() != PAGE || page[..8] != page[PAGE - 8..] || page[..8] == [0; 8] {
@@ -156,6 +157,8 @@ impl Lane {
     pub fn connect(client: &Client, count: u16) -> Result<Vec<Self>, Failure> {
         let connected = (0..count).map(|index| {
             let queue = client.another_queue(index + 2).map_err(Failure::failed)?;
+            // Each lane has contents of its own, so that lanes do not make duplicates of each
+            // other's.
             let first_content = u64::from(index + 1) << 48;
             Ok(Self {
                 queue,
@@ -189,6 +192,7 @@ impl Lane {
             return;
         };
 
+        // A command needs an identifier that is free; whoever calls puts no more than there are.
         let bytes = load.pages as usize * PAGE;
         let opcode = if load.kind.writes() {
             io::WRITE
@@ -203,6 +207,7 @@ impl Lane {
             receive: bytes,
         };
 
+        // Only the two ends of a page are changed: filling it would be measured with the device.
         if load.kind.writes() {
             let start = usize::from(cid) * bytes;
             for page in 0..load.pages as usize {
@@ -226,6 +231,7 @@ impl Lane {
         let commands_in_share = (share.1 - share.0) / load.pages;
         let all = load.region / load.pages;
 
+        // Made before the clock starts.
         self.buffers
             .resize(usize::from(load.depth) * load.pages as usize * PAGE, 0x5a);
         self.under_way = UnderWay {
@@ -243,6 +249,7 @@ impl Lane {
                 Until::Once => sent >= u64::from(commands_in_share),
             };
 
+            // Every command has been answered, so what was sent is what was done.
             if over && self.under_way.done == sent {
                 return Ok(sent);
             }
@@ -258,6 +265,8 @@ impl Lane {
                 }
             };
 
+            // All that have been answered are replaced at once: one write to the socket for many
+            // commands.
             for _ in 0..fits.min(self.under_way.free.len() as u64) {
                 let first = if load.kind.is_random() {
                     self.numbers.below(all.into()) as u32 * load.pages
@@ -336,6 +345,7 @@ impl Load {
         let began = Instant::now();
         let used = processor_seconds();
 
+        // In order, each lane has a part of the region; at random, all of them have all of it.
         let count = lanes.len() as u32;
 
         let commands = std::thread::scope(|scope| {
@@ -343,6 +353,7 @@ impl Load {
                 let unit = self.region / count / self.pages * self.pages;
                 (
                     unit * index,
+                    // The last one takes what the division leaves.
                     if index + 1 == count {
                         self.region
                     } else {

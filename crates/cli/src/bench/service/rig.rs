@@ -30,9 +30,11 @@ pub struct Protection {
 impl Protection {
     /// What a host of ours knows, and the server's keys; none of both if nothing is to be proven.
     fn keys(self, hostnqn: &str) -> (HostKeys, Option<Arc<Keyring>>) {
+        // Fixed keys: nobody but this process can connect.
         let secret = Secret::new(Some(Hash::Sha256), &[1; 32]).expect("32 bytes for SHA-256");
         let tls = TlsKey::new(Some(Hash::Sha256), &[2; 32]).expect("32 bytes for SHA-256");
 
+        // The same text as in a file of keys, so that the bench goes the way that a service goes.
         let mut line = hostnqn.to_owned();
         let mut known = HostKeys::default();
         if self.tls {
@@ -100,6 +102,7 @@ impl Rig {
             .map_err(Failure::usage)?;
         config.check().map_err(Failure::usage)?;
 
+        // The image goes with this value.
         let image = match served.dir {
             Some(dir) => {
                 let made = tempfile::Builder::new()
@@ -149,6 +152,7 @@ impl Rig {
         );
         let server = Some(std::thread::spawn(|| server.run()));
 
+        // Last, so that a failure before leaves no connection.
         let client = Client::connect(address, options.clone()).map_err(Failure::failed)?;
         Ok(Self {
             client,
