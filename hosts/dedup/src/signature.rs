@@ -50,6 +50,8 @@ impl Hash {
                 .first_chunk()
                 .expect("a hash has 32 bytes"),
         };
+
+        // Zeroes stand for "unknown"; one bit away from them is as good a signature.
         if signature == UNKNOWN {
             signature[0] = 1;
         }

@@ -217,6 +217,7 @@ pub trait Namespaces {
     /// # Errors
     /// It is not.
     fn check(&self, at: Place, pages: u64) -> Result<(), ShareError> {
+        // The sum may not fit: pages come from a command line.
         let Place { nsid, page } = at;
         match self.pages(nsid) {
             0 => Err(ShareError::Refused(format!(

@@ -115,6 +115,7 @@ impl<D: Disk> Disk for Window<D> {
     }
 
     fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<Self::Error>> {
+        // All are checked before the first is done.
         let moved = remaps.iter().enumerate();
         let moved: Result<Vec<DiskRemap>, _> = moved
             .map(|(index, remap)| {

@@ -44,6 +44,8 @@ impl Shape {
             offset.next_multiple_of(block),
             (offset + len) / block * block,
         );
+
+        // A range within one block has only a part.
         let (parts, blocks) = if start < end {
             (
                 [offset..start, end..offset + len],
@@ -69,11 +71,14 @@ impl Shape {
         let (first, count, before) = self.cover(offset, data.len() as u64);
         let block = self.block_bytes as usize;
         let bytes = count as usize * block;
+
+        // Whole blocks go as they are.
         if before == 0 && bytes == data.len() {
             return Ok((first, Cow::Borrowed(data)));
         }
 
         let mut whole = vec![0; bytes];
+        // Only the blocks at the ends hold something that must stay.
         read(first, &mut whole[..block])?;
         if count > 1 {
             read(first + count - 1, &mut whole[bytes - block..])?;
@@ -151,6 +156,8 @@ impl Slot {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
+            // An error that was asked for is answered as one; any other is a failure of ours, which
+            // ends the run.
             if let Some(answer) = crate::faults::answer(&error) {
                 return answer;
             }

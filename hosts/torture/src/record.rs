@@ -136,6 +136,7 @@ impl State {
         through: bool,
     ) -> io::Result<u32> {
         let start = self.words.len();
+        // What the disk has now is kept too, for reads.
         for (at, bytes) in (block as usize..).zip(data.chunks(block_bytes)) {
             let id = self.contents.put(bytes)?;
             self.words.push(id);
