@@ -202,9 +202,9 @@ fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
 
 /// Mounts the file and waits for the end.
 fn wait<D: Disk + Send + 'static>(file: &Pages<D>, folder: &Path) -> Result<(), Failure> {
+    // Both ends of serving go through one channel: a signal, and an unmount by hand.
     let (sender, ended) = channel();
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
-        // Both ends of serving go through one channel: a signal, and an unmount by hand.
         .map_err(Failure::failed)?;
     let handle = signals.handle();
     let by_signal = sender.clone();

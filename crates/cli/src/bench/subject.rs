@@ -110,7 +110,7 @@ impl Feed {
         Ok(feed)
     }
 
-    // Drawn outside the timed part: it is the simulator's work, not the device's.
+    /// Drawn outside the timed part: it is the simulator's work, not the device's.
     fn next_batch(&mut self, pages: usize) -> Result<&[PageCommand], Failure> {
         self.pages.clear();
         self.workload

@@ -188,8 +188,8 @@ fn nsid(text: &str) -> Result<u32, String> {
 /// As `Rights::parse` reads it, and `none` for nothing at all.
 impl fmt::Display for Rights {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A namespace with the rights of all others needs no mention.
         let differing = self
-            // A namespace with the rights of all others needs no mention.
             .listed
             .iter()
             .filter(|(_, access)| **access != self.others);

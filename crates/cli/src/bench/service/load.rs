@@ -123,8 +123,8 @@ struct UnderWay {
 }
 
 impl Arrivals for UnderWay {
-    // A page that was never written reads as zeroes, and a page that is torn has different ends.
     fn data(&mut self, _: u16, _: usize, bytes: &[u8]) -> bool {
+        // A page that was never written is zeroes, and one that is torn has different ends.
         for page in bytes.chunks(PAGE) {
             if page.len() != PAGE || page[..8] != page[PAGE - 8..] || page[..8] == [0; 8] {
                 self.wrong

@@ -498,8 +498,8 @@ impl Client {
             self.cntlid,
             &self.options,
             &self.subnqn,
-            // This queue shares the limits that the controller has stated once.
         )?;
+        // The controller has stated its limits once, for all queues.
         queue.in_capsule = in_capsule(&self.controller).min(self.options.pdu_bytes_max);
         Ok(queue)
     }

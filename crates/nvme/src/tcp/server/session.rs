@@ -260,8 +260,8 @@ impl<'a> Session<'a> {
             sent |= self.send()?;
         }
         if sent {
-            self.connection.release_spare(false, &mut self.out);
             // The host has taken what it asked for: spare memory goes back before the next command.
+            self.connection.release_spare(false, &mut self.out);
         }
         self.note_times(now);
 
