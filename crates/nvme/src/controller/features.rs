@@ -103,8 +103,8 @@ impl Features {
         }
     }
 
-    // A feature that is not there counts as off: without a volatile cache there is none to switch,
-    // for one.
+    /// A feature that is not there counts as off: without a volatile cache there is none to switch,
+    /// for one.
     fn value(&self, fid: u8) -> u32 {
         self.values.get(&fid).copied().unwrap_or(0)
     }

@@ -32,6 +32,7 @@ impl Census {
     #[inline]
     pub(super) fn count(&mut self, item: &Item) -> bool {
         self.pages.clear();
+        // A request without a page is not kept either.
         if !self.expander.expand(item, &mut self.pages) {
             return false;
         }
@@ -50,6 +51,7 @@ impl Census {
                 }
                 PageKind::Trim => self.total.trims += 1,
                 PageKind::Remap { len, .. } => self.total.remaps += u64::from(len),
+                // A flush names no page, and ends nothing.
                 PageKind::Flush => continue,
             }
 

@@ -86,6 +86,7 @@ impl Decoded {
         options: TraceOptions,
         memory_words: usize,
     ) -> Result<Self, SourceError> {
+        // Contents are counted from 1 here; a replay adds its base.
         let options = TraceOptions {
             content_base: 0,
             ..options
@@ -113,6 +114,7 @@ impl Decoded {
                 NextRecord::End => break,
             }
         }
+        // Malformed records alone are no trace.
         if counts.requests == 0 {
             return Err(decoder.nothing(counts));
         }
@@ -216,6 +218,7 @@ impl Source for Replay {
                 source,
             })?;
 
+            // Times of a later round go on where the round before ended.
             if more {
                 self.item.at_ns += self.offset_ns;
                 self.at_ns = self.item.at_ns;

@@ -78,6 +78,7 @@ impl Keeper {
 
     #[inline]
     pub(super) fn keep(&mut self, item: &Item) -> io::Result<()> {
+        // Once there is a file, memory holds one piece of it.
         let limit = if self.file.is_some() {
             PIECE_WORDS
         } else {
@@ -99,6 +100,7 @@ impl Keeper {
                 len,
             } => {
                 let device = self.number(device)?;
+                // Most writes have contents that follow one another: the first one is enough.
                 let follow = item.contents.windows(2).all(|pair| pair[0] + 1 == pair[1]);
 
                 let tag = match verb {
@@ -146,6 +148,7 @@ impl Keeper {
     /// A small number for a device.
     #[inline]
     fn number(&mut self, device: u64) -> io::Result<u64> {
+        // Requests of one device come in runs.
         if let Some((last, number)) = self.last
             && last == device
         {
@@ -165,6 +168,7 @@ impl Keeper {
 
     fn write_out(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
+            // Without a name, so that nothing is left behind however the process ends.
             Some(file) => file,
             none => none.insert(tempfile::tempfile()?),
         };
