@@ -191,6 +191,7 @@ impl TraceReader {
         format: Option<Format>,
         options: TraceOptions,
     ) -> Result<Self, SourceError> {
+        // Pages are folded by this number: it must not be zero.
         if options.addressable == 0 {
             return Err(opened
                 .0
@@ -297,20 +298,24 @@ impl Decoder {
         format: Option<Format>,
         options: &TraceOptions,
     ) -> Result<Self, SourceError> {
+        // Told apart from a file whose records are all ignored: it has none.
         if sample.is_empty() {
             return Err(input.unusable("replays to nothing: the file is empty"));
         }
 
+        // A named format is believed, since a sample may begin with unusual lines.
         let Some(format) = format.or_else(|| Format::guess(&sample)) else {
             let names = Format::NAMES;
             return Err(input.unusable(format!("the content is of no known format; name {names}")));
         };
 
+        // Only a session says which device it was recorded on.
         let device = match format {
             Format::Session => session::device(&sample).map(Box::new),
             _ => None,
         };
 
+        // The parser comes first, since one of them reads the version from the input.
         Ok(Self {
             parser: Parser::new(format, options.action, &mut input, &sample)?,
             input,
@@ -327,6 +332,7 @@ impl Decoder {
     /// The next record; a request is put into `item`.
     #[inline]
     fn next(&mut self, item: &mut Item) -> Result<NextRecord, SourceError> {
+        // Many at a time, so that the look-ups of their digests overlap.
         if self.ahead.taken == self.ahead.records.len() {
             self.look_ahead();
         }
@@ -335,6 +341,7 @@ impl Decoder {
         match record {
             AheadRecord::Item { at_ns, op, pages } => {
                 (item.at_ns, item.op) = (*at_ns, *op);
+                // Its room is used again: nothing is allocated a record.
                 item.contents.clear();
 
                 let end = self.ahead.keys_taken + *pages;
@@ -351,6 +358,8 @@ impl Decoder {
             }
             _ => {
                 self.ahead.taken += 1;
+                // Taken out, since an error cannot be copied; what stays in its place is passed
+                // over.
                 match std::mem::replace(record, AheadRecord::Ignored) {
                     AheadRecord::Malformed(error) => Ok(NextRecord::Malformed(*error)),
                     AheadRecord::Failed(error) => Err(*error),
@@ -381,6 +390,7 @@ impl Decoder {
     /// Reads the next record; the keys of a write's pages are appended.
     fn parse(&mut self) -> Result<AheadRecord, SourceError> {
         loop {
+            // A failure of the file ends here; a line that cannot be read is a record.
             let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
                 ParsedRecord::Parsed(parsed) => parsed,
                 ParsedRecord::Blank => continue,
@@ -395,6 +405,7 @@ impl Decoder {
                 return Ok(AheadRecord::End { torn });
             }
 
+            // Flushes are replayed only if that is asked for, since most formats have none.
             let (at_ns, op, pages) = match parsed {
                 Ok(Parsed::Request(request)) => {
                     let op = Op::Extent {
@@ -414,6 +425,7 @@ impl Decoder {
                 }
             };
 
+            // After the checks: a record that was refused must not move the clock.
             let at_ns = self.clock.since_start(at_ns);
             return Ok(AheadRecord::Item { at_ns, op, pages });
         }

@@ -52,6 +52,7 @@ impl Parser {
             Format::Fio => Parser::Fio(fio::Log::default()),
             Format::Blktrace => Parser::Blktrace(action),
             Format::OracleGeneral => Parser::OracleGeneral,
+            // A file begun in the middle is named by its first record.
             Format::Vscsi => match vscsi::Version::of_first(sample) {
                 Ok(version) => Parser::Vscsi(version),
                 Err(reason) => {
@@ -84,8 +85,10 @@ impl Parser {
         input: &mut Input,
         digests: &mut Digests,
     ) -> Result<ParsedRecord, SourceError> {
+        // They are the last record's.
         digests.clear();
 
+        // Binary formats come in records, all others in lines.
         match self {
             Parser::Vscsi(version) => {
                 return Ok(match input.record(version.record_bytes())? {
@@ -103,6 +106,7 @@ impl Parser {
             _ => {}
         }
 
+        // An empty line is no record, and no error either.
         let line = match input.line()? {
             TraceLine::Text(line) if line.trim_ascii().is_empty() => {
                 return Ok(ParsedRecord::Blank);
@@ -114,6 +118,7 @@ impl Parser {
             TraceLine::End => return Ok(ParsedRecord::End),
         };
 
+        // A line knows nothing of those before it, but for fio's, which adds up waits.
         let parsed = match self {
             Parser::Fiu => fiu::parse(line, digests),
             Parser::Mqsim => mqsim::parse(line),
@@ -129,6 +134,7 @@ impl Parser {
             }
         };
 
+        // What is no text cannot be quoted: the reason says only that.
         Ok(ParsedRecord::Parsed(parsed.map_err(
             |reason| match std::str::from_utf8(line) {
                 Ok(_) => reason,
