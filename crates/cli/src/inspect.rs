@@ -68,7 +68,7 @@ struct Wear {
     max: u32,
 }
 
-/// Everything found.
+/// Everything that was found in the image.
 #[derive(Debug)]
 struct Findings {
     rows: Vec<Row>,

@@ -162,7 +162,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// `1 page`, `2,000 pages`.
+/// A number with its noun: `1 page`, `2,000 pages`.
 pub fn counted(count: u64, one: &str) -> String {
     format!(
         "{} {one}{}",

@@ -48,7 +48,7 @@ pub fn host_keys(secret: Option<&Path>) -> Result<HostKeys, Failure> {
 }
 
 impl Place {
-    /// For messages.
+    /// How messages name the place.
     pub fn name(&self) -> String {
         match (&self.connect, &self.image) {
             (Some(address), _) => address.clone(),

@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 /// Superblocks: pages 0 and 1.
 pub const SUPERBLOCKS: u64 = 2;
 
-/// The deduplication engines.
+/// The engines that can deduplicate a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// Copies, on a disk that can remap.

@@ -45,7 +45,7 @@ pub enum Empty {
 pub struct Piece {
     /// First page of the namespace.
     pub first: u64,
-    /// Number of pages.
+    /// How many pages are to be copied.
     pub pages: u64,
 }
 

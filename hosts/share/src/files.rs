@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 /// A snapshot of files, or what is left of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSnapshot {
-    /// Name of the file.
+    /// Name of the snapshot, without what marks its manifest.
     pub name: String,
     /// When it was made: seconds since 1970.
     pub made_at: u64,
@@ -53,14 +53,14 @@ pub struct FileSnapshot {
 pub struct FileInSnapshot {
     /// The name of the file that it is of.
     pub name: String,
-    /// Size in bytes.
+    /// Its size in bytes when the snapshot was made.
     pub bytes: u64,
 }
 
 /// What a manifest's name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// The snapshot is complete.
+    /// The snapshot is whole and can be used.
     Complete,
     /// It is being made or deleted: no snapshot.
     Part,
@@ -86,7 +86,7 @@ pub enum FilesError {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The request is invalid.
+    /// What was asked for cannot be, whatever the files are.
     #[error("{0}")]
     Usage(String),
     /// Something that is not so now.

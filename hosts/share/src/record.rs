@@ -23,7 +23,7 @@ pub enum State {
     Vacant,
     /// It is being made: the pages are any.
     Creating,
-    /// The snapshot is complete.
+    /// The snapshot is whole and can be used.
     Complete,
     /// It is whole, and its source is being made the same.
     RollingBack,

@@ -44,7 +44,7 @@ const TRIM_PAGES: u64 = 1 << 18;
 /// A snapshot, or what is left of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Name of the snapshot.
+    /// Its name, by which it is asked for.
     pub name: String,
     /// The namespace that it is in.
     pub nsid: u32,
@@ -91,7 +91,7 @@ impl Listed {
 /// A snapshot to be made.
 #[derive(Clone, Debug)]
 pub struct NewSnapshot {
-    /// Name of the snapshot.
+    /// Name of the snapshot that is meant.
     pub name: String,
     /// The namespace that it is of.
     pub source: u32,

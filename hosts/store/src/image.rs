@@ -28,7 +28,7 @@ struct Service {
 /// A namespace of a device in a folder.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct ImageNamespace {
-    /// Size in pages.
+    /// Its size, in pages of 4 KiB.
     pub pages: u64,
     /// Its pages are shared with nothing.
     #[serde(default)]

@@ -22,7 +22,7 @@ pub enum WindowError<E: Error + 'static> {
     OutOfRange {
         /// First page of the range.
         page: u64,
-        /// Number of pages.
+        /// How many pages the range has.
         pages: u64,
     },
     /// The disk below refused or failed.
@@ -39,7 +39,7 @@ impl<D: Disk> Window<D> {
         fits.then_some(Self { disk, first, pages })
     }
 
-    /// Gives the disk back.
+    /// Gives the disk back, all of it.
     pub fn into_disk(self) -> D {
         self.disk
     }

@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 pub struct Shape {
     /// Bytes of a block, a power of two: 512 or 4,096.
     pub block_bytes: u32,
-    /// Number of blocks.
+    /// How many blocks the disk has.
     pub blocks: u64,
 }
 
 impl Shape {
-    /// Size in bytes.
+    /// Its size, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.block_bytes)
     }

@@ -46,9 +46,9 @@ pub struct RecordingSpec {
 /// What the check found after a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The check passed.
+    /// The check found nothing wrong.
     Passed,
-    /// The check failed.
+    /// The check failed, and how it ended.
     Check(Ending),
     /// The file system cannot be mounted.
     Mount,
@@ -61,7 +61,7 @@ pub enum Finding {
 /// What came of a cut.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What the check found.
+    /// What the check said of the disk that the cut left.
     pub finding: Finding,
     /// The check's last words, or the mount's.
     pub output: String,
@@ -72,7 +72,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the check passed.
+    /// Whether the check found nothing wrong.
     pub fn passed(&self) -> bool {
         self.finding == Finding::Passed
     }

@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A command, and what it may know.
 pub struct Task<'a> {
-    /// Command for the shell.
+    /// The command, which a shell is given.
     pub command: &'a str,
     /// Variables added to its environment.
     pub environment: Vec<(&'static str, &'a Path)>,
@@ -28,14 +28,14 @@ pub struct Task<'a> {
     pub limit: Option<Duration>,
 }
 
-/// How a command ended.
+/// How a command came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With exit code 0.
+    /// By itself, with exit code 0.
     Well,
-    /// With another exit code.
+    /// By itself, with an exit code that is not 0.
     Code(i32),
-    /// By a signal.
+    /// By a signal that nobody here sent it.
     Signal(i32),
     /// It was ended after its time limit.
     Late,

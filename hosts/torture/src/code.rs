@@ -14,7 +14,7 @@ const LOST: &str = "lost:";
 /// A cut of a certain recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Identifier of the recording.
+    /// Identifier of the recording that it is a cut of.
     pub recording: String,
     /// The cut within the recording.
     pub cut: Cut,

@@ -34,7 +34,7 @@ pub struct State {
 /// A block that does not keep its newest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lost {
-    /// Number of the block.
+    /// Number of the block on the disk.
     pub block: u64,
     /// How many versions are lost, counted from the newest; as many as there are: it keeps the
     /// durable one.

@@ -125,7 +125,7 @@ struct Results {
     bare_host_pages_per_s: f64,
     run: Runs,
     run_no_dedup: Runs,
-    /// Without the NVRAM image.
+    /// The same, without the image of the NVRAM.
     bytes_per_page: Option<f64>,
     bytes_per_page_no_dedup: Option<f64>,
     nvram_bytes: u64,
@@ -201,7 +201,7 @@ struct Scaled {
     ns_per_host_page: f64,
 }
 
-/// How much is measured.
+/// How long and how often it is measured.
 #[derive(Clone, Copy)]
 struct BenchSize {
     scale: f64,

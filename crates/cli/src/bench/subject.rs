@@ -18,7 +18,6 @@ use std::time::Instant;
 
 /// Pages generated at a time.
 const BATCH: usize = 1 << 18;
-/// Requests in flight.
 const DEPTH: usize = 32;
 /// Garbage collection is steady when its pages per host page change by less than this between
 /// windows.
@@ -29,24 +28,24 @@ const WINDOWS: std::ops::Range<u32> = 4..24;
 /// Work done in a timed section.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
-    /// Seconds.
+    /// Seconds that the work took.
     pub seconds: f64,
     /// Pages written by the host.
     pub host_pages: u64,
-    /// Pages programmed.
+    /// How many flash pages were programmed.
     pub programs: u64,
     /// Host pages and pages moved by garbage collection.
     pub page_ops: u64,
 }
 
-/// What a run took.
+/// What a run took, by the clocks of its threads.
 #[derive(Clone, Copy, Debug)]
 pub struct RunWork {
-    /// By the wall clock.
+    /// What was done, by the wall clock.
     pub work: Work,
     /// Processor time of the thread that draws pages and keeps time: of a run on one thread all.
     pub times_s: f64,
-    /// Of the firmware's thread.
+    /// Seconds that the firmware's thread was busy.
     pub firmware_s: f64,
 }
 
@@ -127,13 +126,13 @@ impl Feed {
     }
 }
 
-/// A device being measured.
+/// A device that is being measured.
 pub struct Subject {
     device: Device,
     /// When the last pages were or will be done.
     done: [u64; DEPTH],
     now: u64,
-    /// Seconds that aging took.
+    /// Seconds that it took to age it.
     pub aging_s: f64,
     /// Pages written to warm up.
     pub warm_up_pages: u64,
@@ -269,7 +268,7 @@ impl Subject {
         })
     }
 
-    /// The device.
+    /// The device, to be read between runs.
     pub fn device(&self) -> &Device {
         &self.device
     }

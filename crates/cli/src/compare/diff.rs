@@ -44,7 +44,6 @@ Examples:
   remap-ssd compare diff a.json b.json --fail-if 'wa>+2%' --fail-if 'bw<-5%,p99>+10%'
   remap-ssd compare diff a.json b.json --fail-if 'requests_per_s<10000' --json";
 
-/// Short names of figures.
 const SHORT: [(&str, &str); 10] = [
     ("wa", "write_amplification"),
     ("bw", "bandwidth_mib_s"),
@@ -86,9 +85,9 @@ pub struct Condition {
 enum Of {
     /// The change, as a share of what it was.
     Share,
-    /// The change.
+    /// The change itself, in the unit of the figure.
     Change,
-    /// The value.
+    /// The value that it has now.
     Value,
 }
 

@@ -32,7 +32,7 @@ pub struct Done {
     pub recovered: Option<RecoveryReport>,
     /// Pages wanted of a synthetic workload.
     pub pages: Option<u64>,
-    /// What was measured.
+    /// What the run measured, as files have it.
     pub summary: RunSummary,
 }
 
@@ -102,7 +102,7 @@ pub fn job(
 pub struct Staged {
     /// The device, aged if it was to be.
     pub device: Device,
-    /// What it is fed.
+    /// The requests that it is fed.
     pub source: Box<dyn Source>,
     /// How many pages of it.
     pub pages: u64,

@@ -21,7 +21,7 @@ const RUN_BYTES: u64 = 4 << 20;
 /// What is needed of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// By the largest run.
+    /// Bytes that the largest of the runs takes.
     pub run_bytes: u64,
     /// Runs at the same time.
     pub side_by_side: usize,
@@ -30,7 +30,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// Of a plan.
+    /// What the runs of a plan need, at most.
     pub fn of(args: &Args, plan: &Plan) -> Self {
         let known = plan.jobs.iter().filter_map(|start| match start {
             Start::New { config, .. } => Some(run_bytes(args, plan, config)),

@@ -163,7 +163,7 @@ pub struct Comparison<'a> {
     need: Need,
 }
 
-/// What a comparison measured.
+/// What a comparison measured, run by run.
 #[derive(Debug)]
 pub struct Measured {
     done: Vec<Done>,

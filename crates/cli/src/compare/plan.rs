@@ -17,14 +17,14 @@ use remap_ssd_sim::trace::TraceOptions;
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::{Path, PathBuf};
 
-/// Everything decided.
+/// Everything that is decided before the first run begins.
 #[derive(Debug)]
 pub struct Plan {
-    /// The schemes, in order.
+    /// The schemes that are run, in their order.
     pub jobs: Vec<Start>,
-    /// What is measured.
+    /// The requests that all of them are measured with.
     pub feed: Feed,
-    /// What aging writes.
+    /// The contents that aging writes.
     pub aging_content: ContentModel,
     /// The share of the given device that they have, where that is known.
     pub scale: Option<f64>,
@@ -39,28 +39,28 @@ pub enum Start {
     New {
         /// What it is made of.
         config: Box<DeviceConfig>,
-        /// Age it?
+        /// Whether it is aged before its run.
         aged: bool,
-        /// Where to save it.
+        /// The folder to save it in, once it is aged.
         save: Option<PathBuf>,
     },
-    /// An image.
+    /// An image that was saved before.
     Image(PathBuf),
 }
 
-/// What is measured.
+/// The requests that a run is measured with.
 #[derive(Debug)]
 pub enum Feed {
-    /// A synthetic workload.
+    /// Those of a synthetic workload, which has no end.
     Synthetic {
-        /// Its addresses.
+        /// Which addresses it reads and writes.
         spec: NamedWorkload,
-        /// Its contents.
+        /// Which contents it writes there.
         content: ContentModel,
         /// Pages; twice the addressable ones if not given.
         pages: Option<u64>,
     },
-    /// A trace.
+    /// Those of a trace, with what was found in it.
     Trace(TraceFacts),
 }
 
@@ -501,7 +501,7 @@ pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
 /// Contents of a run that are not those of aging have identities above this one.
 pub const OWN_CONTENTS: u64 = 1 << 40;
 
-/// Bytes of logical pages.
+/// Bytes of the pages that hosts can address.
 pub fn logical_bytes(config: &DeviceConfig) -> u64 {
     u64::from(config.firmware.lpns) * PAGE_BYTES as u64
 }

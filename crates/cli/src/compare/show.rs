@@ -22,7 +22,7 @@ use serde_json::{Value, json as object};
 /// The version of the JSON: larger when a field that was there means something else or is gone.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// On a terminal.
+/// The comparison as a terminal shows it.
 pub fn text(args: &Args, plan: &Plan, done: &[Done]) -> String {
     let runs = summaries(done);
     let mut text = pairs(&heading(args, plan, done));
@@ -94,7 +94,7 @@ fn lives(runs: &[RunSummary]) -> String {
     table(&head, &rows)
 }
 
-/// On a page.
+/// The comparison as a page of HTML.
 pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
     let heading = heading(args, plan, done);
 
@@ -119,7 +119,7 @@ pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
     )
 }
 
-/// As JSON.
+/// The comparison as JSON, for programs.
 pub fn json(args: &Args, plan: &Plan, done: &[Done], failed: &[(String, Failure)]) -> Value {
     let run = |done: &Done| {
         let mut run = object!(done.summary);

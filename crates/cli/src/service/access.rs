@@ -167,9 +167,9 @@ pub enum Listen {
 
 /// Who may connect, and where.
 pub struct Access {
-    /// Where.
+    /// The address or the socket that hosts connect to.
     pub listen: Listen,
-    /// Who may connect now.
+    /// Who may connect, as it is now.
     pub allowed: Allowed,
     /// The keys that hosts need.
     pub keyring: Option<Arc<Keyring>>,

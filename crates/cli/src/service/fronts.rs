@@ -29,16 +29,16 @@ const TICK: Duration = Duration::from_secs(1);
 /// Ticks between two times of keeping what SMART counts.
 const KEEP_TICKS: u32 = 10;
 
-/// What serving waits for.
+/// What the thread that serves waits for.
 enum Event {
     /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is neither something to load again nor a
     /// supervisor.
     Stop,
     /// SIGHUP otherwise: keys and the list of hosts are to be loaded again.
     Reload,
-    /// SIGUSR1.
+    /// SIGUSR1: what is counted is to be logged.
     Tell,
-    /// SIGUSR2.
+    /// SIGUSR2: the power is to be cut.
     CutPower,
     /// A way of serving has ended by itself.
     Ended(&'static str),
@@ -47,9 +47,9 @@ enum Event {
 /// Periodic work while the device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// Save the SMART counters.
+    /// The counters of SMART are to be saved.
     Keep,
-    /// Log statistics.
+    /// Statistics are due in the log.
     Tell,
     /// The power is to be cut.
     CutPower,
@@ -338,7 +338,7 @@ fn token(file: &Path) -> Result<Token, Failure> {
     Token::load(file).map_err(|error| Failure::about(file.display(), error))
 }
 
-/// Answers operators.
+/// Answers operators who ask by HTTP.
 fn watch(address: SocketAddr, served: Served, token: Option<Token>) -> Result<HttpServer, Failure> {
     let limits = HttpLimits::default();
     let started = HttpServer::start(address, Arc::new(served), token, limits);

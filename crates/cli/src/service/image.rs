@@ -232,7 +232,7 @@ impl Shape {
         Ok(config)
     }
 
-    /// Its name and namespaces.
+    /// The name and the namespaces that it is made with.
     pub fn service(&self, config: &DeviceConfig) -> Service {
         let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Name of the file.
+/// Name of the file, in the folder of the device.
 pub const SERVICE: &str = "service.json";
 /// The file of what SMART counts.
 pub const HEALTH: &str = "health.json";
@@ -25,9 +25,9 @@ pub const RESERVATIONS: &str = "reservations.json";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// NVMe qualified name.
+    /// The subsystem's NVMe qualified name.
     pub nqn: String,
-    /// Pages and block sizes.
+    /// The namespaces: how large, in which blocks.
     pub namespaces: Vec<Share>,
     /// Inode of the file of pages' contents: a copy of the image has another one. Absent in images
     /// of earlier versions.
@@ -38,11 +38,11 @@ pub struct Service {
     crc32c: Option<String>,
 }
 
-/// One namespace.
+/// One namespace, as the file has it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// Flash pages.
+    /// Its size in flash pages.
     pub pages: u32,
     /// Bytes of a logical block.
     pub block_bytes: u32,
@@ -58,9 +58,9 @@ pub struct Share {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Kept {
-    /// Counters.
+    /// The counters of SMART so far.
     pub health: Health,
-    /// In good order?
+    /// Whether the service ended in good order.
     pub clean: bool,
 }
 

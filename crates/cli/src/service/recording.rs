@@ -13,7 +13,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A trace being written.
+/// A trace that is being written while hosts are served.
 #[derive(Clone)]
 pub struct Recording {
     path: PathBuf,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Pause between two slices of 1 MiB while hosts are busy: about 100 MiB/s.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Ends when dropped.
+/// The thread that rebuilds the store; ends when dropped.
 pub struct Relearn {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,

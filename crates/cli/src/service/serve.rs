@@ -297,7 +297,7 @@ impl LogLevel {
         ("trace", LevelFilter::TRACE),
     ];
 
-    /// The level now.
+    /// The level of the log, as it is now.
     pub fn get(&self) -> String {
         let level = self.0.clone_current().unwrap_or(LevelFilter::INFO);
         level.to_string().to_lowercase()
@@ -462,7 +462,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Logs what is counted.
+/// Writes what is counted into the log.
 fn tell(subsystem: &Subsystem) {
     let health = subsystem.health();
     let values = statistics::read(&subsystem.device());

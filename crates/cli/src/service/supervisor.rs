@@ -73,7 +73,7 @@ impl Supervisor {
         Self { is_there, watchdog }
     }
 
-    /// Whether there is one.
+    /// Whether somebody supervises the service at all.
     pub fn is_there(&self) -> bool {
         self.is_there
     }
@@ -105,7 +105,7 @@ impl Supervisor {
     }
 }
 
-/// Hosts can connect.
+/// Tells the supervisor that hosts can connect.
 pub fn ready() {
     say(&[NotifyState::Ready]);
 }
@@ -118,7 +118,7 @@ pub fn reloading() {
     }
 }
 
-/// The service ends.
+/// Tells the supervisor that the service ends.
 pub fn stopping() {
     say(&[NotifyState::Stopping]);
 }

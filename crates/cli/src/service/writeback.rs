@@ -21,7 +21,7 @@ const PAGES: u64 = 1 << 10;
 const BUSY: Duration = Duration::from_millis(4);
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Ends when dropped.
+/// The thread that writes back; ends when dropped.
 pub struct Writeback {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const PAGE: u64 = 4096;
 
-/// Pages and their size.
+/// So many pages, with their size in bytes.
 pub(super) fn pages(count: u64) -> String {
     format!("{} ({})", exact(count), bytes(count * PAGE))
 }
@@ -79,7 +79,7 @@ pub(super) fn rows(shared: &Shared) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The same as JSON.
+/// What is shared, as JSON for programs.
 pub(super) fn value(shared: &Shared) -> Value {
     let Counts {
         copied_counter_full,

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A point's file.
+/// The file that the results of a point are in.
 pub fn path(folder: &Path, point: &Name) -> PathBuf {
     folder
         .join(format!("scheme={}", point.scheme))

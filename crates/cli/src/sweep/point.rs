@@ -25,13 +25,13 @@ pub const SOURCES: &str = env!("REMAP_SSD_SOURCES");
 pub struct Name {
     /// A hash of everything that decides the run.
     pub key: String,
-    /// Its scheme.
+    /// The scheme that it simulates.
     pub scheme: String,
     /// All its options as words.
     pub options: Vec<(String, String)>,
 }
 
-/// One combination of values.
+/// One combination of the grid's values.
 #[derive(Debug)]
 pub struct Point {
     /// What it is known by.

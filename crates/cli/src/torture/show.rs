@@ -17,17 +17,17 @@ use std::time::Duration;
 const LINES: usize = 12;
 const BLOCKS: usize = 12;
 
-/// What came of it.
+/// What came of the cuts, all together.
 pub struct Results {
     pub seed: u64,
     pub recorded: Duration,
-    /// Name of the recording.
+    /// Identifier of the recording, as codes of cuts have it.
     pub id: String,
     /// The device that loses its power, if it is one.
     pub firmware: Option<Firmware>,
     /// Other values of that device, as options; a replay needs them again.
     pub set: String,
-    /// Where it is saved.
+    /// Where it is saved, if it is.
     pub file: Option<PathBuf>,
     pub cuts: u64,
     /// Different disks among what they left.
@@ -42,9 +42,9 @@ pub struct Results {
     pub without_cut: Option<Verdict>,
 }
 
-/// A cut that failed.
+/// A cut after which the check failed.
 pub struct Failed {
-    /// None: it was replayed.
+    /// The round of its cut; none: it was replayed.
     pub round: Option<u64>,
     pub cut: Cut,
     pub verdict: Verdict,
@@ -153,7 +153,7 @@ fn flushes(recording: &Recording) -> u64 {
     recording.count(|event| *event == Event::Flush)
 }
 
-/// Results for people.
+/// The results in sentences, for people.
 pub fn text(recording: &Recording, results: &Results) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     let [writes, flushes] = [writes(recording), flushes(recording)];
@@ -342,7 +342,7 @@ fn glimpse(recording: &Recording, id: ContentId) -> String {
     }
 }
 
-/// Results as one object.
+/// The results as one object of JSON.
 pub fn json(recording: &Recording, results: &Results) -> Value {
     let about = &recording.about;
 

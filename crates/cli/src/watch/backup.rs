@@ -32,7 +32,7 @@ const CONTENTS: &str = "contents";
 const CONFIG: &str = "device.toml";
 const STATES: [&str; 4] = ["state.0", "state.1", "journal.0", "journal.1"];
 
-/// What was done.
+/// What was copied, and for how long hosts waited.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Copied {
     /// Bytes of contents copied, those that changed meanwhile again.
@@ -41,9 +41,9 @@ pub struct Copied {
     pub passes: u32,
     /// Pages of contents that were copied while hosts waited.
     pub held_pages: u64,
-    /// How long hosts waited.
+    /// How long hosts had to wait for it.
     pub held_seconds: f64,
-    /// In all.
+    /// Seconds that all of it took.
     pub seconds: f64,
 }
 

@@ -53,12 +53,12 @@ pub struct Played {
     changed: Condvar,
 }
 
-/// How to play.
+/// How to play: how many at once, how much, how fast.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Requests in flight.
+    /// How many requests are in flight at once.
     pub queue_depth: u32,
-    /// Pages in all.
+    /// How many pages are played in all.
     pub pages_total: u64,
     /// Virtual seconds a second; 0 to begin paused.
     pub speed: f64,

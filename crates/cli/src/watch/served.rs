@@ -31,7 +31,7 @@ struct Sampled {
     holds: Holds,
 }
 
-/// A device in service.
+/// A device that is in service, as it is watched.
 pub struct Served {
     gate: Arc<Gate>,
     epoch: Instant,

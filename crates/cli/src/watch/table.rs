@@ -87,7 +87,7 @@ impl Table {
         }
     }
 
-    /// A counter by name.
+    /// All counters, each with its name.
     pub fn counters(&self) -> &[(&'static str, u64)] {
         &self.counters
     }

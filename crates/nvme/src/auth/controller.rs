@@ -28,9 +28,9 @@ pub const MESSAGE_BYTES_MAX: usize = 2048;
 /// Why a queue will not be proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// For the host (`spec::auth::explanation`).
+    /// What the host is told of it (`spec::auth::explanation`).
     pub explanation: u8,
-    /// For the log.
+    /// The reason in words, for the log: the host is told less.
     pub why: &'static str,
 }
 
@@ -73,7 +73,6 @@ impl Failed {
 /// A challenge that was made and not answered.
 struct Open {
     t_id: u16,
-    /// The host's.
     secret: Secret,
     entry: Arc<Entry>,
     hash: Hash,
@@ -83,21 +82,24 @@ struct Open {
     pair: KeyPair,
 }
 
-/// What comes next.
+/// The message that comes next, from either side.
 enum State {
-    /// Negotiate, of the host's.
+    /// Negotiate, with which the host begins.
     Negotiate,
-    /// Challenge, of ours.
+    /// Our challenge, which the host asks for next.
     Challenge(Box<Open>),
-    /// Reply.
     Reply(Box<Open>),
     /// Success1, and then what the exchange proves.
-    Success1 { payload: Vec<u8>, proof: Proof },
-    /// Success2.
-    Success2 { t_id: u16, proof: Proof },
-    /// Failure1.
+    Success1 {
+        payload: Vec<u8>,
+        proof: Proof,
+    },
+    Success2 {
+        t_id: u16,
+        proof: Proof,
+    },
     Failure1(u16),
-    /// Nothing.
+    /// Nothing more: the exchange has ended, well or badly.
     Over,
 }
 

@@ -60,17 +60,17 @@ pub struct Entry {
     pub group: Group,
     /// From then on it may not connect.
     pub until: Option<SystemTime>,
-    /// What it may do.
+    /// Which commands it may send, and to which namespaces.
     pub rights: Rights,
 }
 
 /// Why a file holds no keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// It cannot be read.
+    /// The file is not there or cannot be read.
     #[error("{0}")]
     Unreadable(#[from] io::Error),
-    /// Others can read it.
+    /// Users other than the owner can read or change the file.
     #[error("others can read or change it (mode {0:04o}): chmod 600")]
     Open(u32),
     /// It is no file of keys.
@@ -79,17 +79,17 @@ pub enum KeysError {
     /// There is nothing in it.
     #[error("it has no line with a key")]
     Empty,
-    /// A line is wrong.
+    /// A line is not what the format asks for.
     #[error("line {line}: {why}")]
     Line {
-        /// Which, from 1 on.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// Why.
+        /// What is wrong with it, for the message.
         why: String,
     },
 }
 
-/// Hosts and their secrets.
+/// The hosts that may connect, with their secrets.
 #[derive(Debug, Default)]
 pub struct Keys(BTreeMap<String, Arc<Entry>>);
 
@@ -128,7 +128,7 @@ impl Keys {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether no host is listed: nothing needs authentication then.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -340,9 +340,9 @@ impl HostKeys {
 
 /// A host and a subsystem that a TLS handshake names, and the key that proves it.
 pub struct Named {
-    /// The host.
+    /// Name (NQN) of the host that was refused.
     pub hostnqn: String,
-    /// The subsystem.
+    /// Name (NQN) of the subsystem that it asked for.
     pub subnqn: String,
     /// What both ends must know.
     pub psk: Psk,
@@ -351,7 +351,7 @@ pub struct Named {
 /// Why there is no key for a TLS identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPsk {
-    /// The reason.
+    /// The reason, in words for the log.
     pub why: &'static str,
     /// The host that it names, in its own words; empty if it names none.
     pub hostnqn: String,
@@ -377,12 +377,12 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// With the system's clock.
+    /// Keys that expire by the system's clock.
     pub fn new(keys: Keys) -> Self {
         Self::with_clock(keys, SystemTime::now)
     }
 
-    /// With another clock.
+    /// Keys that expire by another clock, for tests.
     pub fn with_clock(keys: Keys, clock: fn() -> SystemTime) -> Self {
         let mut first = [0; 4];
         super::fill_random(&mut first);

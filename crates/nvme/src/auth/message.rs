@@ -37,42 +37,42 @@ impl Offer {
 /// A message of a host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromHost<'a> {
-    /// Negotiate.
+    /// The host's first message: what it is able to do.
     Negotiate {
-        /// Transaction.
+        /// Number of the transaction, which each message repeats.
         t_id: u16,
         /// Whether it wants no secure channel.
         plain: bool,
         /// What it can do; `None` if it does not speak DH-HMAC-CHAP.
         offer: Option<Offer>,
     },
-    /// Reply.
+    /// The host's answer to the challenge.
     Reply {
-        /// Transaction.
+        /// Number of the transaction, which each message repeats.
         t_id: u16,
-        /// Its response.
+        /// The response to the challenge, as long as the hash.
         response: &'a [u8],
         /// Its challenge and sequence number, if it challenges.
         challenge: Option<(&'a [u8], u32)>,
         /// Its DH value; empty without a group.
         value: &'a [u8],
     },
-    /// Success2.
+    /// The host accepts the controller's own response.
     Success2 {
-        /// Transaction.
+        /// Number of the transaction, which each message repeats.
         t_id: u16,
     },
-    /// Failure2.
+    /// The host does not accept it, and gives up.
     Failure2 {
-        /// Transaction.
+        /// Number of the transaction, which each message repeats.
         t_id: u16,
-        /// Explanation.
+        /// Why it gives up (`spec::auth::explanation`).
         explanation: u8,
     },
 }
 
 impl FromHost<'_> {
-    /// The transaction.
+    /// Number of the transaction that the message belongs to.
     pub fn t_id(&self) -> u16 {
         match *self {
             Self::Negotiate { t_id, .. }
@@ -88,7 +88,7 @@ fn record<T: FromBytes + KnownLayout + Immutable>(payload: &[u8]) -> Result<(T, 
     T::read_from_prefix(payload).map_err(|_| explanation::PAYLOAD)
 }
 
-/// The next `len` bytes.
+/// Cuts `len` bytes off; without as many, the explanation to send.
 fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], u8> {
     let (taken, after) = rest.split_at_checked(len).ok_or(explanation::PAYLOAD)?;
     *rest = after;
@@ -287,7 +287,7 @@ pub(super) fn put_reply(
     put(&record, &[response, own, value])
 }
 
-/// Success2.
+/// The message by which the host accepts the controller.
 pub(super) fn put_success2(t_id: u16) -> Vec<u8> {
     let record = Success2 {
         head: Head::new(kind::DH_HMAC_CHAP, message::SUCCESS2, t_id),

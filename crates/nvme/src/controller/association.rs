@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// One host's controller.
+/// The controller of one host: its queues, features and events.
 pub struct Association {
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) cntlid: u16,
@@ -146,9 +146,9 @@ fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> 
 /// An I/O queue of a controller, until the controller is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinedQueue {
-    /// Its number.
+    /// Its number, as the host chose it.
     pub qid: u16,
-    /// Its number of entries.
+    /// How many entries its submission queue has.
     pub entries: u16,
     /// The controller's reset count at Connect.
     resets: u64,
@@ -286,7 +286,7 @@ impl Association {
     pub fn cntlid(&self) -> u16 {
         self.cntlid
     }
-    /// The host's name.
+    /// Name (NQN) of the host that connected.
     pub fn hostnqn(&self) -> &str {
         &self.hostnqn
     }
@@ -294,11 +294,11 @@ impl Association {
     pub fn note_tls(&self) {
         self.state().by_tls = true;
     }
-    /// Only for discovery?
+    /// Whether the host connected to the discovery service only.
     pub fn is_discovery(&self) -> bool {
         self.discovery
     }
-    /// The subsystem.
+    /// The subsystem that the controller belongs to.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }

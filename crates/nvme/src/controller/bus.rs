@@ -49,7 +49,7 @@ impl Association {
         self.state().cc
     }
 
-    /// Status.
+    /// The register Controller Status, as it is now.
     pub fn status(&self) -> Csts {
         self.state().csts
     }

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 /// Entries of the page; if more have changed it has one, for all.
 const ENTRIES_MAX: usize = 1024;
-/// Bytes of the page.
 pub(super) const CHANGED_BYTES: usize = ENTRIES_MAX * 4;
 const TOO_MANY: u32 = 0xffff_ffff;
 

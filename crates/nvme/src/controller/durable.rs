@@ -172,7 +172,7 @@ impl Subsystem {
             .saturating_sub(self.durable.programs.load(Ordering::Relaxed))
     }
 
-    /// Commits so far.
+    /// How often everything was made durable so far.
     pub fn commits(&self) -> u64 {
         self.durable.state().commits
     }

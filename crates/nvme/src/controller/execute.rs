@@ -23,24 +23,24 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A checked command with all it comes with.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// Namespace.
+    /// Number of the namespace that it is for.
     pub nsid: u32,
-    /// What to do.
+    /// The command, checked and taken apart.
     pub request: &'a IoRequest,
-    /// The time.
+    /// When it is executed; completions are due after that.
     pub now: u64,
     /// Whether writes may stay in a volatile cache.
     pub cache_enabled: bool,
     /// What its host may do.
     pub rights: &'a HostRights,
-    /// Who wants it.
+    /// Who wants it: a host, or the service itself.
     pub actor: Actor<'a>,
 }
 
-/// How a command ended.
+/// How a command ended, and when that may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Status.
+    /// The status that its completion has.
     pub status: Status,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,

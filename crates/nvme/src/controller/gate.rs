@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct Gate(RwLock<Option<Arc<Subsystem>>>);
 
 impl Gate {
-    /// An open one.
+    /// A gate that lets everything pass.
     pub fn new(subsystem: Arc<Subsystem>) -> Self {
         Self(RwLock::new(Some(subsystem)))
     }

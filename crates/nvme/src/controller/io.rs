@@ -51,7 +51,6 @@ pub(super) struct Piece {
     pub lpn: u32,
     /// First byte in the page.
     pub start: usize,
-    /// Bytes.
     pub len: usize,
 }
 

@@ -18,16 +18,16 @@ use std::sync::atomic::Ordering::Relaxed;
 #[error("{0}")]
 pub struct OperateError(pub String);
 
-/// What can be damaged.
+/// What an operator can damage, to see what hosts make of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// Pages of a namespace cannot be read until their block is erased or they are rewritten.
     Unreadable {
-        /// The namespace.
+        /// Number of the namespace that they are in.
         nsid: u32,
         /// First logical block, in blocks of the namespace.
         slba: u64,
-        /// Blocks.
+        /// How many blocks cannot be read.
         count: u32,
     },
     /// A bit of NVRAM flips, until its word is stored again. One flipped bit of a word is
@@ -96,7 +96,7 @@ impl Subsystem {
             .map_err(|_| OperateError("the change could not be kept".into()))
     }
 
-    /// Power cuts so far.
+    /// How often the power was cut so far.
     pub fn power_cuts(&self) -> u64 {
         self.counters.power_cuts.load(Relaxed)
     }

@@ -27,23 +27,23 @@ pub(super) const TRANSITION_SECONDS: u8 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AnaState {
-    /// As good as any.
+    /// As good a way to the namespaces as any.
     Optimized = 1,
     /// It works; hosts prefer others.
     NonOptimized = 2,
-    /// Nothing is executed.
+    /// No command to a namespace is executed here.
     Inaccessible = 3,
 }
 
 impl AnaState {
-    /// All, with their names.
+    /// All states, with the names that operators give them.
     pub const NAMES: [(&str, Self); 3] = [
         ("optimized", Self::Optimized),
         ("non-optimized", Self::NonOptimized),
         ("inaccessible", Self::Inaccessible),
     ];
 
-    /// Its name.
+    /// Its name, as operators give it.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize - 1].0
     }
@@ -67,7 +67,7 @@ impl Portal {
         }
     }
 
-    /// Its address.
+    /// Address and port that hosts connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -96,7 +96,7 @@ impl Portal {
 pub struct Reached {
     /// The address that discovery tells it.
     pub address: SocketAddr,
-    /// The portal.
+    /// The portal that it has come to.
     pub portal: Arc<Portal>,
 }
 
@@ -136,7 +136,7 @@ impl Subsystem {
         self.all_portals().push(Arc::new(Portal::new(address)));
     }
 
-    /// All portals.
+    /// All portals, in the order in which they were opened.
     pub fn portals(&self) -> Vec<Arc<Portal>> {
         self.all_portals().clone()
     }

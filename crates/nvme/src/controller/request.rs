@@ -24,7 +24,7 @@ use zerocopy::FromBytes;
 /// Logical blocks of one namespace, in bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// First.
+    /// The first of the blocks, in blocks of the namespace.
     pub slba: u64,
     /// How many, at least one.
     pub count: u32,
@@ -33,7 +33,7 @@ pub struct Blocks {
 /// What data a command moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// None.
+    /// The command moves no data.
     None,
     /// So many bytes from the host.
     FromHost(u32),
@@ -41,7 +41,7 @@ pub enum Transfer {
     ToHost(u32),
 }
 
-/// A checked I/O command.
+/// An I/O command whose fields have been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields are the commands' own")]
 pub enum IoRequest {
@@ -101,7 +101,7 @@ pub enum IoRequest {
 /// What a remap says of blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RemapBlocks {
-    /// Blocks that are remapped.
+    /// The blocks that get the contents of others.
     pub target: Blocks,
     /// First block of as many sources.
     pub source: u64,
@@ -115,7 +115,7 @@ pub struct RemapBlocks {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyPart<'a> {
     pub source: &'a Namespace,
-    /// First source block.
+    /// The first of the blocks that are copied.
     pub slba: u64,
     /// First target block, in the command's namespace.
     pub target: u64,
@@ -362,7 +362,7 @@ impl IoRequest {
         }
     }
 
-    /// The data it moves.
+    /// Whether data come from the host, go to it or do neither.
     #[inline(always)]
     pub fn transfer(&self, lba_shift: u8) -> Transfer {
         let bytes = |blocks: &Blocks| blocks.count << lba_shift;

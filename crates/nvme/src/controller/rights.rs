@@ -28,9 +28,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 pub enum Access {
     /// It does not see it.
     None,
-    /// Read, compare, verify, flush.
+    /// To read, compare, verify and flush.
     ReadOnly,
-    /// Everything.
+    /// To send every command there is.
     ReadWrite,
 }
 
@@ -55,21 +55,20 @@ impl Access {
 /// What a host may do with all namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// By namespace.
+    /// What is allowed for namespaces that are named.
     listed: BTreeMap<u32, Access>,
     /// With all others, those that are made later too.
     others: Access,
 }
 
-/// How `Rights::parse` wants it.
 const SYNTAX: &str = "namespaces: a list like 1:rw,2:ro, or all:ro and what differs";
 /// The largest number of a namespace; beyond it are those that mean all.
 const NSID_MAX: u32 = 0xffff_fffd;
 
 impl Rights {
-    /// To do everything.
+    /// The right to do everything everywhere.
     pub const ALL: Self = Self::same(Access::ReadWrite);
-    /// To do nothing.
+    /// The right to do nothing anywhere.
     pub const NONE: Self = Self::same(Access::None);
 
     const fn same(others: Access) -> Self {
@@ -109,7 +108,7 @@ impl Rights {
         self.listed.get(&nsid).copied().unwrap_or(self.others)
     }
 
-    /// Is everything allowed?
+    /// Whether nothing is withheld in any namespace.
     pub fn is_all(&self) -> bool {
         self.least() == Access::ReadWrite
     }
@@ -125,12 +124,12 @@ impl Rights {
         listed.map_or(self.others, |listed| listed.min(self.others))
     }
 
-    /// What both allow.
+    /// What both of them allow.
     pub fn and(&self, other: &Self) -> Self {
         self.with(other, Access::min)
     }
 
-    /// What either allows.
+    /// What one of them or the other allows.
     pub fn or(&self, other: &Self) -> Self {
         self.with(other, Access::max)
     }
@@ -208,14 +207,14 @@ impl fmt::Display for Rights {
     }
 }
 
-/// What a command needs.
+/// The right that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// No namespace's data or state.
     Nothing,
-    /// To see its namespace.
+    /// To see what its namespace holds.
     Read,
-    /// To change its namespace.
+    /// To change what its namespace holds.
     Write,
     /// To see what all namespaces share.
     ReadAll,
@@ -275,7 +274,7 @@ pub struct HostRights {
     is_limited: AtomicBool,
     rights: RwLock<Rights>,
     denied: AtomicU64,
-    /// Counts for all hosts.
+    /// The same count for all hosts together.
     denied_in_all: Option<Arc<AtomicU64>>,
 }
 
@@ -294,7 +293,7 @@ impl HostRights {
         }
     }
 
-    /// All of them.
+    /// The rights of a host from which nothing is withheld.
     pub(super) fn all() -> Self {
         Self::new(Rights::ALL, false)
     }
@@ -311,12 +310,12 @@ impl HostRights {
         self.rights.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rights now.
+    /// The rights as they are now: they may change in service.
     pub fn get(&self) -> Rights {
         self.locked().clone()
     }
 
-    /// Commands denied so far.
+    /// How many commands were denied so far.
     pub fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }

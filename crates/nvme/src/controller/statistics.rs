@@ -80,7 +80,7 @@ pub fn read(device: &Device) -> [u64; NAMES.len()] {
     ]
 }
 
-/// The log page.
+/// The vendor's log page with all counters of the device.
 pub fn page(device: &Device) -> Vec<u8> {
     let mut page = MAGIC.to_vec();
     page.extend(VERSION.to_le_bytes());

@@ -47,7 +47,7 @@ impl CommandKind {
         "verify",
         "file_map",
     ];
-    /// How many there are.
+    /// How many kinds of commands are counted.
     pub const COUNT: usize = Self::NAMES.len();
 
     /// The kind of a command.
@@ -79,7 +79,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// One more.
+    /// Counts one more command of this kind.
     #[inline]
     pub fn add(&self, kind: CommandKind) {
         let count = &self.counts[kind as usize];
@@ -87,7 +87,7 @@ impl Batch {
         self.kinds.set(self.kinds.get() | 1 << kind as usize);
     }
 
-    /// None at all?
+    /// Whether none was counted at all.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.kinds.get() == 0
@@ -117,24 +117,24 @@ struct OfKind {
     failed: AtomicU64,
 }
 
-/// Counters of all transports.
+/// Counters of commands, over all transports.
 #[derive(Default)]
 pub struct Telemetry([OfKind; CommandKind::COUNT]);
 
-/// One kind, as read.
+/// The commands of one kind, as they were when read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KindReading {
     /// Commands by bucket, not cumulative; the last one is for what took longer than the last
     /// bound.
     pub buckets: [u64; BUCKETS + 1],
-    /// Sum of their times.
+    /// Sum of the times that they took.
     pub sum_ns: u64,
     /// Commands that ended with an error.
     pub failed: u64,
 }
 
 impl KindReading {
-    /// All commands.
+    /// How many commands there were, however long they took.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }

@@ -29,7 +29,7 @@ impl Buffer {
             (self.start, self.end) = (0, 0);
         }
     }
-    /// Whether anything is left.
+    /// Whether bytes are left that were not taken yet.
     pub fn has_more(&self) -> bool {
         self.start < self.end
     }

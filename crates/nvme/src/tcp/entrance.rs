@@ -49,7 +49,7 @@ impl TurnedAway {
 pub(super) enum Beginning {
     /// It may go on; what a handshake has proven, if there was one.
     Open(Socket, Option<Proven>),
-    /// It may not.
+    /// It may not connect, for this reason.
     TurnedAway(TurnedAway),
     /// It has ended before, and why.
     Ended(&'static str),

@@ -16,12 +16,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For refusals and failures.
+    /// The pace for refusals and failures.
     pub const SELDOM: Self = Self {
         burst: 10,
         every_ns: 5_000_000_000,
     };
-    /// For ordinary events.
+    /// The pace for ordinary events.
     pub const OFTEN: Self = Self {
         burst: 400,
         every_ns: 50_000_000,

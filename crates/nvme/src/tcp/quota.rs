@@ -198,7 +198,7 @@ impl Seat {
         !self.has_room(self.quotas.memory_of_host() / 2)
     }
 
-    /// Refunds this many bytes.
+    /// Gives this many bytes back to the quota.
     pub fn refund(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;

@@ -29,20 +29,20 @@ impl Seated {
     }
 }
 
-/// A connection, as read.
+/// A connection, as it was when the roster was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Its number, which logs have too.
     pub number: u64,
-    /// Where the host is.
+    /// Address that the host connected from.
     pub peer: SocketAddr,
     /// The host's name, as it put it.
     pub hostnqn: String,
-    /// The controller.
+    /// Number of the controller that it talks to.
     pub cntlid: u16,
     /// The queue; 0 is the admin queue.
     pub qid: u16,
-    /// Only for discovery?
+    /// Whether it is for the discovery service only.
     pub discovery: bool,
     /// What its host may do.
     pub rights: Rights,
@@ -57,7 +57,7 @@ pub struct Listed {
 /// What was counted of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Connections accepted.
+    /// How many connections were accepted so far.
     pub accepted: u64,
     /// Connections that the server ended because of what they did or did not do.
     pub dropped: u64,
@@ -65,7 +65,7 @@ pub struct Tally {
     pub refused: BTreeMap<&'static str, u64>,
 }
 
-/// All connections with queues.
+/// All connections that have a queue.
 #[derive(Default)]
 pub struct Roster {
     seated: Mutex<BTreeMap<u64, Arc<Seated>>>,

@@ -8,9 +8,8 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A connected socket.
+/// A connected socket, with TLS or without.
 pub(super) enum Socket {
-    /// As it is.
     Plain(TcpStream),
     /// With TLS, after the handshake.
     Tls(Box<TlsStream>),

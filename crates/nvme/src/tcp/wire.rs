@@ -14,9 +14,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// What both ends agreed on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreement {
-    /// Headers have digests.
+    /// Whether headers are followed by digests.
     pub hdgst: bool,
-    /// Data have digests.
+    /// Whether data are followed by digests.
     pub ddgst: bool,
     /// What we send is aligned to this many bytes.
     pub align: usize,
@@ -37,14 +37,14 @@ impl Agreement {
     }
 }
 
-/// A whole PDU.
+/// A PDU that has arrived whole, digests checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Pdu<'a> {
-    /// Common header.
+    /// The header that all PDUs have.
     pub common: Common,
     /// The rest of the header.
     pub header: &'a [u8],
-    /// Data.
+    /// The data that it brings, if any.
     pub data: &'a [u8],
     /// Is the data digest wrong? The command fails, and the connection goes on (TCP 1.0 §3.4.1).
     pub damaged: bool,
@@ -53,14 +53,14 @@ pub struct Pdu<'a> {
 /// A PDU that ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// What the peer is told is wrong.
     pub error: FatalError,
     /// Where the field in error begins, if it is one.
     pub at: u32,
 }
 
 impl Fault {
-    /// An invalid header field.
+    /// A header field at this place that cannot be.
     pub fn field(at: u32) -> Self {
         Self {
             error: FatalError::HeaderField,
@@ -313,7 +313,7 @@ pub fn begin_data<T: IntoBytes + Immutable>(
     }
 }
 
-/// Appends ICReq or ICResp.
+/// Appends the PDU that opens a connection, or answers it.
 pub fn put_ic(out: &mut Vec<u8>, kind: u8, ic: &Ic) {
     put(out, kind, Flags::new(), ic, Agreement::default());
 }
@@ -322,9 +322,9 @@ pub fn put_ic(out: &mut Vec<u8>, kind: u8, ic: &Ic) {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct TermHeader {
-    /// Fatal error status.
+    /// Fatal error status: what is wrong.
     pub fes: u16,
-    /// Where in the header.
+    /// Where in the header the error is.
     pub fei: [u8; 4],
     reserved: [u8; 10],
 }

@@ -165,7 +165,7 @@ impl ClientContext {
         })
     }
 
-    /// One connection's handshake.
+    /// What the handshake of one connection begins with.
     pub(super) fn ssl(&self) -> Result<Ssl, TlsError> {
         let mut ssl = Ssl::new(&self.context)?;
         ssl.set_connect_state();

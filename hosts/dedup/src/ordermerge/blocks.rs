@@ -27,7 +27,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// `blocks` blocks, all free.
+    /// The table of `blocks` blocks that are all free.
     pub fn new(blocks: u32) -> Self {
         Self {
             counts: vec![0; blocks as usize],
@@ -43,7 +43,7 @@ impl Blocks {
     pub fn len(&self) -> u32 {
         self.counts.len() as u32
     }
-    /// Number of free blocks.
+    /// How many blocks no page refers to.
     pub fn free(&self) -> u32 {
         self.free
     }

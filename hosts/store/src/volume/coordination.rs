@@ -220,7 +220,7 @@ impl Coordination {
         }
     }
 
-    /// Releases the lock.
+    /// Gives the lock back, if the volume is shared.
     pub fn unlock(&mut self) {
         if let Self::Shared(shared) = self {
             // It also ends with the file; there is nothing to do if it cannot be given back

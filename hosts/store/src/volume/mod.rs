@@ -187,7 +187,7 @@ impl<D: Disk> Volume<D> {
         self.state().defrag(file, progress)
     }
 
-    /// Gives the disk back.
+    /// Gives the disk back, also after a panic.
     pub fn into_disk(self) -> D {
         self.state
             .into_inner()

@@ -6,9 +6,9 @@
 /// Consecutive pages of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extent {
-    /// First page.
+    /// The first of its pages.
     pub first: u64,
-    /// Number of pages.
+    /// How many pages it has.
     pub pages: u64,
 }
 

@@ -148,7 +148,7 @@ impl<D: Disk> State<D> {
         self.disk.flush().map_err(StoreError::disk)
     }
 
-    /// All files, by name.
+    /// All files, in the order of their names.
     pub fn list(&mut self) -> Result<Vec<FileInfo>, StoreError> {
         self.load()?;
         let files: Vec<(FileId, FileInfo)> = self

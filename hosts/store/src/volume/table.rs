@@ -49,7 +49,7 @@ impl Table {
         }
     }
 
-    /// Forgets all slots.
+    /// Forgets what was read of all slots.
     pub fn forget(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.seen = None);
     }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 
-/// What every command does.
+/// What every command of a load does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads at random places.
+    /// Reads at places drawn at random.
     RandomRead,
-    /// Writes at random places.
+    /// Writes at places drawn at random.
     RandomWrite,
     /// Reads from the beginning to the end and again.
     SequentialRead,
@@ -34,12 +34,12 @@ impl Kind {
     }
 }
 
-/// A load.
+/// A load: commands of one kind, so many at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What is done.
+    /// What every one of its commands does.
     pub kind: Kind,
-    /// Pages of one command.
+    /// How many pages each command has.
     pub pages: u32,
     /// Commands under way on a queue.
     pub depth: u16,
@@ -47,25 +47,25 @@ pub struct Load {
     pub region: u32,
     /// Share of the writes that repeat a content written before.
     pub duplicates: f64,
-    /// When it ends.
+    /// When it ends: after a time, or when all pages were touched.
     pub until: Until,
 }
 
-/// When a load ends.
+/// When a load ends: after a time, or when all pages were touched.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// After this time.
+    /// After so much time has passed.
     Elapsed(Duration),
     /// When all pages have been touched once.
     Once,
 }
 
-/// What was done.
+/// What a load did, and in which time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Commands.
+    /// How many commands were completed.
     pub commands: u64,
-    /// Seconds.
+    /// Seconds from the first command to the last.
     pub seconds: f64,
     /// Seconds of processors that this process has used meanwhile, for both ends.
     pub processor_seconds: f64,
@@ -94,7 +94,7 @@ impl Numbers {
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ (x >> 31)
     }
-    /// A number below `end`.
+    /// A number below `end`, drawn at random.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
@@ -114,11 +114,11 @@ pub struct Lane {
     under_way: UnderWay,
 }
 
-/// Takes what arrives.
+/// What takes the completions as they arrive.
 struct UnderWay {
     free: Vec<u16>,
     done: u64,
-    /// What went wrong first.
+    /// What went wrong first: the rest may follow from it.
     wrong: Option<String>,
 }
 

@@ -33,7 +33,7 @@ const SEQUENTIAL_PAGES: u32 = 32;
 /// Share of writes that repeat a content.
 const DUPLICATES: f64 = 0.3;
 
-/// How much is measured.
+/// How long and how often it is measured.
 #[derive(Clone, Copy)]
 struct ServiceBenchSize {
     rounds: usize,

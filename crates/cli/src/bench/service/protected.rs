@@ -164,7 +164,7 @@ pub(super) fn compare(
 }
 
 impl Compared {
-    /// Prints it.
+    /// Prints what was measured, as a table or as JSON.
     pub fn show(&self, json: bool) -> Result<(), Failure> {
         if json {
             return output::json(&serde_json::json!(self));

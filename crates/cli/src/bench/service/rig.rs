@@ -18,12 +18,12 @@ use tempfile::TempDir;
 
 const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000062656e";
 
-/// What hosts must prove.
+/// What hosts must prove before they are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// They connect by TLS.
+    /// They connect by TLS, with a key of theirs.
     pub tls: bool,
-    /// They authenticate by DH-HMAC-CHAP.
+    /// They authenticate by DH-HMAC-CHAP, with a secret of theirs.
     pub chap: bool,
 }
 
@@ -53,18 +53,18 @@ impl Protection {
     }
 }
 
-/// What is served.
+/// What is served: which device, protected by what.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
-    /// Bytes of the device.
+    /// Size of the device in bytes.
     pub bytes: u64,
-    /// Deduplicate?
+    /// Whether the device deduplicates what is written.
     pub dedup: bool,
-    /// When completions are due.
+    /// When completions are due: at once, or as on flash.
     pub latency: Latency,
     /// Where its image is; in memory if nowhere.
     pub dir: Option<&'a Path>,
-    /// What hosts must prove.
+    /// What hosts must prove before they are served.
     pub protection: Protection,
     /// What is otherwise than in a device made for service.
     pub set: &'a [Setting],
@@ -77,9 +77,9 @@ impl Log for Quiet {
     fn server(&self, _: &str) {}
 }
 
-/// A served device.
+/// A served device, with a host that is connected to it.
 pub struct Rig {
-    /// Connected to it.
+    /// The host that is connected to it.
     pub client: Client,
     address: SocketAddr,
     options: Options,

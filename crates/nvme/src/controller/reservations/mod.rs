@@ -51,7 +51,7 @@ pub trait ReservationStore: Send + Sync {
 pub enum Actor<'a> {
     /// The service itself, which writes back what hosts were allowed to write.
     Service,
-    /// A host.
+    /// A host, which reservations may hold back.
     Host(HostIdentity<'a>),
 }
 
@@ -59,7 +59,7 @@ pub enum Actor<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
     pub host: HostIdentity<'a>,
-    /// `None`: of all namespaces.
+    /// The one namespace it is about; `None`: all of them.
     pub nsid: Option<u32>,
     pub class: CommandClass,
 }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
-/// Features of reservations.
+/// Identifiers of the features that reservations have.
 pub(in crate::controller) mod fid {
     pub const HOST_ID: u8 = 0x81;
     pub const NOTIFICATION_MASK: u8 = 0x82;
@@ -29,7 +29,7 @@ pub(in crate::controller) mod fid {
 
 /// Pages that wait for one controller, at most.
 const PAGES_MAX: usize = 64;
-/// All namespaces.
+/// The namespace number that stands for all of them.
 const ALL: u32 = 0xffff_ffff;
 /// The notices that there are: bits 1, 2 and 3 of the mask.
 const MASKS: u32 = 0b1110;

@@ -15,9 +15,9 @@ pub const REGISTRANTS_MAX: usize = 256;
 /// A host, as a command comes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostIdentity<'a> {
-    /// Host identifier.
+    /// Its identifier, which is what reservations go by.
     pub id: [u8; 16],
-    /// Its name (NQN).
+    /// Its name (NQN), for logs and operators.
     pub nqn: &'a str,
 }
 
@@ -33,9 +33,9 @@ impl HostIdentity<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Host identifier.
+    /// Its identifier, which is what reservations go by.
     pub id: [u8; 16],
-    /// Its name (NQN).
+    /// Its name (NQN), for logs and operators.
     pub nqn: String,
 }
 
@@ -57,7 +57,7 @@ impl From<HostIdentity<'_>> for Host {
 /// What a command does with a namespace's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandClass {
-    /// It reads them.
+    /// It reads the namespace's blocks and changes nothing.
     Read,
     /// It changes them, or makes changes durable.
     Write,
@@ -111,17 +111,17 @@ impl ReservationType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registrant {
-    /// The host.
+    /// The host that has registered.
     pub host: Host,
-    /// Its reservation key.
+    /// The key that it registered with.
     pub key: u64,
 }
 
-/// A reservation.
+/// The reservation that a host holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reservation {
-    /// Type.
+    /// What it keeps other hosts from.
     pub kind: ReservationType,
     /// Who holds it; nobody in particular if all registrants do.
     pub holder: Option<Host>,
@@ -130,7 +130,7 @@ pub struct Reservation {
 /// What has happened to a host's registration or reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotificationType {
-    /// Its registration was preempted.
+    /// Another host removed its registration.
     RegistrationPreempted = 1,
     /// A reservation was released, and the host is registered.
     ReservationReleased = 2,
@@ -145,7 +145,7 @@ pub type Notices = Vec<(Host, NotificationType)>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceReservations {
-    /// Counts changes of registrations.
+    /// Counts changes of registrations, as hosts are told.
     pub generation: u32,
     /// Persist through power loss state.
     pub persists: bool,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Blocks of one page that do not keep their newest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostBlocks {
-    /// The device's page.
+    /// Number of the page on the device.
     pub lpn: u32,
     /// Blocks of it that lose something.
     pub blocks: u32,

@@ -32,12 +32,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How to connect.
+/// How to connect: under which name, to what, how protected.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The subsystem; found by discovery if not given.
     pub subnqn: Option<String>,
-    /// Our name.
+    /// The name (NQN) that this host connects under.
     pub hostnqn: String,
     /// Digests of headers and data.
     pub digests: bool,
@@ -45,7 +45,7 @@ pub struct Options {
     pub entries: u16,
     /// Data of one PDU that we send, at most; less than the target would take is slower.
     pub pdu_bytes_max: usize,
-    /// The namespace.
+    /// Number of the namespace that commands go to.
     pub nsid: u32,
     /// How long an answer may take.
     pub timeout: Duration,
@@ -83,7 +83,7 @@ impl Options {
     }
 }
 
-/// A connected host.
+/// A host that is connected to one namespace.
 pub struct Client {
     address: SocketAddr,
     options: Options,
@@ -125,15 +125,15 @@ impl Client {
         })
     }
 
-    /// The subsystem's name.
+    /// Name (NQN) of the subsystem that it is connected to.
     pub fn subnqn(&self) -> &str {
         &self.subnqn
     }
-    /// Identify Controller.
+    /// What the controller says of itself (Identify Controller).
     pub fn controller(&self) -> &Controller {
         &self.controller
     }
-    /// Identify Namespace.
+    /// What it says of the namespace (Identify Namespace).
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }

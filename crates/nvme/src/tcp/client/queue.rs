@@ -28,7 +28,7 @@ use zerocopy::IntoBytes;
 const DATA_MAX: usize = 1 << 20;
 const BUFFER_BYTES: usize = DATA_MAX + (64 << 10);
 
-/// One queue's connection.
+/// One queue, which is a connection of its own.
 pub struct Queue {
     stream: Socket,
     agreed: Agreement,
@@ -47,20 +47,20 @@ pub struct Queue {
 pub struct Call<'a> {
     /// The entry; identifier and SGL are filled in.
     pub sqe: Sqe,
-    /// Data for the controller.
+    /// What the controller is sent with the command.
     pub send: &'a [u8],
-    /// Bytes expected from it.
+    /// How many bytes it is expected to send.
     pub receive: usize,
 }
 
-/// What came back.
+/// What came back for a command.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Status.
+    /// The status of its completion.
     pub status: Status,
-    /// Dwords 0 and 1.
+    /// Dwords 0 and 1 of its completion.
     pub result: u64,
-    /// Data.
+    /// The data that came before it.
     pub data: Vec<u8>,
 }
 

@@ -41,9 +41,9 @@ use std::time::{Duration, Instant};
 /// How long in-flight commands may take when the service ends.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
-/// A server that listens.
+/// A server that listens for hosts and serves them.
 pub struct Server {
-    /// At least one.
+    /// Never empty: a server listens at one address at least.
     listeners: Vec<TcpListener>,
     shared: Arc<Shared>,
 }
@@ -65,7 +65,7 @@ struct Shared {
     entrance: Option<Entrance>,
 }
 
-/// Stops a server.
+/// Stops a server from any thread.
 #[derive(Clone)]
 pub struct Stopper(Arc<Shared>, Vec<SocketAddr>);
 

@@ -6,28 +6,28 @@
 use crate::controller::Rights;
 use std::net::IpAddr;
 
-/// Who may connect.
+/// Which hosts may connect, and what each may do.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     /// Anybody who can reach the address, which is then a loopback one, with all rights.
     pub anybody: bool,
-    /// Hosts that may.
+    /// The hosts that may; each with its rights.
     pub hosts: Vec<AllowedHost>,
 }
 
 /// An entry of the list.
 #[derive(Clone, Debug)]
 pub struct AllowedHost {
-    /// Who.
+    /// How the host is told from others.
     pub who: Who,
-    /// What it may do.
+    /// Which commands it may send, and to which namespaces.
     pub rights: Rights,
 }
 
 /// Which hosts an entry is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Those with an address.
+    /// All hosts that connect from an address.
     Address(IpAddr),
     /// Those with an address in a network.
     Network(Network),

@@ -51,7 +51,7 @@ impl DelayedCompletions {
             bytes,
         }));
     }
-    /// One that is due.
+    /// Takes a completion that is due, if there is one.
     pub fn take(&mut self, now: u64) -> Option<Vec<u8>> {
         if self.next()? > now {
             return None;

@@ -100,18 +100,18 @@ enum Verb {
     Admin,
 }
 
-/// Why a connection ends.
+/// Why a connection ends, for the log and for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The host broke the protocol; a termination request has been put out.
     Fatal(Fault),
     /// Its Connect was refused; see `Connection::refused`.
     Refused,
-    /// The host disconnected.
+    /// The host disconnected, or told us to terminate the connection.
     Closed,
     /// Its controller was reset: all I/O queues are gone.
     Reset,
-    /// Its association is dead.
+    /// The association that it belongs to has ended.
     Dead,
     /// It did not authenticate, or others have its queue by now; see
     /// `Connection::authentication_failure`.
@@ -127,7 +127,7 @@ pub struct Refused {
     pub host: String,
     /// The subsystem it asked for.
     pub subsystem: String,
-    /// Why.
+    /// Why the host may not connect.
     pub refusal: ConnectRefusal,
 }
 
@@ -147,7 +147,7 @@ struct ReceiveContext<'a> {
     out: &'a mut Output,
 }
 
-/// One connection.
+/// One connection: a queue of a host, from its first byte on.
 pub struct Connection {
     port: Arc<Port>,
     peer: SocketAddr,
@@ -203,7 +203,7 @@ impl Connection {
             .map(|queue| (&*queue.association, queue.qid))
     }
 
-    /// The association, once connected.
+    /// The controller that it belongs to, once it is connected.
     pub fn association(&self) -> Option<&Arc<Association>> {
         self.queue.as_ref().map(|queue| &queue.association)
     }
@@ -224,7 +224,7 @@ impl Connection {
         self.held.len() == 0 && self.transfers.len() == 0 && self.awaiting_sync.is_empty()
     }
 
-    /// Appends what is due.
+    /// Appends completions and data that are due by now.
     pub fn due(&mut self, now: u64, out: &mut Output) {
         while out.len() < OUT_BYTES_MAX
             && let Some(bytes) = self.held.take(now)

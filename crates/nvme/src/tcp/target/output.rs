@@ -14,7 +14,7 @@ const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 2 << 20;
 const SLICES: usize = 64;
 
-/// Bytes to send.
+/// Bytes to send, in buffers that are used again.
 #[derive(Debug, Default)]
 pub struct Output {
     full: VecDeque<Vec<u8>>,
@@ -25,7 +25,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Bytes.
+    /// How many bytes are waiting to be sent.
     pub fn len(&self) -> usize {
         self.full_bytes + self.open.len()
     }

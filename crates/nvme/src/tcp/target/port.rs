@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 /// hosts reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
-    /// Address.
+    /// The address that hosts are told to connect to.
     pub address: IpAddr,
     /// Port; the one they reached us at if not given.
     pub port: Option<u16>,
@@ -33,7 +33,7 @@ struct Member {
     from: IpAddr,
 }
 
-/// What all connections know.
+/// What all connections of a server know.
 pub struct Port {
     pub(super) subsystem: Arc<Subsystem>,
     allowed: RwLock<Arc<Allowed>>,
@@ -100,11 +100,11 @@ impl Port {
     pub(super) fn unproven_seat(&self, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         self.quotas.unproven_seat(address, bytes)
     }
-    /// The subsystem.
+    /// The subsystem that hosts connect to.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
-    /// Who may connect.
+    /// Who may connect, as it is now.
     pub fn allowed(&self) -> Arc<Allowed> {
         let allowed = self.allowed.read().unwrap_or_else(PoisonError::into_inner);
         allowed.clone()

@@ -22,7 +22,7 @@ impl Connection {
         self.proven.as_ref()
     }
 
-    /// Memory that TLS takes.
+    /// Memory that TLS takes for this connection.
     pub(super) fn tls_bytes(&self) -> usize {
         self.proven.as_ref().map_or(0, |_| CONNECTION_BYTES)
     }

@@ -163,7 +163,7 @@ impl Transfers {
         self.incoming.get_mut(&tag)
     }
 
-    /// A transfer is complete.
+    /// Takes a transfer that is complete, and frees its tag.
     pub fn finish(&mut self, tag: u16) -> Option<Incoming> {
         let incoming = self.incoming.remove(&tag)?;
         // The next transfer may be granted what this one had.
