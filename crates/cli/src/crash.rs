@@ -192,6 +192,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         )));
     }
 
+    // A durable scheme must have lost nothing, one in DRAM must have been caught.
     if reports
         .iter()
         .all(|(scheme, report)| is_as_it_should_be(args, *scheme, report))
@@ -213,6 +214,8 @@ fn check(args: &Args) -> Result<(), Failure> {
             schemes(args),
         ),
     };
+
+    // Everything works with page mapping.
     if mapping == Granularity::Page {
         return Ok(());
     }
@@ -238,6 +241,7 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
         (false, _) => args.scheme.clone(),
         (true, Some(guard)) => vec![SchemeKind::that_shows(guard)],
         (true, None) => {
+            // Without `--scheme` all that work with what was asked for.
             let works = |scheme: &SchemeKind| {
                 args.mapping == Granularity::Page || scheme.needs_pages().is_none()
             };
@@ -263,6 +267,7 @@ fn adjustment(settings: Vec<Setting>) -> Result<Adjust, Failure> {
     let wears_out = settings.iter().any(|one| one.key.path == ENDURANCE);
 
     Ok(Adjust(Some(Arc::new(move |config: &Config| {
+        // Settings are checked as those of a device file, so that they mean the same here.
         let device = DeviceConfig {
             firmware: config.clone(),
             ..device.clone()
@@ -317,9 +322,12 @@ fn refused(args: &Args, why: &str) -> Failure {
 }
 
 fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust, interrupt: &Interrupt) -> Options {
+    // Without any limit the campaign would not end.
     let seconds = args
         .seconds
         .or(args.cuts.is_none().then_some(SECONDS_DEFAULT));
+
+    // One failure proves what is expected; of what is not, more are worth seeing.
     let expected = !scheme.is_durable() || args.mutant.is_some();
     Options {
         seconds,
@@ -395,6 +403,7 @@ fn as_text(args: &Args, reports: &[(SchemeKind, Report)], ended_early: bool) -> 
             report.violations,
         ];
 
+        // Two ways to fail: to lose what must be kept, and not to notice what must be lost.
         let verdict = match (scheme.is_durable(), report.violations) {
             (_, 0) if ended_early && at + 1 == reports.len() => "nothing lost so far",
             (_, 0) if is_as_it_should_be(args, *scheme, report) => "nothing lost",

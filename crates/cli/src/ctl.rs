@@ -162,10 +162,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         PATIENCE,
     );
     let answer = answer.map_err(|error| Failure::about(&args.connect, error))?;
+
+    // What is no JSON is no answer of ours: something else listens there.
     let value: Value = serde_json::from_slice(&answer.body)
         .map_err(|_| Failure::about(&args.connect, "what answers there is not remap-ssd serve"))?;
     if answer.status != 200 {
         let sentence = value["error"].as_str().unwrap_or("it refused").to_owned();
+        // The server's refusals keep their exit codes: a mistake in the arguments is one wherever
+        // it is found.
         return Err(match answer.status {
             400 => Failure::Usage(sentence),
             401 | 403 if args.token.is_none() => {
@@ -200,6 +204,7 @@ fn request(verb: &Verb) -> Result<(String, Option<Value>), Failure> {
         Verb::Ana { portal, state } => post("ana", json!({ "portal": portal, "state": state })),
         Verb::Release { nsid } => post("release", json!({ "nsid": nsid })),
         Verb::Snapshot { to } => {
+            // Absolute, because the server has another working directory.
             let to = std::path::absolute(to).map_err(Failure::usage)?;
             post("snapshot", json!({ "to": to }))
         }

@@ -124,6 +124,7 @@ fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Fa
     };
     let found = scheme_on(&mut below)
         .map_err(about)?
+        // With `--force` what is there counts as nothing.
         .filter(|_| !args.force);
     let new = NewDedup {
         hash: args.hash.unwrap_or_default(),
@@ -167,6 +168,7 @@ fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Fa
 
 /// Serves a disk until a signal comes or it is unmounted, and closes it.
 fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
+    // The hash is on the disk. Another one would find no duplicate of what is there.
     if args.hash.is_some_and(|hash| hash != disk.hash()) {
         return Err(Failure::about(
             args.place.name(),
@@ -182,6 +184,9 @@ fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
         output::note(format_args!("error: {error}"))
     });
     let served = wait(&file, &args.fuse);
+
+    // Whatever ended serving, the disk is closed before that is reported: it holds what was not
+    // written.
     let disk = file
         .take()
         .ok_or_else(|| Failure::failed("the disk is gone"))?;
@@ -197,6 +202,7 @@ fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
 
 /// Mounts the file and waits for the end.
 fn wait<D: Disk + Send + 'static>(file: &Pages<D>, folder: &Path) -> Result<(), Failure> {
+    // Both ends of serving go through one channel: a signal, and an unmount by hand.
     let (sender, ended) = channel();
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(Failure::failed)?;

@@ -128,6 +128,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let list = args.names == ["list"];
     let names = names(args, &library, list)?;
     let set = settings::parse(&args.set)?;
+
+    // Planned whole before anything runs, so that a mistake in the last experiment shows at once.
     let study = Study::plan_with(&library, &names, form, &set)?;
 
     if list {
@@ -158,6 +160,7 @@ fn names(args: &Args, library: &Library, list: bool) -> Result<Vec<String>, Fail
             .collect()
     };
 
+    // These two words stand for all: they leave no room for other names.
     if list || args.names == ["all"] {
         return Ok(all());
     }
@@ -366,6 +369,7 @@ impl Progress {
                 others,
                 weight,
             } => {
+                // What is there already is not part of the estimate.
                 (state.weight, state.runs) = (*weight, *missing);
                 state.runs_found = runs - missing;
 
@@ -395,6 +399,7 @@ impl Progress {
         };
         self.bar.set_position((share * STEPS as f64) as u64);
 
+        // An estimate from the share that is done; before anything is, there is none.
         let remains = if share > 0.0 {
             remaining(state.began.elapsed().mul_f64((1.0 - share) / share))
         } else {
@@ -432,6 +437,7 @@ fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
         .filter(|one| !one.text.is_empty())
         .for_each(|one| text.push_str(&format!("{}\n", one.text)));
 
+    // Claims are counted, findings are not: a finding claims nothing.
     let of = |verdict: Verdict| {
         claims
             .iter()

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// Why a command failed.
+/// Why a command failed, and with which exit code.
 #[derive(Debug)]
 pub enum Failure {
     /// The arguments do not fit together: exit code 2.

@@ -68,7 +68,7 @@ struct Wear {
     max: u32,
 }
 
-/// Everything found.
+/// Everything that was found in the image.
 #[derive(Debug)]
 struct Findings {
     rows: Vec<Row>,
@@ -91,10 +91,12 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let (mut device, recovery) = if args.image.is_dir() {
         Device::look_into_folder(&args.image).map_err(|error| about(&error))?
     } else {
+        // An image in use changes while it is read.
         let _lock = image_file::lock(&args.image).map_err(|error| about(&error))?;
         Device::load(&args.image).map_err(|error| about(&error))?
     };
 
+    // Tables against each other, then every page: two kinds of damage.
     let contradiction = device.ftl().check().err();
     let unreadable = device.untimed(|ftl| ftl.scrub());
 
@@ -138,6 +140,7 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
     let geometry = media.geometry();
     let group = device.ftl().group(id).unwrap_or_default();
 
+    // A free superblock belongs to no stream.
     let in_use = matches!(sb.state, SuperblockState::Open | SuperblockState::Closed);
     let owners = device.ftl().owners(id);
 

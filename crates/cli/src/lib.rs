@@ -100,6 +100,7 @@ pub enum Command {
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(mut cli) => {
+            // As typed, because a result says by which command it can be made again.
             if let Command::Compare(line) = &mut cli.command {
                 line.args
                     .said(std::env::args_os().map(|word| word.to_string_lossy().into()));

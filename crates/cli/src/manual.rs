@@ -73,6 +73,7 @@ fn write_pages(folder: &Path, command: &clap::Command) -> Result<(), Failure> {
         .map_err(Failure::failed)?;
     fs::write(&path, page).map_err(|error| Failure::about(path.display(), error))?;
 
+    // `help` has no page, and what is hidden none either.
     let below = command
         .get_subcommands()
         .filter(|below| below.get_name() != "help" && !below.is_hide_set());

@@ -13,6 +13,7 @@ use remap_ssd_device::parse_scale;
 pub fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
 
+    // Powers of 1024 by default, as memory is sold; of 1000 where the unit says so.
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
@@ -49,6 +50,7 @@ pub fn count(text: &str) -> Result<u64, String> {
     };
     let value = factor.and_then(|factor| multiply(number, factor));
     value
+        // Nothing takes a count of zero.
         .filter(|value| *value > 0)
         .ok_or_else(|| format!("`{text}` is not a count such as 500000, 500k or 2M"))
 }

@@ -61,6 +61,7 @@ impl Pending {
         let about = |error: io::Error| Failure::about(path.display(), error);
         let path = path.to_owned();
 
+        // A device or a pipe cannot be replaced by renaming: it is written in place.
         if path.exists() && !path.is_file() {
             if path.is_dir() {
                 return Err(about(io::ErrorKind::IsADirectory.into()));
@@ -101,6 +102,7 @@ impl Pending {
             return std::fs::write(&self.path, text).map_err(about);
         };
         beside.write_all(text.as_bytes()).map_err(about)?;
+        // On the disk before it has its name: a crash must not leave an empty file by it.
         beside.as_file().sync_all().map_err(about)?;
         beside
             .persist(&self.path)
@@ -145,6 +147,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
             }
         }
 
+        // Spaces at the end of a line would show in a diff.
         text.truncate(text.trim_end().len());
         text.push('\n');
         text
@@ -159,7 +162,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// `1 page`, `2,000 pages`.
+/// A number with its noun: `1 page`, `2,000 pages`.
 pub fn counted(count: u64, one: &str) -> String {
     format!(
         "{} {one}{}",

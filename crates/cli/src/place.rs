@@ -48,7 +48,7 @@ pub fn host_keys(secret: Option<&Path>) -> Result<HostKeys, Failure> {
 }
 
 impl Place {
-    /// For messages.
+    /// How messages name the place.
     pub fn name(&self) -> String {
         match (&self.connect, &self.image) {
             (Some(address), _) => address.clone(),
@@ -68,6 +68,7 @@ impl Place {
             ..Options::default()
         }
         .with_keys(host_keys(self.secret.as_deref())?);
+        // The name that the client has by default is good enough where nobody asks for another.
         options.hostnqn = self.hostnqn.clone().unwrap_or(options.hostnqn);
         Client::connect(self.name().as_str(), options)
             .map_err(|error| Failure::about(self.name(), error))

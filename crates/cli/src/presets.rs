@@ -38,6 +38,7 @@ Examples:
 /// # Errors
 /// No preset has that name.
 pub fn command(args: &Args) -> Result<(), Failure> {
+    // In this order: one device, the keys of all, the list for programs, the list for people.
     if let Some(name) = &args.toml {
         let config = DeviceConfig::preset(name).map_err(Failure::usage)?;
         return output::text(&reference::commented(&config));

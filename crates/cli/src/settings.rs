@@ -10,6 +10,7 @@ use remap_ssd_device::Setting;
 /// # Errors
 /// All texts that set nothing, each with the reason.
 pub fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
+    // All of them are looked at, so that a user mends all mistakes at once.
     let (mut settings, mut wrong) = (Vec::new(), Vec::new());
     for text in texts {
         match text.parse() {

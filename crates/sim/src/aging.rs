@@ -127,6 +127,7 @@ pub fn age(
     writes: &mut dyn Source,
     options: &AgingOptions,
 ) -> Result<AgingReport, AgingError> {
+    // Coldmap's setup: written once and in order, without garbage collection.
     if options.fill == Fill::Sequential {
         let filled = fill_in_order(device)?;
         return Ok(AgingReport {
@@ -212,6 +213,7 @@ impl Aging<'_> {
     fn fill(&mut self) -> Result<u64, AgingError> {
         let begin = self.device.ftl().stats();
         let pages = u64::from(self.device.config().geometry.pages());
+        // Longer than any stretch of duplicates on a device that still fills.
         let patience = FRUITLESS_ROUNDS * u64::from(self.device.config().firmware.lpns);
 
         let (mut writes, mut checked_writes, mut checked_programs) = (0, 0, 0);
@@ -251,6 +253,7 @@ impl Aging<'_> {
     fn write(&mut self, count: u64) -> Result<(), AgingError> {
         let (mut done, mut seen) = (0, 0);
         while done < count {
+            // The look ahead needs the pages that follow, so they are drawn in batches.
             let Some(page) = self.feed.next(self.device) else {
                 if !self.feed.refill(self.source)? {
                     return Err(AgingError::Ended(seen));
@@ -268,6 +271,8 @@ impl Aging<'_> {
             }
 
             let mut page = page;
+            // A place that was chosen wins over the workload's: each page is written once, in a
+            // scattered order.
             if let Some((at, step, pages)) = &mut self.place {
                 page.lpn = *at as u32;
                 *at = (*at + *step) % *pages;
@@ -279,6 +284,7 @@ impl Aging<'_> {
                 .untimed(|ftl| ftl.write(command.lpn, &Payload::Identity(command.content)));
             result.map_err(AgingError::Refused)?;
 
+            // Each written page once: remaps draw their sources from these.
             if self.written.insert(page.lpn) {
                 self.lpns.push(page.lpn);
             }
@@ -293,6 +299,7 @@ impl Aging<'_> {
         let config = &self.device.config().firmware;
         let has_tables = self.device.ftl().usage().p2l_bytes > 0;
         let remaps = self.device.ftl().remaps() && !config.scheme.uses_hints();
+        // Nothing to fill: no entries, a table for all of them, or remaps to homes only.
         if !remaps || has_tables || options.nvram_used <= 0.0 || self.lpns.len() < 2 {
             return Ok(0);
         }

@@ -75,6 +75,7 @@ impl Arrivals {
     ) -> Result<Timed<'a>, WorkloadError> {
         self.check(workload)?;
 
+        // Bursts are the workload's own times; a rate replaces them.
         let clock = match (self.times, workload.bursts()) {
             (Times::Own { speed }, Some(bursts)) => ArrivalClock::Bursts {
                 bursts,
@@ -131,6 +132,7 @@ impl FromStr for Arrivals {
             ),
             None => (text, None),
         };
+        // A bound that was given and is wrong is told apart from one that was not given.
         let bound = match bound {
             Some(None) => {
                 return Err(format!(
@@ -221,6 +223,7 @@ impl<'a> Timed<'a> {
                 left,
                 speed,
             } if *left == 0 => {
+                // The first of a burst comes after the gap, the others after short intervals.
                 *left = bursts.len(&mut self.rng) - 1;
                 self.at_ns + bursts.gap_ns(&mut self.rng) / *speed
             }

@@ -17,6 +17,7 @@ pub(crate) struct InFlight {
 impl InFlight {
     /// `depth` places, all of them free from `now` on.
     pub(crate) fn new(depth: u32, now: u64) -> Self {
+        // A power of two, so that a parent is found by a shift; places beyond the depth never win.
         let leaves = depth.max(1).next_power_of_two() as usize;
         let mut queue = Self {
             tree: vec![u64::MAX; 2 * leaves],
@@ -26,6 +27,7 @@ impl InFlight {
         for place in 0..depth.max(1) as usize {
             queue.tree[leaves + place] = queue.key(now, place);
         }
+        // From the leaves up: each parent is the smaller of its children.
         for node in (1..leaves).rev() {
             queue.tree[node] = queue.tree[2 * node].min(queue.tree[2 * node + 1]);
         }

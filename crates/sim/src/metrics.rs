@@ -48,6 +48,7 @@ impl Latencies {
             return Percentiles::default();
         }
 
+        // A quantile needs as many values as make it one of them; below that it is no number.
         let at = |quantile, least| {
             if count >= least {
                 us(self.0.value_at_quantile(quantile))
@@ -76,6 +77,8 @@ impl Latencies {
         for step in self.0.iter_recorded() {
             seen += step.count_since_last_iteration();
             let share = seen as f64 / total;
+            // A point where the share has moved by a step, or where what is left has shrunk by
+            // three tenths.
             let moved = share - shown >= 1.0 / CDF_POINTS || 1.0 - share <= (1.0 - shown) * 0.7;
             if moved || points.is_empty() {
                 points.push((us(step.value_iterated_to()), share));
@@ -180,6 +183,7 @@ impl Meters {
             glimpse,
             backlog,
         });
+        // Twice as many as wanted: every second one goes, and the interval doubles.
         if self.readings.len() >= 2 * self.wanted {
             // The readings that stay are those at even multiples of the interval.
             let mut index = 0;
@@ -189,6 +193,7 @@ impl Meters {
             });
             self.interval_ns *= 2;
         }
+        // Due on the grid of the new interval, and not twice within half of it.
         self.due_ns = (self.due_ns + self.interval_ns).max(now + self.interval_ns / 2);
     }
 
@@ -196,6 +201,7 @@ impl Meters {
     /// `end_ns`.
     pub fn finish(mut self, device: &Device, end_ns: u64, page_ops: PageOps) -> RunSummary {
         let last = Whole::of(device, end_ns, page_ops);
+        // The last reading is of the end, unless one fell there anyway.
         if self
             .readings
             .last()
@@ -210,6 +216,7 @@ impl Meters {
         let config = device.config();
         let media = device.ftl().media();
 
+        // What the device did before the run is not the run's.
         let (flash_pages, erases) = (
             last.reading.glimpse.programs - self.first.reading.glimpse.programs,
             last.erases - self.first.erases,
@@ -353,6 +360,7 @@ fn survival(device: &Device) -> Vec<SurvivalClass> {
         .collect()
 }
 
+// Rates of the time between two readings; levels as they are at the second.
 fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
     let seconds = (to.at_ns - from.at_ns) as f64 / NS_PER_S;
 

@@ -50,6 +50,7 @@ impl OpenLoop {
     pub(crate) fn arrive(&mut self, at_ns: u64) -> u64 {
         self.arrived = self.start + at_ns;
         self.arrivals += 1;
+        // Requests that ended before this one arrived do not wait with it.
         while self
             .outstanding
             .peek()
@@ -59,6 +60,7 @@ impl OpenLoop {
         }
         // With itself.
         self.backlog_max = self.backlog_max.max(self.backlog() + 1);
+        // Without a bound it enters as it arrives.
         self.places
             .as_ref()
             .map_or(self.arrived, |places| places.earliest().max(self.arrived))

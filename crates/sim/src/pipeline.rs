@@ -117,6 +117,7 @@ fn do_lots(
     done: &SyncSender<Lot>,
 ) -> Accounts {
     while let Ok(mut lot) = ordered.recv() {
+        // Moved out and back, so that the lot's lists keep their memory.
         let pages = std::mem::take(&mut lot.pages);
         front.sink.lot = lot;
 
@@ -153,6 +154,7 @@ fn keep_time(
     tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(), RunError> {
     let start = times.entered;
+    // As many as go round: that bounds how far one thread may be ahead.
     let mut idle: VecDeque<Lot> = (0..LOTS).map(|_| Lot::default()).collect();
     let mut to_firmware = Some(to_firmware);
     loop {
@@ -171,6 +173,7 @@ fn keep_time(
         }
 
         let Ok(mut lot) = from_firmware.recv() else {
+            // The other thread has ended, and `join` knows why.
             return Ok(());
         };
 

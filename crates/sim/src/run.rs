@@ -115,6 +115,7 @@ pub fn run(
     let start = device.timing().busy_until();
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
+    // An open loop has no queue depth: requests enter when they arrive.
     let clock = if options.open_loop {
         RunClock::Open(Box::new(OpenLoop::new(start, options.bound)))
     } else {
@@ -144,6 +145,7 @@ pub fn run(
             accounts
         }
     };
+    // Half a request was never completed.
     if is_inside {
         return Err(RunError::Unfinished);
     }
@@ -219,6 +221,7 @@ impl Feed {
         // What is left stays in front of the next batch: no look ahead ends where a batch does.
         self.pages.drain(..self.next);
         self.next = 0;
+        // As many as the look ahead needs, and never more than a batch beyond.
         while !self.exhausted && self.pages.len() < BATCH_PAGES {
             let before = self.pages.len();
             self.exhausted = !source.fill(&mut self.pages, BATCH_PAGES)?;
@@ -348,6 +351,7 @@ impl<S: Sink> Front<S> {
         let mut request = match self.request.take() {
             Some(request) => request,
             None => {
+                // The request enters with its first page; the others belong to it.
                 self.sink.enter(page, self.tally.page_ops);
                 self.tally.requests.submitted += 1;
                 OpenRequest {
@@ -364,6 +368,7 @@ impl<S: Sink> Front<S> {
         self.tally.page(page.kind);
         request.result = request.result.and(result);
 
+        // A request with a part of a page is one that reads first.
         if page.kind == PageKind::ReadModifyWrite {
             request.kind = page.kind;
         }
@@ -379,6 +384,7 @@ impl<S: Sink> Front<S> {
     fn trim(&mut self, page: &HostPage) -> Result<(), Refusal> {
         let mut whole = Ok(());
         let extent = match self.trim.take() {
+            // It goes on where the last page ended: one record in the firmware.
             Some((lpn, len)) if lpn + len == page.lpn => (lpn, len + 1),
             Some((lpn, len)) => {
                 whole = self.sink.deallocate(lpn, len);
@@ -386,6 +392,7 @@ impl<S: Sink> Front<S> {
             }
             None => (page.lpn, 1),
         };
+        // The request ends, and with it the command.
         if page.last {
             whole.and(self.sink.deallocate(extent.0, extent.1))
         } else {
@@ -404,6 +411,7 @@ impl<S: Sink> Front<S> {
         match request.result {
             Ok(()) => self.tally.serve(request.kind),
             Err(refusal) => {
+                // The death that was waited for ends the run in good order.
                 if refusal == Refusal::ReadOnly && self.until_worn_out {
                     self.limit = 0;
                 }
@@ -512,6 +520,7 @@ impl Tally {
     /// Everything that was submitted ended, and the firmware saw the same pages.
     fn check(&self, stats: &remap_ssd_ftl::Stats) -> Result<(), RunError> {
         let all = &self.requests;
+        // A run of nothing proves nothing.
         if all.submitted == 0 {
             return Err(RunError::Nothing);
         }

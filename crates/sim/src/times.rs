@@ -87,11 +87,13 @@ impl RequestTimes {
             RunClock::Open(open) => open.end(done_at),
         }
 
+        // A flush has no latency of its own, and holds back what follows.
         self.ended = self.ended.max(done_at);
         if kind == PageKind::Flush {
             self.flushed = done_at;
         }
 
+        // What was refused took no time that could be compared.
         if !served {
             return;
         }

@@ -14,7 +14,7 @@ pub enum DedupError<E: Error + 'static> {
     OutOfRange {
         /// First page of the range.
         page: u64,
-        /// Number of pages.
+        /// How many pages the range has.
         pages: u64,
     },
     /// A buffer that is not whole pages.

@@ -29,7 +29,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// The guards of `Ccaw`.
+    /// All guards of `Ccaw`, for campaigns that leave out one.
     pub const CCAW: [Self; 7] = [
         Self::FlushTrimmed,
         Self::FlushOpened,
@@ -39,7 +39,7 @@ impl Guard {
         Self::TargetLeaves,
         Self::FlushTable,
     ];
-    /// The guards of `OrderMerge`.
+    /// All guards of `OrderMerge`, for campaigns that leave out one.
     pub const ORDER_MERGE: [Self; 5] = [
         Self::FlushTrimmed,
         Self::FlushOpened,

@@ -69,6 +69,7 @@ pub fn read_each<D: Disk>(
     for at in (0..count).step_by(BATCH_PAGES) {
         let bytes = &mut bytes[..BATCH_PAGES.min((count - at) as usize)];
 
+        // All at once, and one by one only where that fails.
         if disk.read(first + at, bytes.as_flattened_mut()).is_ok() {
             (at..)
                 .zip(bytes.iter())

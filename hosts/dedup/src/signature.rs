@@ -14,10 +14,10 @@ pub type Signature = [u8; SIGNATURE_BYTES];
 /// Bytes of a signature, cut from the digest.
 pub const SIGNATURE_BYTES: usize = 16;
 
-/// Stands for no signature.
+/// What stands for a signature that is not known.
 pub const UNKNOWN: Signature = [0; SIGNATURE_BYTES];
 
-/// Hash functions of signatures.
+/// The hash functions that signatures can be made by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hash {
     /// MD5, as in the papers.
@@ -50,6 +50,8 @@ impl Hash {
                 .first_chunk()
                 .expect("a hash has 32 bytes"),
         };
+
+        // Zeroes stand for "unknown"; one bit away from them is as good a signature.
         if signature == UNKNOWN {
             signature[0] = 1;
         }

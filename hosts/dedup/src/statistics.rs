@@ -18,7 +18,7 @@ pub struct Statistics {
     pub mismatches: u64,
     /// Copies that the disk below refused; the pages were written.
     pub copies_refused: u64,
-    /// Number of flushes below.
+    /// How often the disk below was flushed.
     pub flushes: u64,
     /// Segments of the table that were marked invalid, a number.
     pub segments_invalidated: u64,

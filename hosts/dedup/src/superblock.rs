@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 /// Superblocks: pages 0 and 1.
 pub const SUPERBLOCKS: u64 = 2;
 
-/// The deduplication engines.
+/// The engines that can deduplicate a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// Copies, on a disk that can remap.
@@ -157,6 +157,7 @@ impl Superblock {
     }
 
     fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
+        // Told apart from damage: a blank disk may be made into one.
         if *page == [0; PAGE_BYTES] {
             return Err("it is blank".into());
         }
@@ -174,6 +175,7 @@ impl Superblock {
             ));
         }
 
+        // Unknown numbers are of a later version that kept its number, or of a fault.
         let number = record.scheme.get();
         let scheme = [Scheme::Ccaw, Scheme::OrderMerge]
             .into_iter()
@@ -196,6 +198,8 @@ impl Superblock {
             logical: record.logical.get(),
             extent: record.extent.get(),
         };
+
+        // On a smaller disk the records at its end would be missing.
         if found.pages <= disk_pages {
             Ok(found)
         } else {
@@ -243,6 +247,8 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupErr
 
     let mended =
         |page: u64, why: &str| format!("page {page} was written again from its copy: {why}");
+
+    // Two that differ and are both sound are two disks: neither may be written over the other.
     match (first, second) {
         (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
         (Ok(_), Ok(_)) => Err(DedupError::Damaged(

@@ -31,7 +31,7 @@ impl Window {
         self.size > 0 && self.used >= self.size
     }
 
-    /// Begins the next window.
+    /// Begins the next window, which is empty.
     pub fn begin(&mut self) {
         self.used = 0;
     }

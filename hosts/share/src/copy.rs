@@ -45,7 +45,7 @@ pub enum Empty {
 pub struct Piece {
     /// First page of the namespace.
     pub first: u64,
-    /// Number of pages.
+    /// How many pages are to be copied.
     pub pages: u64,
 }
 
@@ -68,6 +68,7 @@ fn check<N: Namespaces + ?Sized>(
         ));
     }
 
+    // Both ranges are checked before the first page is shared.
     device.check(from, pages)?;
     device.check(to, pages)?;
 
@@ -90,6 +91,7 @@ pub(crate) fn share<N: Namespaces + ?Sized>(
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ShareError> {
     let mut done = 0;
+    // A command's worth: the device does it in one turn of its own, and progress shows.
     while done < pages {
         let count = SHARE_PAGES.min(pages - done);
         device.share(after(from, done), after(to, done), count)?;
@@ -147,6 +149,7 @@ pub fn relocate<N: Namespaces + ?Sized>(
     progress: Progress<'_>,
 ) -> Result<Shared, ShareError> {
     check(device, from, to, pages)?;
+    // Empty sources need not be moved, unless the targets must become empty too.
     let runs = match empty {
         Empty::Take => vec![Piece { first: 0, pages }],
         _ => runs_to_move(device, from, to, pages, empty)?,
@@ -156,6 +159,8 @@ pub fn relocate<N: Namespaces + ?Sized>(
     counted(device, moved, |device| {
         let mut done = 0;
         for run in runs {
+            // One stretch is durable before its sources go, so an interruption costs at most a
+            // stretch.
             for at in (run.first..run.first + run.pages).step_by(MOVE_PAGES as usize) {
                 let count = MOVE_PAGES.min(run.first + run.pages - at);
                 let (source, target) = (after(from, at), after(to, at));
@@ -214,6 +219,8 @@ fn runs_to_move<N: Namespaces + ?Sized>(
                 }
                 continue;
             }
+
+            // Only the user knows whether it was moved before or was always empty.
             if empty == Empty::Refuse {
                 device.read(after(to, page), &mut target)?;
                 if target != [0; PAGE_BYTES] {
@@ -274,6 +281,7 @@ pub fn plan<N: Namespaces + ?Sized>(
     pieces: &[Piece],
     to: u64,
 ) -> Result<u64, ShareError> {
+    // Extents of a damaged list may sum to anything.
     let pages = pieces
         .iter()
         .try_fold(0u64, |sum, piece| sum.checked_add(piece.pages));
@@ -282,6 +290,7 @@ pub fn plan<N: Namespaces + ?Sized>(
         pages.ok_or_else(|| ShareError::Usage("the list of extents has no pages".into()))?;
     device.check(Place { nsid, page: to }, pages)?;
 
+    // By place, so that overlaps show between neighbours.
     let mut sorted: Vec<&Piece> = pieces.iter().collect();
     sorted.sort_by_key(|piece| piece.first);
     for piece in &sorted {
@@ -328,6 +337,7 @@ pub fn gather<N: Namespaces + ?Sized>(
 ) -> Result<Shared, ShareError> {
     let pages = plan(device, nsid, pieces, to)?;
 
+    // Looked at as late as possible: the pieces go over whatever is there.
     if !force
         && let Some(page) = first_written(device, Place { nsid, page: to }, pages, &mut |_, _| {})?
     {

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 /// A snapshot of files, or what is left of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSnapshot {
-    /// Name of the file.
+    /// Name of the snapshot, without what marks its manifest.
     pub name: String,
     /// When it was made: seconds since 1970.
     pub made_at: u64,
@@ -53,14 +53,14 @@ pub struct FileSnapshot {
 pub struct FileInSnapshot {
     /// The name of the file that it is of.
     pub name: String,
-    /// Size in bytes.
+    /// Its size in bytes when the snapshot was made.
     pub bytes: u64,
 }
 
 /// What a manifest's name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// The snapshot is complete.
+    /// The snapshot is whole and can be used.
     Complete,
     /// It is being made or deleted: no snapshot.
     Part,
@@ -86,7 +86,7 @@ pub enum FilesError {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The request is invalid.
+    /// What was asked for cannot be, whatever the files are.
     #[error("{0}")]
     Usage(String),
     /// Something that is not so now.
@@ -150,6 +150,7 @@ fn remove(store: &dyn Store, name: &str) -> Result<(), StoreError> {
 pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
     let mut found = Vec::new();
 
+    // Names say what a snapshot is worth, so listing needs no other record.
     for info in store.list()? {
         let Some(rest) = info.name.strip_prefix('@') else {
             continue;
@@ -186,6 +187,7 @@ pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
         }
     }
 
+    // By name, so that two listings can be compared.
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
@@ -221,6 +223,8 @@ pub fn create(
 ) -> Result<FileSnapshot, FilesError> {
     crate::record::check_name(name).map_err(FilesError::Usage)?;
     let known = list(store)?;
+
+    // A rollback that was interrupted must be finished first: its files are of two times.
     unfinished(&known)?;
     match known.iter().find(|one| one.name == name) {
         Some(part) if part.state == FileState::Part => remove_part(store, part)?,
@@ -232,6 +236,7 @@ pub fn create(
         None => {}
     }
 
+    // All names are looked for before the first file is copied.
     let files = chosen(store, &known, wanted)?;
     for file in &files {
         let copy = copy_name(&file.name, name);
@@ -286,11 +291,14 @@ fn chosen(
             .flat_map(|one| FileState::ALL.map(|state| state.manifest(&one.name)));
         copies.chain(manifests).any(|other| other == name)
     };
+
+    // The size of now: what is written later is not part of the snapshot.
     let in_snapshot = |info: &remap_ssd_store::FileInfo| FileInSnapshot {
         name: info.name.clone(),
         bytes: info.bytes,
     };
 
+    // Without names all files that are not of a snapshot themselves.
     if wanted.is_empty() {
         let files: Vec<FileInSnapshot> = all
             .iter()
@@ -320,6 +328,7 @@ fn chosen(
 
 /// Writes the manifest of a snapshot that is going to be made.
 fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), FilesError> {
+    // Before the first copy, so that a copy without a manifest cannot be.
     let FileSnapshot { made_at, files, .. } = snapshot.clone();
 
     let file = store.open(
@@ -415,6 +424,8 @@ fn remove_part(store: &dyn Store, snapshot: &FileSnapshot) -> Result<(), FilesEr
 pub fn delete(store: &dyn Store, name: &str) -> Result<FileSnapshot, FilesError> {
     let known = list(store)?;
     let snapshot = find(&known, name)?;
+
+    // Renamed first: from then on it is no snapshot, whatever is left of it.
     match snapshot.state {
         FileState::RollingBack => unfinished(&known)?,
         FileState::Complete => store.rename(
@@ -444,6 +455,8 @@ pub fn rollback(
         FileState::Complete.manifest(name),
         FileState::RollingBack.manifest(name),
     );
+
+    // The manifest says what is under way before the first file changes.
     match snapshot.state {
         FileState::Part => {
             return Err(FilesError::Refused(format!(
@@ -472,6 +485,7 @@ pub fn rollback(
 /// # Errors
 /// There is no such file, or one of the new name, no room, or the disk. There is no new file then.
 pub fn copy(store: &dyn Store, from: &str, to: &str) -> Result<u64, FilesError> {
+    // Looked for first, so that a name that is missing makes no file.
     let source = store.open(from, OpenOptions::default())?;
     match store.open(to, OpenOptions::default()) {
         Ok(_) => return Err(StoreError::Exists(to.into()).into()),

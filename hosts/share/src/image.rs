@@ -31,6 +31,7 @@ impl ImageNamespaces {
         let mut ranges = Vec::new();
         let mut first = 0u64;
 
+        // Namespaces follow one another, in the order of their numbers.
         for namespace in image_namespaces(folder, lpns)? {
             let end = first
                 .checked_add(namespace.pages)

@@ -13,7 +13,7 @@ use std::ops::Sub;
 pub struct Place {
     /// Number of the namespace, from 1.
     pub nsid: u32,
-    /// Page within the namespace.
+    /// Number of the page within it, from 0.
     pub page: u64,
 }
 
@@ -145,14 +145,14 @@ pub enum ShareError {
         "{error}; {done} of {pages} pages were moved and the rest is where it was: run it again with --resume"
     )]
     Moving {
-        /// Why the move stopped.
+        /// Why the move stopped where it did.
         error: Box<ShareError>,
-        /// Pages moved before that.
+        /// How many pages were moved before that.
         done: u64,
         /// Pages that were to be moved.
         pages: u64,
     },
-    /// The request is invalid.
+    /// What was asked for cannot be, whatever the device holds.
     #[error("{0}")]
     Usage(String),
     /// Something that is not so now.
@@ -217,6 +217,7 @@ pub trait Namespaces {
     /// # Errors
     /// It is not.
     fn check(&self, at: Place, pages: u64) -> Result<(), ShareError> {
+        // The sum may not fit: pages come from a command line.
         let Place { nsid, page } = at;
         match self.pages(nsid) {
             0 => Err(ShareError::Refused(format!(

@@ -23,7 +23,7 @@ pub enum State {
     Vacant,
     /// It is being made: the pages are any.
     Creating,
-    /// The snapshot is complete.
+    /// The snapshot is whole and can be used.
     Complete,
     /// It is whole, and its source is being made the same.
     RollingBack,
@@ -140,6 +140,7 @@ impl Record {
 
     /// From the last page of namespace `nsid`, which has `size` pages.
     pub fn decode(page: &Page, nsid: u32, size: u64) -> LastPage {
+        // Blank and foreign pages are told apart from damage: neither is a snapshot.
         if page.iter().all(|byte| *byte == 0) {
             return LastPage::Blank;
         }
@@ -159,6 +160,7 @@ impl Record {
             return LastPage::Damaged("it is of an unknown version");
         };
 
+        // A length beyond the field is no name.
         let name = record
             .name
             .get(..usize::from(record.name_bytes.get()))
@@ -175,6 +177,7 @@ impl Record {
             made_at: record.made_at.get(),
         };
 
+        // The record itself is the last page.
         if found.pages < size {
             LastPage::Record(found)
         } else {

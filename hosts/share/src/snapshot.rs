@@ -44,7 +44,7 @@ const TRIM_PAGES: u64 = 1 << 18;
 /// A snapshot, or what is left of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Name of the snapshot.
+    /// Its name, by which it is asked for.
     pub name: String,
     /// The namespace that it is in.
     pub nsid: u32,
@@ -91,7 +91,7 @@ impl Listed {
 /// A snapshot to be made.
 #[derive(Clone, Debug)]
 pub struct NewSnapshot {
-    /// Name of the snapshot.
+    /// Name of the snapshot that is meant.
     pub name: String,
     /// The namespace that it is of.
     pub source: u32,
@@ -109,6 +109,7 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
     let mut listed = Listed::default();
 
     for nsid in 1..=device.count() {
+        // A namespace that this host may not use has no pages here.
         let size = device.pages(nsid);
         if size == 0 {
             continue;
@@ -123,6 +124,7 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
             &mut page,
         )?;
 
+        // Only the last page is read: whether the rest is blank is asked when it matters.
         match Record::decode(&page, nsid, size) {
             LastPage::Other => {}
             LastPage::Blank => listed.blank.push(nsid),
@@ -202,6 +204,8 @@ pub fn create<N: Namespaces + ?Sized>(
         into,
         now,
     } = new;
+
+    // Everything that can be refused comes before the first change.
     check_name(name).map_err(ShareError::Usage)?;
     let source_size = device.pages(*source);
     device.check(
@@ -213,6 +217,8 @@ pub fn create<N: Namespaces + ?Sized>(
     )?;
     let listed = list(device)?;
     check_source(&listed, *source)?;
+
+    // A snapshot of this name that is not whole makes room for the new one.
     if let Some(old) = listed.snapshots.iter().find(|one| one.name == *name) {
         match old.state {
             State::Creating | State::Deleting => empty(device, old, &mut |_, _| {})?,
@@ -225,6 +231,7 @@ pub fn create<N: Namespaces + ?Sized>(
         }
     }
 
+    // Looked at again, since a namespace may have become vacant.
     let listed = list(device)?;
     let nsid = choose(device, &listed, *source, *into)?;
     let snapshot = Snapshot {
@@ -261,6 +268,7 @@ pub fn create<N: Namespaces + ?Sized>(
 
 /// Whether snapshots can be made of a namespace.
 fn check_source(listed: &Listed, source: u32) -> Result<(), ShareError> {
+    // A namespace in the middle of a rollback is of two times.
     if let Some(rollback) = listed.rollback_of(source) {
         return Err(unfinished(rollback));
     }
@@ -289,11 +297,14 @@ fn choose<N: Namespaces + ?Sized>(
     source: u32,
     into: Option<u32>,
 ) -> Result<u32, ShareError> {
+    // One page more, for the record.
     let needed = device.pages(source) + 1;
     let is_blank = |device: &mut N, nsid: u32| {
         let pages = device.pages(nsid);
         first_written(device, Place { nsid, page: 0 }, pages, &mut |_, _| {})
     };
+
+    // A namespace that was asked for is taken or refused, with the reason.
     if let Some(nsid) = into {
         device.check(Place { nsid, page: 0 }, 1)?;
         if nsid == source || device.pages(nsid) < needed {
@@ -331,6 +342,8 @@ fn choose<N: Namespaces + ?Sized>(
             return Ok(*nsid);
         }
     }
+
+    // How many there are that would not do, because that is what can be changed.
     let free = listed
         .vacant
         .iter()
@@ -355,6 +368,8 @@ fn undisturbed<N: Namespaces + ?Sized>(
         share(device, from, to, pages, &mut |done| progress(done, pages))?;
         device.flush()
     })?;
+
+    // The device has counted what others wrote: sharing itself writes `pages`.
     let others = shared.counts.host_pages.abs_diff(pages) + shared.counts.host_deallocations;
     match others {
         0 => Ok(shared),
@@ -370,6 +385,7 @@ fn empty<N: Namespaces + ?Sized>(
     snapshot: &Snapshot,
     progress: Progress<'_>,
 ) -> Result<(), ShareError> {
+    // The record stays until everything is deallocated and durable: an interruption is found.
     let nsid = snapshot.nsid;
     // What "delete" above says.
     record(device, nsid, &record_of(snapshot, State::Deleting))?;
@@ -419,6 +435,8 @@ pub fn rollback<N: Namespaces + ?Sized>(
         pages,
         ..
     } = snapshot;
+
+    // Only what is whole can be rolled back to.
     match snapshot.state {
         State::Creating | State::Deleting | State::Vacant => {
             return Err(ShareError::Refused(format!(
@@ -427,6 +445,8 @@ pub fn rollback<N: Namespaces + ?Sized>(
         }
         State::Complete | State::RollingBack => {}
     }
+
+    // One rollback of a namespace at a time.
     if let Some(other) = listed
         .rollback_of(source)
         .filter(|other| other.nsid != nsid)

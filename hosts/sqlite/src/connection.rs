@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// Which of its files a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The database file.
+    /// The database file, which the others belong to.
     Database,
     /// The write-ahead log of a database.
     Wal,

@@ -41,9 +41,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 pub enum Spec {
     /// A volume on a served device.
     Device {
-        /// Address as HOST:PORT.
+        /// Address of the server, as HOST:PORT.
         address: String,
-        /// Number of the namespace.
+        /// Number of the namespace that the volume is in.
         nsid: u32,
         /// Subsystem, if there are several.
         nqn: Option<String>,
@@ -54,9 +54,9 @@ pub enum Spec {
     },
     /// A device in a folder.
     Image {
-        /// Folder of the image.
+        /// Folder that the image is in.
         folder: PathBuf,
-        /// Number of the namespace.
+        /// Number of the namespace that the volume is in.
         nsid: u32,
     },
     /// A store that the program has given a name.
@@ -90,7 +90,7 @@ pub enum PlaceError {
     /// The system refused an operation.
     #[error("{place}: {error}")]
     System {
-        /// Path that was used.
+        /// The path that the system was asked for.
         place: String,
         /// Why it refused, with its number.
         error: std::io::Error,

@@ -62,7 +62,7 @@ impl<'a> StockFile<'a> {
         })
     }
 
-    /// Size in bytes.
+    /// How many bytes the file has.
     pub fn size(&self) -> u64 {
         self.size
     }

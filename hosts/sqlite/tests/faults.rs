@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 const PAGES: u64 = 4000;
 
-/// When commands fail.
+/// When commands are made to fail.
 #[derive(Default)]
 struct Plan {
     /// Commands that are still done; 0 if none is going to fail.

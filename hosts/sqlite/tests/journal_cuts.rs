@@ -79,7 +79,7 @@ impl Pager {
             .expect("there is room");
     }
 
-    /// Replays a hot journal.
+    /// Replays a journal that was left hot, as SQLite would.
     fn recover(&mut self) {
         let mut first = [0];
         if !self.journal.exists().expect("readable")

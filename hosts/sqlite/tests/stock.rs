@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::thread;
 
-/// SQLite's own, and ours.
+/// The VFS that SQLite brings, and ours.
 const VFSES: [&str; 2] = ["unix", "remap"];
 
 fn open(vfs: &str, path: &Path, more: &str) -> Db {

@@ -16,7 +16,7 @@ pub enum StoreError {
     System {
         /// A path, or what was done.
         what: String,
-        /// The system's error.
+        /// What the system said was wrong.
         error: io::Error,
     },
     /// There is no volume where one was looked for.
@@ -42,7 +42,7 @@ pub enum StoreError {
         /// Pages that no file has.
         free: u64,
     },
-    /// No more files.
+    /// The volume has as many files as it can have.
     #[error(
         "the volume has {0} files and no room for another one; `volume create --files N` makes room for more"
     )]
@@ -67,7 +67,7 @@ pub enum StoreError {
     /// The file of this handle has been deleted.
     #[error("the file has been deleted since it was opened")]
     Gone,
-    /// The range is invalid.
+    /// The range is not within the file.
     #[error("bytes {offset} to {offset} + {bytes} are not in the file, which has {size} bytes")]
     Range {
         /// First byte of the range.

@@ -21,7 +21,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// All guards, for campaigns.
+    /// All guards, for campaigns that leave out one at a time.
     pub const ALL: [Self; 6] = [
         Self::TrimClaimed,
         Self::FlushTrimmed,

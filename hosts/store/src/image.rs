@@ -28,7 +28,7 @@ struct Service {
 /// A namespace of a device in a folder.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct ImageNamespace {
-    /// Size in pages.
+    /// Its size, in pages of 4 KiB.
     pub pages: u64,
     /// Its pages are shared with nothing.
     #[serde(default)]
@@ -48,6 +48,7 @@ impl ImageDisk {
         let (mut device, _) = Device::open_in_folder(folder)?;
         let namespaces = image_namespaces(folder, device.config().firmware.lpns.into())?;
 
+        // Numbers begin at 1; 0 wraps around to one that cannot be.
         let index = (nsid as usize).wrapping_sub(1);
         let none = || format!("there is no namespace {nsid}, only {}", namespaces.len());
         let ImageNamespace { pages, unshared } = *namespaces.get(index).ok_or_else(none)?;
@@ -101,6 +102,7 @@ impl ImageDisk {
 /// They cannot be read.
 pub fn image_namespaces(folder: &Path, pages: u64) -> Result<Vec<ImageNamespace>, ImageError> {
     let path = folder.join(SERVICE);
+    // A device that was never served has no such file, and one namespace.
     match fs::read(&path) {
         Ok(bytes) => {
             let service: Service = serde_json::from_slice(&bytes)

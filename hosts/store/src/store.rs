@@ -49,7 +49,7 @@ pub struct OpenOptions {
 /// A file, as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// Name of the file.
+    /// Name of the file, which no other has.
     pub name: String,
     /// Size of the file in bytes.
     pub bytes: u64,
@@ -64,7 +64,7 @@ pub struct FileInfo {
 /// Bytes for one place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileWrite<'a> {
-    /// Offset in bytes.
+    /// Where in the file it begins, in bytes.
     pub offset: u64,
     /// Bytes that are written there.
     pub data: &'a [u8],

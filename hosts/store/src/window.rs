@@ -22,7 +22,7 @@ pub enum WindowError<E: Error + 'static> {
     OutOfRange {
         /// First page of the range.
         page: u64,
-        /// Number of pages.
+        /// How many pages the range has.
         pages: u64,
     },
     /// The disk below refused or failed.
@@ -39,7 +39,7 @@ impl<D: Disk> Window<D> {
         fits.then_some(Self { disk, first, pages })
     }
 
-    /// Gives the disk back.
+    /// Gives the disk back, all of it.
     pub fn into_disk(self) -> D {
         self.disk
     }
@@ -115,6 +115,7 @@ impl<D: Disk> Disk for Window<D> {
     }
 
     fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<Self::Error>> {
+        // All are checked before the first is done.
         let moved = remaps.iter().enumerate();
         let moved: Result<Vec<DiskRemap>, _> = moved
             .map(|(index, remap)| {

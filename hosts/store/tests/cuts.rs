@@ -22,7 +22,7 @@ const PAGES: u64 = 300;
 const SLOTS: u32 = 6;
 const NAMES: [&str; 4] = ["a", "b", "c", "wal"];
 
-/// A file by definition.
+/// A file as it should be, by definition.
 #[derive(Clone)]
 struct Known {
     /// Which of all that have been made.

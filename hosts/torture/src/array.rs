@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 pub struct Shape {
     /// Bytes of a block, a power of two: 512 or 4,096.
     pub block_bytes: u32,
-    /// Number of blocks.
+    /// How many blocks the disk has.
     pub blocks: u64,
 }
 
 impl Shape {
-    /// Size in bytes.
+    /// Its size, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.block_bytes)
     }
@@ -44,6 +44,8 @@ impl Shape {
             offset.next_multiple_of(block),
             (offset + len) / block * block,
         );
+
+        // A range within one block has only a part.
         let (parts, blocks) = if start < end {
             (
                 [offset..start, end..offset + len],
@@ -69,11 +71,14 @@ impl Shape {
         let (first, count, before) = self.cover(offset, data.len() as u64);
         let block = self.block_bytes as usize;
         let bytes = count as usize * block;
+
+        // Whole blocks go as they are.
         if before == 0 && bytes == data.len() {
             return Ok((first, Cow::Borrowed(data)));
         }
 
         let mut whole = vec![0; bytes];
+        // Only the blocks at the ends hold something that must stay.
         read(first, &mut whole[..block])?;
         if count > 1 {
             read(first + count - 1, &mut whole[bytes - block..])?;
@@ -151,6 +156,8 @@ impl Slot {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
+            // An error that was asked for is answered as one; any other is a failure of ours, which
+            // ends the run.
             if let Some(answer) = crate::faults::answer(&error) {
                 return answer;
             }

@@ -46,9 +46,9 @@ pub struct RecordingSpec {
 /// What the check found after a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The check passed.
+    /// The check found nothing wrong.
     Passed,
-    /// The check failed.
+    /// The check failed, and how it ended.
     Check(Ending),
     /// The file system cannot be mounted.
     Mount,
@@ -61,7 +61,7 @@ pub enum Finding {
 /// What came of a cut.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What the check found.
+    /// What the check said of the disk that the cut left.
     pub finding: Finding,
     /// The check's last words, or the mount's.
     pub output: String,
@@ -72,7 +72,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the check passed.
+    /// Whether the check found nothing wrong.
     pub fn passed(&self) -> bool {
         self.finding == Finding::Passed
     }
@@ -125,6 +125,7 @@ pub fn record(
     let sink = recorder.clone();
     stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
 
+    // The failure of ours is looked at first: what the workload reports may only follow from it.
     let result = perform(run, &stage, &recorder, &faulty, stop);
     // A request that we could not serve is the reason of what came after it, and its record proves
     // nothing.
@@ -154,6 +155,7 @@ fn perform(
     stop: &AtomicBool,
 ) -> Result<(), TortureError> {
     let Some(fs) = &run.fs else {
+        // Without a file system the workload has the disk itself.
         let dir = stage.file().with_file_name("");
         return work(run, stage, recorder, faulty, &dir, stop);
     };
@@ -166,6 +168,7 @@ fn perform(
     })?;
     work(run, stage, recorder, faulty, mounted.folder(), stop)?;
 
+    // A process that is left would write during the cuts.
     if mounted.unmount() {
         Ok(())
     } else {
@@ -188,6 +191,8 @@ fn work(
     if run.fs.is_some() {
         sync(dir)?;
     }
+
+    // Durable and noted: cuts begin here.
     recorder.flush()?;
     recorder.note(Event::Start)?;
     faulty.arm(true);
@@ -196,6 +201,8 @@ fn work(
     let (file, marks) = (stage.file(), stage.marks());
     let environment = environment(dir, &file, &marks);
     let result = std::thread::scope(|scope| {
+        // The kernel writes back when it likes. Here it is made to, at times that follow from the
+        // seed.
         if let (Some(interval), Some(_)) = (run.writeback, &run.fs) {
             let over = &over;
             scope.spawn(move || write_back(dir, interval, run.seed, over));
@@ -309,6 +316,7 @@ impl<'a> Campaign<'a> {
         });
         let points = points.collect();
 
+        // What mkfs and mount have written is the same for all cuts, so it is played once.
         let start = Replay::new(recording).until(recording.instants().start);
         let stage = Stage::new(recording.shape)?;
         let check = check.into();
@@ -354,11 +362,13 @@ impl<'a> Campaign<'a> {
     /// before is drawn again, a few times, and in even rounds one that loses nothing.
     pub fn cut(&mut self, seed: u64, round: u64) -> Cut {
         const DRAWS: u32 = 16;
+        // Each round has its own numbers: one can be drawn without those before it.
         let mut random =
             Xoshiro256PlusPlus::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut cut = self.draw(&mut random, round);
         for _ in 1..DRAWS {
             let (outcome, loses) = self.outcome(&cut);
+            // In odd rounds promises are tested, whether something is lost or not.
             if (loses || round % 2 == 1) && self.tried.insert(outcome) {
                 break;
             }
@@ -382,6 +392,7 @@ impl<'a> Campaign<'a> {
 
     /// What a check could see of a cut, as a hash; and does some block lose something?
     fn outcome(&self, cut: &Cut) -> ([u8; 32], bool) {
+        // What a check can see: the disk, and the marks up to the cut.
         let (state, lost) = self.state(cut);
         let mut hash = blake3::Hasher::new();
         hash.update(state.after(&lost).as_bytes());
@@ -456,6 +467,8 @@ impl<'a> Campaign<'a> {
         let Recording {
             shape, contents, ..
         } = self.recording;
+
+        // With firmware the disk is what the device has after recovery.
         let array: Arc<dyn Array> = match &self.player {
             None => Arc::new(Image::new(*shape, contents.clone(), state.after(&lost))),
             Some(player) => match player.play(cut, &lost)? {
@@ -472,6 +485,8 @@ impl<'a> Campaign<'a> {
             .marks_before(cut.instant)
             .flat_map(|mark| [mark, "\n"])
             .collect();
+
+        // A check reads there what the workload had promised by then.
         std::fs::write(self.stage.marks_seen(), marks)?;
 
         let Some(fs) = &self.fs else {
@@ -484,6 +499,8 @@ impl<'a> Campaign<'a> {
             Err(words) => return Ok(verdict(Finding::Mount, words)),
         };
         let checked = self.run_check(mounted.folder());
+
+        // The verdict is of a file system that was given back in order.
         if mounted.unmount() {
             let (ending, output) = checked?;
             return Ok(verdict(Finding::of(ending), output));
@@ -540,6 +557,7 @@ impl<'a> Campaign<'a> {
             });
         }
 
+        // Each try has the whole cost of a cut, so there is a limit of time.
         let (lost, finished) = shrink(&lost, |lost| {
             if began.elapsed() > limit {
                 return Ok(None);
@@ -547,6 +565,8 @@ impl<'a> Campaign<'a> {
 
             tried += 1;
             let result = self.try_cut(&at(lost))?;
+
+            // Failing in another way is another fault.
             let failed = result.finding == finding;
             if failed {
                 verdict = result;

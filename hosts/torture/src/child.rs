@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A command, and what it may know.
 pub struct Task<'a> {
-    /// Command for the shell.
+    /// The command, which a shell is given.
     pub command: &'a str,
     /// Variables added to its environment.
     pub environment: Vec<(&'static str, &'a Path)>,
@@ -28,14 +28,14 @@ pub struct Task<'a> {
     pub limit: Option<Duration>,
 }
 
-/// How a command ended.
+/// How a command came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With exit code 0.
+    /// By itself, with exit code 0.
     Well,
-    /// With another exit code.
+    /// By itself, with an exit code that is not 0.
     Code(i32),
-    /// By a signal.
+    /// By a signal that nobody here sent it.
     Signal(i32),
     /// It was ended after its time limit.
     Late,
@@ -70,6 +70,7 @@ impl Task<'_> {
     /// It could not be started, or `stop` was set meanwhile.
     pub fn run(&self, stop: &AtomicBool) -> Result<(Ending, String), TortureError> {
         let mut output = tempfile::tempfile()?;
+        // By the shell, as the user has typed it.
         let mut command = Command::new("sh");
         command
             .arg("-c")
@@ -79,6 +80,7 @@ impl Task<'_> {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
+            // A group of its own, so that all its processes can be ended.
             .process_group(0);
         let mut group = Group {
             leader: command.spawn()?,
@@ -88,6 +90,8 @@ impl Task<'_> {
 
         let ending = group.wait(self.limit, stop);
         let waiting = group.waiting.take();
+
+        // Ends the group, also if waiting has failed.
         drop(group);
         Ok((ending?, tail(&mut output)? + &waiting.unwrap_or_default()))
     }
@@ -109,15 +113,20 @@ impl Group {
             if self.has_ended()? {
                 return Ok(Ending::of(self.reap()?));
             }
+
+            // Asked often: an interrupted campaign must end at once.
             if stop.load(Ordering::Relaxed) {
                 return Err(TortureError::Interrupted);
             }
             if limit.is_some_and(|limit| began.elapsed() > limit) {
+                // What its processes wait for explains why it is late.
                 self.waiting = Some(waiting(self.id()));
                 self.end();
                 return Ok(Ending::Late);
             }
             std::thread::sleep(pause);
+
+            // Short at first: many checks take some milliseconds.
             pause = (pause * 2).min(Duration::from_millis(20));
         }
     }

@@ -14,7 +14,7 @@ const LOST: &str = "lost:";
 /// A cut of a certain recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Identifier of the recording.
+    /// Identifier of the recording that it is a cut of.
     pub recording: String,
     /// The cut within the recording.
     pub cut: Cut,
@@ -63,6 +63,7 @@ impl std::str::FromStr for Code {
         let instant = next()?.parse().map_err(|_| NoCode)?;
         let last = next()?;
 
+        // Without a firmware the disk alone was cut.
         let (kept, firmware) = match last.split_once('@') {
             Some((kept, firmware)) => (kept, Some(firmware.parse().map_err(|_| NoCode)?)),
             None => (last, None),
@@ -96,6 +97,8 @@ fn parse_run(run: &str, lost: &mut Vec<Lost>) -> Result<(), NoCode> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| NoCode);
     let (first, more) = (number(first)?, number(more)?);
     let versions = versions.parse().map_err(|_| NoCode)?;
+
+    // Limits first: a code comes from a command line.
     let end = first
         .checked_add(more)
         .filter(|_| more < BLOCKS_MAX && (lost.len() as u64) < BLOCKS_MAX)

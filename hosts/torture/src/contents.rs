@@ -56,6 +56,7 @@ impl Contents {
     /// The temporary file cannot be written, or there are 2^32 contents.
     pub fn put(&self, block: &[u8]) -> io::Result<ContentId> {
         assert_eq!(block.len(), self.block_bytes, "a content is one block");
+        // Zeroes are the most frequent content, and need no room.
         if block.iter().all(|byte| *byte == 0) {
             return Ok(ZEROES);
         }
@@ -63,6 +64,7 @@ impl Contents {
         let fingerprint: Fingerprint = *hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
 
         let mut table = self.table();
+        // Each content once: a workload writes the same blocks again and again.
         if let Some(known) = table.get(&fingerprint) {
             return Ok(*known);
         }

@@ -34,7 +34,7 @@ pub struct State {
 /// A block that does not keep its newest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lost {
-    /// Number of the block.
+    /// Number of the block on the disk.
     pub block: u64,
     /// How many versions are lost, counted from the newest; as many as there are: it keeps the
     /// durable one.
@@ -81,6 +81,7 @@ impl State {
             .collect();
         let mut blocks = self.durable.clone();
         for (block, versions) in &self.pending {
+            // Versions that are lost are the newest ones of a block.
             let kept = versions
                 .len()
                 .saturating_sub(lost.get(block).map_or(0, |count| *count as usize));
@@ -98,6 +99,8 @@ impl State {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(number);
         let shape = random.random_range(0..6u32);
         let share = random.random::<f64>();
+
+        // A third of the cuts loses whole requests, one in six everything.
         match shape {
             0 => self.pick(|versions| versions.len()),
             1 => self.few(&mut random),
@@ -151,6 +154,8 @@ impl State {
             .into_iter()
             .filter(|_| random.random_bool(share))
             .collect();
+
+        // An unbroken run of the newest: a version that is missing below a newer one does not show.
         self.pick(|versions| {
             versions
                 .iter()
@@ -263,6 +268,7 @@ impl<'a> Replay<'a> {
 
     fn complete(&mut self, recording: &Recording, request: u32) {
         self.open.remove(&request);
+        // What was under way when the flush came is not covered by it.
         if let Some(under_way) = self.flushes.remove(&request) {
             // Submitted before the flush, and completed before it.
             self.settle_all(|version| {
@@ -292,6 +298,8 @@ impl<'a> Replay<'a> {
         let Some(versions) = self.state.pending.get_mut(&block) else {
             return;
         };
+
+        // The newest of them decides; if there is none, nothing has become durable.
         let Some(last) = versions.iter().rposition(durable) else {
             return;
         };

@@ -15,7 +15,7 @@ pub enum TortureError {
         "the workload {ended}, so there is nothing to cut: mend it, or see what it wrote:\n{output}"
     )]
     Workload {
-        /// How the command ended.
+        /// How the command ended, in words.
         ended: String,
         /// Last lines of its output.
         output: String,

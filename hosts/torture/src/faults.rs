@@ -122,6 +122,7 @@ struct State {
 
 impl Faulty {
     pub fn new(inner: Arc<dyn Array>, faults: &[Fault], seed: u64) -> Self {
+        // What is not given is drawn, so that the seed decides it.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut drawn = || Some(random.random_range(0..BYTES_MAX));
 
@@ -203,6 +204,8 @@ impl Faulty {
             };
             let state = self.state();
             let mut blocks = self.blocks(offset, len);
+
+            // A bad block can be read again once it was written, as on a real disk.
             if blocks.any(|block| self.is_bad(block, *chance) && !state.written.contains(&block)) {
                 return Err(self.fail(DiskError::Device(Status::UNRECOVERED_READ)));
             }
@@ -218,6 +221,7 @@ impl Faulty {
         self.before_any();
 
         let mut state = self.state();
+        // Counted with this write: the limit is reached by the first that passes it.
         let written = state.written_bytes + len;
 
         for fault in &self.faults {
@@ -232,6 +236,7 @@ impl Faulty {
             }
         }
 
+        // A write that failed has changed nothing and is not counted.
         state.written_bytes = written;
         let blocks = self.blocks(offset, len);
         state.written.extend(blocks);

@@ -160,10 +160,13 @@ pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
+
+    // Written beside and renamed, so that a file is whole or absent.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     let header = Header::of(recording.shape);
     file.write_all(header.as_bytes())?;
 
+    // The hash is over what is compressed, so that it covers contents and not their coding.
     let mut stream = zstd::Encoder::new(BufWriter::new(&mut file), LEVEL)?;
     let mut hashed = Hashed {
         inner: &mut stream,
@@ -217,6 +220,7 @@ fn write_body(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
 /// It is none, or the system's reason.
 pub fn load(path: &Path) -> Result<Recording, TortureError> {
     let mut file = BufReader::new(File::open(path)?);
+    // Nothing of the header is believed before it makes sense.
     let header = Header::read_from_io(&mut file).map_err(|_| not("it is too short"))?;
     if header.magic != MAGIC {
         return Err(not("it begins otherwise"));
@@ -231,6 +235,8 @@ pub fn load(path: &Path) -> Result<Recording, TortureError> {
         block_bytes: header.block_bytes,
         blocks: header.blocks,
     };
+
+    // Sizes decide how much is allocated later.
     if ![512, 4096].contains(&shape.block_bytes) || !(1..=BLOCKS_MAX).contains(&shape.blocks) {
         return Err(not("its disk has a size that cannot be"));
     }
@@ -243,6 +249,8 @@ pub fn load(path: &Path) -> Result<Recording, TortureError> {
         TortureError::Io(error) => not(&error.to_string()),
         other => other,
     })?;
+
+    // Taken before the hash itself is read.
     let expected = body.hash.finalize();
     let mut hash = [0; 32];
     body.read_exact(&mut hash)
@@ -262,6 +270,8 @@ fn read_body(shape: Shape, from: &mut impl Read) -> Result<Recording, TortureErr
     from.read_exact(&mut len)?;
     let len = u64::from_le_bytes(len);
     let mut text = Vec::new();
+
+    // As much as there is: a length that lies ends with the file.
     from.take(len).read_to_end(&mut text)?;
     let description: Description =
         serde_json::from_slice(&text).map_err(|error| not(&error.to_string()))?;
@@ -276,6 +286,8 @@ fn read_body(shape: Shape, from: &mut impl Read) -> Result<Recording, TortureErr
         from.read_exact(&mut word)?;
         words.push(u32::from_le_bytes(word));
     }
+
+    // A number beyond the contents would be read from nowhere.
     if words.iter().any(|id| *id > description.contents) {
         return Err(not("it names a content that it does not have"));
     }
@@ -284,6 +296,8 @@ fn read_body(shape: Shape, from: &mut impl Read) -> Result<Recording, TortureErr
     let mut block = vec![0; shape.block_bytes as usize];
     for id in 1..=description.contents {
         from.read_exact(&mut block)?;
+        // Contents are numbered in the order of the file. A second one would have the first one's
+        // number.
         if contents.put(&block)? != id {
             return Err(not("it has a content twice"));
         }
@@ -308,6 +322,8 @@ fn events(
     let (mut events, mut words, mut marks) = (Vec::new(), 0usize, 0u32);
     let mut open = BTreeSet::new();
     let count_of = |kind| entries.iter().filter(|entry| entry.kind == kind).count();
+
+    // A recording has one beginning and one end, between which it can be cut.
     if u32::try_from(entries.len()).is_err() || count_of(START) != 1 || count_of(END) != 1 {
         return Err(not("it has no start and end, or several"));
     }
@@ -340,6 +356,7 @@ fn events(
             }
             ZERO => Event::Zero { block, count },
             FLUSH => Event::Flush,
+            // A completion belongs to a request that is under way.
             DONE if open.remove(&argument) => Event::Done(argument),
             DONE => return Err(not("something is completed that was not submitted")),
             MARK => {

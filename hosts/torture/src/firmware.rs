@@ -86,6 +86,8 @@ impl<'a> Player<'a> {
     ) -> Result<Self, TortureError> {
         let Firmware { scheme, dedup } = firmware;
         let missing = |error: &dyn std::fmt::Display| TortureError::Missing(error.to_string());
+
+        // A scheme that loses its remaps is no disk.
         if !scheme.is_durable() {
             return Err(TortureError::Missing(format!(
                 "{scheme} keeps nothing over a power cut: choose another --scheme"
@@ -95,10 +97,13 @@ impl<'a> Player<'a> {
             .and_then(|config| config.with(settings))
             .map_err(|error| missing(&error))?;
         config.check().map_err(|error| missing(&error))?;
+
+        // In no time: a cut has no clock.
         let mut device = Device::format(config.clone()).map_err(|error| missing(&error))?;
         device.keep_time(false);
         use_up(&mut device)?;
 
+        // What the disk held at the beginning is the device's before the first cut.
         let mut line = PlayedDevice::new(device, recording, at_start.clone());
         line.write_pages(&line.every_page())?;
         line.flush()?;
@@ -116,6 +121,7 @@ impl<'a> Player<'a> {
     /// The device refuses, or cannot be recovered.
     pub fn play(&self, cut: &Cut, lost: &[Lost]) -> Result<Played, TortureError> {
         let mut media = Media::from_image(&self.start);
+        // The rail decides what of the last operations a cut leaves.
         media.attach_rail();
         let (mut device, _) = Device::recover(media, self.config.clone()).map_err(broken)?;
         device.keep_time(false);
@@ -145,6 +151,8 @@ impl<'a> Player<'a> {
         let (mut device, _) =
             Device::recover(Media::from_image(&image), self.config.clone()).map_err(broken)?;
         device.keep_time(false);
+
+        // Tables first: contradicting tables would make any block wrong.
         let wrong = match device.ftl().check() {
             Err(reason) => Some(format!("the firmware's tables after recovery: {reason}")),
             Ok(()) => wrong_block(&mut device, self.recording, &state)?,
@@ -160,6 +168,8 @@ impl<'a> Player<'a> {
 fn use_up(device: &mut Device) -> Result<(), TortureError> {
     let lpns = device.config().firmware.lpns;
     let mut page = [0; PAGE_BYTES];
+
+    // Each page has its own content, so that none is found to be a duplicate.
     for lpn in 0..lpns {
         page[..4].copy_from_slice(&(lpn + 1).to_le_bytes());
         let written = device.write(0, lpn, &Payload::Bytes(&page));
@@ -197,6 +207,8 @@ impl<'a> PlayedDevice<'a> {
             let replay = std::mem::replace(&mut self.replay, Replay::new(self.recording));
             let next = replay.played() + 1;
             self.replay = replay.until(next);
+
+            // Pages of what became durable, each written once.
             let settled = self.replay.take_settled();
             if !settled.is_empty() {
                 let per_page = self.blocks_per_page();
@@ -233,6 +245,7 @@ impl<'a> PlayedDevice<'a> {
         let pages: BTreeSet<u64> = state
             .pending
             .keys()
+            // Only blocks that differ from what the device has.
             .filter(|block| survivors[**block as usize] != state.durable[**block as usize])
             .map(|block| block / per_page)
             .collect();
@@ -251,6 +264,7 @@ impl<'a> PlayedDevice<'a> {
             let of_page = &blocks[first..first + per_page];
             let lpn = *page as u32;
 
+            // Zeroes are written as a deallocation, as a host would.
             let result = if of_page.iter().all(|id| *id == crate::contents::ZEROES) {
                 self.device.deallocate(0, lpn, 1).result
             } else {
@@ -300,6 +314,8 @@ fn wrong_block(
                 .as_ref()
                 .map(|page| &page[index * block_bytes..(index + 1) * block_bytes]);
             let pending = state.pending.get(&block).into_iter().flatten();
+
+            // Any version since the last durable one may be there, and no other.
             let versions = pending.map(|version| version.content).chain([*durable]);
 
             let mut is_one = false;

@@ -92,6 +92,8 @@ impl Array for Image {
                 false,
             )?;
         }
+
+        // Whole blocks are zeroes by their number; nothing is written for them.
         let mut state = self.state();
         for block in blocks {
             state.written.remove(&block);

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// One entry of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A write was submitted.
+    /// A write was submitted; it may be lost until it is durable.
     Write {
         /// First block of the range.
         block: u64,
@@ -26,18 +26,18 @@ pub enum Event {
     Zero {
         /// First block of the range.
         block: u64,
-        /// Number of blocks.
+        /// How many blocks it is about.
         count: u64,
     },
-    /// A flush was submitted.
+    /// A flush was submitted; it promises nothing until it is done.
     Flush,
     /// The request of that index is completed.
     Done(u32),
     /// The workload has acknowledged something; an index of `Recording::marks`.
     Mark(u32),
-    /// The workload began.
+    /// The workload began: what is before prepared the disk.
     Start,
-    /// The workload has ended.
+    /// The workload has ended, however it did.
     End,
 }
 
@@ -46,7 +46,7 @@ pub enum Event {
 pub struct About {
     /// The file system; none: the workload used the disk itself.
     pub fs: Option<String>,
-    /// Options of `mount`.
+    /// Options that the file system is mounted with.
     pub mount_options: Option<String>,
     /// Shell command of the workload.
     pub workload: String,
@@ -136,6 +136,7 @@ impl State {
         through: bool,
     ) -> io::Result<u32> {
         let start = self.words.len();
+        // What the disk has now is kept too, for reads.
         for (at, bytes) in (block as usize..).zip(data.chunks(block_bytes)) {
             let id = self.contents.put(bytes)?;
             self.words.push(id);

@@ -13,6 +13,8 @@ pub fn shrink<T: Clone, E>(
     if least.is_empty() {
         return Ok((least, true));
     }
+
+    // If it fails without losing anything, nothing was the reason.
     match fails(&[])? {
         Some(true) => return Ok((Vec::new(), true)),
         Some(false) => {}

@@ -10,19 +10,19 @@
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Ppn, SbId};
 
-/// In L2P: not mapped.
+/// What an LPN has in `l2p` while it is not mapped.
 const NONE: u32 = 0;
 
 /// Pages ahead that collection asks for tables.
 const COLLECT_AHEAD: usize = 16;
 
-/// The arrays.
+/// The arrays that bare remapping needs, and nothing else.
 pub struct Bare {
     geometry: Geometry,
-    /// Page number + 1.
+    /// Number of the page plus one, so that zeroed memory maps nothing.
     l2p: Slab<u32>,
     p2l: Slab<u32>,
-    /// Two pages a byte.
+    /// Counters of two pages in each byte.
     counts: Slab<u8>,
     live: Vec<u32>,
     closed: Vec<bool>,
@@ -33,7 +33,7 @@ pub struct Bare {
     gc: Cursor,
     /// LPNs of the victim's live pages.
     moving: Vec<u32>,
-    /// Pages moved so far.
+    /// How many pages were moved so far.
     pub moves: u64,
 }
 
@@ -45,7 +45,7 @@ struct Cursor {
 }
 
 impl Bare {
-    /// All pages free.
+    /// The arrays of a device whose pages are all free.
     pub fn new(geometry: Geometry, lpns: u32, gc_start: u32) -> Self {
         let superblocks = geometry.superblocks();
         Self {
@@ -79,15 +79,17 @@ impl Bare {
         );
     }
 
-    /// Writes one page.
+    /// Writes one page, and collects garbage if it must.
     #[inline(always)]
     pub fn write(&mut self, lpn: u32) {
         let old = self.l2p[lpn as usize];
+        // The old page goes first, so that collection may find it dead already.
         if old != NONE {
             self.release(old - 1);
         }
         if self.host.next == self.host.end {
             self.host = self.open(self.host);
+            // Collection stops at the limit, or when every superblock is full of live pages.
             while self.free.len() <= self.gc_start && self.collect() {}
         }
         let page = self.host.next;
@@ -114,6 +116,7 @@ impl Bare {
     }
 
     fn open(&mut self, full: Cursor) -> Cursor {
+        // A cursor that has never been opened has no superblock to close.
         if full.end > 0 {
             self.closed[self.geometry.superblock(Ppn(full.end - 1)).0 as usize] = true;
         }
@@ -134,6 +137,7 @@ impl Bare {
         };
 
         let pages = self.geometry.pages_per_superblock();
+        // Even the emptiest is full: moving it would gain nothing.
         if self.live[victim] == pages {
             return false;
         }
@@ -154,6 +158,7 @@ impl Bare {
             }
 
             let lpn = self.moving[at];
+            // Released before it is placed: for a moment nothing counts it, and nobody looks.
             self.release(self.l2p[lpn as usize] - 1);
 
             if self.gc.next == self.gc.end {

@@ -125,7 +125,7 @@ struct Results {
     bare_host_pages_per_s: f64,
     run: Runs,
     run_no_dedup: Runs,
-    /// Without the NVRAM image.
+    /// The same, without the image of the NVRAM.
     bytes_per_page: Option<f64>,
     bytes_per_page_no_dedup: Option<f64>,
     nvram_bytes: u64,
@@ -168,6 +168,7 @@ impl Runs {
         // The system counts processor time by hundredths of a second.
         let pages = size.pages.max(2_000_000);
 
+        // One thread and two by turns: a machine that is busy for a while disturbs both alike.
         let pairs = (0..size.rounds)
             .map(|_| {
                 let one = subject.run(feed, pages, 1)?;
@@ -178,6 +179,7 @@ impl Runs {
         let of = |value: fn(&(RunWork, RunWork)) -> f64| median(pairs.iter().map(value).collect());
 
         Ok(Self {
+            // Page operations count what garbage collection moves: that is the work that was done.
             page_ops_per_s: of(|(one, _)| one.work.page_ops as f64 / one.work.seconds),
             page_ops_per_s_two_threads: of(|(_, two)| two.work.page_ops as f64 / two.work.seconds),
             speedup: of(|(one, two)| one.work.seconds / two.work.seconds),
@@ -202,7 +204,7 @@ struct Scaled {
     ns_per_host_page: f64,
 }
 
-/// How much is measured.
+/// How long and how often it is measured.
 #[derive(Clone, Copy)]
 struct BenchSize {
     scale: f64,
@@ -237,6 +239,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let line = ProgressBar::with_draw_target(None, target);
     line.enable_steady_tick(Duration::from_millis(200));
 
+    // Refused before anything is made: building a device takes long.
     let set = settings::parse(&args.set)?;
     settings::refuse(&set, &CHOSEN)?;
 
@@ -277,6 +280,7 @@ const CHOSEN: [(&str, &str); 2] = [
 
 fn device(preset: &str, set: &[Setting], scale: f64) -> Result<DeviceConfig, Failure> {
     let mut config = DeviceConfig::preset(preset).map_err(Failure::usage)?;
+    // The bench's own choices. What is left of the preset can be changed by `--set`.
     config.firmware.scheme = SchemeKind::default();
     config.firmware.dedup = true;
     config.content = remap_ssd_media::ContentMode::Identity;
@@ -340,6 +344,8 @@ fn measure(
     };
 
     line.set_message("without deduplication");
+    // Taken before the device is made, since only growth can be told apart from what the process
+    // had.
     let before = resident_bytes();
     let mut plain = Subject::new(without_dedup(config.clone()), &mut feed)?;
     let rounds = Rounds::of(size, || plain.measure(&mut feed, size.pages))?;
@@ -351,6 +357,8 @@ fn measure(
     // Before the runs: their latencies and series are not the device's.
     results.bytes_per_page_no_dedup = bytes_per_page(&plain, before);
     results.run_no_dedup = Runs::of(size, &mut plain, &mut feed)?;
+
+    // Dropped here: two devices at once would not fit where one does.
     drop(plain);
 
     line.set_message("with deduplication");
@@ -367,6 +375,7 @@ fn measure(
     results.nvram_bytes = full.device().ftl().media().nvram_words() as u64 * 8;
 
     line.set_message("recovery");
+    // Last, because it takes the device apart.
     let recoveries = full.recover(size.rounds)?;
     results.recovery_s = median(recoveries.mappings);
     results.recovery_with_store_s = median(recoveries.with_store);
@@ -400,6 +409,8 @@ fn scaled(
     let config = device("fast21-256g", set, factor)?;
     let logical_bytes = u64::from(config.firmware.lpns) * PAGE_BYTES as u64;
     line.set_message(format!("{} device", bytes(logical_bytes)));
+
+    // One feed for all rounds: a device in steady state must go on with the same contents.
     let mut feed = Feed::new(config.addressable_lpns(), seed)?;
     let flash_pages = u64::from(config.geometry.pages());
     let mut subject = Subject::new(config, &mut feed)?;

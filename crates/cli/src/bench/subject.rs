@@ -18,7 +18,6 @@ use std::time::Instant;
 
 /// Pages generated at a time.
 const BATCH: usize = 1 << 18;
-/// Requests in flight.
 const DEPTH: usize = 32;
 /// Garbage collection is steady when its pages per host page change by less than this between
 /// windows.
@@ -29,24 +28,24 @@ const WINDOWS: std::ops::Range<u32> = 4..24;
 /// Work done in a timed section.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
-    /// Seconds.
+    /// Seconds that the work took.
     pub seconds: f64,
     /// Pages written by the host.
     pub host_pages: u64,
-    /// Pages programmed.
+    /// How many flash pages were programmed.
     pub programs: u64,
     /// Host pages and pages moved by garbage collection.
     pub page_ops: u64,
 }
 
-/// What a run took.
+/// What a run took, by the clocks of its threads.
 #[derive(Clone, Copy, Debug)]
 pub struct RunWork {
-    /// By the wall clock.
+    /// What was done, by the wall clock.
     pub work: Work,
     /// Processor time of the thread that draws pages and keeps time: of a run on one thread all.
     pub times_s: f64,
-    /// Of the firmware's thread.
+    /// Seconds that the firmware's thread was busy.
     pub firmware_s: f64,
 }
 
@@ -79,6 +78,7 @@ fn process_s() -> f64 {
         .skip(11)
         .take(2)
         .filter_map(|field| field.parse::<f64>().ok());
+    // Ticks are hundredths of a second (USER_HZ).
     ticks.sum::<f64>() / 100.0
 }
 
@@ -118,6 +118,7 @@ impl Feed {
         Ok(feed)
     }
 
+    /// Drawn outside the timed part: it is the simulator's work, not the device's.
     fn next_batch(&mut self, pages: usize) -> Result<&[PageCommand], Failure> {
         self.pages.clear();
         self.workload
@@ -134,13 +135,13 @@ impl Feed {
     }
 }
 
-/// A device being measured.
+/// A device that is being measured.
 pub struct Subject {
     device: Device,
     /// When the last pages were or will be done.
     done: [u64; DEPTH],
     now: u64,
-    /// Seconds that aging took.
+    /// Seconds that it took to age it.
     pub aging_s: f64,
     /// Pages written to warm up.
     pub warm_up_pages: u64,
@@ -169,6 +170,7 @@ impl Subject {
 
     fn warm_up(&mut self, feed: &mut Feed) -> Result<(), Failure> {
         let window = (u64::from(self.device.config().addressable_lpns()) / 4).max(1);
+        // Until one window moves about as many pages as the one before, and then it is steady.
         let mut before = f64::NAN;
         for number in 0..WINDOWS.end {
             let work = self.measure(feed, window)?;
@@ -196,6 +198,7 @@ impl Subject {
             let commands = feed.next_batch(left.min(BATCH as u64) as usize)?;
             left -= commands.len() as u64;
 
+            // Nothing but the commands is inside.
             let began = Instant::now();
             let refused = self.submit_all(commands);
             seconds += began.elapsed().as_secs_f64();
@@ -223,6 +226,7 @@ impl Subject {
         let mut refused = 0;
         for (index, command) in commands.iter().enumerate() {
             self.device.look_ahead(commands, index, |command| *command);
+            // The page that this one replaces in the queue has been done by then: a closed loop.
             let place = &mut self.done[index % DEPTH];
             self.now = self.now.max(*place);
             let completion = self.device.submit(self.now, command);
@@ -245,6 +249,8 @@ impl Subject {
             threads,
             ..RunOptions::default()
         };
+
+        // Three clocks: of the wall, of all threads, and of this one, which computes the times.
         let (began, all, own) = (Instant::now(), process_s(), thread_s());
         let summary = run(&mut self.device, &mut feed.workload, &options, &mut |_| {
             ControlFlow::Continue(())
@@ -256,6 +262,7 @@ impl Subject {
             return Err(Failure::failed("the device refused pages of a run"));
         }
 
+        // The next measurement goes on where the run has ended.
         self.now = self.device.timing().busy_until();
         let did = self.device.ftl().stats() - stats;
         Ok(RunWork {
@@ -270,7 +277,7 @@ impl Subject {
         })
     }
 
-    /// The device.
+    /// The device, to be read between runs.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -286,6 +293,7 @@ impl Subject {
 
         let mut media = self.device.into_media();
         let mut recoveries = Recoveries::default();
+        // Each recovery is of the same media, and gives them back.
         for _ in 0..rounds {
             for (config, seconds) in [
                 (&mappings, &mut recoveries.mappings),

@@ -362,6 +362,7 @@ impl Args {
         ];
         const VALUES: [&str; 5] = ["--threads", "--memory", "--report", "--report-x", "--out"];
 
+        // The words are part of the result, which must not depend on threads or on files.
         let mut words = words.into_iter();
         // The program's name, however it was found.
         drop(words.next());

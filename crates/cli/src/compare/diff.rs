@@ -44,7 +44,6 @@ Examples:
   remap-ssd compare diff a.json b.json --fail-if 'wa>+2%' --fail-if 'bw<-5%,p99>+10%'
   remap-ssd compare diff a.json b.json --fail-if 'requests_per_s<10000' --json";
 
-/// Short names of figures.
 const SHORT: [(&str, &str); 10] = [
     ("wa", "write_amplification"),
     ("bw", "bandwidth_mib_s"),
@@ -86,9 +85,9 @@ pub struct Condition {
 enum Of {
     /// The change, as a share of what it was.
     Share,
-    /// The change.
+    /// The change itself, in the unit of the figure.
     Change,
-    /// The value.
+    /// The value that it has now.
     Value,
 }
 
@@ -100,6 +99,7 @@ impl FromStr for Condition {
             format!("`{text}` is not a condition such as wa>+2%, bw<-5%, p99>+100 or iops<10000")
         };
 
+        // The first sign splits name from limit; a second one belongs to the limit.
         let at = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, limit) = (text[..at].trim(), text[at + 1..].trim());
         if name.is_empty() {
@@ -108,6 +108,7 @@ impl FromStr for Condition {
 
         let is_change = limit.starts_with(['+', '-']);
 
+        // A change has a sign. A share is a change in percent; a value is compared as it is.
         let (digits, of) = match (limit.strip_suffix('%'), is_change) {
             (Some(digits), true) => (digits, Of::Share),
             (None, true) => (limit, Of::Change),
@@ -188,6 +189,8 @@ struct Both<'a> {
 pub fn command(args: &Args) -> Result<(), Failure> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let (runs_a, runs_b) = (labelled(&args.a, &a)?, labelled(&args.b, &b)?);
+
+    // Only runs of both results can be compared. What is missing in one is said below.
     let both: Vec<Both<'_>> = runs_a
         .iter()
         .filter_map(|(label, a)| {
@@ -210,6 +213,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let mut held = Vec::new();
     for run in &both {
         for condition in &args.fail_if {
+            // A figure that is missing must not pass for a condition that is kept.
             let pair = run.figure(&condition.figure).ok_or_else(|| {
                 let names = SHORT.iter().flat_map(|(short, long)| [*short, *long]);
                 let hint = match run.a.get(&condition.figure) {
@@ -229,6 +233,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             }
         }
     }
+
+    // Runs that have no partner are named, so that nobody thinks they agree.
     let lone = |runs: &[(String, &Value)], others: &[(String, &Value)]| -> Vec<String> {
         let is_lone = |label: &String| others.iter().all(|(other, _)| other != label);
         let labels = runs.iter().map(|(label, _)| label.clone());
@@ -267,6 +273,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
                 ));
             }
         }
+
+        // A dozen is enough to see that two results are of different devices.
         for line in differences(&a["config"], &b["config"]).iter().take(12) {
             output::note(format_args!("note: configurations differ: {line}"));
         }
@@ -306,6 +314,7 @@ fn labelled<'a>(path: &Path, result: &'a Value) -> Result<Vec<(String, &'a Value
         let text = |name: &str| run.pointer(name).and_then(Value::as_str).unwrap_or("");
         let mut label = text("/scheme").to_owned();
 
+        // Only what differs from the usual is in a label.
         if !["", "greedy"].contains(&text("/gc_policy")) {
             label = format!("{label}/{}", text("/gc_policy"));
         }

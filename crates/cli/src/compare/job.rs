@@ -32,7 +32,7 @@ pub struct Done {
     pub recovered: Option<RecoveryReport>,
     /// Pages wanted of a synthetic workload.
     pub pages: Option<u64>,
-    /// What was measured.
+    /// What the run measured, as files have it.
     pub summary: RunSummary,
 }
 
@@ -81,6 +81,7 @@ pub fn job(
         Start::Image(_) => device.config().clone(),
     };
 
+    // Known only now for an image: its scheme is in it.
     check_homes(config.firmware.scheme, &plan.feed)?;
 
     // Now, since aging has no use for a second thread.
@@ -101,7 +102,7 @@ pub fn job(
 pub struct Staged {
     /// The device, aged if it was to be.
     pub device: Device,
-    /// What it is fed.
+    /// The requests that it is fed.
     pub source: Box<dyn Source>,
     /// How many pages of it.
     pub pages: u64,
@@ -122,6 +123,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
         }
     };
 
+    // Before anything is fed to it, as in `job`.
     check_homes(device.config().firmware.scheme, &plan.feed)?;
     let addressable = device.config().addressable_lpns();
 
@@ -173,6 +175,7 @@ fn new_device(
     bar: &dyn Watch,
 ) -> Result<(Device, Option<AgingReport>), Failure> {
     let mut device = Device::format(config.clone()).map_err(Failure::failed)?;
+    // From the first write on: what dies while the device is aged counts too.
     if args.survival {
         device.untimed(|ftl| ftl.watch_survival());
     }
@@ -193,6 +196,7 @@ fn new_device(
     })
     .map_err(Failure::usage)?;
 
+    // The same arguments and seed give the same state, whichever job ages it.
     let options = args.aging().options(config.addressable_lpns(), args.seed);
     let mut writes = Stoppable {
         source: &mut writes,
@@ -251,6 +255,8 @@ fn measure(
                     until_worn_out: true,
                     ..options(Some(pages_of_a_life(device.config())))
                 };
+
+                // A run until death that ends alive has no result.
                 let summary = measured(device, source, &options, bar)?;
                 return if summary.wear_out.read_only {
                     Ok((summary, None))
@@ -275,7 +281,12 @@ fn measure(
                 )?,
                 None => measured(device, &mut source, &options(None), bar)?,
             };
+
+            // What was skipped while reading is known only at the end.
             summary.requests.skipped = source.skipped();
+
+            // Held against what was counted when the trace was read: no request is lost without a
+            // word.
             if summary.requests.submitted == facts.requests() {
                 Ok((summary, None))
             } else {
@@ -300,6 +311,8 @@ fn measured(
 ) -> Result<RunSummary, Failure> {
     bar.set_message("measuring");
     bar.reset_elapsed();
+
+    // A length that is not known shows as a full bar at once, never as one beyond its end.
     let total = options.pages.or(source.len_hint()).unwrap_or(0).max(1);
     let mut tell = |progress: &Progress| {
         bar.set_position((progress.pages * super::BAR_STEPS / total).min(super::BAR_STEPS));

@@ -21,7 +21,7 @@ const RUN_BYTES: u64 = 4 << 20;
 /// What is needed of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// By the largest run.
+    /// Bytes that the largest of the runs takes.
     pub run_bytes: u64,
     /// Runs at the same time.
     pub side_by_side: usize,
@@ -30,13 +30,15 @@ pub struct Need {
 }
 
 impl Need {
-    /// Of a plan.
+    /// What the runs of a plan need, at most.
     pub fn of(args: &Args, plan: &Plan) -> Self {
         let known = plan.jobs.iter().filter_map(|start| match start {
             Start::New { config, .. } => Some(run_bytes(args, plan, config)),
             Start::Image(_) => None,
         });
         let mut runs: Vec<u64> = known.collect();
+
+        // The largest first: in the worst case they run side by side.
         runs.sort_unstable_by(|a, b| b.cmp(a));
 
         let side_by_side = super::threads(args).min(plan.jobs.len() as u32) as usize;
@@ -53,6 +55,7 @@ impl Need {
     /// It clearly does not: more than a tenth is missing.
     pub fn check(&self, available: Option<u64>) -> Result<(), Failure> {
         match available {
+            // A tenth of tolerance, because it is an estimate.
             Some(available) if self.total_bytes - self.total_bytes / 10 > available => {
                 let less = match self.side_by_side {
                     0 | 1 => "a smaller --scale takes less",
@@ -88,6 +91,7 @@ fn run_bytes(args: &Args, plan: &Plan, config: &DeviceConfig) -> u64 {
     };
     let per_lpn = match plan.feed {
         Feed::Synthetic {
+            // These contents are remembered by page; the others follow from a number.
             content: ContentModel::Plain { .. } | ContentModel::Runs { .. },
             ..
         } => 8,
@@ -110,6 +114,7 @@ pub fn available() -> Option<u64> {
 /// What is left of the limit of this process's control group, if it has one.
 fn group_bytes() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    // Version 2 of control groups: its line begins with `0::`.
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let read = |name: &str| {
         let file = format!("/sys/fs/cgroup{}/{name}", path.trim_end_matches('/'));

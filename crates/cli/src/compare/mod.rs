@@ -80,6 +80,8 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     }
     let args = &line.args;
     let comparison = Comparison::of_possible(args)?;
+
+    // A scheme that cannot be is said, and the others are run all the same.
     for (scheme, failure) in &comparison.plan.refused {
         output::note(format_args!("note: {scheme} is left out: {failure}"));
     }
@@ -93,6 +95,8 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
         ));
     }
 
+    // From here on a signal stops the jobs instead of the program, so that what is finished is
+    // shown.
     let interrupt = Interrupt::listen()?;
     let bars = bars(args, &comparison, interrupt.flag());
     let measured = comparison.run_possible(&bars);
@@ -107,6 +111,8 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
     } else {
         output::text(&show::text(args, &comparison.plan, &measured.done))?
     }
+
+    // Shown first: the exit code says that something is missing, and what is there is there.
     match measured.complete() {
         Err(failure) if interrupt.is_asked() => {
             Err(interrupt.failure(format!("interrupted: {failure}")))
@@ -150,7 +156,7 @@ pub struct Comparison<'a> {
     need: Need,
 }
 
-/// What a comparison measured.
+/// What a comparison measured, run by run.
 #[derive(Debug)]
 pub struct Measured {
     done: Vec<Done>,
@@ -212,6 +218,7 @@ impl<'a> Comparison<'a> {
     pub fn names(&self) -> Vec<String> {
         let name = |start: &Start| match start {
             Start::New { config, .. } => {
+                // Only what is not the usual is part of a name.
                 let firmware = &config.firmware;
                 let name = match firmware.gc_policy {
                     GcPolicy::Greedy => firmware.scheme.to_string(),
@@ -266,6 +273,8 @@ impl<'a> Comparison<'a> {
         let begin = |path: &std::path::PathBuf| Pending::begin(path);
         let report = self.args.report.as_ref().map(begin).transpose()?;
         let out = self.args.out.as_ref().map(begin).transpose()?;
+
+        // Files that devices are saved to are tried as well.
         for start in &self.plan.jobs {
             if let Start::New {
                 save: Some(path), ..
@@ -275,6 +284,7 @@ impl<'a> Comparison<'a> {
             }
         }
 
+        // Measured in any order, kept in the order of the plan.
         let results = run_all(self.args, &self.plan, watches, failing);
         let mut measured = Measured {
             done: Vec::new(),
@@ -294,6 +304,8 @@ impl<'a> Comparison<'a> {
                 None => {}
             }
         }
+
+        // Nothing is there to show: the first reason is the command's.
         if measured.done.is_empty() {
             // A reason of its own says more than that it was stopped.
             let own = |(_, failure): &(String, Failure)| !matches!(failure, Failure::Stopped(_));
@@ -338,6 +350,8 @@ fn run_all(
 ) -> Vec<Option<Result<Done, Failure>>> {
     let allowed = threads(args);
     let workers = allowed.min(plan.jobs.len() as u32);
+
+    // What workers leave of the processors is lent to runs that can use a second thread.
     let cores = Cores::new(allowed - workers);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
 
@@ -357,6 +371,7 @@ fn run_all(
                         return cores.add();
                     };
 
+                    // Those that have begun are stopped by their own watch.
                     if failing == Failing::Continues && watches[index].is_stopped() {
                         return;
                     }

@@ -17,14 +17,14 @@ use remap_ssd_sim::trace::TraceOptions;
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::{Path, PathBuf};
 
-/// Everything decided.
+/// Everything that is decided before the first run begins.
 #[derive(Debug)]
 pub struct Plan {
-    /// The schemes, in order.
+    /// The schemes that are run, in their order.
     pub jobs: Vec<Start>,
-    /// What is measured.
+    /// The requests that all of them are measured with.
     pub feed: Feed,
-    /// What aging writes.
+    /// The contents that aging writes.
     pub aging_content: ContentModel,
     /// The share of the given device that they have, where that is known.
     pub scale: Option<f64>,
@@ -39,28 +39,28 @@ pub enum Start {
     New {
         /// What it is made of.
         config: Box<DeviceConfig>,
-        /// Age it?
+        /// Whether it is aged before its run.
         aged: bool,
-        /// Where to save it.
+        /// The folder to save it in, once it is aged.
         save: Option<PathBuf>,
     },
-    /// An image.
+    /// An image that was saved before.
     Image(PathBuf),
 }
 
-/// What is measured.
+/// The requests that a run is measured with.
 #[derive(Debug)]
 pub enum Feed {
-    /// A synthetic workload.
+    /// Those of a synthetic workload, which has no end.
     Synthetic {
-        /// Its addresses.
+        /// Which addresses it reads and writes.
         spec: NamedWorkload,
-        /// Its contents.
+        /// Which contents it writes there.
         content: ContentModel,
         /// Pages; twice the addressable ones if not given.
         pages: Option<u64>,
     },
-    /// A trace.
+    /// Those of a trace, with what was found in it.
     Trace(TraceFacts),
 }
 
@@ -89,6 +89,7 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
         }
     };
 
+    // A device is aged with the contents that it will be fed, unless they are those of a trace.
     let aging_content = args.content().unwrap_or(match feed {
         Feed::Synthetic {
             content: content @ ContentModel::Papers { .. },
@@ -106,6 +107,7 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
 
             let mut jobs = Vec::new();
             for (scheme, device) in new_devices(args, &base, scale) {
+                // Each scheme by itself: one that cannot be must not keep the others from running.
                 match device.and_then(|device| check_homes(scheme, &feed).map(|()| device)) {
                     Ok(device) => jobs.push(device),
                     Err(failure) => refused.push((scheme.to_string(), failure)),
@@ -121,6 +123,7 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
         }
     };
 
+    // Said before hours are spent on aging.
     check_workload(&jobs, &feed, args.seed, args.arrivals())?;
 
     Ok(Plan {
@@ -139,6 +142,8 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
         Feed::Synthetic { .. } => None,
     };
 
+    // In this order: a file, a preset by name, what the trace was recorded on, and the usual
+    // preset.
     let mut config = match (&args.config, &args.preset, recorded) {
         (Some(path), ..) => read_config(path)?,
         (None, Some(name), _) => DeviceConfig::preset(name).map_err(Failure::usage)?,
@@ -146,6 +151,7 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
         (None, None, None) => PRESETS[0].config(),
     };
 
+    // Options of their own first, then `--set`, which can change everything.
     let firmware = &mut config.firmware;
     firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
     firmware.block_pages = args.block_pages.unwrap_or(firmware.block_pages);
@@ -163,6 +169,7 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
 
     if let Some(switch) = args.dedup {
         firmware.dedup = switch == Switch::On;
+        // Deduplication needs something to tell contents apart by.
         if firmware.dedup && config.content == ContentMode::None {
             config.content = ContentMode::Identity;
         }
@@ -172,6 +179,7 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
         .with(&settings::parse(&args.set)?)
         .map_err(Failure::usage)?;
 
+    // A device of the user's is simulated whole; a preset is only as large as the run needs.
     let is_whole = args.config.is_some() || (args.preset.is_none() && recorded.is_some());
 
     let scale = match args.scale {
@@ -203,6 +211,9 @@ fn preset_scale(config: &DeviceConfig, feed: &Feed) -> f64 {
         Feed::Trace(facts) => facts.pages_written() as f64,
     };
     let mut scale = 1.0;
+
+    // Halved until it fits, or until a trace fills it once; below a minimum nothing can be learned
+    // from it.
     while pages * scale > PAGES_DEFAULT
         || (addressable * scale > written && pages * scale / 2.0 >= PAGES_MIN)
     {
@@ -252,6 +263,7 @@ fn new_devices(
         &args.mapping[..]
     };
 
+    // Every combination of what was given, in the order of the schemes.
     let mut devices: Vec<(SchemeKind, GcPolicy, Granularity)> = Vec::new();
     for scheme in schemes(args) {
         for policy in policies {
@@ -259,6 +271,7 @@ fn new_devices(
         }
     }
 
+    // Several devices cannot be saved under one name.
     let several = devices.len() > 1;
 
     let one = |(scheme, policy, mapping): (SchemeKind, GcPolicy, Granularity)| {
@@ -293,6 +306,7 @@ fn new_devices(
             }
         });
 
+        // A device that keeps its remaps in DRAM would be saved without them.
         if several && save.is_some() && !scheme.is_durable() {
             output::note(format_args!(
                 "note: `{scheme}` keeps its remaps in DRAM, its device is not saved"
@@ -319,6 +333,7 @@ fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigE
     let firmware = &config.firmware;
     let (scheme, mut text) = (firmware.scheme, error.to_string());
 
+    // The message has the device's words. Those who typed options look for these.
     let mut flags: Vec<String> = Vec::new();
     if let Some(bytes) = args.log_size.filter(|_| text.contains("log_bytes")) {
         flags.push(format!("--log-size {}", flag_size(bytes)));
@@ -383,6 +398,7 @@ fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
 }
 
 fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
+    // A file by this name is one device; else it is the beginning of one file a scheme.
     if image.exists() {
         if args.scheme.len() > 1 {
             return Err(Failure::usage(format_args!(
@@ -395,6 +411,8 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
 
     let found = |scheme: SchemeKind| {
         Some(of_scheme(image, scheme.name()))
+            // Without `--scheme`, whatever is there; with it, a file that is missing is an error
+            // later.
             .filter(|path| !args.scheme.is_empty() || path.exists())
     };
 
@@ -483,7 +501,7 @@ pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
 /// Contents of a run that are not those of aging have identities above this one.
 pub const OWN_CONTENTS: u64 = 1 << 40;
 
-/// Bytes of logical pages.
+/// Bytes of the pages that hosts can address.
 pub fn logical_bytes(config: &DeviceConfig) -> u64 {
     u64::from(config.firmware.lpns) * PAGE_BYTES as u64
 }

@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 /// What is known of a trace.
 #[derive(Clone, Debug)]
 pub struct TraceFacts {
-    /// The file.
+    /// The file that the trace is in.
     pub path: PathBuf,
-    /// How it is written.
+    /// The format that it is written in.
     pub format: Format,
-    /// What is in it.
+    /// What a first reading counted in it.
     pub stat: TraceStat,
     /// How often it is replayed.
     pub repeat: u32,
@@ -37,6 +37,7 @@ impl TraceFacts {
     /// It cannot be read, or a record is malformed.
     pub fn read(args: &Args, path: &Path) -> Result<Self, Failure> {
         let options = trace_options(args, WHOLE_DISK);
+        // Read whole before anything runs: a malformed line must not end a comparison after hours.
         let requests = Decoded::read(path, args.format, options).map_err(Failure::failed)?;
         if let Some(line) = requests.torn() {
             output::note(crate::trace::torn(path, line));
@@ -60,17 +61,17 @@ impl TraceFacts {
         self.requests.replay(options, self.repeat)
     }
 
-    /// Requests in all.
+    /// How many requests there are, over all replays.
     pub fn requests(&self) -> u64 {
         self.stat.requests * u64::from(self.repeat)
     }
 
-    /// Pages written in all.
+    /// How many pages are written, over all replays.
     pub fn pages_written(&self) -> u64 {
         (self.stat.writes + self.stat.read_modify_writes) * u64::from(self.repeat)
     }
 
-    /// Pages in all.
+    /// How many pages its requests have, over all replays.
     pub fn pages(&self) -> u64 {
         (self.stat.reads + self.stat.trims + self.stat.remaps) * u64::from(self.repeat)
             + self.pages_written()

@@ -22,7 +22,7 @@ use serde_json::{Value, json as object};
 /// The version of the JSON: larger when a field that was there means something else or is gone.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// On a terminal.
+/// The comparison as a terminal shows it.
 pub fn text(args: &Args, plan: &Plan, done: &[Done]) -> String {
     let runs = summaries(done);
     let mut text = pairs(&heading(args, plan, done));
@@ -48,9 +48,11 @@ fn lives(runs: &[RunSummary]) -> String {
     let row = |(run, label): (&RunSummary, String)| {
         let wear = &run.wear_out;
 
+        // A device of which nothing was retired lost nothing before its end.
         let first = wear.first_retired_bytes.unwrap_or(wear.host_bytes);
         let whole = run.samples.first().map_or(0, |sample| sample.usable_pages) as f64;
 
+        // When the capacity fell below a share for the first time; "-" if it never did.
         let at = |share: f64| {
             let shrunk = run
                 .samples
@@ -92,7 +94,7 @@ fn lives(runs: &[RunSummary]) -> String {
     table(&head, &rows)
 }
 
-/// On a page.
+/// The comparison as a page of HTML.
 pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
     let heading = heading(args, plan, done);
 
@@ -117,11 +119,12 @@ pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
     )
 }
 
-/// As JSON.
+/// The comparison as JSON, for programs.
 pub fn json(args: &Args, plan: &Plan, done: &[Done], failed: &[(String, Failure)]) -> Value {
     let run = |done: &Done| {
         let mut run = object!(done.summary);
         if let Value::Object(fields) = &mut run {
+            // Real time is the machine's, and would make results differ.
             fields.remove("wall_s");
             fields.insert(
                 "aging".into(),
@@ -173,6 +176,7 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
         }
     };
 
+    // A device from an image was aged elsewhere.
     let aged_here = done.iter().any(|done| done.aged.is_some());
 
     object!({

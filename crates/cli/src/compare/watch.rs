@@ -12,15 +12,15 @@ use std::time::Duration;
 
 /// Watches one job, from the thread that does it.
 pub trait Watch: Sync {
-    /// The job begins.
+    /// Called when the job begins, from its own thread.
     fn begin(&self) {}
     /// What it does from now on, in a word: `recovering`, `aging`, `saving` or `measuring`.
     fn set_message(&self, message: &'static str);
     /// How far the measured run has come: 0 to 1000.
     fn set_position(&self, position: u64);
-    /// The measured run begins.
+    /// Called when aging is over and the measured run begins.
     fn reset_elapsed(&self) {}
-    /// The job has ended.
+    /// Called when the job has ended, well or not.
     fn end(&self);
     /// Shall it stop? Asked every few thousand pages; a job that is stopped fails.
     fn is_stopped(&self) -> bool {
@@ -39,7 +39,7 @@ impl Bar {
         Self { line, stop }
     }
 
-    /// Takes the line away.
+    /// Takes the line away, so that others may be written.
     pub(crate) fn clear(&self) {
         self.line.finish_and_clear();
     }
@@ -79,6 +79,7 @@ pub(super) struct Stoppable<'a> {
 
 impl Source for Stoppable<'_> {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
+        // Aging has no progress that could be asked, so it is stopped where it reads.
         if self.watch.is_stopped() {
             return Err(SourceError::Unusable {
                 file: "aging".into(),

@@ -32,6 +32,7 @@ impl ListenAt {
     /// # Errors
     /// What it should look like.
     pub fn parse(text: &str) -> Result<Self, String> {
+        // An address with its port, IPv6 in brackets; the last colon of anything else ends a name.
         if let Ok(address) = text.parse::<SocketAddr>() {
             let (host, port) = (address.ip().to_string(), address.port());
             return Ok(Self { host, port });
@@ -78,6 +79,7 @@ impl Entry {
         let host = words.next().unwrap_or_default();
         let mut rights = Rights::ALL;
         if let Some(option) = words.next() {
+            // One option, because rights are all that an entry has.
             let list = option.strip_prefix("namespaces=");
             let list = list.filter(|_| words.next().is_none()).ok_or_else(|| {
                 Failure::usage(format_args!(
@@ -88,6 +90,7 @@ impl Entry {
                 .map_err(|why| Failure::usage(format_args!("--allow `{text}`: {why}")))?;
         }
 
+        // From what is certain to what must be looked up: a name may look like nothing else.
         let who = if let Ok(address) = host.parse() {
             Given::Known(Who::Address(address))
         } else if let Some(network) = Network::parse(host) {
@@ -164,9 +167,9 @@ pub enum Listen {
 
 /// Who may connect, and where.
 pub struct Access {
-    /// Where.
+    /// The address or the socket that hosts connect to.
     pub listen: Listen,
-    /// Who may connect now.
+    /// Who may connect, as it is now.
     pub allowed: Allowed,
     /// The keys that hosts need.
     pub keyring: Option<Arc<Keyring>>,
@@ -186,6 +189,8 @@ impl Access {
         let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
         let allowed = allowed(&entries)?;
 
+        // A socket from a supervisor is listened on wherever it is, so it is checked like an
+        // address.
         let listen = if let Some(socket) = passed_socket(!args.listen.is_empty())? {
             let address = socket.local_addr().map_err(Failure::failed)?;
             let given = address.ip().to_string();
@@ -255,6 +260,7 @@ fn must_be_guarded(
     listen: &[(SocketAddr, &str)],
     has_keys: bool,
 ) -> Result<(), Failure> {
+    // Mapped addresses are those of IPv4: ::ffff:127.0.0.1 is the loopback too.
     let mut elsewhere = listen
         .iter()
         .filter(|(address, _)| !address.ip().to_canonical().is_loopback());
@@ -267,6 +273,8 @@ fn must_be_guarded(
     } else {
         format!(", an address of {host},")
     };
+
+    // Open to everybody only on demand, and even then only with a list.
     if !args.insecure {
         return Err(Failure::usage(format_args!(
             "{address}{of} can be reached from elsewhere: have hosts prove who they are with --keys FILE, or believe who they say \
@@ -351,6 +359,7 @@ impl Reload {
     }
 
     fn run(&self) {
+        // One reload at a time, so that the last one asked for is the one in use.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded = self.keys.as_ref().map(|(path, _)| load_keys(path));
         let loaded = loaded
@@ -362,6 +371,8 @@ impl Reload {
                 return tracing::error!("{failure}; what was loaded before stays in use");
             }
         };
+
+        // The service may have ended while names were looked up.
         let Some(port) = self.port.upgrade() else {
             return;
         };

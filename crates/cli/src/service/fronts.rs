@@ -29,16 +29,16 @@ const TICK: Duration = Duration::from_secs(1);
 /// Ticks between two times of keeping what SMART counts.
 const KEEP_TICKS: u32 = 10;
 
-/// What serving waits for.
+/// What the thread that serves waits for.
 enum Event {
     /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is neither something to load again nor a
     /// supervisor.
     Stop,
     /// SIGHUP otherwise: keys and the list of hosts are to be loaded again.
     Reload,
-    /// SIGUSR1.
+    /// SIGUSR1: what is counted is to be logged.
     Tell,
-    /// SIGUSR2.
+    /// SIGUSR2: the power is to be cut.
     CutPower,
     /// A way of serving has ended by itself.
     Ended(&'static str),
@@ -47,9 +47,9 @@ enum Event {
 /// Periodic work while the device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// Save the SMART counters.
+    /// The counters of SMART are to be saved.
     Keep,
-    /// Log statistics.
+    /// Statistics are due in the log.
     Tell,
     /// The power is to be cut.
     CutPower,
@@ -94,9 +94,12 @@ impl Fronts {
     ) -> Result<Self, Failure> {
         let token = args.http_token.as_deref().map(token).transpose()?;
 
+        // One clock for all: the timing model has one.
         let epoch = Instant::now();
         let (sender, events) = channel();
 
+        // Before anybody can connect: a number that names no namespace is more often a mistake than
+        // a plan.
         access.tell_unknown(subsystem);
         let port = Port::new(subsystem.clone(), access.allowed.clone())
             .advertised(args.advertise)
@@ -135,6 +138,7 @@ impl Fronts {
         let reloads = reload.is_some() || supervisor.is_there();
         let signals = heed_signals(sender.clone(), reloads).map_err(Failure::failed)?;
 
+        // Mounted last but one: a mount is seen by others, and must be undone.
         let fuse = args
             .fuse
             .as_deref()
@@ -174,6 +178,7 @@ impl Fronts {
             .sum::<u32>();
 
         while open > 0 && !subsystem.is_broken() {
+            // Shown to the supervisor only from this loop: if it hangs, the watchdog finds out.
             self.supervisor.alive(subsystem);
             let left = next_tick.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(self.supervisor.patience(left)) {
@@ -185,6 +190,7 @@ impl Fronts {
                     tracing::info!("{what} has ended");
                     open -= 1;
                 }
+                // Waking up for the watchdog is no tick.
                 Err(_) if Instant::now() < next_tick => {}
                 Err(_) => {
                     next_tick = Instant::now() + TICK;
@@ -212,6 +218,7 @@ impl Fronts {
 
     /// Ends all, after what is under way.
     fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
+        // Said first, so that the supervisor does not count the time it takes as silence.
         supervisor::stopping();
         self.signals.close();
 
@@ -247,12 +254,14 @@ impl Fronts {
             .take()
             .map(|service| service.close().map_err(Failure::failed));
 
+        // A device that has failed is the reason that counts, whatever else went wrong.
         if subsystem.is_broken() {
             return Err(Failure::failed(
                 "the firmware or the disk under it has failed",
             ));
         }
 
+        // The first failure is reported; all of them were closed.
         fuse.into_iter().chain(tcp).chain(vfio).collect()
     }
 }
@@ -264,6 +273,8 @@ impl Fronts {
 fn heed_signals(events: Sender<Event>, reloads: bool) -> io::Result<signal_hook::iterator::Handle> {
     // Without this signal a write beyond the file size limit fails like one to a full disk.
     let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
+
+    // A shell's `nohup` has it ignored already, which is left so unless it means something here.
     if reloads || !is_ignored(SIGHUP) {
         heeded.push(SIGHUP);
     }
@@ -278,6 +289,7 @@ fn heed_signals(events: Sender<Event>, reloads: bool) -> io::Result<signal_hook:
                 let _ = match signal {
                     SIGUSR1 => events.send(Event::Tell),
                     SIGUSR2 => events.send(Event::CutPower),
+                    // Only caught: the write fails with an error, which the service handles.
                     SIGXFSZ => Ok(()),
                     SIGHUP if reloads => events.send(Event::Reload),
                     _ => events.send(Event::Stop),
@@ -326,7 +338,7 @@ fn token(file: &Path) -> Result<Token, Failure> {
     Token::load(file).map_err(|error| Failure::about(file.display(), error))
 }
 
-/// Answers operators.
+/// Answers operators who ask by HTTP.
 fn watch(address: SocketAddr, served: Served, token: Option<Token>) -> Result<HttpServer, Failure> {
     let limits = HttpLimits::default();
     let started = HttpServer::start(address, Arc::new(served), token, limits);
@@ -357,6 +369,7 @@ fn run(
         .name("nvme/tcp".into())
         .spawn(move || {
             let result = server.run();
+            // The service learns here that it has ended, and why when it joins the thread.
             let _ = events.send(Event::Ended("NVMe/TCP"));
             result
         });

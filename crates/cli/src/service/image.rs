@@ -203,6 +203,8 @@ impl Shape {
                 "{namespaces} namespaces and {snapshots} for snapshots: at most {NAMESPACES_MAX} are possible"
             )));
         }
+
+        // What snapshots need is added, so that `--size` stays what hosts can use.
         let pages = size.div_ceil(PAGE_BYTES);
         let for_snapshots = u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
         let size = if snapshots > 0 {
@@ -216,10 +218,12 @@ impl Shape {
         (firmware.fs_files, firmware.fs_blocks) =
             (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
         let config = config
+            // `--set` comes last: it may change what options have chosen.
             .with(&settings::parse(&self.set)?)
             .map_err(Failure::usage)?;
         config.check().map_err(Failure::usage)?;
 
+        // A namespace that is not there would be kept apart in vain.
         if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {
             return Err(Failure::usage(format_args!(
                 "--unshared {nsid}: there are {namespaces} namespaces (--namespaces)"
@@ -228,7 +232,7 @@ impl Shape {
         Ok(config)
     }
 
-    /// Its name and namespaces.
+    /// The name and the namespaces that it is made with.
     pub fn service(&self, config: &DeviceConfig) -> Service {
         let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
@@ -251,6 +255,8 @@ impl Shape {
     pub fn must_be(&self, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {
         let firmware = &config.firmware;
         let (snapshots, snapshot_pages) = service.snapshots();
+
+        // As hosts see it: without what is set aside for snapshots.
         let namespaces = service.namespaces.len() - snapshots as usize;
         let size = u64::from(firmware.lpns.saturating_sub(snapshot_pages)) * 4096;
         let block = service
@@ -260,6 +266,8 @@ impl Shape {
         let unshared = service.unshared();
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
 
+        // For each option whether it agrees, and what the image has. Options that were not given
+        // agree.
         let asked = [
             (
                 "--size",
@@ -331,6 +339,7 @@ impl Shape {
 /// others.
 fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
     let all = |pages: u64| pages + u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
+    // Solved for the pages of the others, then rounded up as long as it fits.
     let share = u64::from(lpns.saturating_sub(snapshots)) * u64::from(namespaces)
         / u64::from(namespaces + snapshots);
     // Rounding may have left a few.
@@ -398,6 +407,7 @@ fn create(args: &Create) -> Result<(), Failure> {
     let dir = &args.dir;
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
 
+    // Only a folder that this command has made may be removed again.
     let existed = dir.exists();
     let device =
         Device::create_in_folder(dir, config.clone(), None).map_err(|error| about(&error))?;
@@ -425,6 +435,7 @@ fn create(args: &Create) -> Result<(), Failure> {
 
 /// Looks for damage, in `service.json` too.
 fn look(dir: &Path) -> Result<FolderCheck, Failure> {
+    // Two parts: the device's own files, and the one that names it.
     let mut found =
         Device::check_folder(dir).map_err(|error| Failure::about(dir.display(), error))?;
     // Namespaces are checked against the device's size where that is known.
@@ -457,6 +468,7 @@ fn repair(args: &Repair) -> Result<(), Failure> {
         return report(dir, &found, args.json, None);
     }
 
+    // Nothing is changed without consent, and never what cannot be repaired.
     if !args.accept_loss || found.beyond.is_some() {
         report(dir, &found, args.json, None)?;
         return Err(if found.beyond.is_some() {
@@ -480,6 +492,9 @@ fn repair(args: &Repair) -> Result<(), Failure> {
             std::fs::copy(&file, dir.join(format!("{SERVICE}.damaged")))
                 .map_err(|error| about(&error))?;
         }
+
+        // What can still be read is kept, even without its checksum: a name is worth more than a
+        // new one.
         Service::unsigned(dir, config.firmware.lpns)
             .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096, &[]))
             .save(dir)?;
@@ -493,6 +508,7 @@ fn adopt(args: &Adopt) -> Result<(), Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
 
     let config = Device::folder_config(dir).map_err(|error| about(&error))?;
+    // Locked: a service that runs would go on under the old name.
     let _lock = Media::lock_folder(dir).map_err(|error| about(&error))?;
 
     let mut service = Service::read(dir, config.firmware.lpns)?;

@@ -176,6 +176,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         } => {
             let count = u32::try_from(scaled(*blocks)?)
                 .ok()
+                // The command has 28 bits for its blocks.
                 .filter(|count| (1..1 << 28).contains(count));
 
             let count =
@@ -283,6 +284,7 @@ fn statistics(
             .map_or(0, |(_, value)| *value)
     };
 
+    // Why a remap became a copy is what an operator wants to know first.
     let demotions = ["counter_full", "nvram_full", "watermark"]
         .map(|cause| (cause, value(&format!("demoted_{cause}"))));
 
@@ -357,6 +359,8 @@ fn read_from(path: &Path) -> Result<Vec<u8>, Failure> {
             "there is nothing in it to write",
         ));
     }
+
+    // Padded with zeroes: the device takes whole pages.
     data.resize(data.len().next_multiple_of(4096), 0);
     Ok(data)
 }

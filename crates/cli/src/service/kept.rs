@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Name of the file.
+/// Name of the file, in the folder of the device.
 pub const SERVICE: &str = "service.json";
 /// The file of what SMART counts.
 pub const HEALTH: &str = "health.json";
@@ -25,9 +25,9 @@ pub const RESERVATIONS: &str = "reservations.json";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// NVMe qualified name.
+    /// The subsystem's NVMe qualified name.
     pub nqn: String,
-    /// Pages and block sizes.
+    /// The namespaces: how large, in which blocks.
     pub namespaces: Vec<Share>,
     /// Inode of the file of pages' contents: a copy of the image has another one. Absent in images
     /// of earlier versions.
@@ -38,11 +38,11 @@ pub struct Service {
     crc32c: Option<String>,
 }
 
-/// One namespace.
+/// One namespace, as the file has it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// Flash pages.
+    /// Its size in flash pages.
     pub pages: u32,
     /// Bytes of a logical block.
     pub block_bytes: u32,
@@ -58,9 +58,9 @@ pub struct Share {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Kept {
-    /// Counters.
+    /// The counters of SMART so far.
     pub health: Health,
-    /// In good order?
+    /// Whether the service ended in good order.
     pub clean: bool,
 }
 
@@ -151,6 +151,7 @@ impl Service {
     pub fn save(&self, dir: &Path) -> Result<(), Failure> {
         let mut signed = Self {
             contents_inode: Some(inode(dir)?),
+            // The checksum is of everything else.
             crc32c: None,
             ..self.clone()
         };
@@ -164,6 +165,7 @@ impl Service {
     /// It is not there, or not what was written.
     pub fn load(dir: &Path, pages: u32) -> Result<Self, Failure> {
         let service = Self::read(dir, pages)?;
+        // A full disk must not keep a device from being served.
         if service.crc32c.is_none()
             && let Err(error) = service.save(dir)
         {
@@ -184,6 +186,7 @@ impl Service {
             Failure::about(path.display(), format_args!("the file is damaged: {what}"))
         };
 
+        // Checked before anything in it is believed.
         if service.crc32c.as_ref().is_some_and(|sum| {
             *sum != Self {
                 crc32c: None,
@@ -203,6 +206,7 @@ impl Service {
             return Err(wrong("namespaces have blocks of 512 or 4096 bytes"));
         }
 
+        // Summed in 64 bits: a damaged file may name any numbers.
         let taken: u64 = service
             .namespaces
             .iter()
@@ -223,6 +227,7 @@ impl Service {
             .iter()
             .map(|share| u64::from(share.pages))
             .sum::<u64>()
+            // As `read` has it, but nothing is said: this is only for repairs.
             <= u64::from(pages);
         let possible = |share: &Share| share.pages > 0 && [512, 4096].contains(&share.block_bytes);
         let is_name = service.nqn.starts_with("nqn.") && service.nqn.len() <= 223;
@@ -281,6 +286,7 @@ impl ReservationFolder {
     /// The file is damaged: without it, hosts that were shut out could write again.
     pub fn load(&self) -> Result<AllReservations, Failure> {
         let path = self.0.join(RESERVATIONS);
+        // No file is the usual case: nobody has ever reserved.
         if !path.exists() {
             return Ok(AllReservations::new());
         }
@@ -288,6 +294,8 @@ impl ReservationFolder {
         let advice = "the reservations of hosts are damaged; remove the file to serve the device without them";
         let file: ReservationFile =
             load(&path).map_err(|error| Failure::failed(format_args!("{error}; {advice}")))?;
+
+        // Damaged reservations are not left out silently: hosts rely on being kept apart.
         if file.crc32c != ReservationFile::new(&file.namespaces).crc32c {
             return Err(Failure::about(path.display(), advice));
         }
@@ -323,6 +331,7 @@ impl Kept {
     /// Reads it; a missing or damaged file counts as empty.
     pub fn load(dir: &Path) -> Self {
         let path = dir.join(HEALTH);
+        // A first start is no crash.
         if !path.exists() {
             return Self {
                 clean: true,
@@ -345,6 +354,9 @@ fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Failure> {
 fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Failure> {
     let (path, aside) = (dir.join(name), dir.join(format!("{name}.part")));
     let text = serde_json::to_string_pretty(value).map_err(Failure::failed)?;
+
+    // 1. the file is durable  2. it has its name  3. the name is durable. A cut before 2 leaves the
+    // old file.
     let written = File::create(&aside)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())

@@ -13,7 +13,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A trace being written.
+/// A trace that is being written while hosts are served.
 #[derive(Clone)]
 pub struct Recording {
     path: PathBuf,
@@ -57,6 +57,7 @@ impl Recording {
 
     fn write(&self, work: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
         let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // The service goes on without: a recording is not worth an error to a host.
         if let Some(file) = &mut *guard
             && let Err(error) = work(file)
         {
@@ -94,6 +95,7 @@ fn adjoin(first: &RecordedOp, second: &RecordedOp) -> bool {
 }
 
 fn line(now: u64, ops: &[RecordedOp], to: &mut impl Write) -> io::Result<()> {
+    // Operations of one kind that follow one another are one line.
     let count = ops.len() as u64;
 
     let entry = match ops[0] {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Pause between two slices of 1 MiB while hosts are busy: about 100 MiB/s.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Ends when dropped.
+/// The thread that rebuilds the store; ends when dropped.
 pub struct Relearn {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -46,12 +46,15 @@ impl Relearn {
 
         let run = move || {
             let (mut pause, mut last) = (Duration::ZERO, None);
+            // The pause ends at once when the service does.
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                // Held only for a slice, so that the service can take its subsystem apart.
                 match again
                     .upgrade()
                     .map(|subsystem| slice(&mut relearner, &subsystem))
                 {
                     Some(Ok(Some(activity))) => {
+                        // Hosts that did nothing during a slice are not disturbed by the next.
                         let is_idle = last.replace(activity) == Some(activity);
                         pause = if is_idle { Duration::ZERO } else { PAUSE };
                     }
@@ -88,6 +91,8 @@ fn slice(relearner: &mut Relearner, subsystem: &Subsystem) -> std::io::Result<Op
     if subsystem.is_broken() {
         return Ok(None);
     }
+
+    // Listed and entered under the lock, read and hashed without it.
     let Some(pages) = relearner.list(&subsystem.device()) else {
         return Ok(None);
     };

@@ -297,7 +297,7 @@ impl LogLevel {
         ("trace", LevelFilter::TRACE),
     ];
 
-    /// The level now.
+    /// The level of the log, as it is now.
     pub fn get(&self) -> String {
         let level = self.0.clone_current().unwrap_or(LevelFilter::INFO);
         level.to_string().to_lowercase()
@@ -346,8 +346,11 @@ fn start_log(args: &Args) -> LogLevel {
 /// # Errors
 /// The device cannot be opened or served as asked, or it failed in service.
 pub fn command(args: &Args) -> Result<(), Failure> {
+    // Everything that can be wrong with the arguments comes before the device is opened.
     let access = Access::of(args)?;
     let log = start_log(args);
+
+    // Read before the device is opened: damaged reservations must not cost an unclean shutdown.
     let folder = args.image.clone().map(ReservationFolder);
     let kept_reservations = folder.map(|folder| {
         let all = folder.load()?;
@@ -357,6 +360,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
 
+    // Counted now: if this process dies, the cycle has been all the same.
     let health = Health {
         power_cycles: kept.health.power_cycles + 1,
         ..kept.health
@@ -371,6 +375,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         health,
     );
     let subsystem = subsystem.map_err(Failure::failed)?;
+
+    // A device in memory that starts again is empty, so it must not look like the one before.
     let subsystem = match args.image {
         Some(_) => subsystem,
         None => subsystem.of_incarnation(random()),
@@ -386,6 +392,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => subsystem,
     };
 
+    // Its first line is the device, so that a replay can be on the same one.
     let recording = args.record.as_deref().map(Recording::create).transpose()?;
     recording
         .iter()
@@ -410,8 +417,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         .transpose()?;
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
     let fronts = Fronts::open(args, &subsystem, &service.nqn, access, log);
+
+    // A recording of nothing is removed, or the next start would find its name taken.
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
 
+    // Not clean until the end: whatever happens from here on, the next start knows.
     keep(kept(false));
 
     let served = fronts.serve(&subsystem, |tick| match tick {
@@ -422,16 +432,20 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         }
         Tick::Tell => tell(&subsystem),
         Tick::CutPower if args.volatile_cache.is_some() => {
+            // What was recorded up to the cut belongs into the file before the cut.
             recording.iter().for_each(Recording::flush);
             cut_power(&subsystem, args.cut_seed.unwrap_or_else(random));
         }
         Tick::CutPower => {}
     });
 
+    // Threads that hold the device end first; then it can be closed.
     drop((writeback, relearn));
     recording.iter().for_each(Recording::flush);
     let clean = kept(true);
     served?;
+
+    // A shutdown in good order is no power cut: nothing in the cache is lost.
     if args.volatile_cache.is_some() {
         subsystem.drain().map_err(|status| {
             Failure::failed(format_args!(
@@ -448,7 +462,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Logs what is counted.
+/// Writes what is counted into the log.
 fn tell(subsystem: &Subsystem) {
     let health = subsystem.health();
     let values = statistics::read(&subsystem.device());
@@ -506,6 +520,7 @@ fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
     let began = Instant::now();
 
     let device = loop {
+        // Threads that answer a last request hold it for some milliseconds more.
         match Arc::try_unwrap(subsystem) {
             Ok(subsystem) => break subsystem.into_device(),
             Err(_) if began.elapsed() > CLOSING => break None,
@@ -563,6 +578,7 @@ fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
         error => about(&error),
     })?;
 
+    // Checked before it is served: a table that contradicts another one would spread.
     device.ftl().check().map_err(|error| about(&error))?;
     let service = Service::load(dir, device.config().firmware.lpns)?;
     if service.is_of_another(dir) {
@@ -575,6 +591,7 @@ fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
     }
 
     let mut kept = Kept::load(dir);
+    // The last service did not end in good order.
     if !kept.clean {
         kept.health.unsafe_shutdowns += 1;
     }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 /// What was passed is something else, or more than one, or not all that is to be listened on.
 pub fn passed_socket(chosen: bool) -> Result<Option<TcpListener>, Failure> {
     let mut passed = ListenFd::from_env();
+    // More than one would leave the others unanswered.
     if passed.len() > 1 {
         return Err(Failure::failed(format_args!(
             "{} sockets were passed: one is enough, for NVMe/TCP",
@@ -35,6 +36,7 @@ pub fn passed_socket(chosen: bool) -> Result<Option<TcpListener>, Failure> {
     let socket = passed.take_tcp_listener(0).map_err(wrong)?;
 
     if let Some(socket) = &socket {
+        // A socket that does not listen would never accept anybody, and hosts would wait behind it.
         let accepts = rustix::net::sockopt::socket_acceptconn(socket);
         if !accepts.map_err(|error| wrong(error.into()))? {
             return Err(Failure::failed(
@@ -71,7 +73,7 @@ impl Supervisor {
         Self { is_there, watchdog }
     }
 
-    /// Whether there is one.
+    /// Whether somebody supervises the service at all.
     pub fn is_there(&self) -> bool {
         self.is_there
     }
@@ -95,6 +97,7 @@ impl Supervisor {
         }
         watchdog.last = Instant::now();
 
+        // Proof of life is a turn at the device: a thread that merely runs proves nothing.
         drop(subsystem.device());
         if !subsystem.is_broken() {
             say(&[NotifyState::Watchdog]);
@@ -102,7 +105,7 @@ impl Supervisor {
     }
 }
 
-/// Hosts can connect.
+/// Tells the supervisor that hosts can connect.
 pub fn ready() {
     say(&[NotifyState::Ready]);
 }
@@ -115,7 +118,7 @@ pub fn reloading() {
     }
 }
 
-/// The service ends.
+/// Tells the supervisor that the service ends.
 pub fn stopping() {
     say(&[NotifyState::Stopping]);
 }

@@ -21,7 +21,7 @@ const PAGES: u64 = 1 << 10;
 const BUSY: Duration = Duration::from_millis(4);
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Ends when dropped.
+/// The thread that writes back; ends when dropped.
 pub struct Writeback {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -40,6 +40,7 @@ impl Writeback {
         let mut done = 0;
 
         let mut work = move || {
+            // Asked without a turn: this thread must not make hosts wait.
             let Some(written) = subsystem
                 .upgrade()
                 .map(|subsystem| subsystem.pages_programmed())
@@ -53,6 +54,7 @@ impl Writeback {
             }
 
             done = written;
+            // An error shows at the next commit as well, which must not go on.
             let _ = contents.sync_data();
             BUSY
         };

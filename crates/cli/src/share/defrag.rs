@@ -103,6 +103,7 @@ impl Planned {
 
 fn files(args: &Args) -> Result<(), Failure> {
     let mut patience = None;
+    // A plan only reads; a change must be alone on the volume.
     let planned = on_volume(
         &args.place,
         if args.dry_run {
@@ -180,6 +181,9 @@ fn files(args: &Args) -> Result<(), Failure> {
 fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
     let pieces = parse(&read(list)?).map_err(|why| Failure::about(list.display(), why))?;
     let nsid = args.place.nsid;
+
+    // Where each extent begins in the file, and where it goes: they follow one another from `to`
+    // on.
     let layout = |pieces: &[Piece]| -> Vec<(u64, Piece, u64)> {
         let starts = pieces.iter().scan(0, |at, piece| {
             *at += piece.pages;
@@ -243,6 +247,7 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
 
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
+        // `filefrag` writes lines that are no extents.
         let heading = ["Filesystem type", "File size", "ext:"]
             .iter()
             .any(|begin| line.starts_with(begin));
@@ -251,6 +256,7 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
             continue;
         }
 
+        // Its own format first: a line of two numbers could be the beginning of one.
         let piece = of_filefrag(line).or_else(|| of_numbers(line));
 
         let wrong = || {

@@ -98,6 +98,8 @@ fn on_namespaces<R>(
     if let Some(dir) = &place.image {
         let failed = |error: ImageError| Failure::about(dir.display(), error);
         let mut device = ImageNamespaces::open(dir).map_err(failed)?;
+
+        // After an error the device is dropped, which the image survives as it does a power cut.
         let result = work(&mut device).map_err(|error| about(place, error))?;
         device.close().map_err(failed)?;
         return Ok(result);
@@ -199,6 +201,7 @@ fn with_volume<D: Counting + Send, R>(
     others: Others,
     work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
 ) -> Result<((R, Done), D), Failure> {
+    // Counted before and after, on one connection: the difference is what this command did.
     let before = disk.counts();
     let opened = match others {
         Others::Allowed => Volume::open(disk, processes),

@@ -109,6 +109,7 @@ impl PagesOrFile {
 
 /// Runs `share copy`.
 pub(super) fn copy(args: &Copy) -> Result<(), Failure> {
+    // With names it is files of a volume, with numbers pages of a namespace.
     if let Some((from, to)) = args.what.names() {
         let copied = on_volume(&args.place, Others::Refused, |volume| {
             files::copy(volume.as_store(), from, to)
@@ -135,6 +136,7 @@ pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
     }
 
     let (from, to, pages) = args.what.range(&args.place)?;
+    // Resuming leaves what is empty at the source, because it was moved before.
     let empty = match (args.resume, args.force) {
         (true, _) => Empty::Leave,
         (_, true) => Empty::Take,

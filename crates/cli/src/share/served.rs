@@ -30,6 +30,7 @@ impl ServedNamespaces {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
+        // The first namespace tells how many there are.
         let first = Client::connect(
             address,
             Options {
@@ -38,6 +39,8 @@ impl ServedNamespaces {
             },
         )?;
         let count = first.controller().nn.min(128);
+
+        // Across namespaces only if there are several: the host must tell the device so.
         let options = Options {
             subnqn: Some(first.subnqn().to_owned()),
             copy_across: count > 1,
@@ -51,6 +54,8 @@ impl ServedNamespaces {
             clients: BTreeMap::new(),
             sizes: Vec::new(),
         };
+
+        // All sizes are asked for at once; connections that are too many are given up again.
         for nsid in 1..=count {
             let client = served.open(nsid)?;
             served.sizes.push(client.pages());
@@ -71,6 +76,7 @@ impl ServedNamespaces {
 
     fn keep(&mut self, nsid: u32, client: Client) {
         if self.clients.len() >= CONNECTIONS {
+            // One that has not written has nothing to lose.
             let unwritten = self
                 .clients
                 .iter()
@@ -146,6 +152,7 @@ impl Namespaces for ServedNamespaces {
         let shift = self.client(from.nsid)?.lba_shift();
         let target = self.client_to_write(to.nsid)?;
 
+        // Refused here in words: the device would answer with a status.
         if !target.can_copy(from.nsid != to.nsid) {
             let which = if from.nsid == to.nsid {
                 ""

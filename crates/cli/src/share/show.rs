@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const PAGE: u64 = 4096;
 
-/// Pages and their size.
+/// So many pages, with their size in bytes.
 pub(super) fn pages(count: u64) -> String {
     format!("{} ({})", exact(count), bytes(count * PAGE))
 }
@@ -71,6 +71,7 @@ pub(super) fn rows(shared: &Shared) -> Vec<(&'static str, String)> {
         ("shared", exact(shared.shared())),
         ("copied by the device", copied(shared)),
     ];
+    // Most copies meet no empty page.
     if shared.empty() > 0 {
         rows.push(("empty", exact(shared.empty())));
     }
@@ -78,7 +79,7 @@ pub(super) fn rows(shared: &Shared) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The same as JSON.
+/// What is shared, as JSON for programs.
 pub(super) fn value(shared: &Shared) -> Value {
     let Counts {
         copied_counter_full,
@@ -147,7 +148,11 @@ pub(super) fn of_files(done: &Done) -> (Vec<(&'static str, String)>, Value) {
             ]
         }
     };
+
+    // Of files nothing is empty.
     rows.retain(|(name, _)| *name != "empty");
+
+    // The volume has its reason, which is another one than the device's.
     if volume.pages_copied > 0 {
         let why = volume.copied_because.as_deref().unwrap_or_default();
         rows.push((

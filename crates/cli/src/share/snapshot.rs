@@ -208,6 +208,7 @@ fn list(on: &On) -> Result<(), Failure> {
             json!({
                 "name": one.name, "namespace": one.nsid, "of_namespace": one.source, "pages": one.pages,
                 "bytes": one.pages * PAGE, "made_at": one.made_at, "state": state(one.state),
+                // A snapshot that is being rolled back is whole: the rollback is not.
                 "usable": matches!(one.state, State::Complete | State::RollingBack),
             })
         };
@@ -241,6 +242,8 @@ fn list(on: &On) -> Result<(), Failure> {
             ))?;
         }
     }
+
+    // Damage is a finding: the list is shown all the same.
     if damage.is_empty() {
         Ok(())
     } else {

@@ -30,6 +30,7 @@ impl Cluster {
             .output();
 
         let (said, reason) = match &asked {
+            // Whatever is wrong with Python, its last line says most.
             Ok(output) if output.status.success() => (Some(&output.stdout), String::new()),
             Ok(output) => (None, last_line(&output.stderr)),
             Err(error) => (None, error.to_string()),
@@ -40,6 +41,7 @@ impl Cluster {
             None => Err(Failure::usage(format_args!(
                 "--scheduler needs the Python package with Dask: {INSTALL} ({python}: {reason})"
             ))),
+            // Keys of points contain the sources.
             Some(said) if String::from_utf8_lossy(said).trim() != super::SOURCES => {
                 Err(Failure::usage(format_args!(
                     "the Python package of {python} is not of this program's sources, and its results would be others: {INSTALL}"

@@ -66,6 +66,8 @@ struct Given {
 pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(path.display(), error);
     let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
+
+    // A line number, because the file is the user's.
     let file: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error
             .span()
@@ -77,6 +79,7 @@ pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Fail
         ))
     })?;
 
+    // Mistakes are collected: a grid is written by hand, and mended at once.
     let mut wrong = Vec::new();
     let given = given(&file, &text, &mut wrong);
     // Files lie beside the grid's.
@@ -134,6 +137,7 @@ fn given(file: &toml::Table, text: &str, wrong: &mut Vec<String>) -> Given {
 
 /// The names of a grid in the order in which the file says them: tables are sorted by name.
 fn in_order(table: Map<String, Value>, text: &str) -> Vec<(String, Value)> {
+    // The order matters: the last name changes fastest.
     let mut places: Vec<(usize, String)> = Vec::new();
     if let Ok(file) = DeTable::parse(text) {
         let of_file = file.get_ref().iter();
@@ -159,6 +163,7 @@ fn points(
     mut wrong: Vec<String>,
 ) -> Result<Vec<Point>, Vec<String>> {
     let mut known = point::options();
+    // What decides only how a run is done cannot be part of a point.
     known.retain(|name| !NO_PART.contains(&name.as_str()));
     let options = values(&given.options, &known, &mut wrong);
     let grid = values(&given.grid, &known, &mut wrong);
@@ -192,6 +197,8 @@ fn points(
     if given.grid.is_empty() && wrong.is_empty() {
         wrong.push("there is no [grid]".into());
     }
+
+    // Names first. Only with all of them right does a combination make sense.
     if !wrong.is_empty() {
         return Err(wrong);
     }
@@ -207,6 +214,7 @@ fn points(
         }
         match point::point(&options, &chosen, &mut files) {
             Ok(point) => points.push(point),
+            // Many combinations fail for one reason, which is said once.
             Err(text) if !wrong.contains(&text) => wrong.push(text),
             Err(_) => {}
         }
@@ -248,6 +256,7 @@ fn values(table: &[(String, Value)], known: &[String], wrong: &mut Vec<String>) 
             name.replace('-', "_")
         };
 
+        // Settings are parsed as `--set` would.
         if name.contains('.') {
             let settings = words.iter().map(|word| format!("{name}={word}"));
             wrong.extend(settings.filter_map(|text| text.parse::<Setting>().err()));

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A point's file.
+/// The file that the results of a point are in.
 pub fn path(folder: &Path, point: &Name) -> PathBuf {
     folder
         .join(format!("scheme={}", point.scheme))
@@ -51,6 +51,8 @@ pub fn keep(folder: &Path, point: &Name, run: &Value) -> Result<(), Failure> {
     beside
         .write_all(&parquet::write(&columns(point, run)))
         .map_err(about)?;
+
+    // On the disk before it has its name: a point that is there is never done again.
     beside.as_file().sync_all().map_err(about)?;
 
     match beside.persist_noclobber(&path) {
@@ -87,6 +89,7 @@ fn flat(prefix: &str, value: &Value, columns: &mut Vec<Column>) {
             }
         }
         Value::String(text) => columns.push(Column::words(prefix, vec![text.clone()])),
+        // Whole numbers stay whole, so that sums of them are exact.
         Value::Number(number) => columns.push(match (number.as_i64(), number.as_f64()) {
             (Some(integer), _) => Column::integers(prefix, vec![integer]),
             (None, float) => Column::numbers(prefix, vec![float.unwrap_or(f64::NAN)]),

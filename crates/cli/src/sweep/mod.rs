@@ -92,6 +92,8 @@ same file and folder are those of remap_ssd.sweep(\"grid.toml\") in Python.";
 pub fn command(args: &Args) -> Result<(), Failure> {
     let cluster = args.scheduler.as_deref().map(cluster::Cluster::find);
     let cluster = cluster.transpose()?;
+
+    // Files that this machine cannot read are known by their digest, which the cluster knows.
     let digest = |address: &str| match &cluster {
         Some(cluster) => cluster.digest(address),
         None => Err("there is no cluster".into()),
@@ -104,6 +106,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     std::fs::create_dir_all(&folder).map_err(|error| Failure::about(folder.display(), error))?;
 
+    // What has a result is done, in this sweep or an earlier one.
     let missing: Vec<&Point> = points
         .iter()
         .filter(|point| args.fresh || kept::load(&folder, &point.name).is_none())
@@ -128,6 +131,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         };
     }
 
+    // Read again from the folder: that is what everybody else will find there.
     let found: Vec<(&Point, Option<Value>)> = points
         .iter()
         .map(|point| (point, kept::load(&folder, &point.name)))
@@ -138,6 +142,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         return Err(interrupt.before_the_first());
     }
 
+    // A figure of everything that is there, not of this call alone.
     if !args.dry_run
         && let Some(figure) = show::figure(args, &found)
     {
@@ -186,6 +191,7 @@ fn run(
     bar.enable_steady_tick(Duration::from_millis(500));
 
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    // As many at once as fit into memory, unless the user knows better.
     let threads = match args.threads {
         Some(threads) => threads,
         None => cores().min(fitting(points)),
@@ -196,7 +202,10 @@ fn run(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
+                // The next point is whichever nobody has begun: they take differently long.
                 while let Some(point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // A point is never stopped half-way unless its own run is: the rest of the list
+                    // is only named.
                     let result = if stop.load(Ordering::Relaxed) {
                         Err(Failure::Stopped("stopped before it began"))
                     } else {

@@ -25,13 +25,13 @@ pub const SOURCES: &str = env!("REMAP_SSD_SOURCES");
 pub struct Name {
     /// A hash of everything that decides the run.
     pub key: String,
-    /// Its scheme.
+    /// The scheme that it simulates.
     pub scheme: String,
     /// All its options as words.
     pub options: Vec<(String, String)>,
 }
 
-/// One combination of values.
+/// One combination of the grid's values.
 #[derive(Debug)]
 pub struct Point {
     /// What it is known by.
@@ -142,6 +142,7 @@ fn address(option: &str, path: &str, fetch: Option<Fetch<'_>>) -> Result<(String
 }
 
 fn file(option: &str, path: &Path) -> Result<(String, String), String> {
+    // Names the option, since a grid may have several files.
     let about = |error: &dyn std::fmt::Display| format!("{option} = {}: {error}", path.display());
     let path_whole: PathBuf = std::path::absolute(path).map_err(|error| about(&error))?;
     let digest = match option {
@@ -177,6 +178,7 @@ pub fn point(
     };
     let said_of_all = as_words(&values);
 
+    // What decides the result, by name: the order in which a file says it must not matter.
     let mut decides: BTreeMap<&str, String> = BTreeMap::from([("scheme", "remap-ssd".into())]);
     let (mut words, mut trace) = (Vec::new(), None);
     for (name, value) in &said_of_all {
@@ -191,15 +193,22 @@ pub fn point(
             decides.insert(name, value.clone());
         }
     }
+
+    // A point without a scheme is one of the usual scheme, and has the same key as if it had said
+    // so.
     if !words.iter().any(|word| word.starts_with("--scheme=")) {
         words.push("--scheme=remap-ssd".into());
     }
 
+    // Read by the arguments' own parser, so that a point can be whatever a command line can.
     let mut args = read(&words)?;
     let memory_bytes = foreseen(&args)?;
+
+    // Points run beside each other: one thread each.
     args.threads = Some(1);
     args.command = [vec!["remap-ssd".into(), "compare".into()], words.clone()].concat();
 
+    // The format and the sources are part of the key: other sources may give other results.
     let key = serde_json::json!([FORMAT, env!("CARGO_PKG_VERSION"), SOURCES, decides]);
     Ok(Point {
         name: Name {
@@ -231,6 +240,7 @@ fn said(name: &str, value: &str) -> Option<String> {
 
 fn read(words: &[String]) -> Result<CompareArgs, String> {
     let line = PointCommand::try_parse_from(words).map_err(|error| {
+        // The first sentence of clap's message: the rest is about a command line that nobody typed.
         let text = error.render().to_string();
         let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
         sentence
@@ -251,6 +261,7 @@ fn read(words: &[String]) -> Result<CompareArgs, String> {
 /// that it takes.
 fn foreseen(args: &CompareArgs) -> Result<u64, String> {
     let own_device = args.preset.is_none() && args.config.is_none();
+    // Trace and device would have to be read first, which is the run's work.
     if args.trace.is_some() && own_device {
         return Ok(0);
     }

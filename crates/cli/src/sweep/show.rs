@@ -30,6 +30,7 @@ fn figure_of(run: &Value, name: &str) -> Option<f64> {
 
 /// A table, and where everything is.
 pub fn text(args: &Args, folder: &Path, found: &[PointResult<'_>]) -> String {
+    // The grid's names are the same at every point.
     let names: Vec<&str> = found.first().map_or(Vec::new(), |(point, _)| {
         point
             .of_grid
@@ -47,6 +48,7 @@ pub fn text(args: &Args, folder: &Path, found: &[PointResult<'_>]) -> String {
     let row = |(point, result): &PointResult<'_>| -> Vec<String> {
         let values = point.of_grid.iter().map(|(_, value)| value.clone());
 
+        // A point that was not done is shown, and not left out.
         let figures = args.show.iter().map(|name| match result {
             None => "not done".to_owned(),
             Some(result) => figure_of(result, name).map_or(MISSING.into(), number),
@@ -91,10 +93,13 @@ pub fn figure(args: &Args, found: &[PointResult<'_>]) -> Option<String> {
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
+
+    // The scheme is what is compared, so it makes the bars and not the groups.
     let at = names.iter().position(|name| *name != "scheme").unwrap_or(0);
 
     let mut groups: Vec<(String, Vec<(String, f64)>)> = Vec::new();
     for (point, result) in found {
+        // A figure of what is done so far.
         let Some(value) = result.as_ref().and_then(|result| figure_of(result, figure)) else {
             continue;
         };

@@ -261,6 +261,7 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         return Err(Failure::usage("--set: the code is of a disk without a device below").into());
     }
 
+    // Before anything is mounted: what the workload mounts is this process's alone.
     own::mounts();
     let began = Instant::now();
     let (recording, from) = match args.source()? {
@@ -271,6 +272,8 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         None => (run(args, stop)?, None),
     };
     let recorded = began.elapsed();
+
+    // A recording knows its check, so that a replay needs no arguments.
     let check = args
         .check
         .as_ref()
@@ -281,6 +284,7 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
     }
 
     let id = id(&recording).map_err(TortureError::from)?;
+    // Saved before it is cut: a campaign may be interrupted.
     if let Some(path) = &args.record {
         save(&recording, path)
             .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
@@ -307,6 +311,8 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         Some(code) => replay(args, campaign, code, &mut results),
         None => rounds(args, campaign, &mut results),
     };
+
+    // Looked at before how it ended: an interrupted campaign may have found something.
     let failed = results.failed > 0;
     match ended {
         // What was found before is shown all the same.
@@ -335,6 +341,8 @@ impl Args {
             .replay
             .as_ref()
             .map(|code| show::file_name(&code.recording));
+
+        // A replay looks for the recording by the name under which it was saved.
         if let Some(path) = self.from.clone().or(default) {
             return Ok(Some(path));
         }
@@ -365,6 +373,7 @@ impl Args {
         let set = settings::parse(&self.set)?;
         settings::refuse(&set, &CHOSEN)?;
 
+        // What has no effect is refused, so that nobody thinks it had one.
         match set.iter().find(|one| !is_seen(one.key.path)) {
             None => Ok(set),
             Some(timing) => Err(Failure::usage(format_args!(
@@ -383,11 +392,14 @@ impl Args {
             return Err(Failure::usage("--block is 512 or 4096"));
         }
 
+        // XFS refuses to be made as small as the others.
         let default = if self.fs.as_deref() == Some("xfs") {
             512 << 20
         } else {
             256 << 20
         };
+
+        // Whole pages, which the device has.
         let bytes = self.size.unwrap_or(default) / 4096 * 4096;
 
         if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
@@ -415,6 +427,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
         require(&fs.name)?;
     }
 
+    // Everything that decides the recording, the seed among it.
     let run = RecordingSpec {
         shape,
         fs,
@@ -444,6 +457,7 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
 
     let mut patience = Patience::new("cutting", Some(args.rounds));
     for round in 0..args.rounds {
+        // Each round has its own cut, which depends on seed and number alone.
         let cut = campaign.cut(args.seed, round);
         let verdict = campaign.try_cut(&cut)?;
         patience.at(round + 1);
@@ -454,6 +468,7 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
         }
 
         results.failed += 1;
+        // Only the first is looked into: later ones mostly have the same cause.
         if results.first.is_none() {
             let failed = results.first.insert(Failed {
                 round: Some(round),
@@ -477,6 +492,7 @@ fn replay(
     code: &Code,
     results: &mut Results,
 ) -> Result<(), Ended> {
+    // A cut makes sense in its own recording only.
     if code.recording != results.id {
         let sentence = format!(
             "the code is of recording {}, and this is {}: see --from",

@@ -17,17 +17,17 @@ use std::time::Duration;
 const LINES: usize = 12;
 const BLOCKS: usize = 12;
 
-/// What came of it.
+/// What came of the cuts, all together.
 pub struct Results {
     pub seed: u64,
     pub recorded: Duration,
-    /// Name of the recording.
+    /// Identifier of the recording, as codes of cuts have it.
     pub id: String,
     /// The device that loses its power, if it is one.
     pub firmware: Option<Firmware>,
     /// Other values of that device, as options; a replay needs them again.
     pub set: String,
-    /// Where it is saved.
+    /// Where it is saved, if it is.
     pub file: Option<PathBuf>,
     pub cuts: u64,
     /// Different disks among what they left.
@@ -42,9 +42,9 @@ pub struct Results {
     pub without_cut: Option<Verdict>,
 }
 
-/// A cut that failed.
+/// A cut after which the check failed.
 pub struct Failed {
-    /// None: it was replayed.
+    /// The round of its cut; none: it was replayed.
     pub round: Option<u64>,
     pub cut: Cut,
     pub verdict: Verdict,
@@ -83,6 +83,7 @@ impl Results {
         self.cuts += 1;
         self.cuts_losing += u64::from(lost > 0);
         self.lost_max = self.lost_max.max(lost);
+        // The first cut of each outcome is kept, since it can be replayed.
         let key = (verdict.passed(), outcome(verdict));
         self.outcomes
             .entry(key)
@@ -108,6 +109,7 @@ pub fn file_name(id: &str) -> PathBuf {
 /// An outcome's name: the last line of the check, with N for all numbers, so that like comes to
 /// like.
 fn outcome(verdict: &Verdict) -> String {
+    // The check says at its end what it has found.
     let Some(line) = verdict
         .output
         .lines()
@@ -119,6 +121,7 @@ fn outcome(verdict: &Verdict) -> String {
 
     let mut name = String::new();
 
+    // Numbers differ from cut to cut and say little: without them like outcomes fall together.
     for c in line.trim().chars().take(120) {
         match c {
             '0'..='9' if name.ends_with('N') => {}
@@ -150,7 +153,7 @@ fn flushes(recording: &Recording) -> u64 {
     recording.count(|event| *event == Event::Flush)
 }
 
-/// Results for people.
+/// The results in sentences, for people.
 pub fn text(recording: &Recording, results: &Results) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     let [writes, flushes] = [writes(recording), flushes(recording)];
@@ -178,6 +181,8 @@ pub fn text(recording: &Recording, results: &Results) -> String {
     if !recording.about.faults.is_empty() {
         rows.push(("faults", recording.about.faults.join(", ")));
     }
+
+    // Nothing else is worth showing: the check fails without a cut.
     if let Some(verdict) = &results.without_cut {
         rows.push((
             "FAILED",
@@ -207,6 +212,7 @@ pub fn text(recording: &Recording, results: &Results) -> String {
         ),
     ));
     for ((passed, name), (count, _)) in &results.outcomes {
+        // One outcome that passed needs no table.
         if results.outcomes.len() > 1 || !passed {
             rows.push((
                 "",
@@ -302,6 +308,8 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
 
 /// A lost block: what it would have had, and what it has.
 fn described(recording: &Recording, state: &State, lost: &Lost) -> String {
+    // Versions that were pending at the cut; what was durable before is what is left if all are
+    // lost.
     let versions = state
         .pending
         .get(&lost.block)
@@ -334,7 +342,7 @@ fn glimpse(recording: &Recording, id: ContentId) -> String {
     }
 }
 
-/// Results as one object.
+/// The results as one object of JSON.
 pub fn json(recording: &Recording, results: &Results) -> Value {
     let about = &recording.about;
 

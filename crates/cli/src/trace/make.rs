@@ -69,6 +69,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         Pieces {
             file,
             collected: Vec::new(),
+            // What a full disk leaves is known by this.
             kept_bytes: 0,
         },
     );
@@ -90,6 +91,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         batch.clear();
         source.fill(&mut batch, 4096).map_err(Failure::failed)?;
 
+        // A request is all pages up to the last one.
         for request in batch.chunk_by(|page, _| !page.last) {
             if writer.written() == args.requests {
                 break;
@@ -124,6 +126,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let size = bytes(pieces.kept_bytes);
     drop(patience);
 
+    // Said, because a trace without them is another workload.
     let left_out = match writer.left_out() {
         0 => String::new(),
         some => format!(

@@ -74,6 +74,8 @@ impl Feed {
     fn addressable(&self, workload: &NamedWorkload) -> Result<u32, Failure> {
         const PAGES_DEFAULT: u32 = 8 << 20;
         const PAGES_MAX: u64 = 1 << 31;
+
+        // A model has a size that it was measured on; a pattern has none.
         let Some(bytes) = self.device else {
             return Ok(match workload {
                 NamedWorkload::Model(spec) => spec.kind.reference_pages(),
@@ -109,6 +111,7 @@ pub(crate) struct Patience {
 impl Patience {
     /// Of so many steps, if that is known.
     pub(crate) fn new(what: &str, steps: Option<u64>) -> Self {
+        // Hidden at first: what is over at once needs no bar.
         let line = ProgressBar::with_draw_target(steps, ProgressDrawTarget::hidden());
         let template = match steps {
             Some(_) => "{prefix} {bar:40} {percent:>3} %  {elapsed}, {eta} left",

@@ -103,6 +103,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let requests = args.requests.unwrap_or(REQUESTS_DEFAULT);
         let mut patience = Patience::new(&workload.to_string(), Some(requests));
 
+        // A workload does not end, so it is looked at for so many requests.
         let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at))
             .map_err(Failure::failed)?;
 
@@ -229,6 +230,8 @@ fn as_text(found: &[Profiled]) -> String {
         .iter()
         .position(|row| row[0].starts_with("pages read"))
         .unwrap_or(0);
+
+    // Rows for sizes belong to the requests, above the pages.
     rows.splice(at..at, sizes(found));
     let head: Vec<&str> = [""]
         .into_iter()
@@ -243,6 +246,8 @@ fn sizes(found: &[Profiled]) -> Vec<Vec<String>> {
         .iter()
         .flat_map(|one| one.profile.request_pages.keys().copied())
         .collect();
+
+    // Sizes of all of them, so that columns can be compared.
     sizes.sort_unstable();
     sizes.dedup();
     let row = |&pages: &u32| {

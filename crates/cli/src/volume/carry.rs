@@ -57,6 +57,8 @@ pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Resul
         .open(&args.name, OpenOptions::default())
         .map_err(about)?;
     let log = format!("{}-wal", args.name);
+
+    // A log of SQLite's may have transactions that are not in the file.
     if volume.open(&log, OpenOptions::default()).is_ok() {
         output::note(format_args!(
             "note: transactions in {log} are not in what is written; `PRAGMA wal_checkpoint` moves them"
@@ -97,6 +99,7 @@ fn copy_out<D: Disk + Send>(
 ) -> Result<(), Failure> {
     let about = |error| about(&args.place, error);
 
+    // Read as stock SQLite would see it, without what our own SQLite adds.
     let stock = StockFile::open(volume, file).map_err(about)?;
     let mut patience = Patience::new("export", Some(stock.size()));
 
@@ -144,6 +147,7 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
     };
     note_about_log(&args.file);
 
+    // What an interrupted import has left is in the way.
     let part = format!("{name}{PART}");
     match volume.delete(&part) {
         Ok(()) | Err(StoreError::NotFound(_)) => {}

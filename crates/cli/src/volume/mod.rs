@@ -118,6 +118,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     if let Some(dir) = &place.image {
         let about = |error: ImageError| Failure::about(dir.display(), error);
         let disk = ImageDisk::open(dir, place.nsid).map_err(about)?;
+        // One process: nobody else can have the image open.
         return perform(disk, &Processes::One, &args.command)?
             .close()
             .map_err(about);
@@ -134,6 +135,7 @@ fn perform<D: Disk + Send>(
 ) -> Result<D, Failure> {
     let place = command.place();
 
+    // The only action that does not open a volume first.
     if let Command::Create(args) = command {
         return create(disk, processes, args);
     }
@@ -201,6 +203,7 @@ fn stat<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
 
 fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
     let files = volume.list().map_err(|error| about(&args.place, error))?;
+    // What can be listed is listed, and then what cannot.
     let damage = volume.damage().map_err(|error| about(&args.place, error))?;
 
     if args.json {

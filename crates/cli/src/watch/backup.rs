@@ -32,7 +32,7 @@ const CONTENTS: &str = "contents";
 const CONFIG: &str = "device.toml";
 const STATES: [&str; 4] = ["state.0", "state.1", "journal.0", "journal.1"];
 
-/// What was done.
+/// What was copied, and for how long hosts waited.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Copied {
     /// Bytes of contents copied, those that changed meanwhile again.
@@ -41,9 +41,9 @@ pub struct Copied {
     pub passes: u32,
     /// Pages of contents that were copied while hosts waited.
     pub held_pages: u64,
-    /// How long hosts waited.
+    /// How long hosts had to wait for it.
     pub held_seconds: f64,
-    /// In all.
+    /// Seconds that all of it took.
     pub seconds: f64,
 }
 
@@ -61,6 +61,8 @@ impl Version {
     fn of(device: &Device, sb: SbId) -> Self {
         let media = device.ftl().media();
         let geometry = media.geometry();
+
+        // The smallest of all dies is found by comparison, so it begins with the largest number.
         let mut version = Self {
             rows_min: u32::MAX,
             ..Self::default()
@@ -112,6 +114,8 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
     let began = Instant::now();
     let from = File::open(image.join(CONTENTS))?;
     let contents = File::create_new(to.join(CONTENTS))?;
+
+    // As long as the original from the start: pieces are written where they belong.
     contents.set_len(from.metadata()?.len())?;
 
     let geometry = gate
@@ -133,18 +137,23 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
     loop {
         let changed = copier.pass()?;
         copier.copied.passes += 1;
+
+        // Few enough to be copied while hosts wait, or no pass makes it better.
         if changed <= HELD_PAGES_MAX || copier.copied.passes >= PASSES_MAX {
             break;
         }
     }
     copier.hold(image, to)?;
 
+    // A device that was never reserved has no such file.
     for name in [kept::SERVICE, kept::HEALTH, kept::RESERVATIONS] {
         match std::fs::copy(image.join(name), to.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => drop(other?),
         }
     }
+
+    // Everything is durable before the last file makes it an image.
     for entry in std::fs::read_dir(to)? {
         File::open(entry?.path())?.sync_all()?;
     }
@@ -168,6 +177,8 @@ impl Copier<'_> {
         for first in (0..self.versions.len() as u32).step_by(STRETCH as usize) {
             let end = (first + STRETCH).min(self.versions.len() as u32);
             let gate = self.gate;
+
+            // The device is asked for a stretch and given back: copying needs no turn.
             let now = gate
                 .with(|subsystem| {
                     let device = subsystem.device();
@@ -184,6 +195,8 @@ impl Copier<'_> {
 
     /// Copies what has changed of one superblock; how many pages those were.
     fn superblock(&mut self, sb: u32, now: Version) -> io::Result<u64> {
+        // Set before it is copied: what changes meanwhile shows as another version in the next
+        // pass.
         let before = std::mem::replace(&mut self.versions[sb as usize], now);
         if before == now {
             return Ok(0);
@@ -212,6 +225,7 @@ impl Copier<'_> {
     fn hold(&mut self, image: &Path, to: &Path) -> io::Result<()> {
         let gate = self.gate;
         let held = gate.with(|subsystem| {
+            // Undivided: no host writes between what is made durable and what is copied.
             let mut device = subsystem.device().undivided();
             let began = Instant::now();
             device.sync()?;

@@ -65,6 +65,7 @@ const SCALE: f64 = 1.0 / 64.0;
 /// # Errors
 /// The device or what it is fed cannot be, or the address.
 pub fn command(mut args: Args) -> Result<(), Failure> {
+    // There is no token here, so only this machine may look.
     if !args.http.ip().to_canonical().is_loopback() {
         return Err(Failure::usage(
             "--http: an address of the loopback, such as 127.0.0.1:9420",
@@ -82,6 +83,8 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     if compared.scheme.is_empty() && compared.age.is_none() {
         compared.scheme = vec![SchemeKind::default()];
     }
+
+    // A preset in its full size would age for minutes before anything is seen.
     if compared.config.is_none() && compared.trace.is_none() && compared.age.is_none() {
         compared.scale = compared.scale.or(Some(SCALE));
     }
@@ -100,6 +103,7 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     let server = server.map_err(|error| Failure::about(args.http, error))?;
     output::note(format_args!("watch it at http://{}/", server.address()));
 
+    // The page is served by other threads; this one plays.
     played.play(&mut *staged.source).map_err(Failure::failed)?;
     if !args.end {
         output::note("the workload has ended; Ctrl-C ends the page");

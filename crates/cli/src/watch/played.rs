@@ -53,12 +53,12 @@ pub struct Played {
     changed: Condvar,
 }
 
-/// How to play.
+/// How to play: how many at once, how much, how fast.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Requests in flight.
+    /// How many requests are in flight at once.
     pub queue_depth: u32,
-    /// Pages in all.
+    /// How many pages are played in all.
     pub pages_total: u64,
     /// Virtual seconds a second; 0 to begin paused.
     pub speed: f64,
@@ -67,6 +67,7 @@ pub struct Options {
 impl Played {
     /// A device that is about to be fed.
     pub fn new(title: String, device: Device, options: Options) -> Arc<Self> {
+        // Aging has taken no virtual time; a device from an image may have.
         let began = device.timing().busy_until();
 
         Arc::new(Self {
@@ -112,6 +113,7 @@ impl Played {
             }
 
             let mut stage = self.stage();
+            // A pause waits for the speed to change, and real time does not count meanwhile.
             if stage.speed == 0.0 {
                 stage = self
                     .changed
@@ -121,11 +123,15 @@ impl Played {
             }
             let passed = at.elapsed();
             at = Instant::now();
+
+            // A machine that cannot keep up falls behind only so far: it does not chase a time for
+            // ever.
             let behind_max = BEHIND_MAX.as_nanos() as f64 * stage.speed;
             until += passed.as_nanos() as f64 * stage.speed;
             until = until.min(stage.entered as f64 + behind_max);
 
             let before = next;
+            // A few pages a turn, so that those who look do not wait.
             while next < pages.len()
                 && next - before < CHUNK
                 && (stage.entered as f64) < until
@@ -145,6 +151,8 @@ impl Played {
                 break;
             }
             let is_ahead = stage.entered as f64 >= until;
+
+            // Given back before the nap, or nobody could look meanwhile.
             drop(stage);
             if is_ahead {
                 std::thread::sleep(NAP);
@@ -165,6 +173,7 @@ impl Stage {
         let (entered, done_before) = match self.request.take() {
             Some(request) => request,
             None => {
+                // The queue is full: a request enters when the first of those under way has ended.
                 if self.outstanding.len() >= self.queue_depth
                     && let Some(Reverse(end)) = self.outstanding.pop()
                 {
@@ -185,6 +194,8 @@ impl Stage {
         } else {
             self.device.submit_more(entered, &command).done_at
         };
+
+        // A request is done when the last of its pages is, whichever that was.
         let done_at = done_at.max(done_before);
         self.pages += 1;
         let kind = self.count(page.kind);

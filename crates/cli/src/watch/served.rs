@@ -31,7 +31,7 @@ struct Sampled {
     holds: Holds,
 }
 
-/// A device in service.
+/// A device that is in service, as it is watched.
 pub struct Served {
     gate: Arc<Gate>,
     epoch: Instant,
@@ -92,6 +92,7 @@ impl Served {
         &self,
         work: impl FnOnce(&Subsystem) -> Result<R, OperateError>,
     ) -> Result<R, Refused> {
+        // A device that has failed answers nothing that could be believed.
         let done = self.gate.with(|subsystem| {
             if subsystem.is_broken() {
                 Err(OperateError("the device has failed".into()))
@@ -124,6 +125,8 @@ impl Served {
             seconds,
             "power was cut and restored for an operator"
         );
+
+        // Counters of a recovered device begin at zero, so what was noted of the old ones is void.
         let mut reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
         reset.1.clear();
         self.sampled
@@ -145,6 +148,8 @@ impl Served {
                     let namespace = subsystem.namespace(nsid);
                     let namespace = namespace
                         .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
+
+                    // Arguments are in blocks of 4,096 bytes, whatever the namespace has.
                     Ok(12 - namespace.lba_shift)
                 })?;
 
@@ -208,6 +213,8 @@ impl Served {
                 "the device is in memory: there is no image to copy".into(),
             ));
         };
+
+        // Two copies at once would hold the device twice as often.
         let Ok(_one) = self.backup.try_lock() else {
             return Err(Refused::Failed("another copy is being made".into()));
         };
@@ -219,6 +226,7 @@ impl Served {
 impl Sampled {
     /// Reads the device, one turn a stretch. If it has failed, what was read before stands.
     fn read(&mut self, subsystem: &Subsystem) {
+        // What was read before it failed is the best there is.
         if subsystem.is_broken() {
             return;
         }
@@ -239,6 +247,7 @@ impl Sampled {
         subsystem: &Subsystem,
         look: impl FnOnce(&mut Table, &remap_ssd_device::Device) -> u32,
     ) -> u32 {
+        // Waiting for the turn is not part of what hosts wait for.
         let turn = subsystem.device();
         let began = Instant::now();
         let looked = look(&mut self.table, &turn);
@@ -301,6 +310,8 @@ impl Watched for Served {
             let tally = roster.tally();
             let listed = roster.list();
             status.connections = listed.len() as u64;
+
+            // Apart from the roster's lock: it counts through the subsystem.
             self.gate
                 .with(|subsystem| count_rights(subsystem, &listed, &mut status));
             (status.accepted, status.dropped) = (tally.accepted, tally.dropped);
@@ -355,6 +366,7 @@ impl Watched for Served {
         let made = self.gate.with(|subsystem| {
             let emulated = subsystem.latency() == Latency::Emulated;
 
+            // A device that has failed cannot be asked.
             let (device, paused) = if subsystem.is_broken() {
                 (Value::Null, false)
             } else {
@@ -382,6 +394,7 @@ impl Watched for Served {
     }
 
     fn statistics(&self) -> Value {
+        // The counters never go back; what a reset noted is taken off.
         let counters = self.sampled().table.counters().to_vec();
         let reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
         let mut since: Map<String, Value> = counters
@@ -439,6 +452,8 @@ impl Watched for Served {
 
                 self.gate.with(|subsystem| sampled.read(subsystem));
                 let counters = sampled.table.counters().iter().copied();
+
+                // A level is no sum: it is shown as it is.
                 let sums = counters.filter(|(name, _)| !LEVELS.contains(name));
 
                 let mut reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
@@ -467,6 +482,7 @@ impl Watched for Served {
 
 /// How many namespaces each host may write, and only read.
 fn count_rights(subsystem: &Subsystem, listed: &[Listed], status: &mut Status) {
+    // Discovery has no rights to count.
     for one in listed.iter().filter(|one| !one.discovery) {
         let count = |access| {
             let all = subsystem.namespaces().iter();

@@ -45,6 +45,8 @@ impl Table {
     pub fn count(&mut self, device: &Device) {
         let ftl = device.ftl();
         let (geometry, usage) = (ftl.media().geometry(), ftl.usage());
+
+        // None until it is looked at: a table fills stretch by stretch.
         self.entries.resize(geometry.superblocks() as usize, None);
         self.pages_per_superblock = geometry.pages_per_superblock();
         self.counters = statistics::NAMES
@@ -85,7 +87,7 @@ impl Table {
         }
     }
 
-    /// A counter by name.
+    /// All counters, each with its name.
     pub fn counters(&self) -> &[(&'static str, u64)] {
         &self.counters
     }
@@ -119,6 +121,7 @@ impl Table {
 
     /// The superblocks in at most so many cells.
     pub fn cells(&self, cells_max: usize) -> Cells {
+        // Rounded up, so that no more than the cells that were asked for come out.
         let per_cell = self.entries.len().div_ceil(cells_max.max(1)).max(1);
 
         let mut cells = Cells {
@@ -130,6 +133,7 @@ impl Table {
 
         for entries in self.entries.chunks(per_cell) {
             let known = || entries.iter().flatten();
+            // Cells of large devices may sum beyond 32 bits.
             let sum = |of: fn(&Entry) -> u32| known().map(of).fold(0, u32::saturating_add);
 
             cells.state.push(letter(known()));
@@ -194,6 +198,8 @@ fn letter<'a>(entries: impl Iterator<Item = &'a Entry>) -> char {
             (SuperblockState::Retired, _) => counts[2] += 1,
         }
     }
+
+    // Reversed, so that of equally many the first kind is taken.
     let most = (0..3).rev().max_by_key(|at| counts[*at]).unwrap_or(0);
     ['f', 'c', 'r'][most]
 }

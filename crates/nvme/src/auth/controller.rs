@@ -28,9 +28,9 @@ pub const MESSAGE_BYTES_MAX: usize = 2048;
 /// Why a queue will not be proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// For the host (`spec::auth::explanation`).
+    /// What the host is told of it (`spec::auth::explanation`).
     pub explanation: u8,
-    /// For the log.
+    /// The reason in words, for the log: the host is told less.
     pub why: &'static str,
 }
 
@@ -73,7 +73,6 @@ impl Failed {
 /// A challenge that was made and not answered.
 struct Open {
     t_id: u16,
-    /// The host's.
     secret: Secret,
     entry: Arc<Entry>,
     hash: Hash,
@@ -83,21 +82,24 @@ struct Open {
     pair: KeyPair,
 }
 
-/// What comes next.
+/// The message that comes next, from either side.
 enum State {
-    /// Negotiate, of the host's.
+    /// Negotiate, with which the host begins.
     Negotiate,
-    /// Challenge, of ours.
+    /// Our challenge, which the host asks for next.
     Challenge(Box<Open>),
-    /// Reply.
     Reply(Box<Open>),
     /// Success1, and then what the exchange proves.
-    Success1 { payload: Vec<u8>, proof: Proof },
-    /// Success2.
-    Success2 { t_id: u16, proof: Proof },
-    /// Failure1.
+    Success1 {
+        payload: Vec<u8>,
+        proof: Proof,
+    },
+    Success2 {
+        t_id: u16,
+        proof: Proof,
+    },
     Failure1(u16),
-    /// Nothing.
+    /// Nothing more: the exchange has ended, well or badly.
     Over,
 }
 
@@ -143,6 +145,8 @@ impl Exchange {
     pub fn receive(&mut self, payload: &[u8]) {
         let parsed = message::parse(payload);
         let t_id = parsed.as_ref().map_or(0, FromHost::t_id);
+
+        // Over until something better is known: no way out of here leaves an old challenge open.
         let before = std::mem::replace(&mut self.state, State::Over);
 
         // After a failure the host has nothing more to say.
@@ -167,6 +171,7 @@ impl Exchange {
     fn next(&mut self, before: State, said: FromHost<'_>) -> Result<State, Failed> {
         match (before, said) {
             (State::Negotiate, FromHost::Negotiate { t_id, plain, offer }) => {
+                // A secure channel out of an exchange is what TLS is for here.
                 if !plain {
                     return Err(Failed::CHANNEL);
                 }
@@ -176,6 +181,8 @@ impl Exchange {
                 let hash = offer.hash(entry.hash).ok_or(Failed::HASH)?;
                 let group = offer.group(entry.group).ok_or(Failed::GROUP)?;
 
+                // A new challenge and a new pair for every exchange: a response that was recorded
+                // proves nothing.
                 let mut challenge = vec![0; hash.bytes()];
                 super::fill_random(&mut challenge);
                 let pair = self.keyring.in_turn(|| KeyPair::new(group));
@@ -194,6 +201,8 @@ impl Exchange {
             (State::Reply(open), reply @ FromHost::Reply { .. }) => self.judge(*open, reply),
 
             (State::Success2 { t_id, proof }, FromHost::Success2 { t_id: theirs }) => {
+                // The host has accepted our response to its challenge, in this transaction and no
+                // other.
                 if t_id != theirs {
                     return Err(Failed::TRANSACTION);
                 }
@@ -226,6 +235,8 @@ impl Exchange {
         else {
             return Err(Failed::ORDER);
         };
+
+        // Cheap checks come before the calculation with the host's value.
         if t_id != open.t_id {
             return Err(Failed::TRANSACTION);
         }
@@ -250,6 +261,7 @@ impl Exchange {
             return Err(Failed::RESPONSE);
         }
 
+        // The host is right. What is left is what it wants to know of us.
         let proof = Proof {
             hash: open.hash,
             group: open.group,
@@ -279,6 +291,7 @@ impl Exchange {
     /// The payload that the host asks for; `None` if there is none, or it does not fit into `room`
     /// bytes.
     pub fn send(&mut self, room: usize) -> Option<Vec<u8>> {
+        // As in `receive`: a state that is taken and not put back is the end.
         let (payload, next) = match std::mem::replace(&mut self.state, State::Over) {
             State::Challenge(open) => {
                 let suite = (open.hash, open.group);
@@ -296,6 +309,7 @@ impl Exchange {
                 (payload, State::Success2 { t_id, proof })
             }
             State::Success1 { payload, proof } => {
+                // Sent is proven: this host wants no proof of ours, so it says nothing more.
                 self.proof = Some(proof);
                 (payload, State::Negotiate)
             }
@@ -305,12 +319,14 @@ impl Exchange {
                     .map_or(explanation::FAILED, |one| one.explanation);
                 (message::put_failure(t_id, false, explanation), State::Over)
             }
+            // The host asks for a message when it is its turn to send one.
             State::Negotiate | State::Reply(_) | State::Success2 { .. } | State::Over => {
                 self.failed.get_or_insert(Failed::ORDER);
                 return None;
             }
         };
 
+        // A host that leaves too little room has to begin anew, so the exchange is over.
         if payload.len() > room {
             self.failed.get_or_insert(failed(
                 explanation::PAYLOAD,

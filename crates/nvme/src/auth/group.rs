@@ -14,20 +14,20 @@ use zeroize::Zeroizing;
 /// Bytes of a private exponent.
 const EXPONENT_BYTES: usize = 64;
 
-/// A group, weakest first.
+/// A group of RFC 7919 for Diffie-Hellman, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// None: challenge and response alone.
     Null = 0,
-    /// 2048 bits.
+    /// The one of 2048 bits, the weakest.
     Ffdhe2048 = 1,
-    /// 3072 bits.
+    /// The one of 3072 bits.
     Ffdhe3072 = 2,
-    /// 4096 bits.
+    /// The one of 4096 bits.
     Ffdhe4096 = 3,
-    /// 6144 bits.
+    /// The one of 6144 bits.
     Ffdhe6144 = 4,
-    /// 8192 bits.
+    /// The one of 8192 bits, the strongest.
     Ffdhe8192 = 5,
 }
 
@@ -48,7 +48,7 @@ fn modulus(hex: &str) -> BoxedMontyParams {
 }
 
 impl Group {
-    /// All, weakest first.
+    /// All groups, from the weakest to the strongest.
     pub const ALL: [Self; 6] = [
         Self::Null,
         Self::Ffdhe2048,
@@ -65,12 +65,12 @@ impl Group {
         Self::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// Its identifier in messages.
+    /// Its identifier in messages of DH-HMAC-CHAP.
     pub fn id(self) -> u8 {
         self as u8
     }
 
-    /// Its name.
+    /// Its name, as command lines and logs write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -103,6 +103,7 @@ impl Group {
     fn power(self, params: &BoxedMontyParams, base: BoxedUint, exponent: &[u8]) -> Vec<u8> {
         let bits = exponent.len() as u32 * 8;
         let exponent = BoxedUint::from_be_slice(exponent, bits).expect("as long as it is");
+        // In time that depends on the length of the exponent alone.
         let power = BoxedMontyForm::new(base, params).pow_bounded_exp(&exponent, bits);
         let bytes = power.retrieve().to_be_bytes();
         assert_eq!(
@@ -145,6 +146,7 @@ impl KeyPair {
     /// The secret shared with the peer that sent `theirs`, as long as the prime; `None` if that is
     /// no value to use. Without a group it is empty.
     pub fn shared(&self, theirs: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        // The length is that of the prime: leading zeroes belong to a value.
         if theirs.len() != self.group.bytes() {
             return None;
         }
@@ -156,6 +158,8 @@ impl KeyPair {
         let theirs = BoxedUint::from_be_slice(theirs, bits).ok()?;
         let one = BoxedUint::one_with_precision(bits);
         let greatest = params.modulus().as_ref().wrapping_sub(&one);
+
+        // 0, 1 and p - 1 would give a secret that anybody can guess.
         if theirs <= one || theirs >= greatest {
             return None;
         }

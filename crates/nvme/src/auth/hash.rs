@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use zeroize::Zeroizing;
 
-/// A hash, weakest first.
+/// A hash function of DH-HMAC-CHAP, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hash {
     /// SHA-256.
@@ -19,9 +19,9 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// All, weakest first.
+    /// All hashes, from the weakest to the strongest.
     pub const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
-    /// Bytes of the longest.
+    /// Bytes of the longest result, that of SHA-512.
     pub const LEN_MAX: usize = 64;
 
     /// The hash with this identifier.
@@ -34,7 +34,7 @@ impl Hash {
         self as u8
     }
 
-    /// Its name.
+    /// Its name, as command lines and logs write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -43,7 +43,7 @@ impl Hash {
         }
     }
 
-    /// Bytes of its result.
+    /// Bytes of its result, which are those of a response.
     pub fn bytes(self) -> usize {
         match self {
             Self::Sha256 => 32,

@@ -12,19 +12,19 @@ use super::secret::Secret;
 use crate::spec::auth::explanation;
 use zeroize::Zeroizing;
 
-/// What a host knows.
+/// What a host must know to authenticate a queue.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// Its own secret.
+    /// The secret that proves who the host is.
     pub host: Secret,
     /// The controller's: it must prove that it knows it.
     pub controller: Option<Secret>,
 }
 
-/// Why the exchange failed.
+/// Why the exchange failed, as the host sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// The controller says so.
+    /// The controller refused, with an explanation of one byte.
     #[error("the target refused: {}", describe(*.0))]
     Refused(u8),
     /// What it sent is no message for now.
@@ -38,7 +38,7 @@ pub enum HostError {
     NotProven,
 }
 
-/// What an explanation means.
+/// What an explanation of the controller means.
 fn describe(said: u8) -> &'static str {
     match said {
         explanation::FAILED => "the secret is wrong, or it is not known to the target",
@@ -58,7 +58,7 @@ pub enum Step {
     Send(Vec<u8>),
     /// Send this; then the queue is authenticated.
     Last(Vec<u8>),
-    /// The queue is authenticated.
+    /// The exchange is over, and the queue is authenticated.
     Done,
 }
 
@@ -88,7 +88,7 @@ impl<'a> HostExchange<'a> {
         Self::offering(credentials, hostnqn, subnqn, &Hash::ALL, &Group::ALL)
     }
 
-    /// Offers these only.
+    /// The same, offering these hashes and groups only.
     pub fn offering(
         credentials: &'a Credentials,
         hostnqn: &'a str,
@@ -96,6 +96,7 @@ impl<'a> HostExchange<'a> {
         hashes: &'a [Hash],
         groups: &'a [Group],
     ) -> Self {
+        // A number of our own for the transaction: answers to another one are not taken for ours.
         let mut t_id = [0; 2];
         super::fill_random(&mut t_id);
 
@@ -111,7 +112,7 @@ impl<'a> HostExchange<'a> {
         }
     }
 
-    /// The first message.
+    /// The message that begins the exchange.
     pub fn negotiate(&self) -> Vec<u8> {
         message::put_negotiate(self.t_id, self.hashes, self.groups)
     }
@@ -177,6 +178,8 @@ impl<'a> HostExchange<'a> {
         if t_id != self.t_id {
             return Err(HostError::Malformed);
         }
+
+        // A controller must not choose what was not offered: it might be weak.
         if !self.hashes.contains(&hash) || !self.groups.contains(&group) {
             return Err(HostError::NotOffered);
         }
@@ -196,6 +199,7 @@ impl<'a> HostExchange<'a> {
         };
 
         let response = ours.make();
+        // Only one challenge is answered, or a target could collect responses.
         self.has_replied = true;
         if self.credentials.controller.is_none() {
             let payload = message::put_reply(t_id, &response, None, &pair.value);
@@ -208,6 +212,7 @@ impl<'a> HostExchange<'a> {
         super::fill_random(&mut number);
         let open = self.open.insert(Open {
             hash,
+            // 0 stands for no challenge.
             sequence: u32::from_le_bytes(number).max(1),
             challenge,
             shared,

@@ -60,17 +60,17 @@ pub struct Entry {
     pub group: Group,
     /// From then on it may not connect.
     pub until: Option<SystemTime>,
-    /// What it may do.
+    /// Which commands it may send, and to which namespaces.
     pub rights: Rights,
 }
 
 /// Why a file holds no keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// It cannot be read.
+    /// The file is not there or cannot be read.
     #[error("{0}")]
     Unreadable(#[from] io::Error),
-    /// Others can read it.
+    /// Users other than the owner can read or change the file.
     #[error("others can read or change it (mode {0:04o}): chmod 600")]
     Open(u32),
     /// It is no file of keys.
@@ -79,17 +79,17 @@ pub enum KeysError {
     /// There is nothing in it.
     #[error("it has no line with a key")]
     Empty,
-    /// A line is wrong.
+    /// A line is not what the format asks for.
     #[error("line {line}: {why}")]
     Line {
-        /// Which, from 1 on.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// Why.
+        /// What is wrong with it, for the message.
         why: String,
     },
 }
 
-/// Hosts and their secrets.
+/// The hosts that may connect, with their secrets.
 #[derive(Debug, Default)]
 pub struct Keys(BTreeMap<String, Arc<Entry>>);
 
@@ -111,6 +111,8 @@ impl Keys {
         for (line, content) in lines(text) {
             let wrong = |why: String| KeysError::Line { line, why };
             let (name, entry) = entry(content).map_err(wrong)?;
+
+            // A second line for a host would make its rights depend on the order of lines.
             if all.insert(name.to_owned(), Arc::new(entry)).is_some() {
                 return Err(wrong(format!("`{name}` has a line already")));
             }
@@ -126,7 +128,7 @@ impl Keys {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether no host is listed: nothing needs authentication then.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -147,6 +149,7 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     }
 
     let mut bytes = Zeroizing::new(Vec::new());
+    // One byte more than may be there, so that a longer file shows.
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(KeysError::NoText);
@@ -180,6 +183,8 @@ fn entry(line: &str) -> Result<(&str, Entry), String> {
         until: None,
         rights: Rights::ALL,
     };
+
+    // Keys come first and options behind them: a secret may look like an option.
     let mut words = words.peekable();
     while let Some(word) = words.next_if(|word| is_key(word)) {
         put_key(&mut entry.host, &mut entry.tls, word)?;
@@ -191,6 +196,8 @@ fn entry(line: &str) -> Result<(&str, Entry), String> {
     for word in words {
         option(&mut entry, word)?;
     }
+
+    // A secret that becomes known must not be enough to play both sides.
     if entry.controller.is_some() && entry.controller == entry.host {
         return Err("host and controller have the same secret: each needs its own".into());
     }
@@ -268,6 +275,7 @@ fn option(entry: &mut Entry, word: &str) -> Result<(), String> {
 /// The end of a day in UTC, `YYYY-MM-DD`.
 fn end_of_day(date: &str) -> Option<SystemTime> {
     let day = Date::parse(date, &Iso8601::DATE).ok()?;
+    // The day itself is still valid.
     Some(day.next_day()?.midnight().assume_utc().into())
 }
 
@@ -332,9 +340,9 @@ impl HostKeys {
 
 /// A host and a subsystem that a TLS handshake names, and the key that proves it.
 pub struct Named {
-    /// The host.
+    /// Name (NQN) of the host that was refused.
     pub hostnqn: String,
-    /// The subsystem.
+    /// Name (NQN) of the subsystem that it asked for.
     pub subnqn: String,
     /// What both ends must know.
     pub psk: Psk,
@@ -343,7 +351,7 @@ pub struct Named {
 /// Why there is no key for a TLS identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPsk {
-    /// The reason.
+    /// The reason, in words for the log.
     pub why: &'static str,
     /// The host that it names, in its own words; empty if it names none.
     pub hostnqn: String,
@@ -369,12 +377,12 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// With the system's clock.
+    /// Keys that expire by the system's clock.
     pub fn new(keys: Keys) -> Self {
         Self::with_clock(keys, SystemTime::now)
     }
 
-    /// With another clock.
+    /// Keys that expire by another clock, for tests.
     pub fn with_clock(keys: Keys, clock: fn() -> SystemTime) -> Self {
         let mut first = [0; 4];
         super::fill_random(&mut first);
@@ -405,6 +413,7 @@ impl Keyring {
     pub fn find(&self, hostnqn: &str) -> Option<Arc<Entry>> {
         let keys = self.keys();
         let entry = keys.0.get(hostnqn)?;
+        // Asked at every use, so that a key expires without a reload.
         let is_valid = entry.until.is_none_or(|until| (self.clock)() < until);
         is_valid.then(|| entry.clone())
     }
@@ -415,6 +424,7 @@ impl Keyring {
     /// Why there is none, for a log. The names in it are the host's own words.
     pub fn find_psk(&self, identity: &[u8], subsystems: &[&str]) -> Result<Named, NoPsk> {
         let text = std::str::from_utf8(identity).map_err(|_| NoPsk::NO_IDENTITY)?;
+        // Version 0 identities do not say which key they were made with.
         if text.starts_with("NVMe0R") {
             return Err(NoPsk::VERSION);
         }
@@ -444,6 +454,7 @@ impl Keyring {
 
     /// The number of the next challenge; never 0.
     pub(super) fn next_sequence(&self) -> u32 {
+        // 0 means "no challenge", so it is left out when the numbers begin again.
         match self.sequence.fetch_add(1, Ordering::Relaxed) {
             0 => self.sequence.fetch_add(1, Ordering::Relaxed).max(1),
             number => number,

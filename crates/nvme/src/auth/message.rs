@@ -37,42 +37,42 @@ impl Offer {
 /// A message of a host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromHost<'a> {
-    /// Negotiate.
+    /// The host's first message: what it is able to do.
     Negotiate {
-        /// Transaction.
+        /// Number of the transaction, which each message repeats.
         t_id: u16,
         /// Whether it wants no secure channel.
         plain: bool,
         /// What it can do; `None` if it does not speak DH-HMAC-CHAP.
         offer: Option<Offer>,
     },
-    /// Reply.
+    /// The host's answer to the challenge.
     Reply {
-        /// Transaction.
+        /// Number of the transaction, which each message repeats.
         t_id: u16,
-        /// Its response.
+        /// The response to the challenge, as long as the hash.
         response: &'a [u8],
         /// Its challenge and sequence number, if it challenges.
         challenge: Option<(&'a [u8], u32)>,
         /// Its DH value; empty without a group.
         value: &'a [u8],
     },
-    /// Success2.
+    /// The host accepts the controller's own response.
     Success2 {
-        /// Transaction.
+        /// Number of the transaction, which each message repeats.
         t_id: u16,
     },
-    /// Failure2.
+    /// The host does not accept it, and gives up.
     Failure2 {
-        /// Transaction.
+        /// Number of the transaction, which each message repeats.
         t_id: u16,
-        /// Explanation.
+        /// Why it gives up (`spec::auth::explanation`).
         explanation: u8,
     },
 }
 
 impl FromHost<'_> {
-    /// The transaction.
+    /// Number of the transaction that the message belongs to.
     pub fn t_id(&self) -> u16 {
         match *self {
             Self::Negotiate { t_id, .. }
@@ -88,7 +88,7 @@ fn record<T: FromBytes + KnownLayout + Immutable>(payload: &[u8]) -> Result<(T, 
     T::read_from_prefix(payload).map_err(|_| explanation::PAYLOAD)
 }
 
-/// The next `len` bytes.
+/// Cuts `len` bytes off; without as many, the explanation to send.
 fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], u8> {
     let (taken, after) = rest.split_at_checked(len).ok_or(explanation::PAYLOAD)?;
     *rest = after;
@@ -123,6 +123,7 @@ pub fn parse(payload: &[u8]) -> Result<FromHost<'_>, u8> {
 
 fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     let (said, mut rest) = record::<Negotiate>(payload)?;
+    // A host that offers nothing has not negotiated.
     if said.descriptors == 0 {
         return Err(explanation::PAYLOAD);
     }
@@ -131,6 +132,8 @@ fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     for _ in 0..said.descriptors {
         let (one, after) = record::<Descriptor>(rest)?;
         rest = after;
+
+        // Other protocols are not ours to understand; a host may offer several.
         if one.protocol != PROTOCOL_DH_HMAC_CHAP {
             continue;
         }
@@ -139,6 +142,8 @@ fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
         let known = one.groups.get(..usize::from(one.groups_len));
         let groups = known.ok_or(explanation::PAYLOAD)?;
 
+        // Unknown hashes and groups are passed over: a newer host may offer them beside those that
+        // we know.
         let all = offer.get_or_insert_default();
         for hash in hashes.iter().filter_map(|id| Hash::of_id(*id)) {
             all.hashes |= 1 << hash.id();
@@ -157,6 +162,8 @@ fn negotiate(payload: &[u8]) -> Result<FromHost<'_>, u8> {
 fn reply(payload: &[u8]) -> Result<FromHost<'_>, u8> {
     let (said, mut rest) = record::<Reply>(payload)?;
     let hash_len = usize::from(said.hash_len);
+
+    // Before anything is taken: lengths in a payload are a stranger's.
     if hash_len > Hash::LEN_MAX || usize::from(said.dh_len) > Group::BYTES_MAX {
         return Err(explanation::PAYLOAD);
     }
@@ -266,6 +273,7 @@ pub(super) fn put_reply(
     value: &[u8],
 ) -> Vec<u8> {
     let nothing = [0; Hash::LEN_MAX];
+    // The place of the challenge is always there, zeroes without one.
     let (own, sequence) = challenge.unwrap_or((&nothing[..response.len()], 0));
     let record = Reply {
         head: Head::new(kind::DH_HMAC_CHAP, message::REPLY, t_id),
@@ -279,7 +287,7 @@ pub(super) fn put_reply(
     put(&record, &[response, own, value])
 }
 
-/// Success2.
+/// The message by which the host accepts the controller.
 pub(super) fn put_success2(t_id: u16) -> Vec<u8> {
     let record = Success2 {
         head: Head::new(kind::DH_HMAC_CHAP, message::SUCCESS2, t_id),

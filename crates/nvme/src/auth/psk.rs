@@ -28,7 +28,7 @@ const CRC_BYTES: usize = 4;
 /// The longest identity there can be: two names of 223 bytes and a digest of SHA-384.
 pub const IDENTITY_BYTES_MAX: usize = 8 + 1 + 223 + 1 + 223 + 1 + 64;
 
-/// How labels are written.
+/// How the labels of key derivation are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
     /// As TLS 1.3 has them (RFC 8446 §7.1): the length big-endian, label and context behind their
@@ -39,11 +39,11 @@ pub enum Derivation {
 }
 
 impl Derivation {
-    /// Both, the standard's first.
+    /// Both ways, the standard's before that of libnvme.
     pub const ALL: [Self; 2] = [Self::Standard, Self::Libnvme];
 }
 
-/// A configured PSK.
+/// A pre-shared key for TLS, as it is configured.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsKey {
     binding: Option<Hash>,
@@ -66,7 +66,7 @@ pub enum TlsKeyError {
         "the TLS key has {0} bytes, which does not go with its hash: 32 for 01, 48 for 02, either of these for 00"
     )]
     Length(usize),
-    /// It was damaged.
+    /// The checksum says that it was damaged on the way.
     #[error("the TLS key's CRC is wrong: a character of it was lost or changed")]
     Crc,
 }
@@ -91,6 +91,7 @@ impl TlsKey {
     /// # Errors
     /// The length.
     pub fn new(binding: Option<Hash>, bytes: &[u8]) -> Result<Self, TlsKeyError> {
+        // The suite follows from the length, so a hash that does not go with it would be a mistake.
         let fits = match (binding, bytes.len()) {
             (None, 32 | 48) => true,
             (Some(Hash::Sha256), len) => len == 32,
@@ -157,6 +158,8 @@ impl TlsKey {
 
     /// What this host and this subsystem share.
     pub fn psk(&self, hostnqn: &str, subnqn: &str, derivation: Derivation) -> Psk {
+        // Three steps: the key is bound to the host, the identity names both, and the TLS key is
+        // bound to the identity.
         let hash = self.hash();
         let retained = match self.binding {
             None => self.bytes.clone(),
@@ -206,6 +209,7 @@ fn expand(
     let extracted = hash.mac(&[0; Hash::LEN_MAX][..hash.bytes()], &[secret]);
     let len = hash.bytes() as u16;
 
+    // One block: the key is as long as the hash.
     const BLOCK: &[u8] = &[1];
     match derivation {
         Derivation::Standard => {
@@ -231,15 +235,16 @@ fn expand(
 /// What an identity says; nothing of it is proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim<'a> {
-    /// The host's name.
+    /// Name (NQN) of the host that the key is for.
     pub hostnqn: &'a str,
-    /// The subsystem's name.
+    /// Name (NQN) of the subsystem that it is for.
     pub subnqn: &'a str,
 }
 
 impl<'a> Claim<'a> {
     /// What an identity says, if it is one of a retained PSK in version 1.
     pub fn parse(identity: &'a str) -> Option<Self> {
+        // A stranger's word: it is not looked at any closer if it is too long.
         if identity.len() > IDENTITY_BYTES_MAX {
             return None;
         }

@@ -10,7 +10,7 @@ use super::hash::Hash;
 use super::secret::Secret;
 use zeroize::Zeroizing;
 
-/// Who responds.
+/// Which side responds: each has a label of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Host,
@@ -24,7 +24,7 @@ pub(super) struct Response<'a> {
     pub hash: Hash,
     pub secret: &'a Secret,
     pub challenge: &'a [u8],
-    /// Empty without a group.
+    /// The secret that both sides agreed on; empty without a group.
     pub shared: &'a [u8],
     pub sequence: u32,
     pub t_id: u16,
@@ -33,7 +33,7 @@ pub(super) struct Response<'a> {
 }
 
 impl Response<'_> {
-    /// The response.
+    /// The response: what only who knows the secret can compute.
     pub fn make(&self) -> Zeroizing<Vec<u8>> {
         self.with_parts(|key, parts| self.hash.mac(key, parts))
     }
@@ -44,6 +44,8 @@ impl Response<'_> {
     }
 
     fn with_parts<R>(&self, work: impl FnOnce(&[u8], &[&[u8]]) -> R) -> R {
+        // With a group the challenge is bound to the shared secret: who listens in cannot try
+        // secrets at home.
         let challenge = if self.shared.is_empty() {
             Zeroizing::new(self.challenge.to_vec())
         } else {
@@ -51,6 +53,8 @@ impl Response<'_> {
             self.hash.mac(&key, &[self.challenge])
         };
 
+        // Label and order of names differ by side, so that a response cannot be used as the other
+        // side's.
         let (label, own, other): (&[u8], _, _) = match self.side {
             Side::Host => (b"HostHost", self.hostnqn, self.subnqn),
             Side::Controller => (b"Controller", self.subnqn, self.hostnqn),

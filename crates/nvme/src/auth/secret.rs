@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 const BINDING: &[u8] = b"NVMe-over-Fabrics";
 const CRC_BYTES: usize = 4;
 
-/// A secret.
+/// A secret of DH-HMAC-CHAP, as it is configured.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     binding: Option<Hash>,
@@ -38,7 +38,7 @@ pub enum SecretError {
         "the secret has {0} bytes, which does not go with its hash: 32 for 01, 48 for 02, 64 for 03, any of these for 00"
     )]
     Length(usize),
-    /// It was damaged.
+    /// The checksum says that it was damaged on the way.
     #[error("the secret's CRC is wrong: a character of it was lost or changed")]
     Crc,
 }
@@ -85,6 +85,8 @@ impl Secret {
             .decode(encoded)
             .map_err(|_| SecretError::Encoding)?;
         let decoded = Zeroizing::new(decoded);
+
+        // The CRC is behind the secret; too short a text fails by its length below.
         let key_len = decoded.len().saturating_sub(CRC_BYTES);
         let (key, crc) = decoded.split_at(key_len);
         let secret = Self::new(binding, key)?;

@@ -32,6 +32,7 @@ pub fn fabrics_kind(sqe: &Sqe) -> Option<u8> {
 /// The status to answer.
 pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
     if let Some(kind) = fabrics_kind(sqe) {
+        // Only Connect comes with data: properties are in the command itself and in its completion.
         let connect = kind == kind::CONNECT;
         return Ok(if connect {
             Transfer::FromHost(size_of::<ConnectData>() as u32)
@@ -42,6 +43,7 @@ pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
 
     Ok(match sqe.head().opcode() {
         admin::IDENTIFY => Transfer::ToHost(IDENTIFY_BYTES as u32),
+        // The host chooses the length of a page; more than one transfer can move is its mistake.
         admin::GET_LOG_PAGE => match logs::bytes_wanted(sqe) {
             bytes if bytes > u64::from(TRANSFER_BYTES_MAX) => return Err(Status::INVALID_FIELD),
             bytes => Transfer::ToHost(bytes as u32),
@@ -66,6 +68,7 @@ impl Association {
             Ok(Some(result)) => AdminOutcome::Done(Status::SUCCESS, result),
             Ok(None) => AdminOutcome::Waits,
             Err(status) => {
+                // Data that the command had put out before it failed must not reach the host.
                 out.truncate(before);
                 self.log_error(0, sqe, status);
                 AdminOutcome::Done(status, 0)
@@ -79,6 +82,8 @@ impl Association {
         data: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>, Status> {
+        // Fabrics commands go first: by a property the host enables the controller, so they cannot
+        // wait until it has.
         match fabrics_kind(sqe) {
             Some(kind::PROPERTY_GET) => return self.property_get(sqe).map(Some),
             Some(kind::PROPERTY_SET) => return self.property_set(sqe).map(|()| Some(0)),
@@ -86,6 +91,8 @@ impl Association {
             None => {}
         }
 
+        // No pair of commands is executed as one, and before it is enabled a controller only has
+        // properties.
         if sqe.head().fuse() != 0 {
             return Err(Status::INVALID_FIELD);
         }
@@ -96,6 +103,7 @@ impl Association {
         match sqe.head().opcode() {
             admin::IDENTIFY => self.identify(sqe, out).map(|()| Some(0)),
             admin::GET_LOG_PAGE => self.log_page(sqe, out).map(|()| Some(0)),
+            // On a bus there is no connection that could be lost unnoticed.
             admin::KEEP_ALIVE if self.transport == Transport::Fabrics => Ok(Some(0)),
             admin::GET_FEATURES => {
                 if let Some(result) = self.reservation_feature(sqe, out) {
@@ -152,6 +160,8 @@ impl Association {
 
     /// An asynchronous event that is due: the request it answers, and its result.
     pub fn event(&self) -> Option<(u16, u64)> {
+        // An event answers a request. Without one its cause stays, and is reported when a request
+        // comes.
         if self.discovery || self.state().event_requests.is_empty() {
             return None;
         }
@@ -175,6 +185,7 @@ impl Association {
             return None;
         }
 
+        // One bit an event. The other warnings follow, each once the host has read SMART.
         let bit = 1 << new.trailing_zeros();
         let information = match bit {
             warning::SPARE => event::SPARE_BELOW_THRESHOLD,

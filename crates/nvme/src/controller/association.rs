@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// One host's controller.
+/// The controller of one host: its queues, features and events.
 pub struct Association {
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) cntlid: u16,
@@ -118,6 +118,7 @@ impl Drop for Association {
 /// Text of a fixed field; `None` if it does not end or is no text.
 fn name(field: &[u8; 256]) -> Option<&str> {
     let len = field.iter().position(|byte| *byte == 0)?;
+    // A qualified name has at most 223 bytes, though its field is longer.
     std::str::from_utf8(&field[..len])
         .ok()
         .filter(|text| text.len() <= 223 && text.starts_with("nqn."))
@@ -131,6 +132,8 @@ fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> 
     if format != 0 {
         return Err(ConnectRefusal::FORMAT);
     }
+
+    // In a queue of one entry "full" could not be told from "empty", so one is too few.
     if !(1..QUEUE_ENTRIES_MAX).contains(&sqsize_z) {
         return Err(ConnectRefusal::QUEUE_SIZE);
     }
@@ -143,9 +146,9 @@ fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> 
 /// An I/O queue of a controller, until the controller is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinedQueue {
-    /// Its number.
+    /// Its number, as the host chose it.
     pub qid: u16,
-    /// Its number of entries.
+    /// How many entries its submission queue has.
     pub entries: u16,
     /// The controller's reset count at Connect.
     resets: u64,
@@ -173,6 +176,8 @@ impl Association {
         if qid != 0 {
             return Err(ConnectRefusal::QUEUE);
         }
+
+        // Controllers are made at Connect: a host asks for any, never for one by its number.
         if data.cntlid != 0xffff {
             return Err(ConnectRefusal::CONTROLLER);
         }
@@ -182,6 +187,8 @@ impl Association {
 
         let Reached { address, portal } = reached.into();
         let mut state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
+
+        // The host finds things as they are now: only changes from here on are news.
         state.ana_reported = AnaReported::all(&portal);
         let association = Self {
             subsystem: subsystem.clone(),
@@ -205,6 +212,8 @@ impl Association {
     /// What to answer.
     pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<JoinedQueue, ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
+        // An I/O queue belongs to the host that made the controller, which is known by its number
+        // and both names.
         if data.cntlid != self.cntlid {
             return Err(ConnectRefusal::CONTROLLER);
         }
@@ -222,6 +231,8 @@ impl Association {
         if self.discovery || qid == 0 || qid > IO_QUEUES_MAX.min(state.features.queues()) {
             return Err(ConnectRefusal::QUEUE);
         }
+
+        // The number is looked at and not taken: a host that never authenticates must not hold it.
         if state.queues >> (qid - 1) & 1 == 1 {
             return Err(ConnectRefusal::QUEUE_IN_USE);
         }
@@ -241,6 +252,8 @@ impl Association {
     /// Another connection has the number by now, or the controller has been reset.
     pub fn take_queue(&self, queue: &mut JoinedQueue) -> Result<(), ConnectRefusal> {
         let mut state = self.state();
+        // Since `join` the host may have taken seconds to authenticate: another queue may have been
+        // faster.
         if !self.has(queue) || state.closed {
             return Err(ConnectRefusal::NOT_ENABLED);
         }
@@ -263,6 +276,7 @@ impl Association {
     /// An I/O queue's connection has ended.
     pub fn leave(&self, queue: &JoinedQueue) {
         let mut state = self.state();
+        // After a reset the same bit may be a newer queue's.
         if queue.has_number && self.has(queue) {
             state.queues &= !(1 << (queue.qid - 1));
         }
@@ -272,7 +286,7 @@ impl Association {
     pub fn cntlid(&self) -> u16 {
         self.cntlid
     }
-    /// The host's name.
+    /// Name (NQN) of the host that connected.
     pub fn hostnqn(&self) -> &str {
         &self.hostnqn
     }
@@ -280,11 +294,11 @@ impl Association {
     pub fn note_tls(&self) {
         self.state().by_tls = true;
     }
-    /// Only for discovery?
+    /// Whether the host connected to the discovery service only.
     pub fn is_discovery(&self) -> bool {
         self.discovery
     }
-    /// The subsystem.
+    /// The subsystem that the controller belongs to.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
@@ -317,6 +331,7 @@ impl Association {
     pub fn is_silent(&self, now: u64) -> bool {
         let state = self.state();
         let silence_max = u64::from(state.keep_alive_ms) * 1_000_000;
+        // 0 is no keep-alive time: the host may be silent for as long as it likes.
         silence_max > 0 && now.saturating_sub(state.heard_ns) > silence_max
     }
     /// Whether its admin queue has ended.
@@ -337,6 +352,7 @@ impl Association {
     /// # Errors
     /// The status to answer.
     pub(super) fn property_get(&self, sqe: &Sqe) -> Result<u64, Status> {
+        // The size of a property: 1 is 8 bytes, 0 is 4.
         let wide = sqe.cdw10 & 7 == 1;
         let state = self.state();
         match (sqe.cdw11, wide) {
@@ -375,6 +391,8 @@ impl Association {
         let possible = cc.mps() == 0 && cc.css() == 0 && cc.ams() == 0;
         let sized = self.discovery || (cc.iosqes() == 6 && cc.iocqes() == 4);
 
+        // The lock is not held during the flush: every queue takes it when it has heard from its
+        // host.
         let shuts_down = {
             let state = self.state();
             cc.shn() != 0 && state.cc.shn() == 0 && state.cc.en() && !self.discovery
@@ -392,6 +410,8 @@ impl Association {
             return Err(status);
         }
 
+        // Settings count when the controller is enabled. A wrong one shows as a fatal status, which
+        // a host looks for while it waits to become ready.
         if cc.en() && !state.cc.en() && !(possible && sized) {
             state.csts.set_cfs(true);
             return Err(Status::INVALID_FIELD);
@@ -424,6 +444,8 @@ impl Association {
         entry.error_count = state.error_count;
         (entry.sqid, entry.cid) = (qid, sqe.head().cid());
         entry.status = status.into_bits() << 1;
+
+        // No parameter is named: the status says enough.
         entry.parameter_location = 0xffff;
 
         // The LBA is that of an I/O command; transport 3 is TCP (Base 2.0 §5.16.1.1).
@@ -439,6 +461,7 @@ impl Association {
             0
         };
 
+        // The newest entry is the first of the log (Base 2.0 §5.16.1.2).
         state.errors.push_front(entry);
         state.errors.truncate(ERRORS);
     }

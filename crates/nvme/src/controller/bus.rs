@@ -49,7 +49,7 @@ impl Association {
         self.state().cc
     }
 
-    /// Status.
+    /// The register Controller Status, as it is now.
     pub fn status(&self) -> Csts {
         self.state().csts
     }
@@ -64,6 +64,7 @@ impl Association {
                 ..Sqe::default()
             })
         };
+        // Which size a register has is known to `property_get` alone: it refuses the other one.
         get(1).or_else(|_| get(0)).unwrap_or(0)
     }
 
@@ -76,6 +77,7 @@ impl Association {
         };
         // A configuration that cannot be shows in the status.
         let _ = self.property_set(&sqe);
+        // Only a reset ends a fatal status, and this is one.
         if !Cc::from_bits(cc).en() {
             self.state().csts.set_cfs(false);
         }

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 /// Entries of the page; if more have changed it has one, for all.
 const ENTRIES_MAX: usize = 1024;
-/// Bytes of the page.
 pub(super) const CHANGED_BYTES: usize = ENTRIES_MAX * 4;
 const TOO_MANY: u32 = 0xffff_ffff;
 
@@ -23,6 +22,7 @@ pub(super) struct ChangedNamespaces {
 
 impl ChangedNamespaces {
     fn page(&self) -> Vec<u8> {
+        // A list that does not fit would hide changes, so it is replaced by a word for all of them.
         let numbers: Vec<u32> = if self.numbers.len() > ENTRIES_MAX {
             vec![TOO_MANY]
         } else {
@@ -38,6 +38,7 @@ impl Association {
     /// Namespaces have changed for a host that knows them already.
     pub(super) fn note_changed(&self, numbers: Vec<u32>) {
         let mut state = self.state();
+        // A host that has not enabled the controller reads all namespaces afterwards anyway.
         if state.cc.en() {
             state.changed.numbers.extend(numbers);
         }
@@ -63,6 +64,8 @@ impl State {
             return None;
         }
 
+        // Taken only when the event goes out: a request must not be used up by a change that is
+        // known.
         let cid = self.event_requests.pop_front()?;
         changed.is_reported = true;
         let result = event::NOTICE

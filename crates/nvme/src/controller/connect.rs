@@ -10,7 +10,7 @@ use std::mem::offset_of;
 /// A Connect that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectRefusal {
-    /// Status.
+    /// The status that the host is told.
     pub status: Status,
     /// Dword 0 of the completion.
     pub result: u64,

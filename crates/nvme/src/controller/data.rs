@@ -6,7 +6,7 @@
 //! memory that the host may write to meanwhile has to be copied first. Absent: how much a command
 //! moves (`Transfer` says that beforehand).
 
-/// Data of one command.
+/// Where the data of one command lie: memory of a transport.
 pub trait HostData {
     /// The next bytes that the host sends, at most a page of them; fewer than `len` if there are no
     /// more.

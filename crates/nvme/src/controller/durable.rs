@@ -78,6 +78,8 @@ impl Subsystem {
                 return Ok(());
             }
 
+            // The first to come commits, and for all that have been executed by then. It looks
+            // again afterwards, because a commit may fail.
             if !state.under_way {
                 state.under_way = true;
                 state.commits += 1;
@@ -87,6 +89,8 @@ impl Subsystem {
                 continue;
             }
 
+            // Somebody else's commit may have begun too early for this position; then the next turn
+            // of the loop begins another.
             state = self
                 .durable
                 .changed
@@ -118,11 +122,15 @@ impl Subsystem {
 
     fn commit(&self) {
         let failed = || Err(io::Error::other("the commit did not end"));
+        // Pessimistic until it has ended: if this panics, the drop says that the commit failed, and
+        // nobody waits for ever.
         let mut under_way = UnderWay {
             durable: &self.durable,
             until: failed(),
         };
 
+        // The device is held only to take the changes out of it. Other commands go on while they
+        // are written.
         let begun = {
             let mut device = self.device();
             let begun = device.begin_commit();
@@ -138,12 +146,15 @@ impl Subsystem {
             Err(error) => Err(error),
         };
 
+        // Nothing may be acknowledged from now on: what the device holds may never become durable.
         if let Err(error) = &under_way.until {
             self.device().commit_failed(error);
         }
     }
 
     fn write_commit(&self, mut commit: Commit) -> io::Result<Position> {
+        // The device is held between the writes, never during them. A commit that ends before the
+        // journal is written has not happened.
         commit.write_contents()?;
         self.device().vouch(&mut commit)?;
         let until = commit.write_journal()?;
@@ -161,7 +172,7 @@ impl Subsystem {
             .saturating_sub(self.durable.programs.load(Ordering::Relaxed))
     }
 
-    /// Commits so far.
+    /// How often everything was made durable so far.
     pub fn commits(&self) -> u64 {
         self.durable.state().commits
     }
@@ -171,6 +182,7 @@ impl Subsystem {
     /// # Errors
     /// As `make_durable`.
     pub(super) fn flush_all(&self) -> Result<(), Status> {
+        // With a cache of its own the process writes that back first; it ends with the same wait.
         if self.has_cache() {
             return self.drain();
         }

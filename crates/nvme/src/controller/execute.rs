@@ -23,24 +23,24 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A checked command with all it comes with.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// Namespace.
+    /// Number of the namespace that it is for.
     pub nsid: u32,
-    /// What to do.
+    /// The command, checked and taken apart.
     pub request: &'a IoRequest,
-    /// The time.
+    /// When it is executed; completions are due after that.
     pub now: u64,
     /// Whether writes may stay in a volatile cache.
     pub cache_enabled: bool,
     /// What its host may do.
     pub rights: &'a HostRights,
-    /// Who wants it.
+    /// Who wants it: a host, or the service itself.
     pub actor: Actor<'a>,
 }
 
-/// How a command ended.
+/// How a command ended, and when that may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Status.
+    /// The status that its completion has.
     pub status: Status,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,
@@ -71,6 +71,8 @@ impl Subsystem {
         job: &Job<'_>,
         data: &mut dyn HostData,
     ) -> Outcome {
+        // `execute` counts each part as a command. One is taken back here, so that the whole write
+        // is one.
         self.counters.write_commands.add(device, -1);
         self.execute(device, job, data)
     }
@@ -114,6 +116,8 @@ impl Subsystem {
             }),
         };
 
+        // The order counts: reservations before anything is touched, and the sync last, so that it
+        // covers all that the command did.
         let must_sync = job.request.must_sync(write_through);
         let executed = command
             .check_reservations()
@@ -131,6 +135,7 @@ impl Subsystem {
             None => status,
         };
 
+        // What a command did is recorded although it failed: the device has done it.
         if let Some(record) = command
             .record
             .take()
@@ -138,6 +143,8 @@ impl Subsystem {
         {
             record.recorder.command(job.now, &record.ops);
         }
+
+        // All ways out of a command that was begun pass this place, so none that failed is missed.
         if !status.is_success() {
             self.telemetry().failed(CommandKind::of(job.request));
         }
@@ -165,6 +172,9 @@ impl Subsystem {
             IoRequest::Flush => return Ok(()),
             _ => self.namespace(job.nsid).ok_or(Status::INVALID_NAMESPACE)?,
         };
+
+        // Checked when the command was parsed, and again: rights may have been taken away while its
+        // data were on their way.
         job.rights.check_request(job.nsid, job.request)?;
 
         match *job.request {
@@ -206,6 +216,7 @@ impl Subsystem {
                 with_namespaces,
                 ..
             } => {
+                // The whole list is taken first. Every range is checked before the first is copied.
                 let list = take_all(data, ranges as usize * size_of::<CopyRange>());
                 let parts =
                     self.copy_parts(namespace, target, with_namespaces, &list, job.rights)?;
@@ -270,6 +281,7 @@ impl Subsystem {
         data: &mut dyn HostData,
     ) -> Result<(), Failure> {
         self.counters.read_commands.add(command.device, 1);
+        // A page at a time, with pauses between: others need not wait for the whole range.
         for piece in pieces(namespace, blocks) {
             command.pause()?;
             if !command.is_same(&piece, data)? {
@@ -355,6 +367,8 @@ fn verify(
 ) -> Result<(), Failure> {
     for piece in pieces(namespace, blocks) {
         command.pause()?;
+        // Nothing is moved to the host, so a look is all it costs; `view` fails where the page
+        // cannot be read.
         command.device.spend(Step::Look);
         command.view(piece.lpn, |_| Ok(()))?;
     }
@@ -369,6 +383,8 @@ fn dataset_management(
     data: &mut dyn HostData,
 ) -> Result<(), Failure> {
     let list = take_all(data, ranges as usize * size_of::<DsmRange>());
+    // All ranges are checked before the first is deallocated: a command with a bad range changes
+    // nothing.
     let ranges = dsm_ranges(namespace, &list)?;
 
     // The other attributes are hints about later accesses.

@@ -89,6 +89,8 @@ impl Features {
             defaults.insert(fid::KEEP_ALIVE, 0);
         }
 
+        // What a reset goes back to is kept beside what the host has set: Get Features may ask for
+        // either.
         let values = defaults.clone();
         let (over, under) = (WARNING_TEMPERATURE_K, 0);
         Self {
@@ -101,6 +103,8 @@ impl Features {
         }
     }
 
+    /// A feature that is not there counts as off: without a volatile cache there is none to switch,
+    /// for one.
     fn value(&self, fid: u8) -> u32 {
         self.values.get(&fid).copied().unwrap_or(0)
     }
@@ -195,6 +199,8 @@ impl Features {
             .defaults
             .get(&cdw10.fid())
             .ok_or(Status::INVALID_FIELD)?;
+
+        // Three features are not one value for the controller: they are looked up where they live.
         let (now, default) = match cdw10.fid() {
             fid::TEMPERATURE => self.threshold(sqe)?,
             fid::ERROR_RECOVERY => {
@@ -255,6 +261,7 @@ impl Features {
             return Err(Status::INVALID_FIELD);
         }
 
+        // A feature that is the controller's cannot be set for one of its namespaces.
         let namespaces = with.association.subsystem.namespaces();
         if sqe.nsid != 0 && sqe.nsid != ALL {
             with.association
@@ -272,6 +279,8 @@ impl Features {
                     data.try_into().map_err(|_| Status::SGL_LENGTH)?;
                 let formats =
                     u16::from_le_bytes([data[COPY_FORMATS_AT], data[COPY_FORMATS_AT + 1]]);
+
+                // Format 2 makes sense only if there is a second namespace to copy from.
                 let possible = if namespaces.len() > 1 {
                     1 << COPY_FORMAT_NAMESPACES
                 } else {
@@ -283,12 +292,15 @@ impl Features {
                 self.host_behavior = data;
             }
             fid::QUEUES => {
+                // The number of queues is fixed once the first has been made.
                 if with.queues_made {
                     return Err(Status::SEQUENCE);
                 }
                 if value & 0xffff == 0xffff || value >> 16 == 0xffff {
                     return Err(Status::INVALID_FIELD);
                 }
+
+                // A host that asks for more than there are gets what there is, and reads how many.
                 let granted = |asked: u32| asked.min(u32::from(IO_QUEUES_MAX - 1));
                 let granted = granted(value & 0xffff) | granted(value >> 16) << 16;
                 self.values.insert(fid::QUEUES, granted);
@@ -307,6 +319,7 @@ impl Features {
                 nsid => drop(self.error_recovery.insert(nsid, value)),
             },
             fid::KEEP_ALIVE => *with.keep_alive_ms = keep_alive_granted(value),
+            // There is one power state.
             fid::POWER if value & 0x1f != 0 => return Err(Status::INVALID_FIELD),
             fid => drop(self.values.insert(fid, value)),
         }

@@ -25,6 +25,7 @@ impl ActiveCommand<'_, '_> {
 
         self.device.spend(Step::Write);
 
+        // Too few bytes are the transport's mistake, and nothing may be written then.
         let bytes = data
             .take(PAGE_BYTES)
             .first_chunk::<PAGE_BYTES>()
@@ -33,6 +34,8 @@ impl ActiveCommand<'_, '_> {
         let completion = self
             .device
             .fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
+
+        // Time has passed also if the page is refused below.
         self.done(Completion {
             done_at: completion.done_at,
             result: Ok(()),
@@ -40,6 +43,7 @@ impl ActiveCommand<'_, '_> {
 
         let status = completion.result.map_err(status_of)?;
 
+        // An older version in the cache would come back over this page.
         self.forget_pages(lpn, 1);
         self.note_write(lpn, bytes);
 
@@ -77,6 +81,7 @@ impl ActiveCommand<'_, '_> {
             result: Ok(()),
         })?;
 
+        // The map is the device's. A host must not learn where other namespaces have files.
         let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
         let blocks = blocks
             .map_err(status_of)?

@@ -42,6 +42,8 @@ impl Association {
             return Err(Status::INVALID_FORMAT);
         }
 
+        // In steps, so that commands of others go between them. Each step checks the reservations
+        // anew.
         let blocks_max = STEP_PAGES << (super::subsystem::PAGE_SHIFT - namespace.lba_shift);
         let mut slba = 0;
         while slba < namespace.size_blocks() {
@@ -69,6 +71,7 @@ impl Association {
             to_host: &mut Vec::new(),
         };
 
+        // The turn ends before the wait: a commit needs the device.
         let outcome = {
             let mut turn = self.subsystem.device();
             self.subsystem.execute(&mut turn, &job, &mut data)

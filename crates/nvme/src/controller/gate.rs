@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct Gate(RwLock<Option<Arc<Subsystem>>>);
 
 impl Gate {
-    /// An open one.
+    /// A gate that lets everything pass.
     pub fn new(subsystem: Arc<Subsystem>) -> Self {
         Self(RwLock::new(Some(subsystem)))
     }
@@ -27,6 +27,7 @@ impl Gate {
 
     /// Closes it, after whoever is inside.
     pub fn close(&self) {
+        // The write lock comes when the last reader has left, so from here on nobody is inside.
         drop(
             self.0
                 .write()

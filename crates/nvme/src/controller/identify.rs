@@ -33,6 +33,8 @@ impl Association {
             out.extend_from_slice(self.identify_controller().as_bytes());
             return Ok(());
         }
+
+        // A discovery controller has no namespaces and no command set.
         if self.discovery {
             return Err(Status::INVALID_FIELD);
         }
@@ -100,10 +102,12 @@ impl Association {
 
     /// The namespaces that its host sees, behind a number.
     fn active(&self, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
+        // The two largest numbers mean all namespaces, so nothing can follow them.
         if after >= 0xffff_fffe {
             return Err(Status::INVALID_NAMESPACE);
         }
         let larger = self.namespaces().filter(|one| one.nsid > after);
+        // 4,096 bytes hold 1,024 numbers; a host with more asks again, behind the last one.
         larger
             .take(IDENTIFY_BYTES / 4)
             .for_each(|one| out.extend(one.nsid.to_le_bytes()));
@@ -136,6 +140,7 @@ impl Association {
         id.tnvmcap = u128::from(subsystem.capacity_bytes()).to_le_bytes();
         id.maxcmd = QUEUE_ENTRIES_MAX;
 
+        // The name that the host has connected to, so that it finds what it asked for.
         let nqn = if self.discovery {
             DISCOVERY_NQN
         } else {
@@ -158,6 +163,8 @@ impl Association {
         if self.discovery {
             return id;
         }
+
+        // Required and largest entry sizes as powers of two: 64 bytes in, 16 bytes out.
         (id.sqes, id.cqes) = (0x66, 0x44);
         (id.oacs, id.fna) = (oacs::FORMAT, fna::NO_BROADCAST);
         id.nn = subsystem.namespaces().len() as u32;
@@ -168,6 +175,9 @@ impl Association {
             | oncs::FEATURE_SELECT
             | oncs::VERIFY
             | oncs::COPY;
+
+        // On a network there are several hosts and several ways. A bus has one of each, so it
+        // promises neither.
         if self.transport == Transport::Fabrics {
             id.oncs |= oncs::RESERVATIONS;
             id.cmic |= cmic::PORTS | cmic::ANA;
@@ -206,8 +216,11 @@ fn formats(id: &mut IdentifyNamespace, lba_shift: u8) {
 fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyNamespace {
     let mut id: IdentifyNamespace = blank();
     let blocks = namespace.size_blocks();
+
+    // Thin provisioning is not reported: every block counts as in use.
     (id.nsze, id.ncap, id.nuse) = (blocks, blocks, blocks);
 
+    // What is written in whole pages spares the device a read.
     let page_blocks = 1u16 << (PAGE_SHIFT - namespace.lba_shift);
     // Preferred sizes are given: a page.
     id.nsfeat = 1 << 4;
@@ -252,6 +265,7 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
         .to_be_bytes()
     };
 
+    // Each part has a salt of its own: the four checksums of one text would all be the same.
     let mut nguid = [0; 16];
     nguid
         .as_chunks_mut::<4>()
@@ -260,6 +274,7 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
         .zip(0..)
         .for_each(|(bytes, salt)| *bytes = digest(salt));
 
+    // The shorter identifier is a part of the longer one, so both change together.
     let mut eui64 = [0; 8];
     eui64.copy_from_slice(&nguid[8..]);
 
@@ -270,6 +285,8 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
 fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+
+    // A zero separates name from number: without it two pairs could be one text.
     let bytes = subsystem
         .nqn()
         .bytes()
@@ -281,6 +298,8 @@ fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
             (hash ^ u128::from(byte)).wrapping_mul(PRIME)
         })
         .to_be_bytes();
+
+    // Version 8 and the variant: a UUID of the maker's own kind.
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid

@@ -54,7 +54,6 @@ pub(super) struct Piece {
     pub lpn: u32,
     /// First byte in the page.
     pub start: usize,
-    /// Bytes.
     pub len: usize,
 }
 
@@ -96,10 +95,12 @@ fn whole_pages(
 ) -> ((u32, u32), impl Iterator<Item = Piece> + use<>) {
     let page = PAGE_BYTES as u64;
 
+    // Pages that lie within the range entirely. If there is none, `behind` may be below `first`.
     let start = blocks.slba << namespace.lba_shift;
     let end = start + (u64::from(blocks.count) << namespace.lba_shift);
     let (first, behind) = (start.div_ceil(page), end / page);
 
+    // A range within one page is its head alone: the tail begins where the head has ended.
     let head = start..end.min(first * page);
     let tail = head.end.max(behind * page)..end;
 
@@ -135,6 +136,7 @@ impl ActiveCommand<'_, '_> {
 
     #[cold]
     fn let_others(&mut self) -> Result<(), Status> {
+        // A run of writes is one command's: it ends before others get the device.
         self.end_write();
         self.slices += 1;
         self.device.let_others(self.slices > SLICES_SHORT);
@@ -160,6 +162,7 @@ impl ActiveCommand<'_, '_> {
         let reservations = self.device.reservations();
 
         reservations.check(&Claim::of(host, self.job.nsid, self.job.request))?;
+        // A copy also reads a namespace, whose reservation may keep this host out.
         self.source.map_or(Ok(()), |nsid| {
             reservations.check(&Claim::to_read(host, nsid))
         })
@@ -199,6 +202,8 @@ impl ActiveCommand<'_, '_> {
         lpn: u32,
         show: impl FnOnce(PageView<'_>) -> Result<R, Status>,
     ) -> Result<R, Status> {
+        // The cache is asked first, because it has the newer version. It hands `show` back if it
+        // has none.
         let show = match self.view_cached(lpn, show) {
             Ok(shown) => {
                 self.note(RecordedOp::Read(lpn));
@@ -208,6 +213,7 @@ impl ActiveCommand<'_, '_> {
         };
 
         let (done_at, shown) = self.device.view(self.now, lpn, show);
+        // Time passes whether the page could be read or not.
         self.done(Completion {
             done_at,
             result: Ok(()),
@@ -246,6 +252,8 @@ impl ActiveCommand<'_, '_> {
 
     /// Writes a part of a page, or all of it; too few bytes are an error of the transport.
     fn write(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+        // With a cache in front a page must not be written unseen by it: an older version there
+        // would be read instead.
         if self.device.has_cache() {
             return if self.is_cached() {
                 self.write_cached(piece, bytes)
@@ -266,6 +274,7 @@ impl ActiveCommand<'_, '_> {
     fn write_merged(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
 
+        // The rest of the page is what the device has now, so it must be read first.
         self.device.spend(Step::Read);
         let mut page = self.view(piece.lpn, |page| match page {
             PageView::Zeroes => Ok([0; PAGE_BYTES]),
@@ -303,6 +312,9 @@ impl ActiveCommand<'_, '_> {
             let bytes = data.take(piece.len);
             self.write(&piece, bytes)
         });
+
+        // Also if a piece has failed: the pages before it are written, and `end_write` must follow
+        // them.
         self.end_write();
         written
     }
@@ -328,6 +340,9 @@ impl ActiveCommand<'_, '_> {
         must_be_zero: bool,
     ) -> Result<(), Status> {
         let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
+
+        // A short range is deallocated in the cache, where a flush finds it. A long one goes to the
+        // device at once.
         let behind = lpn + pages;
 
         if self.caches_deallocation(pages) {
@@ -340,6 +355,7 @@ impl ActiveCommand<'_, '_> {
 
         while lpn < behind {
             self.pause()?;
+            // Up to the next multiple: extents that begin and end there are recorded as one.
             let len = (DEALLOCATE_PAGES - lpn % DEALLOCATE_PAGES).min(behind - lpn);
 
             self.device.spend(Step::Deallocate(len));
@@ -364,11 +380,14 @@ impl ActiveCommand<'_, '_> {
 
     /// Everything executed so far must be durable before the command is acknowledged.
     pub fn sync(&mut self) -> Result<(), Status> {
+        // A command that passed the cache by has left nothing in it; what others have there may
+        // stay.
         if !self.through {
             self.write_back_all()?;
         }
         let completion = self.device.flush(self.now);
         self.done(completion)?;
+        // The position is taken after the flush, so that it covers everything before it.
         self.sync_to = self.device.ftl().media().position();
         self.note(RecordedOp::Flush);
         Ok(())

@@ -37,6 +37,7 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
+        // A page that there is not is no question of rights: it is refused as such below.
         if lids(self.discovery).contains(&wanted) {
             self.rights.check_all(Need::of_log(wanted))?;
         }
@@ -76,6 +77,7 @@ impl Association {
         // Behind the end of a page there are zeroes.
         out.resize(start + bytes, 0);
 
+        // By reading SMART the host has seen the warning: the next one may be reported.
         if wanted == lid::SMART && !cdw10.rae() {
             self.state().unread = false;
         }
@@ -93,6 +95,7 @@ impl Association {
 
     /// SMART, with the warnings for this host's temperature thresholds.
     pub(super) fn smart(&self) -> Smart {
+        // The lock is released before the device is asked: waiting for its turn takes long.
         let (errors, too_warm) = {
             let state = self.state();
             (state.error_count, state.features.warns_at(TEMPERATURE_K))
@@ -136,6 +139,7 @@ impl Association {
 
 /// The log pages that there are.
 fn lids(discovery: bool) -> &'static [u8] {
+    // A host looks here before it asks. Whatever is listed must be answered by `log_page`.
     if discovery {
         &[lid::SUPPORTED, lid::ERROR, lid::FEATURES, lid::DISCOVERY]
     } else {
@@ -190,6 +194,8 @@ fn command_effects(transport: Transport) -> Vec<u8> {
         usize::from(admin::FORMAT),
         effects::SUPPORTED | effects::CHANGES_BLOCKS,
     );
+
+    // The queues of a bus are made by commands; those of a network by connections.
     let of_transport: &[u8] = match transport {
         Transport::Fabrics => &[admin::KEEP_ALIVE],
         Transport::Bus => &[
@@ -246,6 +252,7 @@ fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let device = subsystem.device();
     let (config, ftl) = (device.config(), device.ftl());
 
+    // Wear is levelled, so the mean is close to the worst block.
     let counts = ftl.media().erase_counts();
     let mean =
         counts.iter().map(|count| u64::from(*count)).sum::<u64>() as f64 / counts.len() as f64;
@@ -254,11 +261,13 @@ fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let used = (used * 100.0).min(255.0) as u8;
 
     let bad: u32 = ftl.superblocks().map(|(_, sb)| sb.bad.count_ones()).sum();
+    // Pages beyond the logical ones are what bad blocks can be replaced with.
     let spare_pages = config.geometry.pages() - config.firmware.lpns;
     let spare_blocks = (spare_pages / config.geometry.pages_per_block()).max(1);
     let spare = 100u32.saturating_sub(bad * 100 / spare_blocks) as u8;
 
     let mut smart: Smart = blank();
+    // Warnings come from the state, never from a history: they end when their cause does.
     let low_spare = if spare < SPARE_THRESHOLD {
         warning::SPARE
     } else {

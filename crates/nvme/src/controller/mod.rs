@@ -78,7 +78,7 @@ pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// log2 of it in units of the smallest page.
 pub const MDTS: u8 = 8;
-/// Submission queue entries.
+/// The most entries of a submission queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 /// I/O queues of one controller.
 pub const IO_QUEUES_MAX: u16 = 64;
@@ -86,7 +86,7 @@ pub const IO_QUEUES_MAX: u16 = 64;
 pub const IN_CAPSULE_BYTES: u32 = 128 << 10;
 /// The Copy descriptor format that names the source namespace.
 pub(crate) const COPY_FORMAT_NAMESPACES: u8 = 2;
-/// Ranges of one Copy.
+/// The most ranges of one Copy command.
 pub const COPY_RANGES_MAX: u32 = 256;
 /// Limit of one Copy: 16 MiB. Pages may have too many owners to be remapped, or be unaligned; then
 /// each is read and programmed, and the command still takes less than 100 ms
@@ -99,7 +99,7 @@ pub const VSL: u8 = 12;
 
 const _: () = assert!(VERIFY_BYTES_MAX == 4096 << VSL);
 
-/// Blocks of one Copy.
+/// The most blocks that one Copy command may copy.
 pub const fn copy_blocks_max(lba_shift: u8) -> u32 {
     (COPY_BYTES_MAX >> lba_shift) as u32
 }

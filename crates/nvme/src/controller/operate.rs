@@ -18,16 +18,16 @@ use std::sync::atomic::Ordering::Relaxed;
 #[error("{0}")]
 pub struct OperateError(pub String);
 
-/// What can be damaged.
+/// What an operator can damage, to see what hosts make of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// Pages of a namespace cannot be read until their block is erased or they are rewritten.
     Unreadable {
-        /// The namespace.
+        /// Number of the namespace that they are in.
         nsid: u32,
         /// First logical block, in blocks of the namespace.
         slba: u64,
-        /// Blocks.
+        /// How many blocks cannot be read.
         count: u32,
     },
     /// A bit of NVRAM flips, until its word is stored again. One flipped bit of a word is
@@ -58,9 +58,14 @@ impl Subsystem {
             .map_err(|reason| error(&reason))?;
         let stand_in = Device::in_memory(config).map_err(|reason| error(&reason))?;
 
+        // The cut, the recovery and what the cache keeps are one turn: no command sees a device in
+        // between.
         let recovered = self.cut_power(seed, |present, _| {
             let device = std::mem::replace(present, stand_in);
             self.counters.power_cuts.fetch_add(1, Relaxed);
+
+            // In the same turn, so that no command finds the device recovered and the old
+            // reservations in force.
             self.reservations.lose_power();
 
             let (device, report) = device.power_cycle()?;
@@ -91,7 +96,7 @@ impl Subsystem {
             .map_err(|_| OperateError("the change could not be kept".into()))
     }
 
-    /// Power cuts so far.
+    /// How often the power was cut so far.
     pub fn power_cuts(&self) -> u64 {
         self.counters.power_cuts.load(Relaxed)
     }
@@ -101,6 +106,7 @@ impl Subsystem {
     /// # Errors
     /// There is no such place.
     pub fn damage(&self, damage: Damage) -> Result<u32, OperateError> {
+        // Checked before the turn begins: a mistake of the operator's must not make hosts wait.
         let pages = match damage {
             Damage::Unreadable { nsid, slba, count } => Some(self.pages(nsid, slba, count)?),
             _ => None,
@@ -110,6 +116,7 @@ impl Subsystem {
 
         match damage {
             Damage::Unreadable { .. } => {
+                // A page that is not mapped has no place on the flash that could be damaged.
                 let placed: Vec<Ppn> = pages
                     .into_iter()
                     .flatten()
@@ -128,6 +135,7 @@ impl Subsystem {
                 }
 
                 plant(&mut turn, |faults| {
+                    // A second flip of the same bit takes the first one back.
                     *faults.flips.entry(word).or_default() ^= 1 << bit;
                 });
                 Ok(1)
@@ -168,6 +176,7 @@ impl Subsystem {
 
     /// From now on completions are due at once, or when the timing model says.
     pub fn set_latency(&self, latency: Latency) {
+        // In a turn, so that no command is timed in part.
         let mut turn = self.device();
         turn.keep_time(latency == Latency::Emulated);
         self.emulated.store(latency == Latency::Emulated, Relaxed);

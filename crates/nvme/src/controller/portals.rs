@@ -27,23 +27,23 @@ pub(super) const TRANSITION_SECONDS: u8 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AnaState {
-    /// As good as any.
+    /// As good a way to the namespaces as any.
     Optimized = 1,
     /// It works; hosts prefer others.
     NonOptimized = 2,
-    /// Nothing is executed.
+    /// No command to a namespace is executed here.
     Inaccessible = 3,
 }
 
 impl AnaState {
-    /// All, with their names.
+    /// All states, with the names that operators give them.
     pub const NAMES: [(&str, Self); 3] = [
         ("optimized", Self::Optimized),
         ("non-optimized", Self::NonOptimized),
         ("inaccessible", Self::Inaccessible),
     ];
 
-    /// Its name.
+    /// Its name, as operators give it.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize - 1].0
     }
@@ -67,7 +67,7 @@ impl Portal {
         }
     }
 
-    /// Its address.
+    /// Address and port that hosts connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -78,6 +78,7 @@ impl Portal {
     }
 
     fn set(&self, state: AnaState) {
+        // To set the state that there is already is no change, and no news for hosts.
         if self.state.swap(state as u8, Relaxed) != state as u8 {
             self.changes.fetch_add(1, Relaxed);
         }
@@ -95,7 +96,7 @@ impl Portal {
 pub struct Reached {
     /// The address that discovery tells it.
     pub address: SocketAddr,
-    /// The portal.
+    /// The portal that it has come to.
     pub portal: Arc<Portal>,
 }
 
@@ -135,7 +136,7 @@ impl Subsystem {
         self.all_portals().push(Arc::new(Portal::new(address)));
     }
 
-    /// All portals.
+    /// All portals, in the order in which they were opened.
     pub fn portals(&self) -> Vec<Arc<Portal>> {
         self.all_portals().clone()
     }
@@ -150,6 +151,7 @@ impl Subsystem {
     /// The portal of a connection whose local end this is.
     pub(crate) fn portal_of(&self, local: SocketAddr) -> Arc<Portal> {
         let portals = self.all_portals();
+        // A connection by an address that is no portal gets one of its own, which nobody can set.
         let found = portals.iter().find(|portal| portal.has(local));
         found
             .cloned()
@@ -192,6 +194,7 @@ impl Association {
         let mut head: AnaHead = blank();
         (head.chgcnt, head.ngrps) = (reported.changes, 1);
 
+        // A host that only wants to know the states need not read all numbers.
         let with_namespaces = specific & RETURN_GROUPS_ONLY == 0;
         let listed: Vec<u32> = self
             .namespaces()
@@ -211,6 +214,8 @@ impl Association {
 
     /// An event that is due since the portal has changed: its result.
     pub(super) fn ana_event(&self) -> Option<u64> {
+        // A portal that changes several times before the host reads is one event: the host reads
+        // how it is now.
         let mut state = self.state();
         let has_changed = self.portal.changes.load(Relaxed) != state.ana_reported.changes;
         if !has_changed || state.ana_reported.is_event_out || !state.features.wants_ana_events() {
@@ -229,6 +234,9 @@ impl Association {
             return all;
         }
         let others = self.subsystem.portals();
+
+        // An address of this machine alone is named only to hosts that are on it, and "any address"
+        // to nobody.
         let can_be = |address: SocketAddr| {
             !address.ip().is_unspecified()
                 && (self.address.ip().is_loopback() || !address.ip().is_loopback())

@@ -7,21 +7,21 @@
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-/// Distinguishes contents.
+/// Tells contents apart: equal only where they are.
 pub type Fingerprint = [u8; 16];
 
 /// One thing done with the device; pages are the device's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedOp {
-    /// A page was read.
+    /// A page was read, whatever it holds.
     Read(u32),
-    /// A page was written.
+    /// A page was written whole, with contents of this fingerprint.
     Write(u32, Fingerprint),
     /// Pages were deallocated: the first, and how many.
     Deallocate(u32, u32),
-    /// Pages were remapped.
+    /// Pages were remapped by a Copy command.
     Remap(Remap),
-    /// Everything was made durable.
+    /// All that was written before was made durable.
     Flush,
 }
 

@@ -34,6 +34,7 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
         ..
     } = remap;
 
+    // Begins at the end where no target is the source of a later step.
     let ascending = target < source;
     // Pages at this end whose sources are also targets.
     let shared = len.saturating_sub(target.abs_diff(source));
@@ -76,6 +77,8 @@ impl ActiveCommand<'_, '_> {
 
     fn remap_step(&mut self, remap: &Remap) -> Result<(), Status> {
         self.pause()?;
+        // Versions of single pages cannot be atomic together, so an atomic remap goes to the
+        // device.
         if self.is_cached() && !remap.atomic {
             return self.remap_cached(remap);
         }
@@ -85,6 +88,8 @@ impl ActiveCommand<'_, '_> {
         let completion = self.device.remap(self.now, remap);
         self.count_copied(completion.copied);
         self.done(completion.into())?;
+
+        // What the cache has of the targets is older than the remap.
         self.forget_pages(remap.target, remap.len);
         if remap.relocate {
             self.forget_pages(remap.source, remap.len);
@@ -118,6 +123,7 @@ impl ActiveCommand<'_, '_> {
         from: (&Namespace, u64),
         count: u32,
     ) -> Result<(), Status> {
+        // A page is shared as a whole or not at all, so both ends must begin on a page.
         let page_of = |(namespace, slba): (&Namespace, u64)| {
             let at = slba << namespace.lba_shift;
             let whole = at.is_multiple_of(PAGE_BYTES as u64);

@@ -24,7 +24,7 @@ use zerocopy::FromBytes;
 /// Logical blocks of one namespace, in bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// First.
+    /// The first of the blocks, in blocks of the namespace.
     pub slba: u64,
     /// How many, at least one.
     pub count: u32,
@@ -33,7 +33,7 @@ pub struct Blocks {
 /// What data a command moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// None.
+    /// The command moves no data.
     None,
     /// So many bytes from the host.
     FromHost(u32),
@@ -41,7 +41,7 @@ pub enum Transfer {
     ToHost(u32),
 }
 
-/// A checked I/O command.
+/// An I/O command whose fields have been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields are the commands' own")]
 pub enum IoRequest {
@@ -101,7 +101,7 @@ pub enum IoRequest {
 /// What a remap says of blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RemapBlocks {
-    /// Blocks that are remapped.
+    /// The blocks that get the contents of others.
     pub target: Blocks,
     /// First block of as many sources.
     pub source: u64,
@@ -115,7 +115,7 @@ pub struct RemapBlocks {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyPart<'a> {
     pub source: &'a Namespace,
-    /// First source block.
+    /// The first of the blocks that are copied.
     pub slba: u64,
     /// First target block, in the command's namespace.
     pub target: u64,
@@ -136,6 +136,7 @@ impl IoRequest {
     #[inline(always)]
     pub fn parse(sqe: &Sqe, namespace: &Namespace, copy_formats: u16) -> Result<Self, Status> {
         let head = sqe.head();
+        // No pair of commands is executed as one.
         if head.fuse() != 0 {
             return Err(Status::INVALID_FIELD);
         }
@@ -149,6 +150,8 @@ impl IoRequest {
             return Err(Status::INVALID_FIELD);
         }
 
+        // Every range is checked against the namespace here, so that nothing behind this point can
+        // leave it.
         let blocks = || namespace.blocks(first_block(sqe), u32::from(rw.nlb_z()) + 1);
         let at_most = |bytes_max: u64| match blocks()? {
             blocks if u64::from(blocks.count) << namespace.lba_shift > bytes_max => {
@@ -202,6 +205,8 @@ impl IoRequest {
         }
 
         let target = first_block(sqe);
+        // How far the target reaches depends on the ranges. Its first block can be checked before
+        // they come.
         namespace.blocks(target, 1)?;
         let (ranges, with_namespaces) =
             (u32::from(copy.nr_z()) + 1, format == COPY_FORMAT_NAMESPACES);
@@ -235,6 +240,9 @@ impl IoRequest {
             relocate,
             atomic,
         } = *blocks;
+
+        // Blocks first, then pages: a range outside the namespace is out of range even if it is
+        // unaligned too.
         namespace.blocks(source, target.count)?;
 
         let bytes = |blocks: u64| blocks << namespace.lba_shift;
@@ -296,6 +304,8 @@ impl IoRequest {
         let first_byte = (blocks.slba << lba_shift) + u64::from(at);
         let last_byte = first_byte + u64::from(len);
 
+        // A part that begins or ends within a block cannot be executed alone: the caller waits for
+        // more data.
         let in_blocks = |bytes: u32| {
             bytes
                 .is_multiple_of(1 << lba_shift)
@@ -315,6 +325,8 @@ impl IoRequest {
             Self::Write { blocks, fua }
         };
 
+        // A page that came in two parts would be read and written twice, and be neither old nor new
+        // in between.
         (whole(first_byte) && (last || whole(last_byte))).then_some(part)
     }
 
@@ -350,7 +362,7 @@ impl IoRequest {
         }
     }
 
-    /// The data it moves.
+    /// Whether data come from the host, go to it or do neither.
     #[inline(always)]
     pub fn transfer(&self, lba_shift: u8) -> Transfer {
         let bytes = |blocks: &Blocks| blocks.count << lba_shift;
@@ -389,6 +401,7 @@ impl Association {
         }
 
         let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        // The state's lock is taken only for the one command that depends on it.
         let copy_formats = if head.opcode() == io::COPY {
             self.state().features.copy_formats()
         } else {
@@ -396,6 +409,8 @@ impl Association {
         };
 
         let request = IoRequest::parse(sqe, namespace, copy_formats)?;
+        // Rights come last: a command that cannot be is refused the same way to every host that
+        // sees the namespace.
         self.rights.check_request(sqe.nsid, &request)?;
         let transfer = request.transfer(namespace.lba_shift);
         Ok((request, transfer))
@@ -409,6 +424,7 @@ impl Association {
 pub(super) fn dsm_ranges(namespace: &Namespace, data: &[u8]) -> Result<Vec<Blocks>, Status> {
     data.chunks_exact(size_of::<DsmRange>())
         .filter_map(|bytes| DsmRange::read_from_bytes(bytes).ok())
+        // A range of no blocks deallocates nothing.
         .filter(|range| range.blocks > 0)
         .map(|range| namespace.blocks(range.slba, range.blocks))
         .collect()
@@ -455,17 +471,21 @@ impl Subsystem {
         let mut parts = Vec::with_capacity(ranges.len());
         for range in &ranges {
             let source = if with_namespaces {
+                // A source that the host may not see is refused as one that is not there.
                 rights.check(range.snsid, Need::Read)?;
                 self.namespace(range.snsid)
                     .ok_or(Status::INVALID_NAMESPACE)?
             } else {
                 namespace
             };
+
+            // A copy moves no bytes between blocks of different sizes.
             if source.lba_shift != namespace.lba_shift {
                 return Err(Status::INVALID_NAMESPACE);
             }
 
             let count = u32::from(range.nlb_z) + 1;
+            // Both ends of every range are checked before the first block is copied.
             source.blocks(range.slba, count)?;
             namespace.blocks(to, count)?;
             parts.push(CopyPart {

@@ -28,9 +28,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 pub enum Access {
     /// It does not see it.
     None,
-    /// Read, compare, verify, flush.
+    /// To read, compare, verify and flush.
     ReadOnly,
-    /// Everything.
+    /// To send every command there is.
     ReadWrite,
 }
 
@@ -55,21 +55,20 @@ impl Access {
 /// What a host may do with all namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// By namespace.
+    /// What is allowed for namespaces that are named.
     listed: BTreeMap<u32, Access>,
     /// With all others, those that are made later too.
     others: Access,
 }
 
-/// How `Rights::parse` wants it.
 const SYNTAX: &str = "namespaces: a list like 1:rw,2:ro, or all:ro and what differs";
 /// The largest number of a namespace; beyond it are those that mean all.
 const NSID_MAX: u32 = 0xffff_fffd;
 
 impl Rights {
-    /// To do everything.
+    /// The right to do everything everywhere.
     pub const ALL: Self = Self::same(Access::ReadWrite);
-    /// To do nothing.
+    /// The right to do nothing anywhere.
     pub const NONE: Self = Self::same(Access::None);
 
     const fn same(others: Access) -> Self {
@@ -90,6 +89,7 @@ impl Rights {
             let (namespace, access) = part.split_once(':').ok_or(SYNTAX)?;
             let access = Access::parse(access).ok_or(SYNTAX)?;
 
+            // Each part once: of two that contradict each other one would win unseen.
             let is_second = if namespace == "all" {
                 rights.others = access;
                 std::mem::replace(&mut has_others, true)
@@ -108,7 +108,7 @@ impl Rights {
         self.listed.get(&nsid).copied().unwrap_or(self.others)
     }
 
-    /// Is everything allowed?
+    /// Whether nothing is withheld in any namespace.
     pub fn is_all(&self) -> bool {
         self.least() == Access::ReadWrite
     }
@@ -124,17 +124,19 @@ impl Rights {
         listed.map_or(self.others, |listed| listed.min(self.others))
     }
 
-    /// What both allow.
+    /// What both of them allow.
     pub fn and(&self, other: &Self) -> Self {
         self.with(other, Access::min)
     }
 
-    /// What either allows.
+    /// What one of them or the other allows.
     pub fn or(&self, other: &Self) -> Self {
         self.with(other, Access::max)
     }
 
     fn with(&self, other: &Self, of: fn(Access, Access) -> Access) -> Self {
+        // A namespace that one side lists may differ from the others there, so the result lists
+        // both sides' numbers.
         let numbers = self.listed.keys().chain(other.listed.keys());
         Self {
             listed: numbers
@@ -148,6 +150,8 @@ impl Rights {
         let own = self.access(nsid);
         match need {
             Need::Nothing => Ok(()),
+            // First of all: a namespace that the host does not see is answered like one that is not
+            // there, whatever was asked for.
             _ if own == Access::None => Err(Status::INVALID_NAMESPACE),
             Need::Write | Need::WriteAll if own < Access::ReadWrite => Err(Status::WRITE_PROTECTED),
             Need::Read | Need::Write => Ok(()),
@@ -183,6 +187,7 @@ fn nsid(text: &str) -> Result<u32, String> {
 /// As `Rights::parse` reads it, and `none` for nothing at all.
 impl fmt::Display for Rights {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A namespace with the rights of all others needs no mention.
         let differing = self
             .listed
             .iter()
@@ -190,6 +195,8 @@ impl fmt::Display for Rights {
         let mut parts: Vec<String> = differing
             .map(|(nsid, access)| format!("{nsid}:{}", access.name()))
             .collect();
+
+        // The others come first, because the list says where they do not apply.
         if self.others != Access::None {
             parts.insert(0, format!("all:{}", self.others.name()));
         }
@@ -200,14 +207,14 @@ impl fmt::Display for Rights {
     }
 }
 
-/// What a command needs.
+/// The right that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// No namespace's data or state.
     Nothing,
-    /// To see its namespace.
+    /// To see what its namespace holds.
     Read,
-    /// To change its namespace.
+    /// To change what its namespace holds.
     Write,
     /// To see what all namespaces share.
     ReadAll,
@@ -267,7 +274,7 @@ pub struct HostRights {
     is_limited: AtomicBool,
     rights: RwLock<Rights>,
     denied: AtomicU64,
-    /// Counts for all hosts.
+    /// The same count for all hosts together.
     denied_in_all: Option<Arc<AtomicU64>>,
 }
 
@@ -286,7 +293,7 @@ impl HostRights {
         }
     }
 
-    /// All of them.
+    /// The rights of a host from which nothing is withheld.
     pub(super) fn all() -> Self {
         Self::new(Rights::ALL, false)
     }
@@ -303,12 +310,12 @@ impl HostRights {
         self.rights.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rights now.
+    /// The rights as they are now: they may change in service.
     pub fn get(&self) -> Rights {
         self.locked().clone()
     }
 
-    /// Commands denied so far.
+    /// How many commands were denied so far.
     pub fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }
@@ -360,6 +367,7 @@ impl HostRights {
     }
 
     fn counted(&self, checked: Result<(), Status>) -> Result<(), Status> {
+        // Counted where they are made, so that an operator sees a host that tries.
         if checked.is_err() {
             self.denied.fetch_add(1, Ordering::Relaxed);
             if let Some(all) = &self.denied_in_all {
@@ -388,6 +396,7 @@ impl Association {
     /// Gives its host other rights, from the next command on: those under way are checked again
     /// before they are executed. A host that wants to hear of changed namespaces does.
     pub fn grant(&self, rights: Rights) {
+        // Only namespaces whose access differs have changed for this host.
         let before = self.rights.get();
         let all = self.subsystem.namespaces().iter();
         let changed = all
@@ -415,6 +424,7 @@ impl Association {
 
     /// Attributes of a namespace, for Identify: whether it is write protected for its host.
     pub(super) fn attributes(&self, nsid: u32) -> u8 {
+        // A host that may only read sees the namespace write protected, and can mount it so.
         match self.rights.access(nsid) {
             Access::ReadWrite => 0,
             Access::None | Access::ReadOnly => NSATTR_WRITE_PROTECTED,

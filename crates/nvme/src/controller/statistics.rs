@@ -80,10 +80,12 @@ pub fn read(device: &Device) -> [u64; NAMES.len()] {
     ]
 }
 
-/// The log page.
+/// The vendor's log page with all counters of the device.
 pub fn page(device: &Device) -> Vec<u8> {
     let mut page = MAGIC.to_vec();
     page.extend(VERSION.to_le_bytes());
+    // How many there are is part of the page: a client of an older or a newer device reads what
+    // both know.
     page.extend((NAMES.len() as u32).to_le_bytes());
     read(device)
         .iter()
@@ -97,6 +99,7 @@ pub const PAGE_BYTES: usize = 16 + NAMES.len() * 8;
 /// What a log page says; `None` if it is not one.
 pub fn parse(page: &[u8]) -> Option<Vec<(&'static str, u64)>> {
     let (head, values) = page.split_at_checked(16)?;
+    // The version is not looked at: later ones only append.
     if head[..8] != MAGIC {
         return None;
     }

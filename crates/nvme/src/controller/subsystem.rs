@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// log2 of a flash page.
 pub(super) const PAGE_SHIFT: u8 = PAGE_BYTES.trailing_zeros() as u8;
 
-/// When completions are due.
+/// When completions are due: at once, or as on real flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
     /// As soon as the machine has done it.
@@ -30,30 +30,30 @@ pub enum Latency {
     Emulated,
 }
 
-/// A namespace to be.
+/// A namespace as it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceSpec {
-    /// Flash pages.
+    /// Its size in flash pages.
     pub pages: u32,
     /// log2 of the logical block size: 9 or 12.
     pub lba_shift: u8,
 }
 
-/// A namespace.
+/// A namespace of the subsystem, with its place on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// Its number, from 1.
+    /// Its number, which counts from 1.
     pub nsid: u32,
     /// First logical page of the device.
     pub first_lpn: u32,
-    /// Logical pages.
+    /// Its size in logical pages.
     pub pages: u32,
     /// log2 of the logical block size: 9 or 12.
     pub lba_shift: u8,
 }
 
 impl Namespace {
-    /// Logical blocks.
+    /// Its size in logical blocks of its format.
     pub fn size_blocks(&self) -> u64 {
         u64::from(self.pages) << (PAGE_SHIFT - self.lba_shift)
     }
@@ -63,6 +63,7 @@ impl Namespace {
     /// # Errors
     /// LBA Out of Range.
     pub fn blocks(&self, slba: u64, count: u32) -> Result<Blocks, Status> {
+        // The sum may not fit into 64 bits: a host can name any block.
         match slba.checked_add(u64::from(count)) {
             Some(end) if end <= self.size_blocks() => Ok(Blocks { slba, count }),
             _ => Err(Status::LBA_RANGE),
@@ -78,17 +79,17 @@ pub struct Health {
     pub sectors_read: u64,
     /// Blocks of 512 bytes written by hosts.
     pub sectors_written: u64,
-    /// Read and Compare commands.
+    /// How many Read and Compare commands were served.
     pub read_commands: u64,
-    /// Write commands.
+    /// How many Write commands were served.
     pub write_commands: u64,
-    /// Power cycles.
+    /// How often the device was switched on.
     pub power_cycles: u64,
     /// Power cycles that did not end in good order.
     pub unsafe_shutdowns: u64,
     /// Commands answered with a media error.
     pub media_errors: u64,
-    /// Seconds of service.
+    /// Seconds in service, over all starts.
     pub power_on_seconds: u64,
 }
 
@@ -101,6 +102,7 @@ impl TurnCounter {
     /// `by` may be negative: what was counted is taken back.
     #[inline]
     pub fn add(&self, _turn: &DeviceTurn<'_>, by: i64) {
+        // No other thread adds, as the turn proves. A load and a store are enough.
         let before = self.0.load(Ordering::Relaxed);
         self.0
             .store(before.wrapping_add_signed(by), Ordering::Relaxed);
@@ -138,7 +140,7 @@ struct Cntlids {
     taken: BTreeSet<u16>,
 }
 
-/// An NVM subsystem.
+/// An NVM subsystem: a device, its namespaces and its controllers.
 pub struct Subsystem {
     /// Locked only by the holder of the turn, and so without waiting.
     pub(super) device: Mutex<Device>,
@@ -220,6 +222,8 @@ impl Subsystem {
         health: Health,
     ) -> Result<Self, SubsystemError> {
         let lpns = device.config().firmware.lpns;
+        // A device that keeps identities of contents instead of bytes has nothing that a host could
+        // read.
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
             return Err(SubsystemError(
                 "a device that hosts use must store bytes: content = \"bytes\"".into(),
@@ -295,7 +299,7 @@ impl Subsystem {
         self.recorder.as_deref()
     }
 
-    /// Its name.
+    /// Its name (NQN), by which hosts connect to it.
     pub fn nqn(&self) -> &str {
         &self.nqn
     }
@@ -315,7 +319,7 @@ impl Subsystem {
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
     }
-    /// When completions are due.
+    /// When completions are due: at once, or as on real flash.
     #[inline]
     pub fn latency(&self) -> Latency {
         if self.emulated.load(Ordering::Relaxed) {
@@ -328,7 +332,7 @@ impl Subsystem {
     pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
-    /// All namespaces.
+    /// All namespaces, in the order of their numbers.
     pub fn namespaces(&self) -> &[Namespace] {
         &self.namespaces
     }
@@ -386,7 +390,7 @@ impl Subsystem {
         self.programs.load(Ordering::Relaxed)
     }
 
-    /// Gives the device back.
+    /// Gives the device back; `None` if a thread panicked while it held it.
     pub fn into_device(self) -> Option<Device> {
         self.device.into_inner().ok()
     }

@@ -47,7 +47,7 @@ impl CommandKind {
         "verify",
         "file_map",
     ];
-    /// How many there are.
+    /// How many kinds of commands are counted.
     pub const COUNT: usize = Self::NAMES.len();
 
     /// The kind of a command.
@@ -79,7 +79,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// One more.
+    /// Counts one more command of this kind.
     #[inline]
     pub fn add(&self, kind: CommandKind) {
         let count = &self.counts[kind as usize];
@@ -87,7 +87,7 @@ impl Batch {
         self.kinds.set(self.kinds.get() | 1 << kind as usize);
     }
 
-    /// None at all?
+    /// Whether none was counted at all.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.kinds.get() == 0
@@ -96,6 +96,7 @@ impl Batch {
     /// Counts all commands, each of which took this long, and forgets them; how many those were.
     #[inline]
     pub fn observe(&self, telemetry: &Telemetry, ns: u64) -> u64 {
+        // Only the kinds that were counted are looked at, lowest bit first.
         let (mut kinds, mut total) = (self.kinds.take(), 0);
         while kinds != 0 {
             let kind = kinds.trailing_zeros() as usize;
@@ -116,24 +117,24 @@ struct OfKind {
     failed: AtomicU64,
 }
 
-/// Counters of all transports.
+/// Counters of commands, over all transports.
 #[derive(Default)]
 pub struct Telemetry([OfKind; CommandKind::COUNT]);
 
-/// One kind, as read.
+/// The commands of one kind, as they were when read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KindReading {
     /// Commands by bucket, not cumulative; the last one is for what took longer than the last
     /// bound.
     pub buckets: [u64; BUCKETS + 1],
-    /// Sum of their times.
+    /// Sum of the times that they took.
     pub sum_ns: u64,
     /// Commands that ended with an error.
     pub failed: u64,
 }
 
 impl KindReading {
-    /// All commands.
+    /// How many commands there were, however long they took.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -146,6 +147,7 @@ pub const fn bound_ns(bucket: usize) -> u64 {
 
 #[inline]
 fn bucket_of(ns: u64) -> usize {
+    // One less, so that a bound belongs to the bucket below it.
     let microseconds_z = ns.saturating_sub(1) / 1000;
     (u64::BITS - microseconds_z.leading_zeros()).min(BUCKETS as u32) as usize
 }

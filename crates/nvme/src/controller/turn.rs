@@ -101,6 +101,7 @@ impl WaitQueues {
 
     /// The queue to serve next.
     fn next_queue(&self) -> usize {
+        // Heavy threads wait behind light ones, yet never for ever.
         let heavy_is_due = self.light_in_a_row >= LIGHT_IN_A_ROW && !self.waiting[1].is_empty();
         usize::from(heavy_is_due || self.waiting[0].is_empty())
     }
@@ -114,6 +115,7 @@ impl WaitQueues {
         } else {
             0
         };
+        // Those that wait next have not been passed yet.
         self.passed = 0;
         Some(next)
     }
@@ -143,12 +145,14 @@ impl Turnstile {
 
     fn enter(&self, weight: Weight) {
         let mut queues = self.queues();
+        // A free device is taken at once, unless those who wait have been passed too often.
         if !queues.taken && (!queues.is_anybody_waiting() || queues.passed < PASSES) {
             queues.taken = true;
             queues.passed += 1;
             return;
         }
 
+        // The count begins with the first thread that can be passed.
         if !queues.is_anybody_waiting() {
             queues.passed = 0;
         }
@@ -166,6 +170,7 @@ impl Turnstile {
         drop(queues);
         loop {
             std::thread::park();
+            // Asked twice, without and with the lock: the turn may be granted between the two.
             if waiter.granted.load(Ordering::Acquire) {
                 return;
             }
@@ -173,6 +178,8 @@ impl Turnstile {
             if waiter.granted.load(Ordering::Acquire) {
                 return;
             }
+
+            // It looks for itself now, so the next end of a turn has to wake it again.
             waiter.woken.store(false, Ordering::Relaxed);
             if !queues.taken {
                 queues.taken = true;
@@ -193,6 +200,7 @@ impl Turnstile {
             return;
         }
 
+        // Handed over while `taken` stays: no thread that comes by can take it in between.
         if slice_used_up || queues.passed >= PASSES {
             if let Some(next) = queues.dequeue() {
                 drop(queues);
@@ -272,6 +280,7 @@ impl<'a> DeviceTurn<'a> {
         let Some(device) = self.device.take() else {
             return;
         };
+        // Others read these without a turn, so they are published while the device is still held.
         self.subsystem.publish(&device);
         drop(device);
         self.subsystem.turnstile.leave(self.slice >= SLICE_UNITS);
@@ -319,6 +328,9 @@ impl<'a> DeviceTurn<'a> {
     pub(super) fn let_others(&mut self, long: bool) {
         let programs = self.ftl().media().counts.programs;
         let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;
+
+        // A short command never waits, nor one that programs little, nor any while the disk keeps
+        // up.
         let behind = long && programs_much && self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
         if self.subsystem.turnstile.is_waited_for() || behind {
             let position = self.ftl().media().position();
@@ -329,6 +341,7 @@ impl<'a> DeviceTurn<'a> {
             }
             self.enter(Weight::Heavy);
         } else {
+            // Nobody waits: the slice is over, and the turn goes on.
             self.subsystem.turnstile.queues().slices += 1;
             self.programs = programs;
         }
@@ -337,6 +350,8 @@ impl<'a> DeviceTurn<'a> {
 
     /// The queue to wait in after this turn.
     pub fn weight(&self) -> Weight {
+        // The whole turn counts, not the last slice: a command that was paused is heavy all the
+        // same.
         if self.units <= LIGHT_UNITS {
             Weight::Light
         } else {

@@ -7,9 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct AnaHead {
-    /// Change count.
+    /// How often the page has changed.
     pub chgcnt: u64,
-    /// Group descriptors that follow.
+    /// How many group descriptors follow.
     pub ngrps: u16,
     reserved: [u8; 6],
 }
@@ -21,10 +21,10 @@ const _: () = assert!(size_of::<AnaHead>() == 16);
 #[repr(C)]
 pub struct AnaGroup {
     pub anagrpid: u32,
-    /// Namespaces that follow.
+    /// How many namespace numbers follow.
     pub nnsids: u32,
     pub chgcnt: u64,
-    /// In bits 3:0.
+    /// The state, in bits 3:0.
     pub state: u8,
     reserved: [u8; 15],
 }

@@ -24,32 +24,32 @@ pub struct SecurityCdw10 {
     /// Security protocol specific, low byte.
     pub spsp0: u8,
     pub spsp1: u8,
-    /// Security protocol.
+    /// Security protocol: E9h for NVMe.
     pub secp: u8,
 }
 
 impl SecurityCdw10 {
-    /// NVMe's own: E9h, 0101h.
+    /// The protocol of NVMe itself: E9h, 0101h.
     pub const DH_HMAC_CHAP: Self = Self::new().with_secp(0xe9).with_spsp0(1).with_spsp1(1);
 }
 
-/// Types of messages.
+/// The types that messages have.
 pub mod kind {
     pub const COMMON: u8 = 0x00;
     pub const DH_HMAC_CHAP: u8 = 0x01;
 }
 
-/// Identifiers of messages.
+/// Identifiers of messages within their type.
 pub mod message {
     /// Negotiate, host to controller; common.
     pub const NEGOTIATE: u8 = 0x00;
-    /// Challenge, controller to host.
+    /// The challenge, from the controller to the host.
     pub const CHALLENGE: u8 = 0x01;
-    /// Reply, host to controller.
+    /// The reply, from the host to the controller.
     pub const REPLY: u8 = 0x02;
-    /// Success1, controller to host.
+    /// Success1: the controller accepts the host.
     pub const SUCCESS1: u8 = 0x03;
-    /// Success2, host to controller.
+    /// Success2: the host accepts the controller.
     pub const SUCCESS2: u8 = 0x04;
     /// Failure2, host to controller; common.
     pub const FAILURE2: u8 = 0xf0;
@@ -64,11 +64,11 @@ pub mod explanation {
     pub const NOT_USABLE: u8 = 0x02;
     /// Secure channels do not match.
     pub const SECURE_CHANNEL: u8 = 0x03;
-    /// No hash is usable.
+    /// None of the offered hashes is usable.
     pub const HASH: u8 = 0x04;
-    /// No group is usable.
+    /// None of the offered groups is usable.
     pub const GROUP: u8 = 0x05;
-    /// The payload is wrong.
+    /// A message has a payload that cannot be.
     pub const PAYLOAD: u8 = 0x06;
     /// The message is out of place.
     pub const MESSAGE: u8 = 0x07;
@@ -85,19 +85,18 @@ pub const IDENTIFIERS_MAX: usize = 30;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Head {
-    /// Type.
+    /// Type of the message (`kind`).
     pub kind: u8,
     pub message: u8,
     pub(crate) reserved: u16,
-    /// Transaction.
+    /// Number of the transaction, which each message repeats.
     pub t_id: u16,
 }
 
-/// Negotiate, before its descriptors.
+/// The message Negotiate, up to its descriptors.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Negotiate {
-    /// Head.
     pub head: Head,
     /// Secure channel wanted; 0 is none.
     pub secure_channel: u8,
@@ -120,12 +119,11 @@ pub struct Descriptor {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Challenge {
-    /// Head.
     pub head: Head,
-    /// Bytes of the challenge.
+    /// How many bytes the challenge has.
     pub hash_len: u8,
     pub(crate) reserved: u8,
-    /// Hash.
+    /// Identifier of the hash that was chosen.
     pub hash: u8,
     pub group: u8,
     /// Bytes of the DH value.
@@ -137,9 +135,8 @@ pub struct Challenge {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Reply {
-    /// Head.
     pub head: Head,
-    /// Bytes of the response.
+    /// How many bytes the response has.
     pub hash_len: u8,
     pub(crate) reserved: u8,
     /// 1: the host challenges the controller.
@@ -150,13 +147,12 @@ pub struct Reply {
     pub sequence: u32,
 }
 
-/// Success1, before the response.
+/// The message Success1, up to its response.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Success1 {
-    /// Head.
     pub head: Head,
-    /// Bytes of a response.
+    /// How many bytes a response has.
     pub hash_len: u8,
     pub(crate) reserved: u8,
     /// 1: there is a response.
@@ -164,20 +160,18 @@ pub struct Success1 {
     pub(crate) reserved_2: [u8; 7],
 }
 
-/// Success2.
+/// The message Success2, which is a head alone.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Success2 {
-    /// Head.
     pub head: Head,
     pub(crate) reserved: [u8; 10],
 }
 
-/// Failure1 and Failure2.
+/// The messages Failure1 and Failure2.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Failure {
-    /// Head.
     pub head: Head,
     pub reason: u8,
     pub explanation: u8,
@@ -190,7 +184,7 @@ const _: () = assert!(size_of::<Success1>() == 16 && size_of::<Success2>() == 16
 const _: () = assert!(size_of::<Failure>() == 8);
 
 impl Head {
-    /// A head.
+    /// The head of a message of this transaction.
     pub const fn new(kind: u8, message: u8, t_id: u16) -> Self {
         Self {
             kind,

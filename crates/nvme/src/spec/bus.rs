@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 pub mod register {
     pub const INTMS: u32 = 0x0c;
     pub const INTMC: u32 = 0x10;
-    /// Admin queue attributes.
+    /// Offset of the attributes of the admin queues.
     pub const AQA: u32 = 0x24;
     /// Admin submission queue, 8 bytes.
     pub const ASQ: u32 = 0x28;
@@ -18,7 +18,7 @@ pub mod register {
     pub const DOORBELLS: u32 = 0x1000;
 }
 
-/// Admin queue attributes.
+/// The attributes of the admin queues.
 #[bitfield(u32)]
 pub struct Aqa {
     /// Submission queue entries less one.
@@ -36,7 +36,7 @@ pub struct Aqa {
 /// Dword 10 of Create and Delete I/O Queue.
 #[bitfield(u32)]
 pub struct QueueCdw10 {
-    /// Queue.
+    /// Number of the queue to create.
     pub qid: u16,
     pub qsize_z: u16,
 }
@@ -44,26 +44,26 @@ pub struct QueueCdw10 {
 /// Dword 11 of Create I/O Completion Queue.
 #[bitfield(u32)]
 pub struct CreateCqCdw11 {
-    /// Physically contiguous.
+    /// Whether its memory is in one piece.
     pub pc: bool,
-    /// Interrupts enabled.
+    /// Whether its completions raise interrupts.
     pub ien: bool,
     #[bits(14)]
     __: u16,
-    /// Interrupt vector.
+    /// The interrupt vector that they raise.
     pub iv: u16,
 }
 
 /// Dword 11 of Create I/O Submission Queue.
 #[bitfield(u32)]
 pub struct CreateSqCdw11 {
-    /// Physically contiguous.
+    /// Whether its memory is in one piece.
     pub pc: bool,
     #[bits(2)]
     pub qprio: u8,
     #[bits(13)]
     __: u16,
-    /// Completion queue.
+    /// Number of the completion queue that it belongs to.
     pub cqid: u16,
 }
 

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[bitfield(u32)]
 pub struct Cdw0 {
     pub opcode: u8,
-    /// Fused operation.
+    /// Part of a fused operation; 0: of none.
     #[bits(2)]
     pub fuse: u8,
     #[bits(4)]
@@ -16,7 +16,7 @@ pub struct Cdw0 {
     /// PRP or SGL: 1 is SGL.
     #[bits(2)]
     pub psdt: u8,
-    /// Command identifier.
+    /// Identifier, which the completion repeats.
     pub cid: u16,
 }
 
@@ -39,7 +39,7 @@ impl Sgl {
     pub const IN_CAPSULE: u8 = 0x01;
     pub const TRANSPORT: u8 = 0x5a;
 
-    /// A descriptor.
+    /// A descriptor of `length` bytes at `address`.
     pub fn new(identifier: u8, address: u64, length: u32) -> Self {
         Self {
             address,
@@ -50,21 +50,21 @@ impl Sgl {
     }
 }
 
-/// Submission queue entry.
+/// An entry of a submission queue: one command.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Sqe {
-    /// Opcode and identifier: `Cdw0`.
+    /// Opcode and identifier, as `Cdw0` has them.
     pub cdw0: u32,
-    /// Namespace.
+    /// Number of the namespace that it is for.
     pub nsid: u32,
-    /// Dwords 2 and 3.
+    /// Dwords 2 and 3, which few commands use.
     pub cdw2: [u32; 2],
-    /// Metadata pointer.
+    /// Address of metadata, if the format has any.
     pub mptr: u64,
-    /// Data.
+    /// Where the data of the command are.
     pub sgl: Sgl,
-    /// Dwords 10 to 15.
+    /// Dwords 10 to 15, in which each command has fields of its own.
     pub cdw10: u32,
     pub cdw11: u32,
     pub cdw12: u32,
@@ -76,26 +76,26 @@ pub struct Sqe {
 const _: () = assert!(size_of::<Sqe>() == 64);
 
 impl Sqe {
-    /// Dword 0.
+    /// Dword 0, with its fields by name.
     #[inline]
     pub fn head(&self) -> Cdw0 {
         Cdw0::from_bits(self.cdw0)
     }
 }
 
-/// Completion queue entry.
+/// An entry of a completion queue: how one command ended.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Cqe {
     /// Dwords 0 and 1: the command's own.
     pub result: u64,
-    /// Submission queue head.
+    /// How far the controller has taken from the submission queue.
     pub sqhd: u16,
-    /// Submission queue.
+    /// Number of the submission queue that the command was in.
     pub sqid: u16,
-    /// Command identifier.
+    /// Identifier of the command that ended.
     pub cid: u16,
-    /// Status in bits 15:1.
+    /// The status, in bits 15:1.
     pub status: u16,
 }
 
@@ -110,24 +110,24 @@ impl Cqe {
 /// Dword 12 of Read, Write, Compare, Verify, Write Zeroes (NVM 1.0 §3.2).
 #[bitfield(u32)]
 pub struct RwCdw12 {
-    /// Logical blocks less one.
+    /// How many logical blocks, less one.
     pub nlb_z: u16,
     #[bits(9)]
     __: u16,
-    /// Deallocate (Write Zeroes).
+    /// Whether zeroes may be written by deallocating.
     pub deac: bool,
     #[bits(4)]
     pub prinfo: u8,
-    /// Force unit access.
+    /// Whether it must be durable before it completes.
     pub fua: bool,
-    /// Limited retry.
+    /// Whether retries within the device are to be limited.
     pub lr: bool,
 }
 
 /// Dword 10 of Dataset Management (NVM 1.0 §3.2.3).
 #[bitfield(u32)]
 pub struct DsmCdw10 {
-    /// Ranges less one.
+    /// How many ranges there are, less one.
     pub nr_z: u8,
     #[bits(24)]
     __: u32,
@@ -136,11 +136,11 @@ pub struct DsmCdw10 {
 /// Dword 11 of Dataset Management.
 #[bitfield(u32)]
 pub struct DsmCdw11 {
-    /// Integral dataset for read.
+    /// Whether the ranges will be read as a whole.
     pub idr: bool,
-    /// Integral dataset for write.
+    /// Whether the ranges will be written as a whole.
     pub idw: bool,
-    /// Deallocate.
+    /// Whether the ranges are to be deallocated.
     pub ad: bool,
     #[bits(29)]
     __: u32,
@@ -152,7 +152,7 @@ pub struct DsmCdw11 {
 pub struct DsmRange {
     pub attributes: u32,
     pub blocks: u32,
-    /// First.
+    /// The first of its logical blocks.
     pub slba: u64,
 }
 
@@ -161,7 +161,7 @@ const _: () = assert!(size_of::<DsmRange>() == 16);
 /// Dword 12 of Copy (NVM 1.0 §3.2.2).
 #[bitfield(u32)]
 pub struct CopyCdw12 {
-    /// Ranges less one.
+    /// How many ranges there are, less one.
     pub nr_z: u8,
     #[bits(4)]
     pub format: u8,
@@ -171,9 +171,9 @@ pub struct CopyCdw12 {
     __: u16,
     #[bits(4)]
     pub prinfow: u8,
-    /// Force unit access.
+    /// Whether it must be durable before it completes.
     pub fua: bool,
-    /// Limited retry.
+    /// Whether retries within the device are to be limited.
     pub lr: bool,
 }
 
@@ -184,9 +184,9 @@ pub struct CopyRange {
     /// Format 2: source namespace; format 0: reserved.
     pub snsid: u32,
     reserved: u32,
-    /// First logical block.
+    /// The first of its logical blocks.
     pub slba: u64,
-    /// Logical blocks less one.
+    /// How many logical blocks, less one.
     pub nlb_z: u16,
     reserved_2: [u8; 14],
 }
@@ -212,12 +212,12 @@ impl CopyRange {
 /// Dword 12 of our Remap.
 #[bitfield(u32)]
 pub struct RemapCdw12 {
-    /// Logical blocks less one.
+    /// How many logical blocks, less one.
     #[bits(28)]
     pub nlb_z: u32,
     #[bits(1)]
     __: u8,
-    /// Force unit access.
+    /// Whether it must be durable before it completes.
     pub fua: bool,
     /// The sources lose their blocks.
     pub relocate: bool,
@@ -245,12 +245,12 @@ pub struct RemapResult {
 /// Dword 10 of Get Log Page (Base 2.0 §5.16).
 #[bitfield(u32)]
 pub struct LogCdw10 {
-    /// Log page.
+    /// Identifier of the log page.
     pub lid: u8,
-    /// Specific to it.
+    /// A field that means something else in each page.
     #[bits(7)]
     pub lsp: u8,
-    /// Retain the asynchronous event.
+    /// Whether the event stays reported, though the page is read.
     pub rae: bool,
     /// Dwords less one, low half.
     pub numdl: u16,
@@ -262,12 +262,12 @@ pub struct FormatCdw10 {
     /// LBA format, bits 3:0 of its number.
     #[bits(4)]
     pub lbafl: u8,
-    /// Metadata within the blocks.
+    /// Whether metadata follow the blocks' data, within them.
     pub mset: bool,
     #[bits(3)]
     pub pi: u8,
     pub pil: bool,
-    /// Secure erase settings.
+    /// How what was written before is to be erased.
     #[bits(3)]
     pub ses: u8,
     /// Bits 5:4 of the LBA format's number.
@@ -280,7 +280,7 @@ pub struct FormatCdw10 {
 /// Dword 10 of Identify (Base 2.0 §5.17).
 #[bitfield(u32)]
 pub struct IdentifyCdw10 {
-    /// Which structure.
+    /// Which structure is asked for.
     pub cns: u8,
     __: u8,
     pub cntid: u16,
@@ -289,14 +289,14 @@ pub struct IdentifyCdw10 {
 /// Dword 10 of Get and Set Features (Base 2.0 §5.15, §5.27).
 #[bitfield(u32)]
 pub struct FeatureCdw10 {
-    /// Feature.
+    /// Identifier of the feature that is meant.
     pub fid: u8,
     /// Get: current, default, saved, capabilities.
     #[bits(3)]
     pub sel: u8,
     #[bits(20)]
     __: u32,
-    /// Set: save.
+    /// Set: whether the value outlives a power cycle.
     pub sv: bool,
 }
 
@@ -307,7 +307,7 @@ pub struct TemperatureCdw11 {
     /// Sensor: 0 is the composite temperature, 15 are all.
     #[bits(4)]
     pub tmpsel: u8,
-    /// 0 over, 1 under.
+    /// Which way it is crossed: 0 over, 1 under.
     #[bits(2)]
     pub thsel: u8,
     #[bits(10)]

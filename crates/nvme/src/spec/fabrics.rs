@@ -13,7 +13,7 @@ pub mod kind {
     pub const DISCONNECT: u8 = 0x08;
 }
 
-/// Offsets of properties.
+/// Offsets of the properties that fabrics have.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod property {
     pub const CAP: u32 = 0x00;
@@ -26,7 +26,7 @@ pub mod property {
 /// The discovery service (Fabrics 1.1 §5).
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// Data of Connect.
+/// The data that a Connect command brings.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ConnectData {
@@ -42,7 +42,7 @@ pub struct ConnectData {
 const _: () = assert!(size_of::<ConnectData>() == 1024);
 
 impl ConnectData {
-    /// What a host sends.
+    /// The data of the Connect that a host sends.
     pub fn new(hostid: [u8; 16], cntlid: u16, subnqn: &str, hostnqn: &str) -> Self {
         let field = |text: &str| {
             let mut bytes = [0; 256];
@@ -61,7 +61,7 @@ impl ConnectData {
     }
 }
 
-/// Dword 11 of Connect.
+/// Dword 11 of the command Connect.
 #[bitfield(u32)]
 pub struct ConnectCdw11 {
     /// Submission queue entries less one.
@@ -76,7 +76,7 @@ pub struct ConnectCdw11 {
 pub struct Cap {
     /// Entries of a queue less one.
     pub mqes_z: u16,
-    /// Queues are contiguous.
+    /// Whether queues must be in one piece of memory.
     pub cqr: bool,
     #[bits(2)]
     pub ams: u8,
@@ -115,19 +115,19 @@ pub struct Crto {
 /// Controller configuration (Base 2.0 §3.1.3.5).
 #[bitfield(u32)]
 pub struct Cc {
-    /// Enable.
+    /// Whether the controller is enabled.
     pub en: bool,
     #[bits(3)]
     __: u8,
-    /// Command sets.
+    /// Which command sets are in use.
     #[bits(3)]
     pub css: u8,
-    /// Page size.
+    /// Memory pages of `2^(12 + mps)` bytes.
     #[bits(4)]
     pub mps: u8,
     #[bits(3)]
     pub ams: u8,
-    /// Shutdown notification.
+    /// Whether the host announces a shutdown.
     #[bits(2)]
     pub shn: u8,
     #[bits(4)]
@@ -140,9 +140,9 @@ pub struct Cc {
 /// Controller status (Base 2.0 §3.1.3.6).
 #[bitfield(u32)]
 pub struct Csts {
-    /// Ready.
+    /// Whether the controller takes commands.
     pub rdy: bool,
-    /// Fatal.
+    /// Whether it has failed and must be reset.
     pub cfs: bool,
     /// Shutdown: 0 none, 1 under way, 2 complete.
     #[bits(2)]
@@ -155,13 +155,13 @@ pub struct Csts {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct DiscoveryEntry {
-    /// Transport: 3 is TCP.
+    /// Type of the transport: 3 is TCP.
     pub trtype: u8,
     /// Address family: 1 IPv4, 2 IPv6.
     pub adrfam: u8,
     /// 2 is an NVM subsystem.
     pub subtype: u8,
-    /// Transport requirements.
+    /// What the transport must provide, such as TLS.
     pub treq: u8,
     pub portid: u16,
     pub cntlid: u16,
@@ -171,7 +171,7 @@ pub struct DiscoveryEntry {
     reserved_2: [u8; 192],
     pub subnqn: [u8; 256],
     pub traddr: [u8; 256],
-    /// Transport specific.
+    /// What only this transport has fields for.
     pub tsas: [u8; 256],
 }
 

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// CNS values.
+/// Values of CNS: the structures that can be asked for.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod cns {
     pub const NAMESPACE: u8 = 0x00;
@@ -21,7 +21,7 @@ pub mod cns {
     pub const COMMAND_SETS: u8 = 0x1c;
 }
 
-/// Identify Controller.
+/// The structure Identify Controller, of 4,096 bytes.
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 #[allow(missing_docs, reason = "the specification's names")]
@@ -116,7 +116,7 @@ const _: () =
     assert!(offset_of!(Controller, subnqn) == 768 && offset_of!(Controller, ioccsz) == 1792);
 const _: () = assert!(offset_of!(Controller, psd) == 2048);
 
-/// Optional commands (`oncs`).
+/// Bits of `oncs`: commands that are optional.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod oncs {
     pub const COMPARE: u16 = 1 << 0;
@@ -129,7 +129,7 @@ pub mod oncs {
     pub const COPY: u16 = 1 << 8;
 }
 
-/// Attributes (`ctratt`).
+/// Bits of `ctratt`: attributes of the controller.
 pub mod ctratt {
     /// Host identifiers have 16 bytes.
     pub const HOST_ID_LONG: u32 = 1 << 0;
@@ -143,7 +143,7 @@ pub const OAES_NAMESPACES: u32 = 1 << 8;
 pub const NSATTR_WRITE_PROTECTED: u8 = 1 << 0;
 /// Events that can be asked for (`oaes`, and the feature of events).
 pub mod oaes {
-    /// Asymmetric access has changed.
+    /// The state of asymmetric access has changed.
     pub const ANA_CHANGE: u32 = 1 << 11;
 }
 
@@ -154,18 +154,18 @@ pub mod cmic {
     pub const ANA: u8 = 1 << 3;
 }
 
-/// Optional admin commands (`oacs`).
+/// Bits of `oacs`: admin commands that are optional.
 pub mod oacs {
     pub const FORMAT: u16 = 1 << 1;
 }
 
-/// Format NVM (`fna`).
+/// Bits of `fna`: what Format NVM does.
 pub mod fna {
     /// Not all namespaces at once.
     pub const NO_BROADCAST: u8 = 1 << 3;
 }
 
-/// SGLs (`sgls`).
+/// Bits of `sgls`: which descriptors are understood.
 pub mod sgls {
     pub const SUPPORTED: u32 = 1 << 0;
     /// They may be longer than the data.
@@ -174,19 +174,19 @@ pub mod sgls {
     pub const OFFSETS: u32 = 1 << 20;
 }
 
-/// An LBA format.
+/// A format of logical blocks that can be chosen.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct LbaFormat {
-    /// Metadata bytes.
+    /// How many bytes of metadata a block has.
     pub ms: u16,
     /// log2 of the block size.
     pub lbads: u8,
-    /// Relative performance, 0 best.
+    /// How it performs next to others; 0 is best.
     pub rp: u8,
 }
 
-/// Identify Namespace.
+/// The structure Identify Namespace, of 4,096 bytes.
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 #[allow(missing_docs, reason = "the specification's names")]
@@ -289,8 +289,8 @@ pub fn text<const N: usize>(text: &str) -> [u8; N] {
 pub mod nidt {
     pub const EUI64: u8 = 1;
     pub const NGUID: u8 = 2;
-    /// UUID.
+    /// The namespace's UUID, of 16 bytes.
     pub const UUID: u8 = 3;
-    /// Command set.
+    /// The command set that the namespace understands.
     pub const CSI: u8 = 4;
 }

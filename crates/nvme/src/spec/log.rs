@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Log page identifiers.
+/// Identifiers of the log pages that there are.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod lid {
     pub const SUPPORTED: u8 = 0x00;
@@ -11,19 +11,19 @@ pub mod lid {
     pub const FIRMWARE: u8 = 0x03;
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const EFFECTS: u8 = 0x05;
-    /// Asymmetric Namespace Access.
+    /// The page of Asymmetric Namespace Access.
     pub const ANA: u8 = 0x0c;
     pub const FEATURES: u8 = 0x12;
     /// Commands of the management interface supported and effects.
     pub const MANAGEMENT: u8 = 0x13;
     pub const DISCOVERY: u8 = 0x70;
-    /// Reservation Notification.
+    /// The page of Reservation Notifications.
     pub const RESERVATION: u8 = 0x80;
     /// Vendor: statistics of the translation layer.
     pub const STATISTICS: u8 = 0xc0;
 }
 
-/// SMART / Health Information.
+/// The page SMART / Health Information.
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 #[allow(missing_docs, reason = "the specification's names")]
@@ -72,28 +72,28 @@ pub struct ErrorEntry {
 
 const _: () = assert!(size_of::<ErrorEntry>() == 64);
 
-/// Effects of a command.
+/// Bits that say what a command affects.
 pub mod effects {
     pub const SUPPORTED: u32 = 1 << 0;
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
 }
 
-/// Effects of a feature.
+/// Bits that say what a feature affects.
 pub mod features {
     pub const SUPPORTED: u32 = 1 << 0;
-    /// It is a namespace's.
+    /// The feature belongs to a namespace.
     pub const NAMESPACE: u32 = 1 << 20;
-    /// It is the controller's.
+    /// The feature belongs to the controller.
     pub const CONTROLLER: u32 = 1 << 21;
 }
 
-/// Critical warnings of SMART.
+/// Bits of the critical warnings of SMART.
 pub mod warning {
     /// Spare blocks are below their threshold.
     pub const SPARE: u8 = 1 << 0;
     /// A temperature is past its threshold.
     pub const TEMPERATURE: u8 = 1 << 1;
-    /// The media are read-only.
+    /// The media can only be read from now on.
     pub const READ_ONLY: u8 = 1 << 3;
 }
 
@@ -101,13 +101,13 @@ pub mod warning {
 pub mod event {
     pub const SMART: u64 = 1;
     pub const RELIABILITY: u64 = 0;
-    /// Of SMART: a temperature.
+    /// Of SMART: a temperature is beyond its threshold.
     pub const TEMPERATURE_THRESHOLD: u64 = 1;
-    /// A notice.
+    /// A notice, for which nothing need be wrong.
     pub const NOTICE: u64 = 2;
     /// Of notices: namespaces have changed.
     pub const NAMESPACES_CHANGED: u64 = 0;
-    /// Of SMART: spare blocks.
+    /// Of SMART: spare blocks are below their threshold.
     pub const SPARE_BELOW_THRESHOLD: u64 = 2;
     /// Of notices: asymmetric access has changed.
     pub const ANA_CHANGE: u64 = 3;

@@ -42,6 +42,6 @@ pub mod io {
     pub const FS_WRITE: u8 = 0x91;
     /// Vendor: read a file's list, or the list of files.
     pub const FS_MAP: u8 = 0x92;
-    /// Vendor: forget all files.
+    /// The vendor's: all files of the file map are forgotten.
     pub const FS_RESET: u8 = 0x94;
 }

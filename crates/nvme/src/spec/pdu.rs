@@ -3,7 +3,7 @@
 use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Types.
+/// The types of PDUs, which are the first byte of each.
 #[allow(missing_docs, reason = "the specification's names")]
 pub mod kind {
     pub const IC_REQ: u8 = 0x00;
@@ -17,7 +17,7 @@ pub mod kind {
     pub const R2T: u8 = 0x09;
 }
 
-/// Flags of a PDU.
+/// The flags that a PDU's header has.
 #[bitfield(u8)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Flags {
@@ -33,7 +33,7 @@ pub struct Flags {
     __: u8,
 }
 
-/// Common header.
+/// The header that all PDUs begin with.
 #[allow(missing_docs, reason = "the specification's names")]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -53,7 +53,7 @@ const _: () = assert!(COMMON_BYTES == 8);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Ic {
-    /// Version, 0.
+    /// Version of the format, of which there is 0 alone.
     pub pfv: u16,
     /// Alignment of data asked for, in dwords less one.
     pub pda: u8,
@@ -85,7 +85,7 @@ impl Ic {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Data {
-    /// Command.
+    /// Identifier of the command that the data belong to.
     pub cid: u16,
     /// Transfer tag: the controller's name of the transfer.
     pub ttag: u16,
@@ -115,7 +115,7 @@ impl Data {
 /// Header bytes of a command capsule and of a response capsule.
 pub const CAPSULE_CMD_BYTES: usize = COMMON_BYTES + 64;
 pub const CAPSULE_RESP_BYTES: usize = COMMON_BYTES + 16;
-/// Bytes of a digest.
+/// How many bytes a digest (CRC-32C) has.
 pub const DIGEST_BYTES: usize = 4;
 /// Header bytes of a termination request.
 pub const TERM_HEADER_BYTES: usize = 24;
@@ -125,22 +125,22 @@ pub const TERM_DATA_MAX: usize = 128;
 
 /// Where fields begin in a PDU: what a termination request names as the field in error.
 pub mod offset {
-    /// Type.
+    /// Of all PDUs: the type.
     pub const KIND: u32 = 0;
     pub const FLAGS: u32 = 1;
-    /// Header bytes.
+    /// Of all PDUs: how many bytes the header has.
     pub const HLEN: u32 = 2;
-    /// Where the data begin.
+    /// Of all PDUs: where the data begin.
     pub const PDO: u32 = 3;
-    /// All bytes.
+    /// Of all PDUs: how many bytes it has, with data and digests.
     pub const PLEN: u32 = 4;
-    /// ICReq: version.
+    /// Of ICReq: the version of the format.
     pub const PFV: u32 = 8;
-    /// ICReq: alignment.
+    /// Of ICReq: the alignment of data.
     pub const HPDA: u32 = 10;
-    /// H2CData: command.
+    /// Of H2CData: the command that it is for.
     pub const CID: u32 = 8;
-    /// H2CData: transfer tag.
+    /// Of H2CData: the tag of its transfer.
     pub const TTAG: u32 = 10;
 }
 

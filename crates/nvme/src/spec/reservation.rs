@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Dword 10 of Reservation Register.
 #[bitfield(u32)]
 pub struct RegisterCdw10 {
-    /// RREGA: what to do.
+    /// RREGA: whether to register, unregister or replace.
     #[bits(3)]
     pub action: u8,
     /// The current key is not compared.
@@ -19,7 +19,7 @@ pub struct RegisterCdw10 {
     pub cptpl: u8,
 }
 
-/// Actions of Reservation Register.
+/// What Reservation Register can be told to do.
 pub mod register {
     pub const REGISTER: u8 = 0;
     pub const UNREGISTER: u8 = 1;
@@ -42,19 +42,19 @@ pub struct ReservationCdw10 {
     pub iekey: bool,
     #[bits(4)]
     __: u8,
-    /// Reservation type.
+    /// Which type of reservation is meant.
     pub rtype: u8,
     __: u16,
 }
 
-/// Actions of Reservation Acquire.
+/// What Reservation Acquire can be told to do.
 pub mod acquire {
     pub const ACQUIRE: u8 = 0;
     pub const PREEMPT: u8 = 1;
     pub const PREEMPT_AND_ABORT: u8 = 2;
 }
 
-/// Actions of Reservation Release.
+/// What Reservation Release can be told to do.
 pub mod release {
     pub const RELEASE: u8 = 0;
     pub const CLEAR: u8 = 1;
@@ -76,11 +76,11 @@ const _: () = assert!(size_of::<Keys>() == 16);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 pub struct ReportHead {
-    /// Generation.
+    /// How often registrations have changed.
     pub generation: u32,
     /// Reservation type; 0 is none.
     pub rtype: u8,
-    /// Registrants.
+    /// How many hosts are registered.
     pub regctl: u16,
     reserved: [u8; 2],
     /// Persist through power loss state.
@@ -106,11 +106,11 @@ pub struct ReportEntry {
 
 const _: () = assert!(size_of::<ReportEntry>() == 64);
 
-/// Reservation Notification log page.
+/// The log page Reservation Notification.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, packed)]
 pub struct Notification {
-    /// Log page count.
+    /// Counts notifications, so that a host sees that it missed some; 0: there is none.
     pub count: u64,
     /// What happened; 0 is nothing.
     pub kind: u8,

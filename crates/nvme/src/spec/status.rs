@@ -6,16 +6,16 @@ use bitfield_struct::bitfield;
 #[bitfield(u16)]
 #[derive(PartialEq, Eq)]
 pub struct Status {
-    /// Status code.
+    /// Code of the status, within its type.
     pub code: u8,
-    /// Status code type.
+    /// Type of the code: generic, specific, media or path.
     #[bits(3)]
     pub kind: u8,
     #[bits(2)]
     pub retry_delay: u8,
     /// More in the error log.
     pub more: bool,
-    /// Do not retry.
+    /// Whether the same command would fail again.
     pub dnr: bool,
     __: bool,
 }

@@ -24,11 +24,12 @@ impl Buffer {
     }
     pub fn consume(&mut self, len: usize) {
         self.start += len;
+        // Once empty it begins at the front again, so that moving bytes stays rare.
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
     }
-    /// Whether anything is left.
+    /// Whether bytes are left that were not taken yet.
     pub fn has_more(&self) -> bool {
         self.start < self.end
     }
@@ -44,6 +45,7 @@ impl Buffer {
     /// # Errors
     /// The system's reason, a connection that was reset not among them.
     pub fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
+        // At the end of the buffer the rest of a PDU moves to the front: a PDU is in one piece.
         if self.end == self.bytes.len() {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -53,6 +55,7 @@ impl Buffer {
                 self.end += read;
                 Ok(read)
             }
+            // A host that is gone has reset its connection, which is an end as good as any.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
             Err(error) => Err(error),
         }

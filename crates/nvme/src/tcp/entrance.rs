@@ -49,7 +49,7 @@ impl TurnedAway {
 pub(super) enum Beginning {
     /// It may go on; what a handshake has proven, if there was one.
     Open(Socket, Option<Proven>),
-    /// It may not.
+    /// It may not connect, for this reason.
     TurnedAway(TurnedAway),
     /// It has ended before, and why.
     Ended(&'static str),
@@ -78,6 +78,9 @@ impl Entrance {
         let (keyring, subsystems) = (self.keyring.clone(), self.subsystems.clone());
         let mut tls =
             TlsStream::server(&self.context, keyring, subsystems, stream).map_err(turned_away)?;
+
+        // The stream's read time-out ends each step, so that a host that says nothing does not
+        // outlive the deadline or the service.
         while !tls.handshake().map_err(turned_away)? {
             if Instant::now() >= until {
                 return Err(TurnedAway::new("its TLS handshake did not end in time"));
@@ -107,6 +110,7 @@ pub(super) fn begin(
     let began = Instant::now();
     let first = loop {
         let mut first = [0];
+        // Looked at, not taken: a TLS handshake needs this byte too.
         match stream.peek(&mut first) {
             Ok(0) => return Ok(Beginning::Ended("its host closed the connection")),
             Ok(_) => break first[0],
@@ -129,10 +133,14 @@ pub(super) fn begin(
     if first != FIRST_BYTE {
         return Ok(Beginning::Open(Socket::Plain(stream), None));
     }
+
+    // Without keys there is nobody whom TLS could prove.
     let Some(entrance) = entrance else {
         let none = TurnedAway::new("it begins with TLS, and there are no keys");
         return Ok(Beginning::TurnedAway(none));
     };
+
+    // The handshake has a time of its own, since a host may have to calculate.
     let until = Instant::now() + limits.handshake_within;
     Ok(match entrance.handshake(stream, until, is_over) {
         Ok((socket, proven)) => Beginning::Open(socket, Some(proven)),

@@ -16,12 +16,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For refusals and failures.
+    /// The pace for refusals and failures.
     pub const SELDOM: Self = Self {
         burst: 10,
         every_ns: 5_000_000_000,
     };
-    /// For ordinary events.
+    /// The pace for ordinary events.
     pub const OFTEN: Self = Self {
         burst: 400,
         every_ns: 50_000_000,
@@ -53,6 +53,8 @@ impl Notices {
         // Restore tokens for the time since the last line.
         let due = (now.saturating_sub(allowance.since) / pace.every_ns).min(allowance.used);
         allowance.used -= due;
+
+        // The part of an interval that has passed is not lost, unless the bucket is full again.
         allowance.since = if allowance.used == 0 {
             now
         } else {

@@ -37,12 +37,15 @@ impl<'a, W: Write> Patient<'a, W> {
             match write(self.socket) {
                 Ok(written) => {
                     self.taken += written;
+                    // The clock runs only while something waits to be written, and starts again
+                    // after each step.
                     if written < wanted && self.since.is_none_or(|_| self.taken >= STEP_BYTES) {
                         (self.since, self.taken) = (Some(Instant::now()), 0);
                     }
                     return Ok(written);
                 }
 
+                // The socket's time-out is only an occasion to look at the clock.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
                 {

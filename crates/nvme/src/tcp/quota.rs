@@ -88,6 +88,8 @@ impl Quotas {
         let mut seats = self.seats();
         let taken_by_host = seats.of_host.get(host).map_or(0, |(count, _)| *count);
         let taken_by_address = seats.of_address.get(&address).copied().unwrap_or(0);
+
+        // The whole server first: a host should read that it is full, not that its own share is.
         if seats.all >= self.shares.connections {
             return Err(Full::Server);
         }
@@ -98,6 +100,7 @@ impl Quotas {
             return Err(Full::Address);
         }
 
+        // The account of a host's memory is shared by its connections, so the first one makes it.
         let known = seats.of_host.get(host).map(|(_, bytes)| bytes.clone());
         let mut seat = Seat {
             quotas: self.clone(),
@@ -107,6 +110,8 @@ impl Quotas {
             bytes: 0,
             seated: false,
         };
+
+        // Charged before it is seated: a seat that fails here gives back nothing but what it has.
         if !seat.charge(bytes) {
             return Err(Full::Memory);
         }
@@ -169,6 +174,7 @@ impl Seat {
         if !charge(&self.of_host, bytes, quotas.memory_of_host()) {
             return false;
         }
+        // All or nothing: what the host was charged goes back if the server has no room.
         if !charge(&quotas.bytes, bytes, quotas.shares.memory_bytes) {
             self.of_host.fetch_sub(bytes, Ordering::Relaxed);
             return false;
@@ -188,10 +194,11 @@ impl Seat {
 
     /// Whether memory is short, so that spare buffers should be freed.
     pub fn is_pressed(&self) -> bool {
+        // Early enough that freeing helps: a quarter of all memory is still there.
         !self.has_room(self.quotas.memory_of_host() / 2)
     }
 
-    /// Refunds this many bytes.
+    /// Gives this many bytes back to the quota.
     pub fn refund(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -209,6 +216,9 @@ impl Drop for Seat {
 
         let mut seats = self.quotas.seats();
         seats.all -= 1;
+
+        // The last connection takes the account with it, so that made-up names leave nothing
+        // behind.
         if let Some((count, _)) = seats.of_host.get_mut(&self.host) {
             *count -= 1;
             if *count == 0 {

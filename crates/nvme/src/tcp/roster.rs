@@ -29,20 +29,20 @@ impl Seated {
     }
 }
 
-/// A connection, as read.
+/// A connection, as it was when the roster was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Its number, which logs have too.
     pub number: u64,
-    /// Where the host is.
+    /// Address that the host connected from.
     pub peer: SocketAddr,
     /// The host's name, as it put it.
     pub hostnqn: String,
-    /// The controller.
+    /// Number of the controller that it talks to.
     pub cntlid: u16,
     /// The queue; 0 is the admin queue.
     pub qid: u16,
-    /// Only for discovery?
+    /// Whether it is for the discovery service only.
     pub discovery: bool,
     /// What its host may do.
     pub rights: Rights,
@@ -57,7 +57,7 @@ pub struct Listed {
 /// What was counted of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Connections accepted.
+    /// How many connections were accepted so far.
     pub accepted: u64,
     /// Connections that the server ended because of what they did or did not do.
     pub dropped: u64,
@@ -65,7 +65,7 @@ pub struct Tally {
     pub refused: BTreeMap<&'static str, u64>,
 }
 
-/// All connections with queues.
+/// All connections that have a queue.
 #[derive(Default)]
 pub struct Roster {
     seated: Mutex<BTreeMap<u64, Arc<Seated>>>,
@@ -162,9 +162,10 @@ impl Roster {
     }
 
     /// Drops hosts: all whose name this is, or whose connection has this number, or everybody
-    /// (`None`). How many connections will end. A host may connect again at once.
+    /// (`None`). Returns how many connections will end. A host may connect again at once.
     pub fn drop_hosts(&self, host: Option<&str>) -> usize {
         let seated = self.seated();
+        // A number stands for the controller of that connection, with all its queues.
         let numbered = host
             .and_then(|host| host.parse::<u64>().ok())
             .and_then(|number| seated.get(&number));
@@ -174,6 +175,8 @@ impl Roster {
             (Some(host), None) => one.association.hostnqn() == host,
         };
         let meant: Vec<_> = seated.values().filter(|one| is_meant(one)).collect();
+
+        // Only marked: their own threads notice at the next tick and end them.
         meant.iter().for_each(|one| one.association.close());
         meant.len()
     }

@@ -8,9 +8,8 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A connected socket.
+/// A connected socket, with TLS or without.
 pub(super) enum Socket {
-    /// As it is.
     Plain(TcpStream),
     /// With TLS, after the handshake.
     Tls(Box<TlsStream>),
@@ -36,6 +35,7 @@ impl Socket {
 
     /// Tells the peer that nothing more comes, if there is a way to say it.
     pub fn finish(&mut self) {
+        // Without TLS the end of the stream says it.
         if let Self::Tls(stream) = self {
             stream.close();
         }

@@ -14,9 +14,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// What both ends agreed on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreement {
-    /// Headers have digests.
+    /// Whether headers are followed by digests.
     pub hdgst: bool,
-    /// Data have digests.
+    /// Whether data are followed by digests.
     pub ddgst: bool,
     /// What we send is aligned to this many bytes.
     pub align: usize,
@@ -37,14 +37,14 @@ impl Agreement {
     }
 }
 
-/// A whole PDU.
+/// A PDU that has arrived whole, digests checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Pdu<'a> {
-    /// Common header.
+    /// The header that all PDUs have.
     pub common: Common,
     /// The rest of the header.
     pub header: &'a [u8],
-    /// Data.
+    /// The data that it brings, if any.
     pub data: &'a [u8],
     /// Is the data digest wrong? The command fails, and the connection goes on (TCP 1.0 §3.4.1).
     pub damaged: bool,
@@ -53,14 +53,14 @@ pub struct Pdu<'a> {
 /// A PDU that ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// What the peer is told is wrong.
     pub error: FatalError,
     /// Where the field in error begins, if it is one.
     pub at: u32,
 }
 
 impl Fault {
-    /// An invalid header field.
+    /// A header field at this place that cannot be.
     pub fn field(at: u32) -> Self {
         Self {
             error: FatalError::HeaderField,
@@ -121,6 +121,8 @@ pub fn next_pdu(
         return Err(Fault::field(offset::HLEN));
     }
 
+    // These two have neither digests nor padding: they come before an agreement, or after one has
+    // failed.
     let is_ic = matches!(common.kind, kind::IC_REQ | kind::IC_RESP);
     let is_term = matches!(common.kind, kind::H2C_TERM | kind::C2H_TERM);
     let plain = is_ic || is_term;
@@ -142,6 +144,8 @@ pub fn next_pdu(
         let start = if is_term {
             hlen
         } else {
+            // The padding is the sender's to choose, up to a limit that no alignment needs to
+            // exceed.
             usize::from(common.pdo)
         };
         let tail = if common.flags.ddgst() && !plain {
@@ -157,6 +161,7 @@ pub fn next_pdu(
             return Err(Fault::field(offset::PDO));
         }
 
+        // A PDU that is longer than its header has data.
         if end <= start {
             return Err(Fault::field(offset::PLEN));
         }
@@ -168,6 +173,8 @@ pub fn next_pdu(
         }
         (start, end)
     };
+
+    // Everything that the header says was checked before the rest of it is waited for.
     if bytes.len() < plen {
         return Ok(None);
     }
@@ -180,6 +187,9 @@ pub fn next_pdu(
     if !plain && agreed.hdgst && digest_at(hlen) != Some(crc32c::crc32c(&bytes[..hlen])) {
         return Err(FatalError::HeaderDigest.into());
     }
+
+    // A damaged header ends the connection: where the next PDU begins is not known. Damaged data do
+    // not.
     let data = &bytes[data_start..data_end];
     let digested = !plain && agreed.ddgst && !data.is_empty();
     let damaged = digested && digest_at(data_end) != Some(crc32c::crc32c(data));
@@ -206,6 +216,7 @@ pub fn put<T: IntoBytes + Immutable>(
     let hlen = COMMON_BYTES + size_of::<T>();
 
     let ic = matches!(kind, kind::IC_REQ | kind::IC_RESP);
+    // Nothing has been agreed on when these are sent.
     let digest = if ic { 0 } else { agreed.header_digest_bytes() };
     let flags = flags.with_hdgst(digest > 0);
 
@@ -277,6 +288,7 @@ pub fn begin_data<T: IntoBytes + Immutable>(
     let start = out.len();
     let hlen = COMMON_BYTES + size_of::<T>();
 
+    // Data begin where the peer wants them aligned, and at a multiple of 4 in any case.
     let pdo = (hlen + agreed.header_digest_bytes()).next_multiple_of(agreed.align.max(4));
     let digest = if agreed.ddgst { DIGEST_BYTES } else { 0 };
     let flags = flags.with_hdgst(agreed.hdgst).with_ddgst(agreed.ddgst);
@@ -301,7 +313,7 @@ pub fn begin_data<T: IntoBytes + Immutable>(
     }
 }
 
-/// Appends ICReq or ICResp.
+/// Appends the PDU that opens a connection, or answers it.
 pub fn put_ic(out: &mut Vec<u8>, kind: u8, ic: &Ic) {
     put(out, kind, Flags::new(), ic, Agreement::default());
 }
@@ -310,9 +322,9 @@ pub fn put_ic(out: &mut Vec<u8>, kind: u8, ic: &Ic) {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct TermHeader {
-    /// Fatal error status.
+    /// Fatal error status: what is wrong.
     pub fes: u16,
-    /// Where in the header.
+    /// Where in the header the error is.
     pub fei: [u8; 4],
     reserved: [u8; 10],
 }
@@ -331,6 +343,8 @@ pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
         .get(offset::HLEN as usize)
         .copied()
         .map_or(0, usize::from);
+
+    // The header is a peer's: how long it says that it is must not make more of it than there is.
     let header = &pdu[..hlen.clamp(COMMON_BYTES, TERM_DATA_MAX).min(pdu.len())];
 
     let plen = (TERM_HEADER_BYTES + header.len()) as u32;

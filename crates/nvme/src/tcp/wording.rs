@@ -28,6 +28,7 @@ pub(super) fn connected(
     proof: Option<Proof>,
 ) -> String {
     let host = Escaped::name(association.hostnqn());
+    // What a host has proven stands in its first line, so that an operator need not search for it.
     let over = tls.map(|proven| format!(", over {}", proven.suite()));
     let over = over.unwrap_or_default();
     let by = proof.map(authenticated).unwrap_or_default();
@@ -68,6 +69,8 @@ pub(super) fn unauthenticated(
     reason: Option<&str>,
     result: io::Result<String>,
 ) -> String {
+    // An exchange that failed says why. One that did not come to an end has only the connection's
+    // own end.
     let reason = reason.map_or_else(
         || {
             let ended = result.unwrap_or_else(|error| error.to_string());

@@ -83,7 +83,7 @@ impl TlsStream {
         match self.0 {}
     }
 
-    /// The socket.
+    /// The socket below, which is all there is here.
     pub fn socket(&self) -> &TcpStream {
         match self.0 {}
     }

@@ -177,6 +177,7 @@ unsafe extern "C" fn raw_offer<O: OfferPsk>(
 
 /// Hands a session to OpenSSL, which frees it.
 fn into_raw(session: SslSession) -> *mut SSL_SESSION {
+    // OpenSSL frees it, so we must not.
     let raw = session.as_ptr();
     std::mem::forget(session);
     raw

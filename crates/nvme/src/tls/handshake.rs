@@ -28,6 +28,7 @@ impl From<ErrorStack> for TlsError {
 /// What both ends have in common.
 fn context(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(method)?;
+    // No other version, no resumption: every handshake proves the key anew.
     context.set_min_proto_version(Some(SslVersion::TLS1_3))?;
     context.set_max_proto_version(Some(SslVersion::TLS1_3))?;
     context.set_session_cache_mode(SslSessionCacheMode::OFF);
@@ -71,6 +72,7 @@ impl FindPsk for Finder {
 
     fn find(&self, identity: &[u8]) -> Option<Psk> {
         let mut seen = self.seen();
+        // Each look costs a calculation of keys, and a stranger decides how many there are.
         seen.identities += 1;
         if seen.identities > IDENTITIES_MAX {
             return None;
@@ -163,7 +165,7 @@ impl ClientContext {
         })
     }
 
-    /// One connection's handshake.
+    /// What the handshake of one connection begins with.
     pub(super) fn ssl(&self) -> Result<Ssl, TlsError> {
         let mut ssl = Ssl::new(&self.context)?;
         ssl.set_connect_state();
@@ -181,6 +183,7 @@ pub(super) fn proven(ssl: &openssl::ssl::SslRef) -> Option<Proven> {
 
 /// Why a handshake failed: what is known of its keys first, then what OpenSSL says.
 pub(super) fn refused(ssl: &openssl::ssl::SslRef, error: &openssl::ssl::Error) -> TlsError {
+    // OpenSSL's last reason is the nearest to what went wrong.
     let said = error.ssl_error().map(ErrorStack::errors);
     let said = said.and_then(|errors| errors.iter().rev().find_map(|one| one.reason()));
     let said = said.unwrap_or("the connection ended");
@@ -201,6 +204,9 @@ pub(super) fn refused(ssl: &openssl::ssl::SslRef, error: &openssl::ssl::Error) -
         };
     };
     let seen = finder.seen();
+
+    // What we know of the key is said first: "no such key" helps an operator more than OpenSSL's
+    // words.
     let (why, kind, hostnqn) = match (&seen.found, &seen.missed) {
         (None, Some(missed)) => (missed.why.into(), missed.why, missed.hostnqn.clone()),
         (Some(found), _) if said.contains("binder") => {

@@ -19,7 +19,7 @@ pub enum TlsError {
     /// The handshake failed; `hostnqn` is what the peer calls itself, or empty.
     #[error("{why}")]
     Refused {
-        /// The reason.
+        /// What went wrong, in words for the log.
         why: String,
         /// The reason as one of few, for a counter.
         kind: &'static str,
@@ -31,7 +31,7 @@ pub enum TlsError {
 /// Whom a handshake has proven to be at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proven {
-    /// The host.
+    /// Name (NQN) of the host that the key belongs to.
     pub hostnqn: String,
     /// The subsystem that the key is for.
     pub subnqn: String,
@@ -40,7 +40,7 @@ pub struct Proven {
 }
 
 impl Proven {
-    /// The cipher suite.
+    /// Name of the cipher suite that was agreed on.
     pub fn suite(&self) -> &'static str {
         suite(self.hash)
     }

@@ -40,7 +40,7 @@ const UNREAD_BYTES_MAX: usize = 2 * OUT_BYTES;
 pub const CONNECTION_BYTES: usize =
     IN_BYTES + OUT_BYTES + RECORD_BYTES + OVERHEAD_BYTES + 3 * RECORD_BYTES;
 
-/// A connection with TLS.
+/// A connection whose bytes are encrypted by TLS.
 pub struct TlsStream {
     ssl: SslStream<Transport>,
     /// The last read filled its buffer.
@@ -196,6 +196,8 @@ impl Read for TlsStream {
 
 impl Write for TlsStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Nothing is taken while the last write is unsent, so that memory does not grow with a peer
+        // that is slow.
         self.ssl.get_mut().push()?;
         let taken = self.encrypt(bytes)?;
         self.push_lazily()?;
@@ -301,7 +303,7 @@ impl Transport {
         self.output.len() - self.sent
     }
 
-    /// Receives what is there.
+    /// Receives what has arrived, without waiting for more.
     fn fill(&mut self) -> io::Result<()> {
         let flags = if std::mem::take(&mut self.waits) {
             // The peer may wait for this before it says more.
@@ -327,7 +329,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends all ciphertext.
+    /// Sends all ciphertext that is waiting.
     fn push(&mut self) -> io::Result<()> {
         while self.sent < self.output.len() {
             match self.socket.write(&self.output[self.sent..]) {

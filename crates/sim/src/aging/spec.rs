@@ -94,8 +94,10 @@ impl FromStr for AgingSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut spec = Self::default();
+        // The last option that a device filled in order would have no use for.
         let mut after_fill = None;
         for field in text.split(',') {
+            // A field without `=` is a name that there is not.
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
 
             let number = |most: f64| {
@@ -144,12 +146,14 @@ impl fmt::Display for AgingSpec {
             overwrite,
             ..
         } = self;
+        // Filled in order, nothing else was done, so nothing else is said.
         match self.fill {
             FillSpec::Sequential => return f.write_str("fill=sequential"),
             FillSpec::Random => f.write_str("fill=random")?,
             FillSpec::Whole => f.write_str("fill=whole")?,
         }
         write!(f, ",nvram_used={nvram_used},nvram_valid={nvram_valid}")?;
+        // Left out if it is nothing, so that the usual form stays short.
         if *overwrite > 0.0 {
             write!(f, ",overwrite={overwrite}")?;
         }

@@ -32,6 +32,7 @@ pub fn file_writes(
 ) -> Result<FileWrites, Refusal> {
     let lpns = u64::from(device.config().addressable_lpns());
 
+    // An empty map at the beginning: what was noted before would fill it.
     if noted {
         device.untimed(|ftl| ftl.fs_reset())?;
     }
@@ -47,6 +48,7 @@ pub fn file_writes(
             return written.result.map(|()| Step::Done(written.done_at));
         }
 
+        // Each thread has a file, which it writes in order.
         let page = FilePage {
             inode: n as u32 % threads,
             offset: n as u32 / threads,

@@ -69,6 +69,7 @@ fn closed_loop(
         step: 0,
     };
 
+    // No more threads than operations.
     let mut running: Vec<Thread> = (0..u64::from(threads.max(1)).min(operations))
         .map(first)
         .collect();
@@ -93,6 +94,7 @@ fn closed_loop(
                     step: 0,
                 };
 
+                // The thread goes on with the next operation, unless all have been begun.
                 next += 1;
                 if next > operations {
                     running.swap_remove(at);

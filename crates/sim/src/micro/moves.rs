@@ -34,10 +34,12 @@ pub fn moves(
     count: u64,
 ) -> Result<Measured, Refusal> {
     let half = device.config().addressable_lpns() / 2;
+    // Sources and targets must not meet.
     if count > u64::from(half) {
         return Err(Refusal::OutOfRange);
     }
 
+    // What the host has read and not written yet.
     let mut with_host = BTreeMap::new();
 
     closed_loop(device, threads, count, |device, now, n, step| {
@@ -61,6 +63,7 @@ pub fn moves(
                 Ok(Step::Next(done_at))
             }
 
+            // The second step of the same move.
             (MoveHow::ReadWrite, _) => {
                 let page = with_host.remove(&n).expect("it has been read");
                 let payload = match &page {

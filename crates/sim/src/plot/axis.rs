@@ -36,6 +36,7 @@ impl Axis {
         label: impl Fn(f64) -> String,
     ) -> Axis {
         let (mut low, mut high) = (f64::INFINITY, 0.0f64);
+        // What is not positive has no place on a logarithmic axis.
         for value in values
             .into_iter()
             .filter(|v| v.is_finite() && *v > 1e-9 && *v < 1e15)
@@ -44,6 +45,7 @@ impl Axis {
             high = high.max(value);
         }
 
+        // Without any value the axis is still one.
         if high == 0.0 {
             (low, high) = (1.0, 10.0);
         }
@@ -67,6 +69,7 @@ impl Axis {
         while power <= high * 1.001 {
             for digit in [1.0, 2.0, 5.0] {
                 let value = power * digit;
+                // A little tolerance: marks are computed, and must not be lost to rounding.
                 if (low * 0.999..=high * 1.001).contains(&value) {
                     let silent = wide && digit > 1.0;
                     marks.push((value, if silent { String::new() } else { label(value) }));
@@ -94,12 +97,14 @@ impl Axis {
     }
 
     fn linear(high: f64, step: f64) -> Axis {
+        // Large numbers are shown in thousands, so that marks stay short.
         let (divisor, prefix) = if high >= 10_000.0 {
             format::si(high)
         } else {
             (1.0, "")
         };
 
+        // As many decimals as the step needs, so that no two marks read alike.
         let decimals = (-(step / divisor).log10().floor()).max(0.0) as usize;
 
         let marks = (0..=(high / step + 1e-9) as u32)

@@ -71,6 +71,7 @@ impl BarChart<'_> {
         let layout = self.layout(width, EDGE + legend.height());
         let bottom = layout.top + layout.pitch * self.bars.len() as f64;
 
+        // The reference must be on the axis too, however short the bars are.
         let longest = self.bars.iter().map(Bar::length).fold(0.0, f64::max);
         let axis = Axis::rounded(longest.max(self.reference.unwrap_or(0.0)));
         let at = |value: f64| layout.left + axis.place(value) * (layout.right - layout.left);
@@ -105,6 +106,7 @@ impl BarChart<'_> {
 
         // Few bars get more room each, so that the figure isn't a mere strip.
         let pitch = (190.0 / self.bars.len().max(1) as f64).clamp(30.0, 60.0);
+        // Beside the bars if a third of the width is left for them.
         let above = width - names - notes < width * 0.35;
 
         if above {
@@ -135,6 +137,7 @@ impl Bar<'_> {
     fn draw(&self, layout: &Layout, top: f64, width: f64, at: impl Fn(f64) -> f64) -> Markup {
         let mut start = 0.0;
         let parts: Vec<_> = self
+            // Each part begins where the one before ends.
             .parts
             .iter()
             .map(|part| {

@@ -84,11 +84,13 @@ impl ColumnChart<'_> {
             .flat_map(|group| &group.1)
             .map(|column| usable(column.1))
             .fold(self.reference.unwrap_or(0.0), f64::max);
+        // One axis for all rows, so that heights can be compared.
         let axis = Axis::rounded(largest);
         let labels = axis
             .marks
             .iter()
             .map(|mark| text::width(&mark.1, text::TEXT));
+        // Room for the widest mark of the axis.
         let left = labels.fold(18.0, f64::max) + 12.0;
 
         let rows = self.rows(width - RIGHT - left);
@@ -138,6 +140,7 @@ impl ColumnChart<'_> {
                 };
                 groups = rest;
 
+                // The gap counts only if something stands in the row already.
                 let wanted = piece.needs + if free < room { GAP } else { 0.0 };
                 match rows.last_mut() {
                     Some(row) if wanted <= free => {
@@ -180,6 +183,7 @@ impl ColumnChart<'_> {
             })
             .collect();
 
+        // The row is as high as the longest label makes it.
         let label_rows = pieces
             .iter()
             .zip(&places)
@@ -223,6 +227,7 @@ impl ColumnChart<'_> {
     ) -> Markup {
         let pitch = width / piece.groups.len().max(1) as f64;
         let paint = |name: &str| {
+            // A name that the legend does not have still needs a colour.
             let found = self.names.iter().find(|one| one.0 == name);
             found.map_or(Paint::other(0), |one| one.1)
         };

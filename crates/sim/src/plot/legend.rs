@@ -50,6 +50,7 @@ impl<'a> Legend<'a> {
             .map(|(name, paint)| {
                 let shown = text::fitted(name, right - left - sample, text::TEXT);
                 let width = sample + text::width(&shown, text::TEXT);
+                // A name that does not fit begins a row, unless the row is empty.
                 if x > left && x + width > right {
                     (x, row) = (left, row + 1);
                 }

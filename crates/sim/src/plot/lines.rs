@@ -79,6 +79,7 @@ impl LineChart<'_> {
             (6.0, width - 6.0),
         );
 
+        // The widest mark decides where the plot begins.
         let labels = self
             .y
             .marks
@@ -138,6 +139,7 @@ fn axes(plane: &Plane) -> Markup {
             let (x, half) = (plane.x_at(*value), text::width(label, text::TEXT) / 2.0);
             // The outermost stay inside the picture.
             let middle = x.clamp(half, (plane.right + RIGHT - half - 1.0).max(half));
+            // Labels from left to right: the first that fits keeps its place.
             if label.is_empty() || middle - half < free_from {
                 return (x, "", middle);
             }
@@ -165,6 +167,7 @@ fn axes(plane: &Plane) -> Markup {
 
 fn path(plane: &Plane, line: &ChartLine, points: &[Point], class: &str) -> Markup {
     let mut data = String::new();
+    // More points than that cannot be told apart.
     for (i, &(x, y)) in downsample(points, plane.points_max).iter().enumerate() {
         let verb = if i == 0 { 'M' } else { 'L' };
         write!(data, "{verb}{} {}", px(plane.x_at(x)), px(plane.y_at(y)))
@@ -179,6 +182,7 @@ fn path(plane: &Plane, line: &ChartLine, points: &[Point], class: &str) -> Marku
     let color = format!("--c:{}", line.paint.color);
 
     html! {
+        // A single point would be an invisible line.
         @if points.len() == 1 {
             circle class="dot" style=(color) r="3.5"
                 cx=(px(plane.x_at(points[0].0))) cy=(px(plane.y_at(points[0].1))) {

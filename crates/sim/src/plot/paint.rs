@@ -85,6 +85,7 @@ pub fn paints<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Paint> {
         .into_iter()
         .map(|name| match of_scheme(name) {
             Some(color) => {
+                // The second run of a scheme keeps its colour and differs in its dashes.
                 let turn = hues.iter().filter(|hue| **hue == color).count();
                 hues.push(color);
                 Paint::of(color, turn)

@@ -40,6 +40,7 @@ pub fn fitted(text: &str, room: f64, size: f64) -> String {
     }
 
     let mut kept: String = text.to_owned();
+    // From the end, a letter at a time: texts of a chart are short.
     while kept.pop().is_some() {
         let shorter = format!("{}…", kept.trim_end());
         if width(&shorter, size) <= room {
@@ -62,6 +63,7 @@ pub fn wrapped(text: &str, room: f64, size: f64, lines: usize) -> Vec<String> {
         }
     }
 
+    // What does not fit into the lines goes into the last one, which is shortened.
     if found.len() > lines {
         let rest = found.split_off(lines - 1).join(" ");
         found.push(rest);

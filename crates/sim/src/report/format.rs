@@ -27,6 +27,7 @@ pub fn compact(count: u64) -> String {
     }
     let (divisor, prefix) = si(count as f64);
     let value = count as f64 / divisor;
+    // Four significant digits.
     let decimals = if value < 10.0 {
         3
     } else if value < 100.0 {
@@ -40,6 +41,7 @@ pub fn compact(count: u64) -> String {
 /// A measured value with about three significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
+        // From the largest down; the limits are where rounding would add a digit.
         _ if !value.is_finite() => MISSING.to_owned(),
         m if m >= 1e15 => format!("{value:.2e}"),
         m if m >= 999.5 => {

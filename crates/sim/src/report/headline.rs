@@ -26,6 +26,7 @@ pub fn cards(runs: &[RunSummary]) -> Vec<Card> {
 
     let run = &runs[best];
     let name = labels(runs).swap_remove(best);
+    // The baseline is not compared with itself.
     let other = baseline(runs).filter(|_| run.scheme != BASELINE);
 
     vec![
@@ -115,6 +116,7 @@ fn compared(
         Some((change, other)) => Card {
             title: format!("{title} vs {BASELINE}"),
             value: match change * 100.0 {
+                // Less than half a tenth of a percent is no change.
                 c if c.abs() < 0.05 => "no change".to_owned(),
                 c if c < 0.0 => format!("{} % less", number(-c)),
                 c => format!("{} % more", number(c)),

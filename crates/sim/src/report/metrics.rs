@@ -57,6 +57,7 @@ pub struct Section {
 /// where it occurs again.
 pub fn labels(runs: &[RunSummary]) -> Vec<String> {
     let name = |run: &RunSummary| {
+        // Text from a file may be of several lines; a label is one.
         let scheme = match one_line(&run.scheme) {
             name if name.trim().is_empty() => "(unnamed)".to_owned(),
             name => name,
@@ -67,6 +68,7 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
             policy => format!("{scheme}/{policy}"),
         };
 
+        // Only what is not the usual is part of a label.
         match one_line(&run.mapping.kind).as_str() {
             "" | MAPPING => name,
             mapping => format!("{name}+{mapping}"),
@@ -75,6 +77,7 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
 
     let names: Vec<String> = runs.iter().map(name).collect();
 
+    // Runs of one name are told apart by their order.
     let earlier = |i: usize| names[..i].iter().filter(|name| **name == names[i]).count();
     let label = |(i, name): (usize, &String)| match earlier(i) {
         0 => name.clone(),
@@ -125,6 +128,7 @@ pub fn attempted(run: &RunSummary) -> u64 {
 pub fn overview(runs: &[RunSummary]) -> Overview {
     let compared = baseline(runs).is_some();
     let losing = runs.iter().any(|run| run.lost_references > 0);
+    // What no run has makes no column.
     let open = runs.iter().any(|run| run.arrivals.is_some());
     let logging = runs.iter().any(|run| run.log_pages > 0);
     let larger = runs.iter().any(has_larger_requests);
@@ -553,6 +557,7 @@ impl Lives {
 fn requests(run: &RunSummary) -> Section {
     let r = &run.requests;
     let refused: u64 = r.refused.values().sum();
+    // Every request ends in one of these.
     let ended = r.reads + r.writes + r.read_modify_writes + r.trims + r.remaps + refused;
 
     let reasons: Vec<_> = r
@@ -566,6 +571,7 @@ fn requests(run: &RunSummary) -> Section {
         format!(" ({})", reasons.join(", "))
     };
 
+    // A sum that is wrong is shouted: a run that loses requests proves nothing.
     let verdict = if ended == r.submitted {
         "all".to_owned()
     } else {

@@ -36,6 +36,8 @@ pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
             let mut paint = match of_scheme(name) {
                 Some(color) => Paint::of(color, earlier),
                 None => {
+                    // Unknown schemes keep their colour through all figures, by the order in which
+                    // they appear.
                     let place = unknown.iter().position(|seen| *seen == name);
                     let place = place.unwrap_or_else(|| {
                         unknown.push(name);
@@ -45,6 +47,7 @@ pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
                 }
             };
 
+            // References are dashed at once: they are no measurement of a scheme.
             paint.dash = match (name, earlier) {
                 (BASELINE, 0) => "6 4",
                 (IDEAL, 0) => "2 5",

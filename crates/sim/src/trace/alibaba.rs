@@ -12,6 +12,7 @@ use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, val
 const TICK_NS: u64 = 1000;
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
+    // Some of the files begin with a heading.
     if line == b"device_id,opcode,offset,length,timestamp" {
         return Ok(Parsed::Blank);
     }

@@ -83,11 +83,13 @@ pub(super) fn parse(line: &[u8], wanted: Action) -> Result<Parsed, Reason> {
             .ok_or_else(|| format!("cut before the {name}"))
     };
 
+    // Fields that are not used are checked all the same: a line that is cut shows here.
     number(field("cpu")?, "cpu")?;
     number(field("sequence number")?, "sequence number")?;
     let at_ns = seconds(field("time")?)?;
     number(field("pid")?, "pid")?;
 
+    // A request passes several actions. One of them is taken, so that it is replayed once.
     if field("action")? != wanted.letter().as_bytes() {
         return Ok(Parsed::Ignored);
     }
@@ -111,6 +113,7 @@ pub(super) fn parse(line: &[u8], wanted: Action) -> Result<Parsed, Reason> {
 
     let sectors = number(field("number of sectors")?, "number of sectors")?;
     field("process")?;
+    // The name of the process ends the line: without its bracket the line was cut.
     if !line.trim_ascii_end().ends_with(b"]") {
         return Err("cut within the process".to_owned());
     }
@@ -125,9 +128,11 @@ pub(super) fn parse(line: &[u8], wanted: Action) -> Result<Parsed, Reason> {
 
 /// What the letters of an rwbs field ask for; `None` if it moves and deallocates nothing.
 fn verb(rwbs: &[u8]) -> Result<Option<Verb>, Reason> {
+    // Other letters are of a format that we do not know.
     if !rwbs.iter().all(u8::is_ascii_uppercase) {
         return Err(format!("`{}` is not an rwbs field", clip(rwbs)));
     }
+    // In this order: a discard is a write to the kernel as well.
     Ok(if rwbs.contains(&b'D') {
         Some(Verb::Trim)
     } else if rwbs.contains(&b'W') {

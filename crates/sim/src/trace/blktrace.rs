@@ -50,6 +50,7 @@ pub(super) fn is_event(sample: &[u8]) -> bool {
 pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Reason> {
     let event = Event::ref_from_bytes(bytes)
         .map_err(|_| format!("cut: {} of {EVENT_BYTES} bytes", bytes.len()))?;
+    // The mark tells the version, and the order of bytes.
     match event.magic.get() {
         MAGIC => {}
         other if other.swap_bytes() == MAGIC => {
@@ -61,6 +62,7 @@ pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Rea
             ));
         }
     }
+    // Skipped by the caller, whatever the event is.
     let payload = usize::from(event.payload_bytes.get());
 
     let number = match wanted {

@@ -68,6 +68,7 @@ impl Expander {
                 let start = out.len();
 
                 for (index, cut) in cut(offset, len).enumerate() {
+                    // A request without recorded contents has fresh ones or none: zero says so.
                     let content = item.contents.get(index).copied().unwrap_or(0);
                     let Some(page) = self.page(device, verb, cut, content) else {
                         continue;
@@ -82,6 +83,7 @@ impl Expander {
                     }
                 }
 
+                // Only what is left after folding has a last page; a request may have none.
                 let last = out[start..].last_mut();
                 last.map(|page| page.last = true).is_some()
             }
@@ -106,13 +108,16 @@ impl Expander {
             page: cut.page,
         };
 
+        // The expander's own share of the identities, so that traces replayed together stay apart.
         let content = content + self.content_shift;
 
         let (kind, lpn, content) = match (verb, cut.whole) {
             (Verb::Read, _) => (PageKind::Read, self.folder.fold(target), 0),
             (Verb::Write, true) => (PageKind::Write, self.folder.fold(target), content),
             (Verb::Write, false) => (PageKind::ReadModifyWrite, self.folder.fold(target), content),
+            // What was never written is not there to be deallocated.
             (Verb::Trim, true) => (PageKind::Trim, self.folder.folded(target)?, 0),
+            // A part of a page is not deallocated: the rest of it is still in use.
             (Verb::Trim, false) => return None,
         };
 
@@ -132,6 +137,8 @@ impl Expander {
             relocate, atomic, ..
         } = *moved;
         let start = out.len();
+
+        // The run so far: target, source and length; broken off where either end stops following.
         let mut run: Option<(u32, u32, u16)> = None;
         let put = |(lpn, source, len): (u32, u32, u16), out: &mut Vec<HostPage>| {
             let kind = PageKind::Remap {
@@ -157,6 +164,8 @@ impl Expander {
                     page: first + index,
                 })
             };
+
+            // Both ends, in this order: pages are numbered by their first touch.
             let (source, target) = (fold(moved.source), fold(moved.target));
             run = match run {
                 Some((to, from, len))
@@ -168,6 +177,7 @@ impl Expander {
                 }
                 before => {
                     before.into_iter().for_each(|run| put(run, out));
+                    // A page onto itself is no remap.
                     (source != target).then_some((target, source, 1))
                 }
             };

@@ -47,6 +47,7 @@ fn version(line: &[u8]) -> Option<Version> {
 
 impl Log {
     pub fn parse(&mut self, line: &[u8]) -> Result<Parsed, Reason> {
+        // The first line decides; without it the columns could not be told apart.
         let Some(known) = self.version else {
             self.version = version(line);
             return match self.version {
@@ -63,6 +64,8 @@ impl Log {
                 .next()
                 .ok_or_else(|| format!("cut before the {name}"))
         };
+
+        // Version 2 counts time in lines of its own; version 3 puts it before each action.
         let at_us = match known {
             Version::Two => self.waited_us,
             Version::Three => number(next("timestamp")?, "timestamp")?,
@@ -74,6 +77,7 @@ impl Log {
             .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
 
         let verb = match action {
+            // They say which files there are, and the actions name theirs anyway.
             b"add" | b"open" | b"close" => return Ok(Parsed::Ignored),
             b"wait" => {
                 let wait_us = number(next("time to wait")?, "time to wait")?;
@@ -93,6 +97,8 @@ impl Log {
             offset: number(next("offset")?, "offset")?,
             len: number(next("length")?, "length")?,
         };
+
+        // A field too many is a line of another version, or two lines run into one.
         match fields.next() {
             Some(more) => Err(format!("more than a length: `{}`", clip(more))),
             None => extent.request(at_ns, device(file), verb),

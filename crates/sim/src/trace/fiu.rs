@@ -17,6 +17,8 @@ const SECTORS_PER_PAGE: u64 = 8;
 pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason> {
     digests.clear();
     let mut fields = words(line);
+
+    // From the front as far as the fields are sure: a process name may have blanks.
     let ts = fields.next().ok_or("an empty line")?;
     let pid = fields.next().ok_or("1 field instead of at least 9")?;
 
@@ -30,13 +32,17 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     }
 
     let mut last = |name: &str| {
+        // The field that stopped the search for digests is the next from behind.
         let found = field.take().or_else(|| fields.next_back());
         found.ok_or_else(|| format!("the {name} is missing: at least 9 fields are needed"))
     };
     let (minor, major) = (last("minor number")?, last("major number")?);
     let (verb, sectors, lba) = (last("R or W")?, last("size")?, last("lba")?);
+
+    // Only that it is there: nothing depends on who asked.
     last("process")?;
 
+    // A number that nobody uses, but a line without one is not of this format.
     number(pid, "pid")?;
     let at_ns = number(ts, "timestamp")?;
     let device = Device {
@@ -52,6 +58,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
     let parsed =
         ByteExtent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
 
+    // The usual case is one field; it needs no second walk over the line.
     if hex_begins == hex.as_ptr() {
         unhex(hex, &mut digests.bytes)?;
     } else {
@@ -60,6 +67,8 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
             unhex(piece, &mut digests.bytes)?;
         }
     }
+
+    // Digests that do not fit the size are a damaged line, whatever else it says.
     digests.grain = grain(digests.bytes.len() * 2, sectors)?;
     Ok(parsed)
 }

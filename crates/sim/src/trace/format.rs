@@ -100,6 +100,7 @@ impl Format {
     /// assert_eq!(Format::guess(b"to whom it may concern\n"), None);
     /// ```
     pub fn guess(sample: &[u8]) -> Option<Format> {
+        // Binary formats first: their bytes may look like lines by chance.
         if vscsi::Version::of(sample).is_some() {
             return Some(Format::Vscsi);
         }
@@ -107,6 +108,7 @@ impl Format {
             return Some(Format::Blktrace);
         }
 
+        // A line that the sample cuts would be judged by its beginning.
         let whole_lines = match sample.iter().rposition(|&byte| byte == b'\n') {
             Some(end) => &sample[..end],
             None => sample,
@@ -116,10 +118,12 @@ impl Format {
             .split(|&byte| byte == b'\n')
             .map(<[u8]>::trim_ascii);
 
+        // A header is said once, so only the first line can be it.
         if lines.clone().next().is_some_and(fio::is_header) {
             return Some(Format::Fio);
         }
 
+        // The first record that is one decides: formats exclude each other.
         lines
             .by_ref()
             .take(LINES_JUDGED)
@@ -131,6 +135,7 @@ impl Format {
 const LINES_JUDGED: usize = 64;
 
 fn format_of_line(line: &[u8]) -> Option<Format> {
+    // An ignored line is no evidence: many formats would ignore it.
     let is_request = |parsed| matches!(parsed, Ok(Parsed::Request(_) | Parsed::Moved(_)));
     let mut digests = Digests::default();
     let is = |format: Format, digests: &mut Digests| match format {
@@ -145,6 +150,8 @@ fn format_of_line(line: &[u8]) -> Option<Format> {
         // Told by how a file begins.
         Format::Vscsi | Format::Fio | Format::Blktrace | Format::OracleGeneral => false,
     };
+
+    // No two answer, so the order does not matter.
     Format::ALL
         .into_iter()
         .find(|format| is(*format, &mut digests))

@@ -158,15 +158,18 @@ impl Table {
     /// The identity of `digest`; `next` if it had none.
     #[inline]
     fn find_or_insert(&mut self, digest: Digest, next: u64) -> u64 {
+        // Three quarters full at most, so that searches stay short.
         if self.used >= self.slots.len() / 4 * 3 {
             self.grow();
         }
 
         let Digest(first, second) = digest;
+        // From its place on, one after the other: neighbours are mostly in one cache line.
         let mut place = self.place(digest);
         let mask = self.slots.len() - 1;
         loop {
             let slot = &mut self.slots[place & mask];
+            // An empty slot ends the search: nothing is ever taken out.
             if slot.identity == 0 {
                 *slot = Slot {
                     first,
@@ -177,6 +180,7 @@ impl Table {
                 return next;
             }
 
+            // The whole digest, not a part: two contents must never become one.
             if (slot.first, slot.second) == (first, second) {
                 return slot.identity;
             }

@@ -68,6 +68,7 @@ impl Input {
         };
 
         let (magic, raw) = peek(bytes, MAGIC_BYTES).map_err(io)?;
+        // Told by the first bytes, never by the name.
         let (compression, plain) = decompress(&magic, BufReader::new(raw)).map_err(io)?;
 
         let mut input = Self {
@@ -81,6 +82,7 @@ impl Input {
             unended: false,
         };
 
+        // What was looked at is still to be read: the sample is a copy.
         let (sample, whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
         input.reader = Box::new(whole);
         Ok((input, sample))
@@ -88,6 +90,7 @@ impl Input {
 
     /// The next line, up to `\n`, `\r\n` or the end of the file.
     pub fn line(&mut self) -> Result<TraceLine<'_>, SourceError> {
+        // What was searched before is not searched again when more has arrived.
         let mut looked_at = 0;
         let length = loop {
             let unread = &self.buffer[self.begin + looked_at..self.end];
@@ -95,6 +98,8 @@ impl Input {
                 break Some(looked_at + length);
             }
             looked_at = self.end - self.begin;
+
+            // A file that has no lines would otherwise be read into memory whole.
             if looked_at >= LINE_BYTES_MAX {
                 self.number += 1;
                 self.skip_line()?;
@@ -111,6 +116,7 @@ impl Input {
                 self.begin += length + 1;
                 begin + length
             }
+            // Nothing behind the last newline is the usual end.
             None if begin == self.end => return Ok(TraceLine::End),
             None => {
                 (self.begin, self.unended) = (self.end, true);
@@ -118,6 +124,8 @@ impl Input {
             }
         };
         self.number += 1;
+
+        // Files that went through Windows have one of these at the end, or several.
         let mut line = &self.buffer[begin..end];
         while let Some((b'\r', before)) = line.split_last() {
             line = before;
@@ -147,6 +155,7 @@ impl Input {
 
     /// Reads some more behind what is there; `false` at the end of the file.
     fn read_more(&mut self) -> Result<bool, SourceError> {
+        // What is unread moves to the front, so that the buffer need not grow for it.
         if self.begin > 0 {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
@@ -159,6 +168,7 @@ impl Input {
             self.buffer.resize(longer, 0);
         }
 
+        // A signal is no end of the file.
         loop {
             match self.reader.read(&mut self.buffer[self.end..]) {
                 Ok(more) => {

@@ -28,6 +28,7 @@ mod input;
 mod mqsim;
 mod msr;
 mod oracle_general;
+mod parser;
 mod profile;
 mod record;
 pub mod session;
@@ -50,8 +51,9 @@ pub use write::TraceWriter;
 use crate::source::{HostPage, Source, SourceError};
 use expand::{Expander, Item, Op};
 use identity::{Identities, Key};
-use input::{Input, TraceLine};
-use record::{Digests, Parsed, Reason, Request, Verb};
+use input::Input;
+use parser::{ParsedRecord, Parser};
+use record::{Digests, Parsed, Request, Verb};
 use remap_ssd_device::DeviceConfig;
 
 /// What a reader may be told.
@@ -158,21 +160,6 @@ struct Ahead {
 const RECORDS_AHEAD: usize = 32;
 const KEYS_AHEAD: usize = 512;
 
-enum Parser {
-    Fiu,
-    Mqsim,
-    Msr,
-    Blkparse(Action),
-    Vscsi(vscsi::Version),
-    Session,
-    Alibaba,
-    Tencent,
-    Systor,
-    Fio(fio::Log),
-    Blktrace(Action),
-    OracleGeneral,
-}
-
 impl TraceReader {
     /// Opens a trace; without a `format` it is told from the content.
     ///
@@ -204,6 +191,7 @@ impl TraceReader {
         format: Option<Format>,
         options: TraceOptions,
     ) -> Result<Self, SourceError> {
+        // Pages are folded by this number: it must not be zero.
         if options.addressable == 0 {
             return Err(opened
                 .0
@@ -310,20 +298,24 @@ impl Decoder {
         format: Option<Format>,
         options: &TraceOptions,
     ) -> Result<Self, SourceError> {
+        // Told apart from a file whose records are all ignored: it has none.
         if sample.is_empty() {
             return Err(input.unusable("replays to nothing: the file is empty"));
         }
 
+        // A named format is believed, since a sample may begin with unusual lines.
         let Some(format) = format.or_else(|| Format::guess(&sample)) else {
             let names = Format::NAMES;
             return Err(input.unusable(format!("the content is of no known format; name {names}")));
         };
 
+        // Only a session says which device it was recorded on.
         let device = match format {
             Format::Session => session::device(&sample).map(Box::new),
             _ => None,
         };
 
+        // The parser comes first, since one of them reads the version from the input.
         Ok(Self {
             parser: Parser::new(format, options.action, &mut input, &sample)?,
             input,
@@ -340,6 +332,7 @@ impl Decoder {
     /// The next record; a request is put into `item`.
     #[inline]
     fn next(&mut self, item: &mut Item) -> Result<NextRecord, SourceError> {
+        // Many at a time, so that the look-ups of their digests overlap.
         if self.ahead.taken == self.ahead.records.len() {
             self.look_ahead();
         }
@@ -348,6 +341,7 @@ impl Decoder {
         match record {
             AheadRecord::Item { at_ns, op, pages } => {
                 (item.at_ns, item.op) = (*at_ns, *op);
+                // Its room is used again: nothing is allocated a record.
                 item.contents.clear();
 
                 let end = self.ahead.keys_taken + *pages;
@@ -364,6 +358,8 @@ impl Decoder {
             }
             _ => {
                 self.ahead.taken += 1;
+                // Taken out, since an error cannot be copied; what stays in its place is passed
+                // over.
                 match std::mem::replace(record, AheadRecord::Ignored) {
                     AheadRecord::Malformed(error) => Ok(NextRecord::Malformed(*error)),
                     AheadRecord::Failed(error) => Err(*error),
@@ -394,6 +390,7 @@ impl Decoder {
     /// Reads the next record; the keys of a write's pages are appended.
     fn parse(&mut self) -> Result<AheadRecord, SourceError> {
         loop {
+            // A failure of the file ends here; a line that cannot be read is a record.
             let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
                 ParsedRecord::Parsed(parsed) => parsed,
                 ParsedRecord::Blank => continue,
@@ -408,6 +405,7 @@ impl Decoder {
                 return Ok(AheadRecord::End { torn });
             }
 
+            // Flushes are replayed only if that is asked for, since most formats have none.
             let (at_ns, op, pages) = match parsed {
                 Ok(Parsed::Request(request)) => {
                     let op = Op::Extent {
@@ -427,6 +425,7 @@ impl Decoder {
                 }
             };
 
+            // After the checks: a record that was refused must not move the clock.
             let at_ns = self.clock.since_start(at_ns);
             return Ok(AheadRecord::Item { at_ns, op, pages });
         }
@@ -488,133 +487,6 @@ impl Source for TraceReader {
 
     fn skipped(&self) -> u64 {
         self.counts.skipped
-    }
-}
-
-/// What a parser found next.
-enum ParsedRecord {
-    Parsed(Result<Parsed, Reason>),
-    Blank,
-    End,
-}
-
-impl Parser {
-    fn new(
-        format: Format,
-        action: Action,
-        input: &mut Input,
-        sample: &[u8],
-    ) -> Result<Self, SourceError> {
-        Ok(match format {
-            Format::Fiu => Parser::Fiu,
-            Format::Mqsim => Parser::Mqsim,
-            Format::Msr => Parser::Msr,
-            Format::Blkparse => Parser::Blkparse(action),
-            Format::Session => Parser::Session,
-            Format::Alibaba => Parser::Alibaba,
-            Format::Tencent => Parser::Tencent,
-            Format::Systor => Parser::Systor,
-            Format::Fio => Parser::Fio(fio::Log::default()),
-            Format::Blktrace => Parser::Blktrace(action),
-            Format::OracleGeneral => Parser::OracleGeneral,
-            Format::Vscsi => match vscsi::Version::of_first(sample) {
-                Ok(version) => Parser::Vscsi(version),
-                Err(reason) => {
-                    input.record(vscsi::RECORD_BYTES_MAX)?;
-                    return Err(input.malformed(reason));
-                }
-            },
-        })
-    }
-
-    fn format(&self) -> Format {
-        match self {
-            Parser::Fiu => Format::Fiu,
-            Parser::Mqsim => Format::Mqsim,
-            Parser::Msr => Format::Msr,
-            Parser::Blkparse(_) => Format::Blkparse,
-            Parser::Vscsi(_) => Format::Vscsi,
-            Parser::Session => Format::Session,
-            Parser::Alibaba => Format::Alibaba,
-            Parser::Tencent => Format::Tencent,
-            Parser::Systor => Format::Systor,
-            Parser::Fio(_) => Format::Fio,
-            Parser::Blktrace(_) => Format::Blktrace,
-            Parser::OracleGeneral => Format::OracleGeneral,
-        }
-    }
-
-    fn next(
-        &mut self,
-        input: &mut Input,
-        digests: &mut Digests,
-    ) -> Result<ParsedRecord, SourceError> {
-        digests.clear();
-
-        match self {
-            Parser::Vscsi(version) => {
-                return Ok(match input.record(version.record_bytes())? {
-                    [] => ParsedRecord::End,
-                    bytes => ParsedRecord::Parsed(version.parse(bytes)),
-                });
-            }
-            Parser::OracleGeneral => {
-                return Ok(match input.record(oracle_general::RECORD_BYTES)? {
-                    [] => ParsedRecord::End,
-                    bytes => ParsedRecord::Parsed(oracle_general::parse(bytes)),
-                });
-            }
-            Parser::Blktrace(action) => return Self::next_event(*action, input),
-            _ => {}
-        }
-
-        let line = match input.line()? {
-            TraceLine::Text(line) if line.trim_ascii().is_empty() => {
-                return Ok(ParsedRecord::Blank);
-            }
-            TraceLine::Text(line) => line,
-            TraceLine::Unreadable(reason) => {
-                return Ok(ParsedRecord::Parsed(Err(reason.to_owned())));
-            }
-            TraceLine::End => return Ok(ParsedRecord::End),
-        };
-
-        let parsed = match self {
-            Parser::Fiu => fiu::parse(line, digests),
-            Parser::Mqsim => mqsim::parse(line),
-            Parser::Msr => msr::parse(line),
-            Parser::Blkparse(action) => blkparse::parse(line, *action),
-            Parser::Session => session::parse(line, digests),
-            Parser::Alibaba => alibaba::parse(line),
-            Parser::Tencent => tencent::parse(line),
-            Parser::Systor => systor::parse(line),
-            Parser::Fio(log) => log.parse(line),
-            Parser::Vscsi(_) | Parser::Blktrace(_) | Parser::OracleGeneral => {
-                unreachable!("binary records were read above")
-            }
-        };
-
-        Ok(ParsedRecord::Parsed(parsed.map_err(
-            |reason| match std::str::from_utf8(line) {
-                Ok(_) => reason,
-                Err(_) => "the line is not UTF-8 text".into(),
-            },
-        )))
-    }
-
-    /// An event and what follows it.
-    fn next_event(action: Action, input: &mut Input) -> Result<ParsedRecord, SourceError> {
-        let parsed = match input.record(blktrace::EVENT_BYTES)? {
-            [] => return Ok(ParsedRecord::End),
-            bytes => blktrace::parse(bytes, action),
-        };
-        Ok(ParsedRecord::Parsed(match parsed {
-            Ok((_, payload)) if !input.skip(payload)? => {
-                Err(format!("cut within {payload} bytes of payload"))
-            }
-            Ok((parsed, _)) => Ok(parsed),
-            Err(reason) => Err(reason),
-        }))
     }
 }
 

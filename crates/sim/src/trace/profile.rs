@@ -149,6 +149,7 @@ impl Profiler {
     /// Counts one page of a request.
     pub fn page(&mut self, page: &HostPage) {
         let pages = &mut self.profile.pages;
+        // Work by the page here; by the request below, when its last page has come.
         match page.kind {
             PageKind::Read => {
                 pages.read += 1;
@@ -159,6 +160,7 @@ impl Profiler {
                 pages.written_in_part += 1;
                 self.write(page);
             }
+            // It holds nothing now: content zero is nobody's.
             PageKind::Trim => {
                 pages.trimmed += 1;
                 self.hold(page.lpn, 0);
@@ -177,8 +179,12 @@ impl Profiler {
                         .get(&lpn)
                         .map_or(0, |seen: &SeenPage| seen.content)
                 };
+
+                // The contents are taken before any is put: the ranges may overlap.
                 let contents: Vec<u64> = sources.clone().map(content).collect();
 
+                // Relocated: the sources are empty before the targets are filled, as the device
+                // does it.
                 if relocate {
                     sources.for_each(|lpn| self.hold(lpn, 0));
                 }
@@ -187,6 +193,7 @@ impl Profiler {
                     .zip(contents)
                     .for_each(|(lpn, content)| self.hold(lpn, content));
             }
+            // It has no page to count.
             PageKind::Flush => return,
         }
 
@@ -230,6 +237,8 @@ impl Profiler {
     fn request(&mut self, page: &HostPage) {
         let requests = &mut self.profile.requests;
 
+        // Reads and writes go on by themselves: a log and a scan may alternate and be sequential
+        // both.
         let side = match page.kind {
             PageKind::Read => Some(0),
             PageKind::Trim | PageKind::Remap { .. } => None,
@@ -237,6 +246,7 @@ impl Profiler {
         };
 
         if let Some(side) = side {
+            // Judged by a request's first page; the others follow it anyway.
             if self.request == 0 && self.ends[side] == Some(page.lpn) {
                 requests.sequential += 1;
             }
@@ -245,6 +255,7 @@ impl Profiler {
 
         self.request += 1;
         if !page.last {
+            // A request is counted when it is whole: a stream may be cut within one.
             return;
         }
 
@@ -258,6 +269,7 @@ impl Profiler {
             _ => requests.writes += 1,
         }
 
+        // Deallocations are as long as a disk and would hide the sizes of transfers.
         if side.is_some() {
             self.data_pages += u64::from(len);
             *self
@@ -274,6 +286,7 @@ impl Profiler {
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let (mut writes, mut all) = (Vec::new(), Vec::new());
 
+        // In the table's order: sums and sorted lists do not depend on it.
         for seen in self.pages.values() {
             profile.pages.unique_read += u64::from(seen.reads > 0);
             if seen.writes > 0 {
@@ -298,6 +311,7 @@ impl Profiler {
         duplicates.write_share = share(duplicates.writes, pages.written);
         duplicates.stored_share = share(duplicates.stored, pages.written);
 
+        // Nothing written has no duplicates, which the ratio would call all of them.
         if pages.unique_written == 0 {
             duplicates.papers_ratio = 0.0;
         }
@@ -323,6 +337,8 @@ pub fn profile(
     let mut profiler = Profiler::default();
     let mut batch = Vec::with_capacity(2 * BATCH);
     let wanted = requests.unwrap_or(u64::MAX);
+
+    // A batch may bring more requests than are wanted: the rest is dropped.
     while profiler.profile.requests.all < wanted && source.fill(&mut batch, BATCH)? {
         for page in batch.drain(..) {
             if profiler.profile.requests.all < wanted {
@@ -337,10 +353,12 @@ pub fn profile(
 impl Skew {
     /// Of so many accesses to each page.
     pub fn of(mut accesses: Vec<u32>) -> Self {
+        // The hottest first.
         accesses.sort_unstable_by(|a, b| b.cmp(a));
         let all: u64 = accesses.iter().map(|&count| u64::from(count)).sum();
 
         let top = |share: f64| {
+            // One page at least, since a share of a small set rounds to none.
             let hottest =
                 ((accesses.len() as f64 * share).round() as usize).clamp(1, accesses.len().max(1));
 
@@ -375,11 +393,13 @@ fn exponent(pages: f64, meeting: f64) -> f64 {
         power_sum(pages, 2.0 * exponent) / (sum * sum)
     };
 
+    // Flatter than even is chance: it has no exponent.
     if pages < 2.0 || meeting <= of(0.0) {
         return 0.0;
     }
 
     let (mut low, mut high) = (0.0, EXPONENT_MAX);
+    // Halved until nothing below the rounding can change.
     for _ in 0..50 {
         let middle = (low + high) / 2.0;
         if of(middle) < meeting {

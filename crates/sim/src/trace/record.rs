@@ -83,10 +83,12 @@ impl ByteExtent {
     pub fn request(self, at_ns: u64, device: u64, verb: Verb) -> Result<Parsed, Reason> {
         let Self { offset, len } = self;
 
+        // Some recorders write such lines; none of them can be replayed.
         if len == 0 {
             return Err("the size is 0".to_owned());
         }
 
+        // A deallocation may name a whole disk, a transfer only what memory can hold.
         let longest = match verb {
             Verb::Read | Verb::Write => TRANSFER_BYTES_MAX,
             Verb::Trim => TRIM_BYTES_MAX,
@@ -96,6 +98,7 @@ impl ByteExtent {
             return Err(format!("a size of {len} bytes is absurd"));
         }
 
+        // Checked once, here: whoever adds the two later need not.
         if offset.checked_add(len).is_none() {
             return Err(format!("{len} bytes at byte {offset} end beyond any disk"));
         }

@@ -100,6 +100,7 @@ impl SessionEntry<'_> {
             Self::Read { page, count } => writeln!(to, "{at_ns} R {page} {count}"),
             Self::Write { page, digests } => {
                 write!(to, "{at_ns} W {page}")?;
+                // As wide always, so that a digest of leading zeros is not shorter.
                 for digest in digests {
                     write!(to, " {:032x}", u128::from_be_bytes(*digest))?;
                 }
@@ -114,6 +115,7 @@ impl SessionEntry<'_> {
                 relocate,
                 atomic,
             } => {
+                // Only what was asked for is said: the usual remap has no mark.
                 let (verb, atomic) = (
                     if relocate { 'M' } else { 'C' },
                     if atomic { " a" } else { "" },
@@ -143,7 +145,10 @@ fn extent(page: u64, count: u64) -> Result<ByteExtent, Reason> {
 }
 
 pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason> {
+    // Digests of the record before would become this one's.
     digests.clear();
+
+    // The device's description is for whoever opens the file; it is no record.
     if line.starts_with(b"#") {
         return Ok(Parsed::Blank);
     }
@@ -161,10 +166,12 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         )
     };
 
+    // A verb decides what follows it, so fields are asked for by name.
     let parsed = match verb {
         b"R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
         b"D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
         b"N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Write)?,
+        // How much of the page is not recorded: half of it stands for any part.
         b"P" => ByteExtent {
             len: PART_BYTES,
             ..extent(next("page")?, 1)?
@@ -172,9 +179,11 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         .request(at_ns, 0, Verb::Write)?,
         b"W" => {
             let page = next("page")?;
+            // The digests are the count: a write does not say it twice.
             let mut count = 0;
 
             for digest in fields.by_ref() {
+                // All digits: a digest that was cut would be another content.
                 let value = (digest.len() == 2 * DIGEST_BYTES)
                     .then(|| hexadecimal(digest))
                     .flatten();
@@ -185,6 +194,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
                 count += 1;
             }
 
+            // One a page, whatever the reader of the last record's had.
             digests.grain = Grain::Page;
             extent(page, count)?.request(at_ns, 0, Verb::Write)?
         }
@@ -219,6 +229,7 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         }
     };
 
+    // A line that says more is of a later version, or damaged.
     match fields.next() {
         Some(more) => Err(format!(
             "more than belongs to {}: `{}`",

@@ -71,6 +71,7 @@ pub fn stat(
     let mut reader = TraceReader::open(path, format, options)?;
 
     let mut total = TraceStat::default();
+    // Only what is seen is kept: a trace's disk is mostly untouched.
     let (mut pages_seen, mut contents_seen) = (FxHashSet::default(), FxHashSet::default());
     let mut batch = Vec::with_capacity(2 * BATCH);
 
@@ -80,11 +81,13 @@ pub fn stat(
                 PageKind::Read => total.reads += 1,
                 PageKind::Write | PageKind::WriteFor { .. } => {
                     total.writes += 1;
+                    // An insertion that finds it there is a duplicate.
                     total.duplicate_writes += u64::from(!contents_seen.insert(page.content));
                 }
                 PageKind::ReadModifyWrite => total.read_modify_writes += 1,
                 PageKind::Trim => total.trims += 1,
                 PageKind::Remap { len, .. } => total.remaps += u64::from(len),
+                // It has no page.
                 PageKind::Flush => continue,
             }
 
@@ -94,6 +97,7 @@ pub fn stat(
     }
 
     total.requests = reader.requests();
+    // The reader has counted these: they never became pages.
     total.unique_pages = pages_seen.len() as u64;
     (total.skipped, total.ignored) = (reader.skipped(), reader.ignored());
 

@@ -75,6 +75,7 @@ impl<W: Write> TraceWriter<W> {
     /// # Panics
     /// If there is no page.
     pub fn request(&mut self, pages: &[HostPage]) -> io::Result<bool> {
+        // A request has a page.
         let first = pages[0];
         let partial = first.kind == PageKind::ReadModifyWrite;
 
@@ -109,6 +110,7 @@ impl<W: Write> TraceWriter<W> {
             sectors,
         };
 
+        // Put together here first: the sink is given whole records.
         self.record.clear();
         match self.format {
             Format::Session => request.session(pages, &mut self.record)?,
@@ -127,6 +129,7 @@ impl<W: Write> TraceWriter<W> {
         }
 
         self.sink.write_all(&self.record)?;
+        // Only after it is written: a failed record has no place in the sequence.
         self.sequence += 1;
         self.written += 1;
 
@@ -191,6 +194,7 @@ impl Request {
     }
 
     fn session(&self, pages: &[HostPage], record: &mut Vec<u8>) -> io::Result<()> {
+        // A session is in whole pages.
         let (at, page, count) = (
             self.at_ns(),
             self.sector / SECTORS_PER_PAGE,
@@ -203,6 +207,7 @@ impl Request {
             PageKind::ReadModifyWrite => SessionEntry::WritePart { page },
             PageKind::Flush => SessionEntry::Flush,
             PageKind::Write | PageKind::WriteFor { .. } => {
+                // The identity stands for the content: equal digests where contents are equal.
                 let digests = pages.iter().map(|page| {
                     let [high, low] = digest(page.content);
                     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
@@ -214,6 +219,7 @@ impl Request {
                 .write(at, record);
             }
             PageKind::Remap { .. } => {
+                // A remap is a line, so a request of several is several lines.
                 return pages.iter().try_for_each(|page| match page.kind {
                     PageKind::Remap {
                         source,
@@ -284,6 +290,7 @@ impl Request {
         const SCATTER_ENTRIES: u32 = 1;
         const VERSION_1: u16 = 1 << 8;
 
+        // One form for all addresses, since the longest has room for each.
         let opcode = if self.verb == Verb::Read {
             READ_16
         } else {
@@ -299,6 +306,8 @@ impl Request {
         words
             .iter()
             .for_each(|word| record.extend(word.to_le_bytes()));
+
+        // The version is the high byte, as the readers look for it.
         [opcode, VERSION_1]
             .iter()
             .for_each(|half| record.extend(half.to_le_bytes()));

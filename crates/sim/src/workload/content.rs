@@ -107,6 +107,7 @@ impl FromStr for ContentModel {
 
         let number = |field: &str| {
             let wrong = |_| WorkloadError::new(format!("`{field}` in `{text}` is not a number"));
+            // Ranges are the models' own matter: here only the text is judged.
             field.parse::<f64>().map_err(wrong)
         };
 
@@ -192,6 +193,7 @@ impl Contents {
     ) -> Result<Self, WorkloadError> {
         let mut drawn = 0;
 
+        // Tables are as long as the addresses, so memory is known before the first write.
         let source = match model {
             ContentModel::Unique => From::New,
             ContentModel::Plain { duplicate_share } => {
@@ -215,6 +217,7 @@ impl Contents {
             } => {
                 check("duplicate share", duplicate_share)?;
 
+                // A run longer than the device would never find an end to repeat from.
                 if pages == 0 || pages > addressable {
                     return Err(WorkloadError::new(format!(
                         "runs of {pages} pages: 1 to {addressable} are possible"
@@ -236,6 +239,7 @@ impl Contents {
             } => {
                 check("duplicate ratio", duplicate_ratio)?;
 
+                // The papers' ratio counts distinct contents a page, so that many are in the urn.
                 drawn = ((1.0 - duplicate_ratio) * f64::from(addressable))
                     .round()
                     .max(1.0) as u32;
@@ -245,6 +249,7 @@ impl Contents {
 
         Ok(Self {
             base,
+            // Fresh identities begin behind the drawn ones: the two never meet.
             fresh: base + u64::from(drawn) + 1,
             rng,
             source,
@@ -258,6 +263,7 @@ impl Contents {
             From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
             From::New => take(&mut self.fresh),
             From::Before { chance, newest } => {
+                // The first write has none before it.
                 if !chance.happens(&mut self.rng) || *newest == NOTHING {
                     *newest = take(&mut self.fresh);
                 }
@@ -268,10 +274,12 @@ impl Contents {
                     .repeated(lpn, &mut self.rng)
                     .unwrap_or_else(|| take(&mut self.fresh));
 
+                // Noted even if it was repeated: a later run may begin at this copy.
                 runs.note(lpn, content);
                 content
             }
             From::Earlier { chance, history } => {
+                // Thrown while there is no history, too, so that later draws stay in step.
                 let content = if chance.happens(&mut self.rng) && history.written > 0 {
                     history.draw(&mut self.rng)
                 } else {
@@ -286,6 +294,8 @@ impl Contents {
                 present,
                 newest,
             } => {
+                // Drawn before the die, whether or not it is needed: a page costs a constant number
+                // of draws.
                 let other = below(present.len() as u32, &mut self.rng);
 
                 let content = if chance.happens(&mut self.rng) && *newest != NOTHING {
@@ -298,6 +308,7 @@ impl Contents {
                     take(&mut self.fresh)
                 };
 
+                // What the address had is gone: only what is stored now can be repeated.
                 present[lpn as usize] = content;
                 *newest = content;
                 content

@@ -64,9 +64,12 @@ impl Fileserver {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let count = scale.of(FILES, FILES_MIN);
         let mean_pages = FILE_BYTES_MEAN / f64::from(PAGE_BYTES);
+
+        // One of the largest files fits beyond the mean's share.
         let room = (f64::from(count) * mean_pages * ROOM) as u64 + u64::from(FILE_PAGES_MAX);
         scale.needs(room)?;
 
+        // Its own copy of the generator: the sizes are the same whatever comes later.
         let mut rng = scale.rng.clone();
         let file = |rng: &mut _| File {
             created_bytes: file_bytes(rng),
@@ -87,6 +90,7 @@ impl Fileserver {
             rng,
         };
 
+        // A room too small for the share that the script asks for holds as many as it can.
         while (server.existing as f64) < f64::from(count) * PREALLOCATED {
             if server.create().is_none() {
                 break;
@@ -106,6 +110,8 @@ impl Fileserver {
         if absent == 0 {
             return None;
         }
+
+        // The order has the existing files first: a place behind them is one that is absent.
         let place = self.existing + below(absent, &mut self.rng) as usize;
         let file = &mut self.files[self.order[place] as usize];
         if !self
@@ -115,6 +121,8 @@ impl Fileserver {
             return None;
         }
         file.bytes = file.created_bytes;
+
+        // A swap keeps the existing ones in front.
         self.order.swap(place, self.existing);
         self.existing += 1;
         Some(self.existing - 1)
@@ -140,11 +148,14 @@ impl Fileserver {
 
         let file = &mut self.files[self.order[place] as usize];
         let pages = file.bytes.div_ceil(PAGE_BYTES);
+
+        // Only whole new pages take room; what fits into the last one takes none.
         let new_pages = (file.bytes + more).div_ceil(PAGE_BYTES) - pages;
         if new_pages > self.space.free_pages() || pages + new_pages > FILE_PAGES_MAX {
             return;
         }
 
+        // It cannot be without: a file is created with its pages.
         let last = file.extents.last_mut().expect("a file has a page");
         let end = last.first + last.len;
         let partial = !file.bytes.is_multiple_of(PAGE_BYTES);
@@ -179,6 +190,7 @@ impl Fileserver {
             }),
         }
 
+        // What did not fit behind the file is somewhere else, an extent a request.
         file.extents[behind..]
             .iter()
             .for_each(|extent| steps.write(*extent));

@@ -85,6 +85,7 @@ impl FromStr for FioJob {
 
         for (at, whole) in text.lines().enumerate() {
             let line = at + 1;
+            // Fio has both marks for comments, at the end of a line as well.
             let content = whole.split([';', '#']).next().unwrap_or_default().trim();
             if content.is_empty() {
                 continue;
@@ -94,6 +95,8 @@ impl FromStr for FioJob {
                 section = name
                     .strip_suffix(']')
                     .ok_or_else(|| format!("line {line}: `{content}` is not [NAME]"))?;
+
+                // Any other section is a job: `global` is what all of them have.
                 if section != "global" {
                     jobs.push(section);
                 }
@@ -103,6 +106,7 @@ impl FromStr for FioJob {
                 return Err(format!("line {line}: `{content}` is before any [job]"));
             }
 
+            // A key alone switches something on, as fio reads it.
             let (key, value) = content.split_once('=').unwrap_or((content, "1"));
             let (key, value) = (key.trim(), value.trim());
             job.take(Said { line, key, value })?;
@@ -147,6 +151,7 @@ impl Draft {
         let Said { key, value, .. } = said;
         match key {
             "rw" | "readwrite" => {
+                // What follows the colon says how offsets go on, which the pattern decides here.
                 self.rw = Some(match value.split(':').next().unwrap_or_default() {
                     "read" => (false, Reads::All),
                     "write" => (false, Reads::None),
@@ -162,6 +167,7 @@ impl Draft {
                 })
             }
             "rwmixread" => self.mix_read = Some(said.percent()?),
+            // The two are complements; the one that comes last counts, as in fio.
             "rwmixwrite" => self.mix_read = Some(100 - said.percent()?),
             "bs" | "blocksize" => self.request_pages = Some(said.request_pages()?),
             "random_distribution" => {
@@ -180,6 +186,7 @@ impl Draft {
             "number_ios" => self.requests = Some(said.bytes()?),
             key if REFUSED.contains(&key) => return Err(said.wrong("it is not simulated")),
             key => {
+                // Named once, however many sections repeat it.
                 if !self.ignored.iter().any(|known| known == key) {
                     self.ignored.push(key.into());
                 }
@@ -189,9 +196,11 @@ impl Draft {
     }
 
     fn finish(self) -> Result<FioJob, String> {
+        // Fio's default reads sequentially: too little to be what anyone meant.
         let (random, reads) = self.rw.ok_or("no rw: say rw=randwrite, for example")?;
         let request_pages = self.request_pages.unwrap_or(1);
 
+        // A distribution is of random offsets only: fio leaves it out of sequential ones, too.
         let pattern = match (random, self.theta) {
             (true, Some(theta)) => Pattern::Zipf { theta },
             (true, None) => Pattern::Random,
@@ -209,11 +218,15 @@ impl Draft {
             }
             _ => ContentModel::Unique,
         };
+
+        // A depth each job: what the device sees is their product.
         let depth = (self.depth.is_some() || self.jobs.is_some()).then(|| {
             self.depth
                 .unwrap_or(1)
                 .saturating_mul(self.jobs.unwrap_or(1))
         });
+
+        // Fio counts requests here, the run counts pages.
         let of_requests = self
             .requests
             .map(|requests| requests.saturating_mul(request_pages.into()));
@@ -225,6 +238,7 @@ impl Draft {
                 request_pages,
             }),
             content,
+            // An NVMe queue has no more places.
             queue_depth: depth.map(|depth| depth.clamp(1, 65_535)),
             pages: self
                 .bytes
@@ -254,6 +268,7 @@ impl Said<'_> {
     /// Sizes as fio has them: k, m, g and t are powers of 1024.
     fn bytes(&self) -> Result<u64, String> {
         let text = self.value.to_ascii_lowercase();
+        // The unit is what is left when the digits are gone.
         let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
         let shift = match unit {
             "" | "b" => 0,
@@ -264,6 +279,7 @@ impl Said<'_> {
             _ => return Err(self.wrong("a size such as 4k or 1g is needed")),
         };
 
+        // A size of nothing would be a job without an end.
         let number: Option<u64> = text[..text.len() - unit.len()].parse().ok();
         number
             .and_then(|number| number.checked_mul(1 << shift))

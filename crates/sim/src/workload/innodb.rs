@@ -73,9 +73,11 @@ impl Engine {
 
     /// The transaction is durable when its redo is.
     pub fn commit(&mut self, steps: &mut Steps) {
+        // Records follow each other without regard to pages: one may end in the next.
         let mut left = std::mem::take(&mut self.redo_bytes);
         while left > 0 {
             let part = left.min(LPN_BYTES - self.log_filled);
+            // The whole page again, though only a part is new: the log is written in pages.
             steps.write(PageExtent {
                 first: self.log_at,
                 len: 1,
@@ -84,9 +86,12 @@ impl Engine {
             left -= part;
             if self.log_filled == LPN_BYTES {
                 self.log_filled = 0;
+                // The log is a ring; a checkpoint has long freed what is overwritten.
                 self.log_at = (self.log_at + 1) % self.log_lpns;
             }
         }
+
+        // After the redo: a page must not reach its place before the change is durable.
         if self.queue.len() > self.dirty_max {
             self.flush(steps);
         }

@@ -59,6 +59,7 @@ pub(super) struct Journal {
 impl Journal {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let part_len = scale.of(JOURNAL_PAGES / f64::from(PARTS * TRANSACTION), 1);
+        // Fewer would not fill two transactions with different units.
         let units = scale.of(HOME_PAGES / f64::from(UNIT), UNITS * 2);
 
         scale.needs(
@@ -105,6 +106,7 @@ impl Journal {
         let quarter = self.part_first(self.part)..self.part_first(self.part + 1);
         let mut issued = 0;
 
+        // A step's worth: the host's requests go on between the parts of a checkpoint.
         while issued < REMAPS
             && let Some(unit) = self.due.pop_front()
         {
@@ -118,6 +120,7 @@ impl Journal {
             }
         }
 
+        // Only when nothing in the quarter is needed any more.
         if self.due.is_empty() && std::mem::take(&mut self.trim) {
             steps.trim(PageExtent {
                 first: quarter.start,
@@ -135,10 +138,12 @@ impl Journal {
         self.homes.push(None);
 
         let list = &mut self.written[self.part as usize];
+        // Where this transaction's units begin in the list of its quarter.
         let begin = list.len();
 
         while list.len() < begin + UNITS as usize {
             let unit = below(self.units, &mut self.rng);
+            // A unit twice in a transaction would be journaled once.
             if !list[begin..].contains(&unit) {
                 self.newest[unit as usize] = first + self.homes.len() as u32 + 1;
                 let home = PARTS * self.part_len * TRANSACTION + unit * UNIT;
@@ -147,7 +152,10 @@ impl Journal {
             }
         }
 
+        // Each page says its home, so that a device can place it for the remap to come.
         steps.write_for(first, &self.homes);
+
+        // The commit is a request of its own: a file system waits for what it commits.
         steps.write(PageExtent {
             first: first + TRANSACTION - 1,
             len: 1,

@@ -129,6 +129,7 @@ impl Workload {
             ..
         } = config;
 
+        // Judged here and not where a command line is read: workloads are made in code, too.
         if addressable == 0 {
             return Err(WorkloadError::new(
                 "a workload needs at least one addressable page",
@@ -147,6 +148,7 @@ impl Workload {
             )));
         }
 
+        // The last unit may be shorter than the others.
         let units = addressable.div_ceil(request_pages);
         let requests = Xoshiro256PlusPlus::seed_from_u64(config.seed);
         // The contents' generator starts 2^128 steps further on, so that the two never meet.
@@ -169,6 +171,7 @@ impl Workload {
     }
 
     fn append_request(&mut self, out: &mut Vec<HostPage>) {
+        // From the requests' own generator: addresses do not depend on what is written.
         let read = self.reads.happens(&mut self.requests);
         let unit = self.place.next(self.units, &mut self.requests);
 
@@ -179,6 +182,7 @@ impl Workload {
         } = self.config;
 
         let first = unit * request_pages;
+        // The range may end within the last unit.
         let end = first + request_pages.min(addressable - first);
 
         for lpn in first..end {

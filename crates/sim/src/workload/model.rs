@@ -217,6 +217,7 @@ impl ModelSpec {
         seed: u64,
         content_base: u64,
     ) -> Result<Model, WorkloadError> {
+        // The bounds of the text again: a spec may be made in code.
         if !(self.size > 0.0 && self.size <= 1e6) {
             return Err(WorkloadError::new(format!(
                 "a size of {}: above 0 and at most a million",
@@ -233,6 +234,7 @@ impl ModelSpec {
         let scale = Scale {
             name: self.kind.name(),
             addressable,
+            // A device smaller than the published one takes a smaller load; a larger one, the same.
             factor: self.size * (f64::from(addressable) / reference).min(1.0),
             direct: self.direct,
             rng: requests,
@@ -265,6 +267,7 @@ impl FromStr for ModelSpec {
         };
 
         let mut spec = Self::new(kind);
+        // Options in any order; the last of a kind counts.
         for option in fields {
             match (option, option.strip_prefix("size=").map(str::parse::<f64>)) {
                 ("direct", _) => spec.direct = true,
@@ -411,6 +414,7 @@ impl Steps {
 
     /// Remaps pages to those from `source` on, which keep theirs.
     pub fn remap(&mut self, target: PageExtent, source: u32) {
+        // A request is at most a few megabytes in every model.
         let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
         let kind = PageKind::Remap {
             source,
@@ -448,6 +452,7 @@ impl Steps {
         content: impl Fn(&mut Self, u32) -> u64,
     ) {
         let end = first + len;
+        // Page by page, since a content may be its own.
         for lpn in first..end {
             let content = content(self, lpn);
             self.out.push(HostPage {

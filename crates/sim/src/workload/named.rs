@@ -48,6 +48,8 @@ impl NamedWorkload {
         Ok(match self {
             NamedWorkload::Pattern(spec) => {
                 let config = spec.config(content, addressable, seed);
+                // Models share a device, each with contents of its own: the base is what keeps them
+                // apart.
                 Box::new(Workload::new(WorkloadConfig {
                     content_base,
                     ..config

@@ -42,6 +42,7 @@ pub(super) struct Oltp {
 impl Oltp {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let file_pages = scale.of(FILE_PAGES, 1);
+        // The last slot may reach beyond the file: the log's place is rounded up.
         let log_slots = file_pages.div_ceil(LOG_WRITE_PAGES);
         scale.needs(
             u64::from(FILES) * u64::from(file_pages) + u64::from(log_slots * LOG_WRITE_PAGES),
@@ -66,8 +67,10 @@ impl Oltp {
 
 impl Script for Oltp {
     fn step(&mut self, steps: &mut Steps) {
+        // The log comes before the write that would be one too many.
         if self.since_log == DATA_WRITES_PER_LOG_WRITE {
             self.since_log = 0;
+            // At random, as the script has it: filebench's log is not appended to.
             let slot = below(self.log_slots, &mut self.rng);
             let first = FILES * self.file_pages + slot * LOG_WRITE_PAGES;
             return steps.write(PageExtent {
@@ -79,6 +82,7 @@ impl Script for Oltp {
         self.since_log += 1;
 
         if self.direct {
+            // Through the page cache the reads stay in the host.
             (0..READS_PER_DATA_WRITE).for_each(|_| {
                 let page = self.page();
                 steps.read(page);
@@ -86,6 +90,7 @@ impl Script for Oltp {
         }
 
         let page = self.page();
+        // Half a page: with direct I/O the other half is read first.
         if self.direct {
             steps.modify(page)
         } else {

@@ -35,7 +35,9 @@ impl Runs {
 
     /// The content that a write of `lpn` repeats, if it does.
     pub fn repeated(&mut self, lpn: u32, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
+        // A gap in the addresses is another file: a run does not go on over it.
         if self.left == 0 || lpn != self.next_lpn {
+            // The last of them may be a short one.
             let runs = (self.present.len() as u32).div_ceil(self.pages);
             self.left = self.pages;
             self.source = self
@@ -45,6 +47,8 @@ impl Runs {
         }
         (self.left, self.next_lpn) = (self.left - 1, lpn + 1);
         let source = self.source?;
+
+        // The source moves on with the run, page by page.
         self.source = Some(source + 1);
         // Past the last page, and where nothing was written, there is nothing to repeat.
         self.present

@@ -70,6 +70,7 @@ impl Snapshot {
 
 impl Script for Snapshot {
     fn step(&mut self, steps: &mut Steps) {
+        // The volumes come first, in order: a clone of what was never written would be empty.
         if self.begun < VOLUMES * self.volume_pages {
             steps.write(PageExtent {
                 first: self.begun,
@@ -79,6 +80,7 @@ impl Script for Snapshot {
             return;
         }
 
+        // A clone under way is finished before the next update.
         if self.copied < self.volume_pages {
             return self.copy(steps);
         }
@@ -90,6 +92,7 @@ impl Script for Snapshot {
         });
 
         self.since += WRITE_PAGES;
+        // So much of a volume has changed that it is time for the next snapshot.
         if self.since >= self.volume_pages / SHARE {
             (self.since, self.copied) = (0, 0);
         }

@@ -41,12 +41,14 @@ impl Space {
 
     /// Appends extents of `pages` pages in all; with fewer than that free, none.
     pub fn allocate(&mut self, pages: u32, into: &mut Vec<PageExtent>) -> bool {
+        // All or nothing: a file cut short would be another load.
         if pages > self.free_pages {
             return false;
         }
 
         let mut left = pages;
         while left > 0 {
+            // The cursor moves with every part, so the search does not begin anew.
             let (first, len) = self.hole(left);
             let part = len.min(left);
 
@@ -82,6 +84,7 @@ impl Space {
 
     /// The hole to go on with: there is one.
     fn hole(&self, wanted: u32) -> (u32, u32) {
+        // Around the end to the beginning, each hole once.
         let from_cursor = self
             .free
             .range(self.cursor..)
@@ -90,6 +93,8 @@ impl Space {
             .take(HOLES_TRIED)
             .map(|(&first, &len)| (first, len));
         let next = tried.next().expect("there are free pages");
+
+        // The next hole is the usual answer, and keeps addresses in order.
         if next.1 >= wanted {
             next
         } else {
@@ -110,6 +115,8 @@ impl Space {
     pub fn release(&mut self, extent: PageExtent) {
         let PageExtent { mut first, mut len } = extent;
         self.free_pages += len;
+
+        // Neighbours are joined at once: two holes that touch would look like two short ones.
         if let Some((&before, &length)) = self.free.range(..first).next_back() {
             assert!(before + length <= first, "an extent is released once");
             if before + length == first {

@@ -69,6 +69,7 @@ impl FromStr for WorkloadSpec {
             None => (text, None),
         };
 
+        // The name is the first field whatever follows it, so each form is one pattern below.
         let fields: Vec<&str> = name.split(':').collect();
 
         let zipf = |theta| {
@@ -77,6 +78,7 @@ impl FromStr for WorkloadSpec {
             })
         };
 
+        // A mix that names no share reads half the time, as fio does.
         let (pattern, reads) = match fields[..] {
             ["randwrite"] => (Pattern::Random, "0"),
             ["randread"] => (Pattern::Random, "100"),
@@ -100,6 +102,7 @@ impl FromStr for WorkloadSpec {
             }
         };
 
+        // Read back from text, since the forms without a share bring theirs as text, too.
         let read_percent: u8 = number(text, reads)?;
         if read_percent > 100 {
             return Err(WorkloadError::new(format!(
@@ -108,6 +111,7 @@ impl FromStr for WorkloadSpec {
         }
 
         let request_pages = match options.map(|options| options.strip_prefix("pages=")) {
+            // Nothing said is one page; something else said is an error, not a default.
             None => 1,
             Some(Some(pages)) => number(text, pages)?,
             Some(None) => {
@@ -137,6 +141,7 @@ impl fmt::Display for WorkloadSpec {
             Pattern::Zipf { .. } => "zipf",
         };
 
+        // Only a real mix has the share in its name: the other two say it by their verb.
         let verb = match self.read_percent {
             0 => "write",
             100 => "read",

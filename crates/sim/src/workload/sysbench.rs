@@ -84,6 +84,8 @@ impl Script for Sysbench {
         self.change_row(table, row, steps);
         self.change_index(table, steps);
         self.change_index(table, steps);
+
+        // A column without an index: the row alone.
         let (table, row) = (self.table(), self.row());
         self.change_row(table, row, steps);
         // Deleted and inserted again under the same key.
@@ -92,6 +94,8 @@ impl Script for Sysbench {
             self.change_row(table, row, steps);
             self.change_index(table, steps);
         }
+
+        // The four statements are one transaction, so the log is written once.
         self.engine.commit(steps);
     }
 }

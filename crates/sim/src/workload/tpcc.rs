@@ -92,6 +92,7 @@ impl Tpcc {
         let warehouses = scale.of(WAREHOUSES, 1);
         let part = (WAREHOUSES * scale.factor).min(1.0);
 
+        // However small the scale, a table has rows enough for the law to draw from.
         let rows = |rows: u32| ((f64::from(rows) * part) as u32).max(64);
 
         // Page 0 holds the warehouse and its districts.
@@ -101,6 +102,7 @@ impl Tpcc {
         let lines = Table::after(orders.end(), rows(ORDERS * LINES), ORDER_LINE_BYTES);
         let history = Table::after(lines.end(), rows(ORDERS), HISTORY_BYTES);
 
+        // The tables lie one after the other, the same in each warehouse.
         let warehouse_pages = history.end();
         let pages = u64::from(warehouses) * u64::from(warehouse_pages);
         scale.needs(Engine::lpns(scale, pages))?;
@@ -136,15 +138,22 @@ impl Tpcc {
     }
 
     fn new_order(&mut self, warehouse: u32, steps: &mut Steps) {
+        // The district's next order number.
         self.change(warehouse, 0, 8, steps);
+
+        // Five to fifteen, as the standard has it.
         let items = 5 + below(11, &mut self.rng);
         for _ in 0..items {
             let item = self.nurand(8191, self.stock.rows);
             self.change(warehouse, self.stock.page(item), 24, steps);
         }
+
+        // Orders go round in their table: the oldest is overwritten when it is full.
         let order = self.ordered[warehouse as usize];
         self.ordered[warehouse as usize] = order.wrapping_add(1);
         self.change(warehouse, self.orders.page(order), ORDER_BYTES, steps);
+
+        // The lines of an order lie together, so they are one change.
         self.change(
             warehouse,
             self.order_lines(order),

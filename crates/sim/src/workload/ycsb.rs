@@ -110,6 +110,7 @@ impl Ycsb {
             distinct,
         };
 
+        // As many levels as the data need, and the last of them holds all of it.
         let mut limit = LEVEL_1_FILES;
         store.levels.push(Vec::new());
         while limit < loaded / f64::from(file_pages) {
@@ -117,6 +118,7 @@ impl Ycsb {
             limit *= LEVEL_RATIO;
         }
 
+        // Loaded before the first request: every key once, in the lowest level.
         let everything = KeyRange {
             from: 0.0,
             to: 1.0,
@@ -133,6 +135,7 @@ impl Ycsb {
 
     /// New files, of at most the target size, that hold a run.
     fn files(&mut self, run: KeyRange) -> Vec<File> {
+        // Updates of one key within a run are one record: distinct keys take the room.
         let width = run.to - run.from;
         let pages = (width * self.distinct.of(run.updates).min(self.records) / RECORDS_PER_PAGE)
             .ceil()
@@ -140,6 +143,7 @@ impl Ycsb {
 
         let count = pages.div_ceil(self.file_pages);
 
+        // Bounds and pages in equal parts: the keys are hashed, so they lie evenly.
         let bound = |file: u32| run.from + width * f64::from(file) / f64::from(count);
         let share = |file: u32| (u64::from(pages) * u64::from(file) / u64::from(count)) as u32;
 
@@ -190,6 +194,7 @@ impl Ycsb {
             self.space.release(extent);
         }
 
+        // The old log was given back first: there is always room for one.
         let fits = self.space.allocate(self.file_pages, &mut self.log);
         assert!(fits, "there is room for a log");
         self.logged = 0;
@@ -201,6 +206,7 @@ impl Ycsb {
         }
 
         let mut limit = LEVEL_1_FILES * f64::from(self.file_pages);
+        // The last level has no limit: there is none below it.
         for level in 1..self.levels.len() - 1 {
             while f64::from(
                 self.levels[level]
@@ -228,10 +234,12 @@ impl Ycsb {
 
     /// Merges files of a level into the next one.
     fn compact(&mut self, level: usize, inputs: Vec<File>) {
+        // Their keys as one range, from the lowest to the highest.
         let from = inputs.iter().map(|file| file.from).fold(1.0, f64::min);
         let to = inputs.iter().map(|file| file.to).fold(0.0, f64::max);
 
         let below = &mut self.levels[level + 1];
+        // Files of a level are in order and do not overlap, so two searches find the stretch.
         let first = below.partition_point(|file| file.to <= from);
         let end = below.partition_point(|file| file.from < to);
 
@@ -243,6 +251,8 @@ impl Ycsb {
 
         let mut merged = inputs;
         merged.extend(below.drain(first..end.max(first)));
+
+        // The range has grown by what the next level brings.
         let from = merged.iter().map(|file| file.from).fold(1.0, f64::min);
         let to = merged.iter().map(|file| file.to).fold(0.0, f64::max);
 
@@ -259,6 +269,7 @@ impl Ycsb {
             updates: updates.min(self.distinct.all()),
         });
 
+        // Inputs go after outputs have been placed: a merge needs room for both.
         self.interleave(&merged, &files);
         self.levels[level + 1].splice(first..first, files);
 
@@ -277,6 +288,7 @@ impl Ycsb {
         let (pages_in, pages_out) = (sum(inputs), sum(outputs));
         let (mut read, mut written) = (0, 0);
         loop {
+            // In step with each other, as a merge reads what it is about to write.
             let reads_first = read * pages_out <= written * pages_in;
             let next = if reads_first {
                 reads.next().map(|extent| (Verb::Read, extent))
@@ -329,6 +341,7 @@ fn chunks(files: &[File]) -> impl Iterator<Item = PageExtent> {
 
 impl Script for Ycsb {
     fn step(&mut self, steps: &mut Steps) {
+        // What a flush or a compaction left to do goes before the next update.
         if let Some((verb, extent)) = self.work.pop_front() {
             return match verb {
                 Verb::Read => steps.read(extent),
@@ -341,6 +354,7 @@ impl Script for Ycsb {
             return self.flush();
         }
 
+        // The log lies in pieces: look for the one that the next request falls into.
         let mut ahead = self.logged;
         for extent in &self.log {
             if ahead < extent.len {
@@ -378,6 +392,7 @@ impl Distinct {
         let mut groups = Vec::new();
         let mut first = 1.0;
         while first <= keys {
+            // Fine where ranks differ much in weight, coarse where they hardly do.
             let count = (first / 64.0).floor().max(1.0).min(keys - first + 1.0);
             groups.push((
                 count,
@@ -395,6 +410,7 @@ impl Distinct {
             .iter_mut()
             .for_each(|(_, weight)| *weight += tail / keys);
 
+        // Draws that hit a key at least once: one minus the chance that all of them missed.
         let whole = head + tail;
         let at = |draws: f64| -> f64 {
             groups

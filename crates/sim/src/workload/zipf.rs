@@ -66,6 +66,7 @@ impl Zipf {
     /// # Errors
     /// There is no rank, or the exponent is out of range.
     pub fn new(count: u32, exponent: f64) -> Result<Self, WorkloadError> {
+        // There would be nothing to draw.
         if count == 0 {
             return Err(WorkloadError::new(
                 "a zipf distribution needs at least one rank",
@@ -102,9 +103,11 @@ impl Zipf {
             let place = (bits >> (64 - self.cell_bits)) as usize;
             let cell = self.cells[place];
 
+            // The rest of the bits is an even fraction: this cell's own step, or its donor's.
             let own = bits << self.cell_bits < cell.own;
             let step = self.steps[if own { place } else { cell.other as usize }];
 
+            // A rank alone in its step is kept always.
             if step.count == 1 {
                 return step.first;
             }
@@ -114,6 +117,7 @@ impl Zipf {
             let rank = step.first + (wide >> 64) as u32;
             let fraction = wide as u64;
 
+            // Below the bound of the step no power is needed.
             if fraction < step.sure || self.keeps(step, rank, fraction) {
                 return rank;
             }
@@ -143,11 +147,14 @@ fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
     let mut steps = Vec::new();
     let mut first = 1;
     while first <= count {
+        // Small ranks differ most from each other: each is a step of its own.
         let width = if first <= SINGLE_RANKS {
             1
         } else {
             (u64::from(first).next_power_of_two() / (2 * STEPS_PER_OCTAVE)) as u32
         };
+
+        // Neither empty nor beyond the end.
         let width = width.clamp(1, count - first + 1);
 
         let last = first + (width - 1);
@@ -159,6 +166,7 @@ fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
             sure,
         });
 
+        // The last rank may be the largest number there is.
         match last.checked_add(1) {
             Some(next) => first = next,
             None => break,
@@ -175,6 +183,8 @@ fn steps(count: u32, exponent: f64) -> Vec<WeightStep> {
 fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
     let share = weights.iter().sum::<f64>() / len as f64;
     let mut left: Vec<f64> = weights.iter().map(|weight| weight / share).collect();
+
+    // Cells beyond the steps own nothing and are filled up entirely.
     left.resize(len, 0.0);
 
     let mut cells: Vec<AliasCell> = (0..len)
@@ -184,6 +194,7 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
         })
         .collect();
 
+    // Those with less than a share take from those with more, until all are even.
     let (mut poor, mut rich): (Vec<usize>, Vec<usize>) =
         (0..len).partition(|&place| left[place] < 1.0);
     while let (Some(&place), Some(&donor)) = (poor.last(), rich.last()) {
@@ -193,6 +204,7 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<AliasCell> {
             other: donor as u32,
         };
 
+        // The donor gave what was missing, and may have become poor by it.
         left[donor] -= 1.0 - left[place];
         if left[donor] < 1.0 {
             rich.pop();

@@ -64,10 +64,14 @@ impl Layout {
                 logical,
                 segment_pages,
             };
+
+            // The table grows with the addresses, so a guess is corrected until both fit.
             let over = (layout.first_data_page() + u64::from(logical)).saturating_sub(pages);
             if logical == 0 || over == 0 {
                 return (logical > 0).then_some(layout);
             }
+
+            // Half of what is too much: fewer addresses also need fewer pages of the table.
             logical = logical.saturating_sub(over.div_ceil(2) as u32);
         }
     }

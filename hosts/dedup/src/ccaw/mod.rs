@@ -108,6 +108,7 @@ impl<D: Disk> Ccaw<D> {
         options: CcawOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, DedupError<D::Error>> {
+        // Everything that may not fit is known before the first page is written.
         let pages = superblock::pages_used(new, disk.pages())?;
 
         let layout = Layout::fitting(pages, new.segment_pages).ok_or_else(|| {
@@ -144,6 +145,7 @@ impl<D: Disk> Ccaw<D> {
     pub fn open(mut disk: D, options: CcawOptions) -> Result<Self, DedupError<D::Error>> {
         let (superblock, mut notes) = superblock::open(&mut disk, Scheme::Ccaw, options.without)?;
 
+        // A superblock that is sound, and of sizes that cannot be, is somebody else's.
         let layout = Layout::of(&superblock)?;
 
         let mut table = Table::new(options.entries_max);
@@ -279,6 +281,7 @@ impl<D: Disk> Ccaw<D> {
         let lbas = first..first + pages.len() as u32;
         self.change(&lbas)?;
 
+        // Signatures are made once, for the search and for the table.
         let key = &self.superblock.key;
         let signatures: Vec<Signature> = pages
             .iter()
@@ -307,6 +310,7 @@ impl<D: Disk> Ccaw<D> {
             )
         });
 
+        // Counted only when the batch is whole.
         self.statistics.host_pages += pages.len() as u64;
         self.statistics.duplicates += (pages.len() - written.len()) as u64;
         let each = self
@@ -327,6 +331,8 @@ impl<D: Disk> Ccaw<D> {
             .options
             .compare
             .unwrap_or(!self.superblock.hash.is_trusted());
+
+        // One owner is the source itself, so a copy needs room for one more.
         let shared_max = if self.options.shared_max == u8::MAX {
             u8::MAX
         } else {
@@ -339,6 +345,8 @@ impl<D: Disk> Ccaw<D> {
             let known = in_batch.get(signature).copied();
             let known = known.or_else(|| Some((self.table.find(signature)?, None)));
             let known = known.filter(|(source, _)| source.shared <= shared_max);
+
+            // A hash that anybody can make collide decides nothing alone: the bytes are compared.
             let equal = |disk: &mut Self, source: Source, before: Option<usize>| match before {
                 _ if !compare => true,
                 Some(before) => pages[before] == *page,
@@ -360,6 +368,9 @@ impl<D: Disk> Ccaw<D> {
             } else {
                 first + index as u32
             };
+
+            // The newest of a batch with this signature is the source from here on: its counter is
+            // fresh.
             in_batch.insert(
                 *signature,
                 (
@@ -391,6 +402,7 @@ impl<D: Disk> Ccaw<D> {
         pages: &[Page],
         indices: &[usize],
     ) -> Result<(), DedupError<D::Error>> {
+        // Neighbours are one write.
         for run in runs(indices.len(), |before, this| {
             indices[before] + 1 == indices[this]
         }) {
@@ -422,6 +434,7 @@ impl<D: Disk> Ccaw<D> {
             return Ok(());
         }
 
+        // Copies whose sources and targets both follow one another are one remap.
         let follows = |before: usize, this: usize| {
             let ((index, source), (next, next_source)) = (copies[before], copies[this]);
             index + 1 == next && source + 1 == next_source
@@ -478,6 +491,8 @@ impl<D: Disk> Disk for Ccaw<D> {
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error> {
         let mut lba = self.lbas(page, whole(data.len())?)?.start;
         let mut rest = data.as_chunks::<PAGE_BYTES>().0;
+
+        // A batch never reaches over the end of a window: what is flushed is then whole.
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.window.fitting(rest.len(), BATCH_PAGES));
             self.write_batch(lba, now)?;
@@ -504,6 +519,8 @@ impl<D: Disk> Disk for Ccaw<D> {
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error> {
         let target = self.lbas(remap.target, remap.pages.into())?;
         let source = self.lbas(remap.source, remap.pages.into())?;
+
+        // Taken before the sources may leave the table.
         let signatures: Vec<Option<Signature>> = source
             .clone()
             .map(|lba| self.table.signature(lba))
@@ -518,6 +535,8 @@ impl<D: Disk> Disk for Ccaw<D> {
             source: self.place(source.start),
             ..*remap
         };
+
+        // If it fails, both ranges have left the table: nobody knows what they hold.
         self.disk.remap(&below)?;
 
         let known = target

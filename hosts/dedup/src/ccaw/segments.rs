@@ -58,6 +58,7 @@ impl Segments {
             without,
         };
 
+        // An invalid segment is normal: it was being changed, or the disk was cut off.
         let mut invalid = 0;
         for segment in 0..layout.segments() {
             let place = layout.header(segment);
@@ -69,6 +70,7 @@ impl Segments {
                 all.read(disk, segment, table, notes)
             } else {
                 invalid += 1;
+                // What it has on the disk is not known any more, so its pages count as out of date.
                 all.forget(disk, segment)?;
             }
         }
@@ -94,6 +96,8 @@ impl Segments {
             let found = page
                 .ok()
                 .and_then(|page| format::read_signatures(&self.superblock, place, page));
+
+            // Only this page is lost. The others of the segment have checksums of their own.
             let Some(signatures) = found else {
                 self.dirty[table_page as usize] = true;
                 notes.push(format!(
@@ -141,6 +145,7 @@ impl Segments {
         segments: &[u32],
         done: &mut Statistics,
     ) -> Result<(), D::Error> {
+        // A test leaves it out, to see that it is missed.
         if self.without == Some(Guard::Invalidate) {
             return Ok(());
         }

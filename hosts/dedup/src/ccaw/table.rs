@@ -92,6 +92,8 @@ impl Table {
             ..
         } = self.entries[at as usize];
 
+        // Four ways in which an entry is linked: it may be alone, the newest, the oldest or in
+        // between.
         match (previous, next) {
             (NONE, NONE) => drop(self.newest.remove(&signature)),
             (NONE, next) => drop(self.newest.insert(signature, next)),
@@ -106,6 +108,7 @@ impl Table {
 
     /// An address enters with the signature of what it holds, and with how many it shares its page.
     pub fn enter(&mut self, lba: u32, signature: Signature, shared: u8) {
+        // An address has one entry: the old one goes first, and its place may be used at once.
         self.leave(lba);
         if self.by_lba.len() >= self.limit {
             self.discard();
@@ -136,6 +139,8 @@ impl Table {
         loop {
             let next = (self.hand + 1) % self.entries.len();
             let entry = &mut self.entries[self.hand];
+
+            // Each entry that was used gets one more round.
             self.hand = next;
             if entry.free {
                 continue;

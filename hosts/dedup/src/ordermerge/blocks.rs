@@ -27,7 +27,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// `blocks` blocks, all free.
+    /// The table of `blocks` blocks that are all free.
     pub fn new(blocks: u32) -> Self {
         Self {
             counts: vec![0; blocks as usize],
@@ -43,7 +43,7 @@ impl Blocks {
     pub fn len(&self) -> u32 {
         self.counts.len() as u32
     }
-    /// Number of free blocks.
+    /// How many blocks no page refers to.
     pub fn free(&self) -> u32 {
         self.free
     }
@@ -67,6 +67,8 @@ impl Blocks {
             "{wanted} blocks of {} free ones",
             self.free
         );
+
+        // On from where the last search ended, so that blocks are used in turn.
         let mut chosen = Vec::with_capacity(wanted);
         while chosen.len() < wanted {
             if self.counts[self.hand as usize] == 0 {
@@ -128,6 +130,8 @@ impl Blocks {
         if *count == 0 {
             self.free += 1;
             let signature = std::mem::replace(&mut self.signatures[block as usize], UNKNOWN);
+
+            // Another block of this signature may have taken its place meanwhile.
             if self.by_signature.get(&signature) == Some(&block) {
                 self.by_signature.remove(&signature);
             }

@@ -70,6 +70,8 @@ impl Layout {
     pub fn fitting(pages: u64, spare: u32) -> Option<Self> {
         let mut blocks = u32::try_from(pages.checked_sub(SUPERBLOCKS)?).ok()?;
         loop {
+            // Blocks are more than addresses: a page is written before the one that it replaces is
+            // free.
             let logical = blocks
                 .checked_sub(spare.max(1))
                 .filter(|logical| *logical > 0)?;

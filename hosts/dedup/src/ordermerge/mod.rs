@@ -99,6 +99,7 @@ impl<D: Disk> OrderMerge<D> {
         options: OrderMergeOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, DedupError<D::Error>> {
+        // Everything that may not fit is known before the first page is written.
         let pages = superblock::pages_used(new, disk.pages())?;
 
         let layout = Layout::fitting(pages, new.spare).ok_or_else(|| {
@@ -250,6 +251,7 @@ impl<D: Disk> OrderMerge<D> {
     /// Maps an address to a block, or to none.
     fn map(&mut self, lba: u32, entry: u32) {
         let old = std::mem::replace(&mut self.mapping[lba as usize], entry);
+        // The same content was written again: nothing changes, and nothing is to be made durable.
         if old == entry {
             return;
         }
@@ -281,6 +283,8 @@ impl<D: Disk> OrderMerge<D> {
             .iter()
             .map(|page| self.superblock.hash.signature(key, page))
             .collect();
+
+        // Planned before anything is written, so that duplicates within the batch are found too.
         let plans = self.plan(pages, &signatures);
 
         // 1. Data to free blocks. If that fails, they are still free.
@@ -288,6 +292,8 @@ impl<D: Disk> OrderMerge<D> {
             .filter(|index| plans[*index] == Plan::New)
             .collect();
         let chosen = self.blocks.choose(new.len());
+
+        // Blocks that follow one another and pages that do are one write.
         let follows = |before: usize, this: usize| {
             new[before] + 1 == new[this] && chosen[before] + 1 == chosen[this]
         };
@@ -331,6 +337,8 @@ impl<D: Disk> OrderMerge<D> {
         let mut in_batch: FxHashMap<Signature, usize> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
+            // Pages of this batch come first: a block that the batch will need must not be looked
+            // for on the disk.
             let plan = match (in_batch.get(signature), self.blocks.find(signature)) {
                 (Some(before), _) if !compare || pages[*before] == *page => Plan::Same(*before),
                 (None, Some(block)) if !compare || self.holds(block, page) => Plan::Block(block),
@@ -380,6 +388,9 @@ impl<D: Disk> Disk for OrderMerge<D> {
         let lbas = self.lbas(page, whole(into.len())?)?;
         let entries = self.entries(lbas)?;
         let pages = into.as_chunks_mut::<PAGE_BYTES>().0;
+
+        // Blocks of neighbouring addresses may lie anywhere; those that follow one another are one
+        // read.
         let follows = |before: usize, this: usize| match (entries[before], entries[this]) {
             (UNMAPPED, next) => next == UNMAPPED,
             (entry, next) => entry + 1 == next,
@@ -436,6 +447,7 @@ impl<D: Disk> Disk for OrderMerge<D> {
             return Err(DedupError::NotAtomic);
         }
 
+        // All entries are taken first: the ranges may overlap.
         let entries = self.entries(source.clone())?;
         target
             .clone()

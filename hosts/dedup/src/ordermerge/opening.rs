@@ -27,6 +27,7 @@ pub fn read<D: Disk>(
     notes: &mut Vec<String>,
 ) -> Opened {
     let (mapping, damaged) = mappings(disk, superblock, layout, notes);
+    // Counts are made from the mappings, which are the truth.
     let mut blocks = Blocks::new(layout.blocks);
     for block in named(&mapping) {
         let count = blocks.count(block) + 1;
@@ -49,6 +50,7 @@ pub fn read<D: Disk>(
         let base = index as u32 * PAGE_BLOCKS;
         for (block, index) in (base..layout.blocks.min(base + PAGE_BLOCKS)).zip(0..) {
             let named = blocks.count(block);
+            // Without its record a block's content is not known by any signature.
             let Some(record) = records.map(|records| &records[index]) else {
                 // Nobody knows whether a mapping that cannot be read names it.
                 blocks.restore(block, named.max(u32::from(damaged)));
@@ -57,12 +59,16 @@ pub fn read<D: Disk>(
             };
 
             let count = record.count.get();
+            // A signature is believed only of a block that a mapping names.
             if named > 0 {
                 blocks.learn(block, record.signature);
             }
             if damaged {
                 blocks.restore(block, named.max(count));
             }
+
+            // A count that is too low would let a block go that is named. Too high is only room
+            // lost.
             match blocks.count(block) {
                 held if held > count => {
                     counts_too_low += 1;
@@ -108,6 +114,8 @@ fn mappings<D: Disk>(
         let entries = page
             .ok()
             .and_then(|page| format::read_mappings(superblock, place, page));
+
+        // A mapping beyond the disk cannot be: the page is damaged although its checksum is right.
         let possible = |entry: u32| entry <= layout.blocks || entry == LOST;
         let entries = entries.filter(|entries| entries.iter().all(|entry| possible(entry.get())));
 
@@ -121,6 +129,7 @@ fn mappings<D: Disk>(
                     .for_each(|(to, from)| *to = from.get());
             }
             None => {
+                // Lost is not empty: reading must be an error, until the address is written.
                 mapping[base..end].fill(LOST);
                 damaged = true;
                 notes.push(format!(

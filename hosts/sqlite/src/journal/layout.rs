@@ -233,7 +233,7 @@ fn entry_at(number: usize, which: usize) -> usize {
 /// Which record of which transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Nonce of the transaction.
+    /// Nonce of the transaction, which tells it from earlier ones.
     pub nonce: u64,
     /// Number of the segment, from 0.
     pub segment: u32,
@@ -246,19 +246,19 @@ pub struct Place {
 pub struct Head {
     /// The header that SQLite writes, as it is.
     pub header: Header,
-    /// Nonce of the transaction.
+    /// Nonce of the transaction, which tells it from earlier ones.
     pub nonce: u64,
     /// Number of the segment, from 0.
     pub segment: u32,
     /// Page and sector size of the segment.
     pub shape: Shape,
-    /// Number of records.
+    /// How many records the segment has.
     pub records: u32,
     /// Where SQLite has the segment.
     pub offset: u64,
     /// Where SQLite has the tail.
     pub tail_at: u64,
-    /// Bytes of the tail.
+    /// How many bytes the tail has.
     pub tail_bytes: u32,
     /// Check of a tail that has no room in the page.
     pub tail_check: u64,
@@ -273,7 +273,7 @@ pub struct Head {
 pub struct SlotPart {
     /// Number of the slot in the segment.
     pub index: u32,
-    /// Length in bytes.
+    /// How many bytes there are.
     pub bytes: u32,
     /// Their check, as a tail's.
     pub check: u64,

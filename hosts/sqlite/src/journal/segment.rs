@@ -21,13 +21,13 @@ pub struct Segment {
     pub header: Header,
     /// Page and sector size of the segment.
     pub shape: Shape,
-    /// Nonce of the transaction.
+    /// Nonce of the transaction, which tells it from earlier ones.
     pub nonce: u64,
     /// Offset at which SQLite has it, in bytes.
     pub offset: u64,
     /// Where it is in the store's file.
     pub at: u64,
-    /// Records in order.
+    /// Its records, in the order in which SQLite wrote them.
     pub entries: Vec<Entry>,
     /// Where SQLite has the tail. Means nothing if that is empty.
     pub tail_at: u64,
@@ -54,7 +54,7 @@ pub enum Part {
 }
 
 impl Segment {
-    /// A segment without records.
+    /// A segment that has no records yet.
     pub fn new(header: Header, shape: Shape, nonce: u64) -> Self {
         Self {
             number: 0,
@@ -197,7 +197,7 @@ impl Segment {
             .map_or(PAGE as u64, |last| self.shape.slot_at(last) + slot)
     }
 
-    /// The first metadata page.
+    /// The first metadata page: the head of the segment.
     pub fn metadata(&self) -> Page {
         let outside = self.tail_has_pages();
         let head = Head {

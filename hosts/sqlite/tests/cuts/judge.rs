@@ -90,7 +90,7 @@ fn fits(found: &Model, at: usize, history: &History, moment: &Moment) -> Result<
     Ok(())
 }
 
-/// Reads a whole database.
+/// Everything in a database, which must be in order.
 fn contents(db: &Db, at: usize) -> Result<Model, String> {
     let name = NAMES[at];
     let rows = |sql: &str| db.rows(sql, &[]).map_err(|error| format!("{sql}: {error}"));

@@ -34,7 +34,7 @@ pub enum Synchronous {
     Extra,
 }
 
-/// How databases are used.
+/// How a life uses its databases.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub mode: Mode,
@@ -119,7 +119,7 @@ pub fn uri(store: &str, database: usize) -> String {
 
 pub struct Life<'a> {
     setting: Setting,
-    /// The present one.
+    /// The journal mode that is set now.
     mode: Mode,
     store: String,
     disk: MemDisk,

@@ -31,7 +31,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 const PAGES: u64 = 30_000;
-/// Cuts in each life.
+/// How many cuts each life ends in.
 const CUTS: usize = 40;
 
 type Pages = HashMap<u64, Content>;

@@ -54,7 +54,7 @@ struct Rig {
     random: Random,
 }
 
-/// What rounds came to.
+/// What the rounds came to, all together.
 #[derive(Default)]
 struct Tally {
     kills: u64,

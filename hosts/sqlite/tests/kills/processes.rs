@@ -32,7 +32,7 @@ fn spawn(part: &str) -> Child {
         .expect("it starts")
 }
 
-/// What this process is.
+/// Does what this process was started for.
 pub fn play() {
     let part = std::env::var(PART).expect("another test starts this one");
     let mut words = part.split(' ');
@@ -105,7 +105,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a device.
+    /// Makes a device of 64 MiB in a folder.
     pub fn create(folder: &Path) {
         let config =
             DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
@@ -138,7 +138,7 @@ impl Server {
         end(child);
     }
 
-    /// SIGKILL.
+    /// Kills the process, which can do nothing about it.
     pub fn kill(self) {
         end(self.child);
     }
@@ -152,7 +152,7 @@ pub struct Ended {
     pub connected_again: u64,
 }
 
-/// A process that writes.
+/// A process that writes until it is killed.
 pub struct Writer {
     child: Child,
     acknowledged: Arc<AtomicU64>,

@@ -10,10 +10,10 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Transactions whose rows stay.
+/// How many transactions' rows stay in the database.
 const KEPT: u64 = 20;
 
-/// What a writer does.
+/// What a process that writes does to the database.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub address: SocketAddr,
@@ -46,7 +46,7 @@ impl Job {
         format!("file:app.db?vfs=remap&device={}", self.address)
     }
 
-    /// Makes the database.
+    /// Makes the database that the writers share.
     pub fn make(&self, writers: usize) {
         let db = self.open().expect("the device is served");
         db.run("BEGIN").expect("possible");

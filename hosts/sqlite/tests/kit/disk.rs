@@ -48,7 +48,7 @@ impl Medium {
         self.log.push(Op::Set(page, content));
     }
 
-    /// All pages.
+    /// The contents of all pages that were written.
     pub fn contents(&self) -> HashMap<u64, Content> {
         self.now.clone()
     }

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 /// Debian's name, and that of other systems.
 const LIBRARY: &str = "libsqlite3.so.0";
 
-/// A value of SQL.
+/// A value as SQL has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Null,
@@ -40,7 +40,7 @@ impl Value {
     }
 }
 
-/// What SQLite said.
+/// What SQLite said when it failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Failure {
@@ -135,7 +135,7 @@ pub fn start_with_vfs() {
     REGISTERED.get_or_init(|| remap_ssd_sqlite::register(false).expect("SQLite takes a VFS"));
 }
 
-/// A connection.
+/// A connection, closed when it is dropped.
 pub struct Db(*mut ffi::sqlite3);
 
 // SAFETY: Debian's library is serialized: any thread may use a connection.
@@ -176,7 +176,7 @@ impl Db {
         })
     }
 
-    /// Loads an extension.
+    /// Loads an extension from a file.
     pub fn load_extension(&self, path: &str) -> Result<(), Failure> {
         let path = CString::new(path).expect("no zeroes in it");
         // SAFETY: the function has the type that SQLite documents; the connection is open; C
@@ -247,7 +247,7 @@ impl Db {
         }
     }
 
-    /// Runs one statement.
+    /// Runs one statement to its end.
     pub fn run(&self, sql: &str) -> Result<(), Failure> {
         self.rows(sql, &[]).map(drop)
     }

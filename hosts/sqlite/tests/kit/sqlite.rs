@@ -53,7 +53,7 @@ impl Log for Vec<u8> {
     }
 }
 
-/// A running checksum.
+/// A checksum that goes on from page to page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u32, u32);
 
@@ -86,7 +86,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(*bytes[at..].first_chunk().expect("four bytes"))
 }
 
-/// A connection that writes.
+/// A connection that writes as SQLite would.
 #[derive(Clone)]
 pub struct Writer {
     pub page_bytes: usize,
@@ -199,7 +199,7 @@ impl Writer {
     }
 }
 
-/// What a recovery finds.
+/// What a recovery finds in a log.
 pub struct Recovered {
     pub page_bytes: usize,
     pub round: u32,

@@ -102,6 +102,7 @@ impl OsStore {
     }
 
     fn path(&self, name: &str) -> Result<PathBuf, StoreError> {
+        // A name must stay in the folder, whatever it is.
         let why = match name {
             "" => "it is empty",
             "." | ".." => "it is a folder's",
@@ -141,9 +142,12 @@ impl State {
         let metadata = file
             .metadata()
             .map_err(|error| StoreError::system(path.display(), error))?;
+
+        // Two handles of one file are known by its inode, which decides how ranges are shared.
         let identity = (metadata.dev(), metadata.ino());
 
         self.births += 1;
+        // Slots are used again; the birth tells an old handle from a new one.
         let slot = self
             .files
             .iter()
@@ -223,6 +227,7 @@ impl Store for OsStore {
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
         let (old, new) = (self.path(from)?, self.path(to)?);
+        // Renaming a file to its own name changes nothing, and `NOREPLACE` would refuse it.
         if from == to && old.exists() {
             return Ok(());
         }
@@ -244,6 +249,8 @@ impl Store for OsStore {
         for entry in std::fs::read_dir(&self.folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let metadata = entry.metadata().map_err(failed)?;
+
+            // Folders, and names that are not text, are not files of the store.
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
                 // Blocks of 512 bytes (stat(2)).
                 let pages = (metadata.blocks() * 512).div_ceil(PAGE);
@@ -292,6 +299,7 @@ impl Store for OsStore {
         };
 
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A hole where the file system has them; zeroes elsewhere read the same.
         match rustix::fs::fallocate(&opened.file, flags, offset, bytes) {
             Ok(()) => {
                 let whole = (end / PAGE).saturating_sub(offset.div_ceil(PAGE));
@@ -327,6 +335,7 @@ impl Store for OsStore {
     }
 
     fn sync_all(&self) -> Result<(), StoreError> {
+        // Taken out of the lock: a sync may take long.
         let opened: Vec<Arc<Opened>> = self.state().files.iter().flatten().cloned().collect();
         for opened in opened {
             opened

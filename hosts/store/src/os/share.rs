@@ -87,6 +87,8 @@ impl State {
         } = *share;
         let (from, to) = (self.opened(share.from)?, self.opened(share.to)?);
         let size = from.size()?;
+
+        // In bounds first: nothing is written for a range that is not there.
         if from_offset.checked_add(bytes).is_none_or(|end| end > size) {
             return Err(StoreError::Range {
                 offset: from_offset,
@@ -105,6 +107,8 @@ impl State {
             });
         }
         let overlap = overlaps(&from, &to, share);
+
+        // Only pages that lie at the same place within a page can be shared.
         if from_offset % PAGE != to_offset % PAGE || overlap {
             let why = || {
                 format!("the ranges overlap, or are not aligned to {PAGE} bytes in the same way")
@@ -112,6 +116,7 @@ impl State {
             return self.copy(&from, &to, share, why);
         }
 
+        // Parts of pages at both ends are copied, whole pages between them are shared.
         let head = (from_offset.next_multiple_of(PAGE) - from_offset).min(bytes);
         let whole = (bytes - head) / PAGE * PAGE;
         let part = |at: u64, bytes: u64| Share {
@@ -145,6 +150,7 @@ impl State {
             Err(error) => return Err(to.failed(error)),
         };
 
+        // Only on our own mounts: elsewhere this call may copy bytes without a word.
         if self.sharing.is_ours(&from.file) && self.sharing.is_ours(&to.file) {
             let done =
                 copy_file_range(&from.file, &to.file, share).map_err(|error| to.failed(error))?;
@@ -181,6 +187,8 @@ impl State {
         while done < share.bytes {
             let bytes = &mut buffer[..step.min(share.bytes - done) as usize];
             let read = from.read(share.from_offset + done, bytes)?;
+
+            // The file has become shorter since it was looked at.
             if read < bytes.len() {
                 return Err(StoreError::Range {
                     offset: share.from_offset,

@@ -35,6 +35,7 @@ struct Parts {
 }
 
 impl Parts {
+    /// Whole pages can be written as they are; at the ends pages have to be read first.
     fn of(offset: u64, bytes: usize) -> Self {
         let before = (offset % PAGE) as usize;
         let head = if before == 0 {
@@ -81,6 +82,7 @@ impl<D: Disk> State<D> {
         self.look()?;
         loop {
             let size = self.size(file)?;
+            // Behind the end there is nothing to read, whatever the pages hold there.
             let bytes = (size.saturating_sub(offset)).min(into.len() as u64) as usize;
             if bytes == 0 {
                 return Ok(0);
@@ -127,6 +129,8 @@ impl<D: Disk> State<D> {
         for place in places {
             let bytes = (place.pages as usize * PAGE_BYTES - skip).min(into.len() - done);
             let out = &mut into[done..done + bytes];
+
+            // Whole pages go straight to the caller.
             if skip == 0 && bytes.is_multiple_of(PAGE_BYTES) {
                 self.read_pages(place.first, out, epoch)?;
             } else {
@@ -160,6 +164,8 @@ impl<D: Disk> State<D> {
                 into[at * PAGE_BYTES..(at + 1) * PAGE_BYTES].copy_from_slice(page);
                 self.statistics.pages_found += 1;
             } else if at < pages {
+                // Whatever misses is collected, and read when a page is found or the end is
+                // reached.
                 missing.end = at + 1;
                 continue;
             }
@@ -208,6 +214,7 @@ impl<D: Disk> State<D> {
     }
 
     fn write_parts(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        // Pages first: nothing is written before there is room for all of it.
         let end = self.reach(file, offset, data.len() as u64)?;
         let size = self.size(file)?;
         let parts = Parts::of(offset, data.len());
@@ -223,6 +230,7 @@ impl<D: Disk> State<D> {
         }
         self.write_part(file, size, offset + (data.len() - parts.tail) as u64, tail)?;
 
+        // Longer only now: a reader must not see bytes that are not there yet.
         if end > size {
             self.coordination.set_size(file.slot, file.birth, end);
         }
@@ -238,10 +246,14 @@ impl<D: Disk> State<D> {
             bytes,
             size,
         };
+
+        // A file is at most as long as an offset can say.
         let end = offset
             .checked_add(bytes)
             .filter(|end| *end <= i64::MAX as u64)
             .ok_or(too_far)?;
+
+        // More pages only if they are needed: that changes the layout, under the lock.
         if pages_of(end) > self.inode(file)?.capacity() {
             self.claim(file, pages_of(end))?;
         }
@@ -277,6 +289,7 @@ impl<D: Disk> State<D> {
 
     /// Turns bytes before the end into zeroes.
     pub fn discard(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        // Behind the end there is nothing to discard.
         let size = self.size(file)?;
         let end = offset.saturating_add(bytes).min(size);
         if offset >= end {
@@ -335,6 +348,8 @@ impl<D: Disk> State<D> {
         let (number, at) = (offset / PAGE, (offset % PAGE) as usize);
         assert!(at + data.len() <= PAGE_BYTES, "a part of one page");
         let place = self.places(file, number, 1)?[0].first;
+
+        // What is valid of the page ends with the file.
         let valid = size.saturating_sub(number * PAGE).min(PAGE) as usize;
 
         let mut page: Page = [0; PAGE_BYTES];

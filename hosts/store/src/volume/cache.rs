@@ -81,6 +81,7 @@ impl Cache {
     /// The epoch of a file whose word is this; `None` while it is being changed.
     pub fn epoch(&mut self, file: FileId, word: u64) -> Option<Epoch> {
         let known = self.files.entry(file).or_default();
+        // Another word: whatever was kept of the file counts no more.
         if known.word != word {
             *known = Known {
                 word,
@@ -138,6 +139,7 @@ impl Cache {
         from: Option<Epoch>,
         to: Option<Epoch>,
     ) {
+        // What no cache can hold is forgotten below.
         for at in 0..pages.min(self.pages_max as u64) {
             let kept = from.and_then(|from| self.shared(source + at, from));
             match (kept, to) {

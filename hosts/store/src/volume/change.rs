@@ -68,7 +68,10 @@ impl<D: Disk> State<D> {
     fn settle(&mut self) -> Result<(), StoreError> {
         let generation = self.generation();
         let died = generation % 2 == 1;
+
+        // Odd: a process died within a change. 0: nobody has looked since the machine started.
         if died || generation == 0 {
+            // Its last command may still be under way at the device.
             if died && self.coordination.others_may_have_died() {
                 std::thread::sleep(LAST_COMMANDS);
             }
@@ -130,6 +133,8 @@ impl<D: Disk> State<D> {
             .table
             .free_slot()
             .ok_or(StoreError::NoSlot(self.superblock.slots))?;
+
+        // The birth tells the file from one that had its slot before.
         let inode = Inode {
             name: name.into(),
             birth: random(),
@@ -140,6 +145,7 @@ impl<D: Disk> State<D> {
         let birth = inode.birth;
 
         self.begin()?;
+        // The size is there before the record: others look it up as soon as they see the file.
         self.coordination.set_size(slot, birth, 0);
         self.put(slot, inode)?;
         self.flush_for(Guard::FlushCreated)?;
@@ -156,6 +162,7 @@ impl<D: Disk> State<D> {
                 return Ok(()); // Another process was faster.
             };
 
+            // Free runs come from the records, which are read anew under the lock.
             let runs = state.table.free_runs(&state.superblock)?;
             let free = runs.iter().map(|run| run.pages).sum();
             let wanted = space::wish(capacity, needed, free);
@@ -169,6 +176,7 @@ impl<D: Disk> State<D> {
             inode.size = state.size(file)?;
 
             state.begin()?;
+            // Trimmed before they are claimed: what another file had there must not show.
             if state.without != Some(Guard::TrimClaimed) {
                 for extent in &more {
                     state.trim(extent.first, extent.pages)?;
@@ -186,6 +194,8 @@ impl<D: Disk> State<D> {
         self.locked(|state| {
             let mut inode = state.inode(file)?.clone();
             let (kept, released) = space::split(&inode.extents, pages_of(size));
+
+            // Nothing is released, so the record stays as it is.
             if released.is_empty() {
                 state.coordination.set_size(file.slot, file.birth, size);
                 return Ok(());
@@ -208,6 +218,7 @@ impl<D: Disk> State<D> {
     /// Deletes a file and gives its pages back.
     pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         self.locked(|state| {
+            // The name must be there before anything is changed.
             let found = state
                 .table
                 .find(name)
@@ -231,6 +242,7 @@ impl<D: Disk> State<D> {
     /// Gives a file a new name that no file has.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<(), StoreError> {
         self.locked(|state| {
+            // Checked under the lock, or two could take one name.
             if from != to && state.table.find(to).is_some() {
                 return Err(StoreError::Exists(to.into()));
             }

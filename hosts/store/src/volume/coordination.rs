@@ -87,6 +87,7 @@ impl Coordination {
         slots: u32,
         alone: bool,
     ) -> Result<Self, StoreError> {
+        // One process needs no file: it remembers by itself.
         let Processes::Several(dir) = processes else {
             return Ok(Self::Alone {
                 generation: 0,
@@ -94,6 +95,8 @@ impl Coordination {
                 words: HashMap::new(),
             });
         };
+
+        // Locked for as long as the volume is open; shared, unless it must be alone.
         let in_use = open_file(dir, &format!("{name}.use"))?;
         match if alone {
             in_use.try_lock()
@@ -217,7 +220,7 @@ impl Coordination {
         }
     }
 
-    /// Releases the lock.
+    /// Gives the lock back, if the volume is shared.
     pub fn unlock(&mut self) {
         if let Self::Shared(shared) = self {
             // It also ends with the file; there is nothing to do if it cannot be given back
@@ -257,6 +260,8 @@ fn open_present(dir: &Path, name: &str, slots: u32) -> Result<(File, Words), Sto
     let prepare = || -> std::io::Result<Words> {
         file.lock()?;
         let mut known = vec![0; boot.len()];
+
+        // The machine's boot says whether what is in the file can be relied on.
         let read = file.read_at(&mut known, BOOT_AT)?;
         if known[..read] != *boot {
             file.set_len(0)?;
@@ -275,6 +280,7 @@ fn open_present(dir: &Path, name: &str, slots: u32) -> Result<(File, Words), Sto
 /// Opens or makes a file of ours in a folder of ours; links, and what others own, are refused.
 fn open_file(dir: &Path, name: &str) -> Result<File, StoreError> {
     let failed = |error: std::io::Error| StoreError::system(dir.display(), error);
+    // A folder that is there already is looked at below, whoever made it.
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             return Err(failed(error));
@@ -282,6 +288,7 @@ fn open_file(dir: &Path, name: &str) -> Result<File, StoreError> {
         _ => {}
     }
 
+    // Opened and then looked at, so that it cannot be exchanged in between.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder =
         rustix::fs::openat(CWD, dir, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
@@ -297,6 +304,8 @@ fn open_file(dir: &Path, name: &str) -> Result<File, StoreError> {
     let file = rustix::fs::openat(&folder, name, flags, Mode::RUSR | Mode::WUSR);
     let file = file.map_err(|error| StoreError::system(dir.join(name).display(), error))?;
     let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
+
+    // A pipe or a device would hang, or do something.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(StoreError::system(
             dir.join(name).display(),

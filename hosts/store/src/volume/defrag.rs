@@ -46,6 +46,8 @@ impl DefragPlan {
 fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
     let pages: u64 = from.iter().map(|extent| extent.pages).sum();
     let free_in_a_row = free.iter().map(|run| run.pages).max().unwrap_or(0);
+
+    // The smallest that is large enough, so that large ones stay for large files.
     let whole = free
         .iter()
         .filter(|run| run.pages >= pages)
@@ -61,6 +63,8 @@ fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
             free.sort_by_key(|run| std::cmp::Reverse(run.pages));
             let (to, _) = space::split(&free, pages);
             let is_room = to.iter().map(|extent| extent.pages).sum::<u64>() == pages;
+
+            // Fewer pieces than now, or it is not worth the remaps.
             if is_room && to.len() < from.len() {
                 to
             } else {
@@ -91,6 +95,7 @@ impl<D: Disk> State<D> {
     ) -> Result<DefragPlan, StoreError> {
         self.locked(|state| {
             let plan = state.defrag_plan(file)?;
+            // Nothing is gained: no page is touched.
             if !plan.is_gain() {
                 return Ok(plan);
             }

@@ -142,6 +142,7 @@ impl Superblock {
 
     /// From a page of a disk of `disk_pages`; or why not.
     pub fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
+        // Blank, foreign and damaged are three answers: only the first may be overwritten unasked.
         if page.iter().all(|byte| *byte == 0) {
             return Err("it is blank".into());
         }
@@ -172,6 +173,8 @@ impl Superblock {
                 found.pages
             ));
         }
+
+        // Sizes are checked although the checksum is right: they decide what is read next.
         if found.slots == 0 || found.slots > SLOTS_MAX || found.first_data_page() >= found.pages {
             return Err(format!(
                 "{} files in {} pages cannot be",
@@ -227,6 +230,7 @@ impl Inode {
         volume: &Superblock,
         slot: u32,
     ) -> Result<Option<Self>, &'static str> {
+        // Zeroes are the record of no file.
         if page.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
@@ -234,6 +238,8 @@ impl Inode {
         if record.crc.get() != inode_crc(volume, slot, page) {
             return Err("its checksum is wrong");
         }
+
+        // An unknown flag may change what the rest means.
         if record.version.get() != VERSION as u16 || record.flags.get() & !OPEN_END != 0 {
             return Err("it is of an unknown version");
         }
@@ -242,6 +248,8 @@ impl Inode {
             .name
             .get(..usize::from(record.name_bytes.get()))
             .unwrap_or_default();
+
+        // A name becomes part of other names, so it must be one that could have been given.
         let name = std::str::from_utf8(name).map_err(|_| "its name is not text")?;
         if check_name(name).is_err() {
             return Err("its name cannot be");
@@ -258,6 +266,8 @@ impl Inode {
                 pages: extent.pages.get(),
             })
             .collect();
+
+        // Pages outside would be another's: a record with such pages is not believed at all.
         let inside = |extent: &Extent| {
             let end = extent.first.checked_add(extent.pages);
             extent.pages > 0

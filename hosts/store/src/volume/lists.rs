@@ -19,6 +19,8 @@ impl<D: Disk> State<D> {
                 && write.data.len().is_multiple_of(PAGE_BYTES)
                 && !write.data.is_empty()
         };
+
+        // Parts of pages need the rest of their pages, so they go one after the other.
         if !writes.iter().all(is_whole) {
             return writes
                 .iter()
@@ -40,6 +42,7 @@ impl<D: Disk> State<D> {
         );
         self.reach(file, size, end.saturating_sub(size))?;
 
+        // Up to the next gap: what is in front of it is written, and then the gap is zeroed.
         while let Some((first, rest)) = writes.split_first() {
             let mut end = self.size(file)?.max(first.end());
             let joins = |write: &&FileWrite<'_>| {
@@ -54,6 +57,8 @@ impl<D: Disk> State<D> {
 
             let placed = self.placed(file, now)?;
             self.write_places(file, &placed)?;
+
+            // Longer only after it is written: a reader must not see bytes that are not there yet.
             if end > self.size(file)? {
                 self.coordination.set_size(file.slot, file.birth, end);
             }
@@ -99,6 +104,7 @@ impl<D: Disk> State<D> {
         self.statistics.pages_written += writes.iter().map(pages_of).sum::<u64>();
         let epoch = self.epoch(file);
         for write in writes {
+            // Kept under the word of this change, which ends after it.
             self.keep(write.page, write.data, epoch);
         }
         Ok(())

@@ -58,6 +58,8 @@ impl<D: Disk> Volume<D> {
             pages,
             slots: new.files_max,
         };
+
+        // Refused before anything on the disk is touched.
         check(&superblock, disk.pages())?;
 
         // A volume that somebody uses is not overwritten, whatever was asked for.
@@ -87,6 +89,8 @@ impl<D: Disk> Volume<D> {
         disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat())
             .map_err(StoreError::disk)?;
         disk.flush().map_err(StoreError::disk)?;
+
+        // Nobody could open it while it was made.
         drop(reserved);
         Self::open(disk, processes)
     }
@@ -121,6 +125,7 @@ fn first_written<D: Disk>(
         let bytes = &mut bytes[..count as usize * PAGE_BYTES];
         disk.read(first, bytes).map_err(StoreError::disk)?;
 
+        // Anything at all may be somebody's.
         let written = bytes
             .as_chunks::<PAGE_BYTES>()
             .0
@@ -151,6 +156,8 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
     let mended = |page: u64, why: &str| {
         format!("page {page} of the volume was written again from its copy: {why}")
     };
+
+    // One sound copy is enough. Two that differ are two volumes.
     match (first, second) {
         (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
         (Ok(_), Ok(_)) => Err(StoreError::Damaged(

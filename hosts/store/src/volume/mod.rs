@@ -98,6 +98,7 @@ impl<D: Disk> Volume<D> {
 
     fn open_as(mut disk: D, processes: &Processes, alone: bool) -> Result<Self, StoreError> {
         let (superblock, notes) = make::find(&mut disk)?;
+        // Processes find each other by the volume's identity, whatever way they reach the disk.
         let name = coordination::name(&superblock.uuid_text(), &disk);
         let coordination = Coordination::join(processes, &name, superblock.slots, alone)?;
         let table = table::Table::new(&superblock);
@@ -186,7 +187,7 @@ impl<D: Disk> Volume<D> {
         self.state().defrag(file, progress)
     }
 
-    /// Gives the disk back.
+    /// Gives the disk back, also after a panic.
     pub fn into_disk(self) -> D {
         self.state
             .into_inner()
@@ -227,6 +228,7 @@ impl<D: Disk + Send> Store for Volume<D> {
             })
         };
 
+        // Looked for without the lock first: most files are there.
         match (found(&state), options.create) {
             (Some(_), Create::New) => Err(StoreError::Exists(name.into())),
             (Some(file), _) => Ok(file),
@@ -306,6 +308,8 @@ impl<D: Disk + Send> Store for Volume<D> {
                 birth: inode.birth,
             })
             .collect();
+
+        // A file that is deleted meanwhile needs no size.
         for file in files {
             match state.record_size(file) {
                 Ok(()) | Err(StoreError::Gone) => {}

@@ -66,6 +66,7 @@ impl<D: Disk> State<D> {
         self.make_room(shares)?;
 
         let mut batch = Batch::default();
+        // Ranges of no bytes share nothing.
         for share in shares.iter().filter(|share| share.bytes > 0) {
             let size = self
                 .size(share.from)?
@@ -74,6 +75,8 @@ impl<D: Disk> State<D> {
                 .from_offset
                 .checked_add(share.bytes)
                 .is_some_and(|end| end <= size);
+
+            // What is in front of a mistake in the list is done.
             if !there {
                 self.perform(&mut batch)?;
                 return Err(StoreError::Range {
@@ -85,6 +88,8 @@ impl<D: Disk> State<D> {
             let known = self
                 .size(share.to)?
                 .max(batch.ends.get(&share.to).copied().unwrap_or(0));
+
+            // Zeroes between the end and the range must be there before the range is.
             if share.to_offset > known {
                 self.perform(&mut batch)?;
                 self.reach(share.to, share.to_offset, 0)?;
@@ -111,6 +116,7 @@ impl<D: Disk> State<D> {
             *known = end.max(*known);
         }
 
+        // One claim a file: each is a flush.
         for (file, end) in ends {
             let size = self.size(file)?;
             // Nothing but room: a range that begins at the present end leaves no gap.
@@ -153,6 +159,8 @@ impl<D: Disk> State<D> {
             bytes,
             ..*share
         };
+
+        // Everything that is not whole pages is done in its turn, after the remaps in front of it.
         let why = || format!("a part of a page of {PAGE} bytes cannot be shared");
         if head > 0 {
             self.perform(batch)?;
@@ -187,6 +195,7 @@ impl<D: Disk> State<D> {
         } = std::mem::take(batch);
         if !remaps.is_empty() {
             let pages = remaps.iter().map(|remap| u64::from(remap.pages)).sum();
+            // A disk that refuses may have done any part: doing all of it by hand gives the same.
             match self.disk.remap_all(&remaps) {
                 Ok(()) => {
                     self.statistics.pages_shared += pages;
@@ -199,6 +208,7 @@ impl<D: Disk> State<D> {
             }
         }
 
+        // Longer only now: what is behind the old end is there.
         for (file, end) in ends {
             if end > self.size(file)? {
                 self.coordination.set_size(file.slot, file.birth, end);
@@ -211,6 +221,7 @@ impl<D: Disk> State<D> {
     fn follow(&mut self, remaps: &[DiskRemap], files: &[[FileId; 2]]) -> Result<(), StoreError> {
         let mut epochs = HashMap::new();
         for (remap, files) in remaps.iter().zip(files) {
+            // One look at each file's word, however many remaps it has.
             for file in files {
                 if !epochs.contains_key(file) {
                     epochs.insert(*file, self.epoch(*file));
@@ -230,6 +241,8 @@ impl<D: Disk> State<D> {
             for first in (0..u64::from(remap.pages)).step_by(at_once as usize) {
                 let pages = at_once.min(u64::from(remap.pages) - first);
                 let bytes = &mut buffer[..pages as usize * PAGE_BYTES];
+
+                // What memory has of the target is older.
                 self.cache
                     .forget(remap.target + first..remap.target + first + pages);
                 self.disk
@@ -245,6 +258,7 @@ impl<D: Disk> State<D> {
 
     /// Copies a range by reading all of it first, in steps if source and target are apart.
     fn copy(&mut self, share: &Share, why: impl FnOnce() -> String) -> Result<(), StoreError> {
+        // Read as a whole before it is written, if it reads what it writes.
         let overlap =
             share.from == share.to && share.from_offset.abs_diff(share.to_offset) < share.bytes;
         let step = if overlap {
@@ -284,6 +298,8 @@ pub fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
     let mut remaps = Vec::new();
     let (mut sources, mut targets) = (sources.iter().copied(), targets.iter().copied());
     let (mut source, mut target) = (sources.next(), targets.next());
+
+    // Runs of both sides are cut where either ends, and where a command would be too long.
     while let (Some(from), Some(to)) = (source.as_mut(), target.as_mut()) {
         let pages = from.pages.min(to.pages).min(REMAP_PAGES_MAX);
         let remap = DiskRemap {

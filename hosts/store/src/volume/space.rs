@@ -6,9 +6,9 @@
 /// Consecutive pages of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extent {
-    /// First page.
+    /// The first of its pages.
     pub first: u64,
-    /// Number of pages.
+    /// How many pages it has.
     pub pages: u64,
 }
 
@@ -31,6 +31,7 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<E
     let mut free = Vec::new();
     let mut at = first;
     for extent in claimed {
+        // Two files claim it. Which of them is right is not known here.
         if extent.first < at {
             return Err(extent.first);
         }
@@ -73,11 +74,14 @@ pub fn choose(
 ) -> Option<Vec<Extent>> {
     let mut chosen = Vec::new();
     let mut total = 0;
+
+    // Behind the file's last page first, so that it stays in one piece.
     let mut next = free.iter().position(|run| Some(run.first) == after);
     while total < needed {
         let open = wanted - total;
         let index = next.take().or_else(|| {
             let fitting = free.iter().enumerate().filter(|(_, run)| run.pages >= open);
+            // The smallest that is large enough keeps larger ones whole.
             let smallest = fitting.min_by_key(|(_, run)| run.pages);
             smallest
                 .or_else(|| free.iter().enumerate().max_by_key(|(_, run)| run.pages))
@@ -114,6 +118,7 @@ pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
 
     for extent in extents {
         let here = extent.pages.min(left);
+        // The part that falls on either side of the cut.
         left -= here;
         if here > 0 {
             kept.push(Extent {
@@ -140,6 +145,8 @@ pub fn pieces(extents: &[Extent], first: u64, pages: u64) -> Option<Vec<Extent>>
         if left == 0 {
             break;
         }
+
+        // Extents before the range are passed over whole.
         if skip >= extent.pages {
             skip -= extent.pages;
             continue;

@@ -95,6 +95,8 @@ impl<D: Disk> State<D> {
     ) -> Result<R, StoreError> {
         self.look()?;
         let before = self.changing.len();
+
+        // Odd words first: nobody believes what is read from here on.
         files.into_iter().for_each(|file| self.begin_change(file));
         let result = work(self);
 
@@ -104,6 +106,8 @@ impl<D: Disk> State<D> {
             self.cache.clear();
             return result;
         }
+
+        // Even again, and greater than before: what was kept meanwhile does not count.
         for file in self.changing.split_off(before) {
             let word = self.coordination.word(file.slot) + 1;
             self.coordination.set_word(file.slot, word);
@@ -117,6 +121,8 @@ impl<D: Disk> State<D> {
             return;
         }
         let word = self.coordination.word(file.slot);
+
+        // The process that left it may have commands under way.
         let was_left = !word.is_multiple_of(2);
         if was_left && self.coordination.others_may_have_died() {
             std::thread::sleep(LAST_COMMANDS);
@@ -142,7 +148,7 @@ impl<D: Disk> State<D> {
         self.disk.flush().map_err(StoreError::disk)
     }
 
-    /// All files, by name.
+    /// All files, in the order of their names.
     pub fn list(&mut self) -> Result<Vec<FileInfo>, StoreError> {
         self.load()?;
         let files: Vec<(FileId, FileInfo)> = self

@@ -49,7 +49,7 @@ impl Table {
         }
     }
 
-    /// Forgets all slots.
+    /// Forgets what was read of all slots.
     pub fn forget(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.seen = None);
     }
@@ -63,6 +63,7 @@ impl Table {
         slot: u32,
     ) -> Result<&Content, StoreError> {
         let known = self.slots.get_mut(slot as usize).ok_or(StoreError::Gone)?;
+        // What was read at this generation still counts.
         if known.seen != Some(generation) {
             let mut page = [0; PAGE_BYTES];
             let read = read_page(disk, superblock.page_of(slot), &mut page)?;
@@ -91,6 +92,7 @@ impl Table {
                 continue;
             }
 
+            // Slots are read together: one command instead of one a file.
             let mut bytes = vec![0; range.len() * PAGE_BYTES];
             if disk.read(superblock.page_of(first), &mut bytes).is_err() {
                 // One of the pages; the others are read one by one.
@@ -175,6 +177,7 @@ impl Table {
     /// # Errors
     /// Something is damaged, so that nobody knows.
     pub fn free_runs(&self, superblock: &Superblock) -> Result<Vec<Extent>, StoreError> {
+        // Nobody knows which pages a damaged record claims, so none can be given away.
         if let Some(why) = self.damage().into_iter().next() {
             return Err(StoreError::Damaged(format!(
                 "{why}; until then nothing can be allocated in this volume"

@@ -29,7 +29,7 @@ pub struct Medium {
     pub log: Vec<Op>,
     /// Run before the next write of a page in this range.
     pub before_write: Option<(std::ops::Range<u64>, Interruption)>,
-    /// Every remap is refused.
+    /// Whether every remap is refused, as by a disk without it.
     pub no_remap: bool,
     /// Pages that cannot be read.
     pub unreadable: std::ops::Range<u64>,
@@ -221,7 +221,7 @@ pub fn tagged(tag: u64, bytes: usize) -> Vec<u8> {
     tag.to_le_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-/// All of a file.
+/// Everything that is in a file.
 pub fn contents(store: &dyn Store, file: FileId) -> Vec<u8> {
     let mut bytes = vec![1; store.size(file).expect("it is open") as usize];
     assert_eq!(

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 
-/// What every command does.
+/// What every command of a load does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads at random places.
+    /// Reads at places drawn at random.
     RandomRead,
-    /// Writes at random places.
+    /// Writes at places drawn at random.
     RandomWrite,
     /// Reads from the beginning to the end and again.
     SequentialRead,
@@ -34,12 +34,12 @@ impl Kind {
     }
 }
 
-/// A load.
+/// A load: commands of one kind, so many at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What is done.
+    /// What every one of its commands does.
     pub kind: Kind,
-    /// Pages of one command.
+    /// How many pages each command has.
     pub pages: u32,
     /// Commands under way on a queue.
     pub depth: u16,
@@ -47,25 +47,25 @@ pub struct Load {
     pub region: u32,
     /// Share of the writes that repeat a content written before.
     pub duplicates: f64,
-    /// When it ends.
+    /// When it ends: after a time, or when all pages were touched.
     pub until: Until,
 }
 
-/// When a load ends.
+/// When a load ends: after a time, or when all pages were touched.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// After this time.
+    /// After so much time has passed.
     Elapsed(Duration),
     /// When all pages have been touched once.
     Once,
 }
 
-/// What was done.
+/// What a load did, and in which time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Commands.
+    /// How many commands were completed.
     pub commands: u64,
-    /// Seconds.
+    /// Seconds from the first command to the last.
     pub seconds: f64,
     /// Seconds of processors that this process has used meanwhile, for both ends.
     pub processor_seconds: f64,
@@ -94,7 +94,7 @@ impl Numbers {
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ (x >> 31)
     }
-    /// A number below `end`.
+    /// A number below `end`, drawn at random.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
@@ -114,16 +114,17 @@ pub struct Lane {
     under_way: UnderWay,
 }
 
-/// Takes what arrives.
+/// What takes the completions as they arrive.
 struct UnderWay {
     free: Vec<u16>,
     done: u64,
-    /// What went wrong first.
+    /// What went wrong first: the rest may follow from it.
     wrong: Option<String>,
 }
 
 impl Arrivals for UnderWay {
     fn data(&mut self, _: u16, _: usize, bytes: &[u8]) -> bool {
+        // A page that was never written is zeroes, and one that is torn has different ends.
         for page in bytes.chunks(PAGE) {
             if page.len() != PAGE || page[..8] != page[PAGE - 8..] || page[..8] == [0; 8] {
                 self.wrong
@@ -156,6 +157,8 @@ impl Lane {
     pub fn connect(client: &Client, count: u16) -> Result<Vec<Self>, Failure> {
         let connected = (0..count).map(|index| {
             let queue = client.another_queue(index + 2).map_err(Failure::failed)?;
+            // Each lane has contents of its own, so that lanes do not make duplicates of each
+            // other's.
             let first_content = u64::from(index + 1) << 48;
             Ok(Self {
                 queue,
@@ -189,6 +192,7 @@ impl Lane {
             return;
         };
 
+        // A command needs an identifier that is free; whoever calls puts no more than there are.
         let bytes = load.pages as usize * PAGE;
         let opcode = if load.kind.writes() {
             io::WRITE
@@ -203,6 +207,7 @@ impl Lane {
             receive: bytes,
         };
 
+        // Only the two ends of a page are changed: filling it would be measured with the device.
         if load.kind.writes() {
             let start = usize::from(cid) * bytes;
             for page in 0..load.pages as usize {
@@ -226,6 +231,7 @@ impl Lane {
         let commands_in_share = (share.1 - share.0) / load.pages;
         let all = load.region / load.pages;
 
+        // Made before the clock starts.
         self.buffers
             .resize(usize::from(load.depth) * load.pages as usize * PAGE, 0x5a);
         self.under_way = UnderWay {
@@ -243,6 +249,7 @@ impl Lane {
                 Until::Once => sent >= u64::from(commands_in_share),
             };
 
+            // Every command has been answered, so what was sent is what was done.
             if over && self.under_way.done == sent {
                 return Ok(sent);
             }
@@ -258,6 +265,8 @@ impl Lane {
                 }
             };
 
+            // All that have been answered are replaced at once: one write to the socket for many
+            // commands.
             for _ in 0..fits.min(self.under_way.free.len() as u64) {
                 let first = if load.kind.is_random() {
                     self.numbers.below(all.into()) as u32 * load.pages
@@ -336,6 +345,7 @@ impl Load {
         let began = Instant::now();
         let used = processor_seconds();
 
+        // In order, each lane has a part of the region; at random, all of them have all of it.
         let count = lanes.len() as u32;
 
         let commands = std::thread::scope(|scope| {
@@ -343,6 +353,7 @@ impl Load {
                 let unit = self.region / count / self.pages * self.pages;
                 (
                     unit * index,
+                    // The last one takes what the division leaves.
                     if index + 1 == count {
                         self.region
                     } else {

@@ -33,7 +33,7 @@ const SEQUENTIAL_PAGES: u32 = 32;
 /// Share of writes that repeat a content.
 const DUPLICATES: f64 = 0.3;
 
-/// How much is measured.
+/// How long and how often it is measured.
 #[derive(Clone, Copy)]
 struct ServiceBenchSize {
     rounds: usize,
@@ -112,6 +112,7 @@ pub fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), F
         }
     };
 
+    // Without a folder a temporary one; in memory only if that was asked for.
     let dir = match (&args.dir, args.memory) {
         (Some(dir), _) => Some(dir.clone()),
         (None, false) => Some(std::env::temp_dir()),
@@ -129,6 +130,8 @@ pub fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), F
     if args.tls && !tls::IS_BUILT {
         return Err(Failure::usage(format_args!("--tls: {}", tls::ABSENT)));
     }
+
+    // Comparing ways of protection is another measurement: it replaces the usual one.
     if args.tls || args.chap {
         let wanted = Protection {
             tls: args.tls,
@@ -182,12 +185,16 @@ fn speed(served: &Served<'_>, size: ServiceBenchSize) -> Result<Speed, Failure> 
 
     warm_up(&mut rig, &mut lanes, size)?;
     let mut rates = [const { Vec::new() }; 4];
+
+    // One round of each load after the other, so that a slow minute hits all of them.
     for _ in 0..size.rounds {
         for (load, rates) in loads.iter().zip(&mut rates) {
             let done = load.run(&rig.client, &mut lanes)?;
             rates.push(done.commands as f64 / done.seconds);
         }
     }
+
+    // In units of what a host sees: commands for random places, bytes for sequential ones.
     let [reads, writes, reads_in_order, writes_in_order] = rates.map(median);
     let gib =
         |rate: f64| rate * f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64 / (1u64 << 30) as f64;
@@ -252,6 +259,7 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<
 fn copies(client: &mut Client, size: ServiceBenchSize) -> Result<Speed, Failure> {
     let blocks = size.region / PAGE_BYTES as u64;
 
+    // How many pages were programmed in between shows whether they were copied or shared.
     let before = counters(client)?;
     let (mut copy, mut remap) = (Vec::new(), Vec::new());
 
@@ -296,11 +304,13 @@ fn counters(client: &mut Client) -> Result<[u64; 2], Failure> {
 /// When the timing model has a single read of a page on an idle device done.
 fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
     let config = DeviceConfig {
+        // Contents do not matter to the timing model, and identities need no memory.
         content: remap_ssd_media::ContentMode::Identity,
         ..config.clone()
     };
     let mut device = Device::format(config).map_err(Failure::failed)?;
     device.write(0, 0, &remap_ssd_media::Payload::Identity(1));
+    // Long after the write, so that the read meets an idle device.
     let later = 1_000_000_000;
     let (done_at, _) = device.view(later, 0, |page| assert_eq!(page, PageView::Identity(1)));
     Ok(Duration::from_nanos(done_at - later))
@@ -311,6 +321,7 @@ fn emulated(
     emulated: &Served<'_>,
     size: ServiceBenchSize,
 ) -> Result<Emulated, Failure> {
+    // Small enough to be read at random from what the machine has in its caches.
     let region = (size.region / 16 / PAGE_BYTES as u64) as u32;
 
     let start = |served: &Served<'_>| {
@@ -339,6 +350,7 @@ fn emulated(
     for _ in 0..size.rounds {
         for ((rig, lanes), quantiles) in pair.iter_mut().zip(&mut quantiles) {
             let mut took = lanes[0].read_singly(&rig.client, region, size.single_reads)?;
+            // Sorted for the quantiles; the order in which reads came says nothing.
             took.sort_unstable();
 
             let at =
@@ -357,6 +369,7 @@ fn emulated(
         none_p99_us: none_p99,
         emulated_p50_us: emulated_p50,
         emulated_p99_us: emulated_p99,
+        // What emulation adds beyond the model, beside what the way to the device takes anyway.
         deviation_p50_us: emulated_p50 - model - none_p50,
         deviation_p99_us: emulated_p99 - model - none_p99,
     })

@@ -92,6 +92,7 @@ impl Lap {
     }
 
     fn way(&self, bare: &Self) -> Way {
+        // By rounds, before the median: both halves of a ratio were measured in the same minute.
         let ratios = [0, 1, 2, 3].map(|load| {
             let pairs = self.rates[load].iter().zip(&bare.rates[load]);
             median(pairs.map(|(own, bare)| own / bare).collect())
@@ -145,6 +146,7 @@ pub(super) fn compare(
         .collect::<Result<_, _>>()?;
 
     let region = (size.region / PAGE_BYTES as u64) as u32;
+    // All ways in every round, load by load.
     for round in 0..size.rounds {
         line.set_message(format!("round {}", round + 1));
         for (index, load) in loads(region, size).iter().enumerate() {
@@ -162,7 +164,7 @@ pub(super) fn compare(
 }
 
 impl Compared {
-    /// Prints it.
+    /// Prints what was measured, as a table or as JSON.
     pub fn show(&self, json: bool) -> Result<(), Failure> {
         if json {
             return output::json(&serde_json::json!(self));

@@ -18,21 +18,23 @@ use tempfile::TempDir;
 
 const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000062656e";
 
-/// What hosts must prove.
+/// What hosts must prove before they are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// They connect by TLS.
+    /// They connect by TLS, with a key of theirs.
     pub tls: bool,
-    /// They authenticate by DH-HMAC-CHAP.
+    /// They authenticate by DH-HMAC-CHAP, with a secret of theirs.
     pub chap: bool,
 }
 
 impl Protection {
     /// What a host of ours knows, and the server's keys; none of both if nothing is to be proven.
     fn keys(self, hostnqn: &str) -> (HostKeys, Option<Arc<Keyring>>) {
+        // Fixed keys: nobody but this process can connect.
         let secret = Secret::new(Some(Hash::Sha256), &[1; 32]).expect("32 bytes for SHA-256");
         let tls = TlsKey::new(Some(Hash::Sha256), &[2; 32]).expect("32 bytes for SHA-256");
 
+        // The same text as in a file of keys, so that the bench goes the way that a service goes.
         let mut line = hostnqn.to_owned();
         let mut known = HostKeys::default();
         if self.tls {
@@ -51,18 +53,18 @@ impl Protection {
     }
 }
 
-/// What is served.
+/// What is served: which device, protected by what.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
-    /// Bytes of the device.
+    /// Size of the device in bytes.
     pub bytes: u64,
-    /// Deduplicate?
+    /// Whether the device deduplicates what is written.
     pub dedup: bool,
-    /// When completions are due.
+    /// When completions are due: at once, or as on flash.
     pub latency: Latency,
     /// Where its image is; in memory if nowhere.
     pub dir: Option<&'a Path>,
-    /// What hosts must prove.
+    /// What hosts must prove before they are served.
     pub protection: Protection,
     /// What is otherwise than in a device made for service.
     pub set: &'a [Setting],
@@ -75,9 +77,9 @@ impl Log for Quiet {
     fn server(&self, _: &str) {}
 }
 
-/// A served device.
+/// A served device, with a host that is connected to it.
 pub struct Rig {
-    /// Connected to it.
+    /// The host that is connected to it.
     pub client: Client,
     address: SocketAddr,
     options: Options,
@@ -100,6 +102,7 @@ impl Rig {
             .map_err(Failure::usage)?;
         config.check().map_err(Failure::usage)?;
 
+        // The image goes with this value.
         let image = match served.dir {
             Some(dir) => {
                 let made = tempfile::Builder::new()
@@ -149,6 +152,7 @@ impl Rig {
         );
         let server = Some(std::thread::spawn(|| server.run()));
 
+        // Last, so that a failure before leaves no connection.
         let client = Client::connect(address, options.clone()).map_err(Failure::failed)?;
         Ok(Self {
             client,

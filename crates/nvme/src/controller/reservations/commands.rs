@@ -103,6 +103,7 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
+        // Release comes with one key, the others with two.
         let mut keys = Keys::default();
         let wanted = match sqe.head().opcode() {
             io::RESERVATION_RELEASE => 8,
@@ -132,8 +133,12 @@ impl Association {
             cptpl::SET => Some(true),
             _ => return Err(Status::INVALID_FIELD),
         };
+
+        // A host that has lost its key may ask to have it ignored.
         let current = (!cdw10.iekey()).then_some(keys.current);
 
+        // Persistence changes only if the action succeeds: one that there is not leaves everything
+        // as it was.
         self.subsystem.change_reservations(sqe.nsid, |all| {
             let notices = match cdw10.action() {
                 register::REGISTER => all.register(host, keys.other),
@@ -149,6 +154,8 @@ impl Association {
     fn acquire(&self, sqe: &Sqe, host: HostIdentity<'_>, keys: Keys) -> Result<(), Status> {
         let cdw10 = ReservationCdw10::from_bits(sqe.cdw10);
         let kind = ReservationType::of(cdw10.rtype()).ok_or(Status::INVALID_FIELD)?;
+
+        // Only Register can do without the current key.
         if cdw10.iekey() {
             return Err(Status::INVALID_FIELD);
         }
@@ -173,6 +180,7 @@ impl Association {
         self.subsystem
             .change_reservations(sqe.nsid, |all| match cdw10.action() {
                 release::RELEASE => {
+                    // Only Release names a type. Clear takes away whatever there is.
                     let kind = ReservationType::of(cdw10.rtype()).ok_or(Status::INVALID_FIELD)?;
                     all.release(host, key, kind)
                 }

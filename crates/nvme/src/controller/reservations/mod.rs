@@ -51,7 +51,7 @@ pub trait ReservationStore: Send + Sync {
 pub enum Actor<'a> {
     /// The service itself, which writes back what hosts were allowed to write.
     Service,
-    /// A host.
+    /// A host, which reservations may hold back.
     Host(HostIdentity<'a>),
 }
 
@@ -59,7 +59,7 @@ pub enum Actor<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
     pub host: HostIdentity<'a>,
-    /// `None`: of all namespaces.
+    /// The one namespace it is about; `None`: all of them.
     pub nsid: Option<u32>,
     pub class: CommandClass,
 }
@@ -168,6 +168,7 @@ impl Reservations {
     /// Reservation Conflict.
     pub fn check(&self, claim: &Claim<'_>) -> Result<(), Status> {
         let state = self.state();
+        // A command for all namespaces needs every one of them.
         let mut concerned = state
             .all
             .iter()
@@ -230,6 +231,7 @@ impl Subsystem {
         change: impl FnOnce(&mut NamespaceReservations) -> Result<Notices, Status>,
     ) -> Result<(), Status> {
         let reservations = &self.reservations;
+        // One change at a time: of two that begin from the same state the first would be lost.
         let _one = reservations
             .changing
             .lock()
@@ -239,6 +241,7 @@ impl Subsystem {
             (state.all.clone(), state.power_cuts)
         };
 
+        // What does not persist is not written, so most changes wait for no disk.
         let before = persistent(&all);
         let notices = change(all.entry(nsid).or_default())?;
         let after = persistent(&all);
@@ -252,6 +255,9 @@ impl Subsystem {
         // Nobody is within a step of a command: who is excluded from now on asks again first.
         let turn = self.device();
         let mut state = reservations.state();
+
+        // The power was cut while the change was being kept. What was kept is in force; the host
+        // learns by asking whether its change is among it.
         if state.power_cuts != power_cuts {
             reservations.put_in_force(&mut state, after);
             return Err(Status::INTERNAL);

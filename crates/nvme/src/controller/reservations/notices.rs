@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
-/// Features of reservations.
+/// Identifiers of the features that reservations have.
 pub(in crate::controller) mod fid {
     pub const HOST_ID: u8 = 0x81;
     pub const NOTIFICATION_MASK: u8 = 0x82;
@@ -29,7 +29,7 @@ pub(in crate::controller) mod fid {
 
 /// Pages that wait for one controller, at most.
 const PAGES_MAX: usize = 64;
-/// All namespaces.
+/// The namespace number that stands for all of them.
 const ALL: u32 = 0xffff_ffff;
 /// The notices that there are: bits 1, 2 and 3 of the mask.
 const MASKS: u32 = 0b1110;
@@ -63,6 +63,7 @@ impl NotificationQueue {
     }
 
     fn add(&mut self, notice: &Notice) {
+        // A notice that the host does not want is not in its log either.
         let masked = self.masks.get(&notice.nsid).copied().unwrap_or(0);
         if masked >> notice.kind as u8 & 1 == 1 {
             return;
@@ -91,12 +92,15 @@ impl Reservations {
                 kind,
             });
         }
+
+        // Hosts that never ask must not fill the memory. One that asks late misses the oldest.
         let surplus = state.notices.len().saturating_sub(NOTICES_MAX);
         state.notices.drain(..surplus);
     }
 
     /// Puts what a host has not been told yet into its notifications.
     fn deliver(&self, host: HostIdentity<'_>, notifications: &mut NotificationQueue) {
+        // One load in most cases: events are looked for often, and news are rare.
         if notifications.next == self.next_notice.load(Relaxed) {
             return;
         }
@@ -119,6 +123,9 @@ impl Association {
         self.subsystem
             .reservations
             .deliver(self.host(), notifications);
+
+        // There is one event until the page has been read: the host then reads on until none is
+        // left.
         if notifications.reported || notifications.pages.is_empty() {
             return None;
         }
@@ -227,6 +234,7 @@ impl Association {
             return Ok(());
         }
 
+        // All rights are checked first: a host that lacks one of them changes nothing.
         for nsid in &concerned {
             self.rights().check(*nsid, Need::Write)?;
         }

@@ -15,9 +15,9 @@ pub const REGISTRANTS_MAX: usize = 256;
 /// A host, as a command comes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostIdentity<'a> {
-    /// Host identifier.
+    /// Its identifier, which is what reservations go by.
     pub id: [u8; 16],
-    /// Its name (NQN).
+    /// Its name (NQN), for logs and operators.
     pub nqn: &'a str,
 }
 
@@ -33,9 +33,9 @@ impl HostIdentity<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Host identifier.
+    /// Its identifier, which is what reservations go by.
     pub id: [u8; 16],
-    /// Its name (NQN).
+    /// Its name (NQN), for logs and operators.
     pub nqn: String,
 }
 
@@ -57,7 +57,7 @@ impl From<HostIdentity<'_>> for Host {
 /// What a command does with a namespace's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandClass {
-    /// It reads them.
+    /// It reads the namespace's blocks and changes nothing.
     Read,
     /// It changes them, or makes changes durable.
     Write,
@@ -111,17 +111,17 @@ impl ReservationType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registrant {
-    /// The host.
+    /// The host that has registered.
     pub host: Host,
-    /// Its reservation key.
+    /// The key that it registered with.
     pub key: u64,
 }
 
-/// A reservation.
+/// The reservation that a host holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reservation {
-    /// Type.
+    /// What it keeps other hosts from.
     pub kind: ReservationType,
     /// Who holds it; nobody in particular if all registrants do.
     pub holder: Option<Host>,
@@ -130,7 +130,7 @@ pub struct Reservation {
 /// What has happened to a host's registration or reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotificationType {
-    /// Its registration was preempted.
+    /// Another host removed its registration.
     RegistrationPreempted = 1,
     /// A reservation was released, and the host is registered.
     ReservationReleased = 2,
@@ -145,7 +145,7 @@ pub type Notices = Vec<(Host, NotificationType)>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceReservations {
-    /// Counts changes of registrations.
+    /// Counts changes of registrations, as hosts are told.
     pub generation: u32,
     /// Persist through power loss state.
     pub persists: bool,
@@ -158,6 +158,7 @@ pub struct NamespaceReservations {
 impl NamespaceReservations {
     /// Whether a host may do this.
     pub fn allows(&self, host: HostIdentity<'_>, class: CommandClass) -> bool {
+        // Without a reservation, registrations keep nobody out.
         let Some(reservation) = &self.reservation else {
             return true;
         };
@@ -243,6 +244,7 @@ impl NamespaceReservations {
         self.remove(|one| one.host.is(host));
         self.count();
 
+        // Others may have waited for a reservation of this type to go: they are told.
         let was_released = self.reservation.is_none();
         Ok(match kind {
             Some(kind) if was_released && kind.is_for_registrants() => {
@@ -266,6 +268,7 @@ impl NamespaceReservations {
 
         match &self.reservation {
             None => self.reserve(host, kind),
+            // The holder may acquire it again, as it is.
             Some(held) if held.kind == kind && self.holds(host) => {}
             Some(_) => return Err(Status::RESERVATION_CONFLICT),
         }
@@ -299,6 +302,7 @@ impl NamespaceReservations {
             Some(Reservation {
                 holder: Some(holder),
                 kind: before,
+                // The holder's key was named: the reservation changes hands.
             }) if self.has_key(&holder, preempted) => {
                 let mut notices = self.expel(host, |one| is_others(one) && one.key == preempted);
                 self.reserve(host, kind);
@@ -310,6 +314,7 @@ impl NamespaceReservations {
             Some(Reservation {
                 holder: Some(_), ..
             }) if preempted == 0 => return Err(Status::INVALID_FIELD),
+            // A key that nobody has preempts nobody.
             _ if !self.registrants.iter().any(|one| one.key == preempted) => {
                 return Err(Status::RESERVATION_CONFLICT);
             }
@@ -333,6 +338,7 @@ impl NamespaceReservations {
         self.must_be_registered(host, key)?;
 
         match &self.reservation {
+            // To release what one does not hold is no mistake.
             Some(held) if self.holds(host) => {
                 if held.kind != kind {
                     return Err(Status::INVALID_FIELD);

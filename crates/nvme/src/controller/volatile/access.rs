@@ -77,6 +77,8 @@ impl<'t> ActiveCommand<'_, 't> {
         let Some(cache) = self.cache() else {
             return Err(show);
         };
+
+        // A page of zeroes needs no buffer.
         match cache.newest(lpn) {
             None => return Err(show),
             Some(Newest::Zeroes) => return Ok(show(PageView::Zeroes)),
@@ -89,6 +91,7 @@ impl<'t> ActiveCommand<'_, 't> {
 
     /// A page as a host sees it; the device is asked only for what the cache does not have.
     fn newest_page(&mut self, cache: &VolatileCache, lpn: u32) -> Result<[u8; PAGE_BYTES], Status> {
+        // The device is not asked for a page that is cached as a whole.
         let mut page = match cache.covered(lpn) {
             Sectors::ALL => [0; PAGE_BYTES],
             _ => self.durable_page(lpn)?,
@@ -112,6 +115,8 @@ impl<'t> ActiveCommand<'_, 't> {
             Content::Bytes { bytes, .. } => bytes.len() as u64,
         } + super::VERSION_BYTES;
 
+        // Room is made a page at a time. The cache is released for it, because writing back takes
+        // it.
         loop {
             let mut cache = self.cache().expect("only cached commands come here");
             let oldest = if cache.is_full_for(bytes) {
@@ -151,6 +156,7 @@ impl<'t> ActiveCommand<'_, 't> {
             },
         )?;
 
+        // A record has whole pages, as hosts see them now.
         if self.record.is_some() {
             let cache = self.cache().expect("it has the version");
             let page = self.newest_page(&cache, piece.lpn)?;
@@ -164,12 +170,14 @@ impl<'t> ActiveCommand<'_, 't> {
     /// there.
     pub fn write_part_through(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
+        // A whole page needs nothing of what was there before.
         let mut page = match piece.len {
             PAGE_BYTES => [0; PAGE_BYTES],
             _ => self.durable_page(piece.lpn)?,
         };
         page[piece.start..piece.start + piece.len].copy_from_slice(bytes);
         self.write_page(piece.lpn, &page)?;
+        // Only now: if the write fails, the cache still has what it would have replaced.
         self.forget(piece.lpn, Sectors::of(piece.start, piece.len));
         Ok(())
     }
@@ -215,6 +223,8 @@ impl<'t> ActiveCommand<'_, 't> {
             relocate,
             ..
         } = *remap;
+
+        // All sources are read first, since a target may be a source as well.
         let mut contents = Vec::with_capacity(len as usize);
         for lpn in source..source + len {
             self.device.spend(Step::Read);
@@ -245,6 +255,8 @@ impl<'t> ActiveCommand<'_, 't> {
                 },
             )?;
         }
+
+        // A source that is also a target has its new content by now, and keeps it.
         let targets = target..target + len;
         (source..source + len)
             .filter(|lpn| relocate && !targets.contains(lpn))
@@ -283,6 +295,9 @@ impl<'t> ActiveCommand<'_, 't> {
         let Some(until) = self.cache().map(|cache| cache.next) else {
             return Ok(());
         };
+
+        // Up to a limit, because hosts go on writing: a flush covers what came before it, and must
+        // come to an end.
         loop {
             self.pause()?;
             let oldest = self.cache().and_then(|cache| cache.oldest_before(until));
@@ -305,6 +320,7 @@ impl<'t> ActiveCommand<'_, 't> {
         };
 
         let pages = match newest {
+            // Zeroes take no flash page: they are deallocated.
             Newest::Zeroes => {
                 let pages = run(&|more| cache.newest(lpn + more) == Some(Newest::Zeroes));
                 self.device.spend(Step::Deallocate(pages));
@@ -316,6 +332,9 @@ impl<'t> ActiveCommand<'_, 't> {
                 let pages = run(&|more| {
                     cache.newest(lpn + more) == Some(Newest::RemappedFrom(source + more))
                 });
+
+                // The source may have changed on the device since. Then the bytes that were cached
+                // are written.
                 match self.still_there(&cache, lpn, source, pages)? {
                     0 => {
                         self.write_newest(&cache, lpn)?;
@@ -341,6 +360,8 @@ impl<'t> ActiveCommand<'_, 't> {
                 1
             }
         };
+
+        // The cache forgets a page only after the device has it, so that a failure loses nothing.
         drop(cache);
         self.forget_pages(lpn, pages);
         Ok(())
@@ -367,6 +388,7 @@ impl<'t> ActiveCommand<'_, 't> {
         let pages = if apart < pages { 1 } else { pages };
 
         for at in 0..pages {
+            // Bytes are compared, not histories: an equal content is as good, whatever wrote it.
             let wanted = self.newest_page(cache, lpn + at)?;
 
             self.device.spend(Step::Read);
@@ -407,6 +429,7 @@ impl Subsystem {
             to_host: &mut Vec::new(),
         };
 
+        // The turn ends before the wait: a commit needs the device.
         let outcome = {
             let mut turn = self.device();
             self.execute(&mut turn, &job, &mut data)
@@ -429,6 +452,7 @@ impl Subsystem {
         seed: u64,
         then: impl FnOnce(&mut Device, CutReport) -> R,
     ) -> Result<R, Status> {
+        // Undivided: nobody may see the device with the cache cut and its survivors missing.
         let mut turn = self.device().undivided();
         let Some(mut cache) = turn.cache() else {
             return Ok(then(&mut turn, CutReport::default()));
@@ -443,6 +467,8 @@ impl Subsystem {
         let (survivors, report) = cache.cut(seed, block_bytes);
 
         for survivor in survivors {
+            // The device may not be able to read the page. It need not, if all of it survives from
+            // the cache.
             let (_, durable) = turn.view(0, survivor.lpn, bytes_of);
             let mut page = match (survivor.sectors, durable) {
                 (Sectors::ALL, _) => [0; PAGE_BYTES],

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Blocks of one page that do not keep their newest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostBlocks {
-    /// The device's page.
+    /// Number of the page on the device.
     pub lpn: u32,
     /// Blocks of it that lose something.
     pub blocks: u32,
@@ -86,6 +86,8 @@ impl Draw {
             Self::All => versions.len(),
             Self::Few(pages) if pages.contains(&lpn) => random.random_range(1..=versions.len()),
             Self::Few(_) => 0,
+            // An unbroken run of its newest ones: a version that is missing below a newer one does
+            // not show.
             Self::Commands(gone) => versions
                 .iter()
                 .rev()
@@ -122,6 +124,7 @@ impl VolatileCache {
         };
 
         let pages: BTreeMap<u32, Vec<Version>> = std::mem::take(&mut self.pages);
+        // Empty from here on: what survives goes to the device.
         self.ages.clear();
         self.used_bytes = 0;
 
@@ -153,6 +156,7 @@ impl VolatileCache {
                 lost.blocks += u32::from(gone > 0);
                 lost.versions += gone as u32;
 
+                // With no version kept, the block is as the device has it.
                 let kept = of_block.len() - gone;
                 if let Some(version) = kept.checked_sub(1).map(|index| of_block[index]) {
                     for sector in first..first + block_sectors {

@@ -175,6 +175,7 @@ impl VolatileCache {
             source,
         };
 
+        // Hidden versions take room too: a cut may leave them.
         self.used_bytes += version.bytes();
         let versions = self.pages.entry(lpn).or_default();
         if versions.is_empty() {
@@ -193,6 +194,7 @@ impl VolatileCache {
 
     /// Lays the newest versions over a page's durable content.
     fn overlay(&self, lpn: u32, page: &mut [u8; PAGE_BYTES]) {
+        // Oldest first: what comes later lies on top.
         for version in self.pages.get(&lpn).into_iter().flatten() {
             let sectors = (0..PAGE_BYTES / SECTOR_BYTES).filter(|at| version.sectors.has(*at));
             sectors.for_each(|sector| version.show(sector, page));
@@ -203,6 +205,8 @@ impl VolatileCache {
     fn newest(&self, lpn: u32) -> Option<Newest> {
         let last = self.pages.get(&lpn)?.last()?;
         Some(match (&last.content, last.source) {
+            // A page that is known in part needs the device, so neither zeroes nor a source stand
+            // for it.
             _ if self.covered(lpn) != Sectors::ALL => Newest::Part,
             _ if last.sectors != Sectors::ALL => Newest::Whole,
             (Content::Zeroes, _) => Newest::Zeroes,
@@ -228,12 +232,16 @@ impl VolatileCache {
         let Some(versions) = self.pages.get_mut(&lpn) else {
             return;
         };
+
+        // The page's age is that of its oldest version, which may be gone below.
         let oldest = versions[0].number;
         let before: u64 = versions.iter().map(Version::bytes).sum();
 
         versions
             .iter_mut()
             .for_each(|version| version.sectors = version.sectors.without(durable));
+
+        // A version all of whose sectors are durable is of no use to a cut.
         versions.retain(|version| version.sectors != Sectors::NONE);
 
         let after: u64 = versions.iter().map(Version::bytes).sum();

@@ -23,6 +23,8 @@ impl Queue {
         subnqn: &str,
     ) -> Result<(), ClientError> {
         let credentials = options.credentials.as_deref();
+        // Whoever leaves authentication out proves nothing. With a controller's secret that is not
+        // enough.
         if !said.authentication() {
             let wants_proof = credentials.is_some_and(|known| known.controller.is_some());
             return if wants_proof && subnqn != DISCOVERY_NQN {

@@ -33,6 +33,7 @@ impl Disk for Client {
     }
 
     fn identity(&self) -> Option<[u8; 16]> {
+        // Zeroes mean that the device has no identifier.
         Some(self.namespace().nguid).filter(|nguid| *nguid != [0; 16])
     }
 
@@ -44,6 +45,8 @@ impl Disk for Client {
     }
 
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), ClientError> {
+        // A part of a page would be written by reading the rest, which a disk does not promise to
+        // do.
         Self::whole_pages(data.len())?;
         Client::write(self, self.blocks(page), data)
     }
@@ -69,6 +72,7 @@ impl Disk for Client {
             atomic,
         } = *remap;
 
+        // A command cannot name no blocks.
         if pages == 0 {
             return Ok(());
         }

@@ -12,12 +12,12 @@ pub enum ClientError {
     /// The connection broke, or could not be made.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The device refused.
+    /// The device refused a command, with this status.
     #[error("{what}: status {:#05x} ({})", status.number(), describe(*status))]
     Status {
-        /// Which command.
+        /// What the command was for, in words.
         what: &'static str,
-        /// Its status.
+        /// The status that the device answered.
         status: Status,
     },
     /// What came back is not what the protocol says.
@@ -31,7 +31,7 @@ pub enum ClientError {
         "the target asks for no authentication, so it cannot prove that it knows the controller's secret"
     )]
     NotAuthenticating,
-    /// It failed.
+    /// The two sides could not authenticate each other.
     #[error("authentication failed: {0}")]
     Authentication(#[from] HostError),
     /// There is no TLS, and we have a key for it.

@@ -63,6 +63,8 @@ impl Client {
             let mut sqe = entry(opcode::FS_MAP, self.options.nsid);
             sqe.cdw10 = (receive / 4 - 1) as u32;
             (sqe.cdw12, sqe.cdw13) = (u32::from(inode.is_none()), inode.unwrap_or(0));
+
+            // The list goes on where the last answer ended.
             sqe.cdw14 = entries.len() as u32;
             let answer = self
                 .io(
@@ -91,11 +93,15 @@ impl Client {
                 .split_first()
                 .ok_or(FileMapError::Disk(broken("a list without a head")))?;
             let total = head[0] as usize;
+
+            // The answer is as long as was asked for, whatever is listed in it.
             let wanted = total.saturating_sub(entries.len()).min(listed.len());
             entries.extend_from_slice(&listed[..wanted]);
             if entries.len() >= total {
                 return Ok(entries);
             }
+
+            // A device that answers with nothing new would be asked for ever.
             if wanted == 0 {
                 return Err(FileMapError::Disk(broken("a list that does not go on")));
             }

@@ -32,12 +32,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How to connect.
+/// How to connect: under which name, to what, how protected.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The subsystem; found by discovery if not given.
     pub subnqn: Option<String>,
-    /// Our name.
+    /// The name (NQN) that this host connects under.
     pub hostnqn: String,
     /// Digests of headers and data.
     pub digests: bool,
@@ -45,7 +45,7 @@ pub struct Options {
     pub entries: u16,
     /// Data of one PDU that we send, at most; less than the target would take is slower.
     pub pdu_bytes_max: usize,
-    /// The namespace.
+    /// Number of the namespace that commands go to.
     pub nsid: u32,
     /// How long an answer may take.
     pub timeout: Duration,
@@ -83,7 +83,7 @@ impl Options {
     }
 }
 
-/// A connected host.
+/// A host that is connected to one namespace.
 pub struct Client {
     address: SocketAddr,
     options: Options,
@@ -125,15 +125,15 @@ impl Client {
         })
     }
 
-    /// The subsystem's name.
+    /// Name (NQN) of the subsystem that it is connected to.
     pub fn subnqn(&self) -> &str {
         &self.subnqn
     }
-    /// Identify Controller.
+    /// What the controller says of itself (Identify Controller).
     pub fn controller(&self) -> &Controller {
         &self.controller
     }
-    /// Identify Namespace.
+    /// What it says of the namespace (Identify Namespace).
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
@@ -152,6 +152,8 @@ impl Client {
             let (admin, io) = match &mut self.queues {
                 Some(queues) => queues,
                 None => {
+                    // Another device by the same name would take our writes and answer our reads
+                    // with foreign data.
                     let new = connect(self.address, &self.options, &self.subnqn)?;
                     if (new.namespace.nguid, new.namespace.nsze)
                         != (self.namespace.nguid, self.namespace.nsze)
@@ -168,6 +170,8 @@ impl Client {
             // made in the next round.
             match work(admin, io) {
                 Err(ClientError::Io(_)) if again && attempt == 0 => self.queues = None,
+                // After these the connection is of no use: what arrives next may belong to the
+                // command that failed.
                 Err(error @ (ClientError::Io(_) | ClientError::Protocol(_))) => {
                     self.queues = None;
                     return Err(error);
@@ -198,6 +202,7 @@ impl Client {
 
     /// Bytes that one command moves at most.
     pub fn transfer_bytes_max(&self) -> usize {
+        // 0 means without limit. A buffer has to be made for it all the same.
         match self.controller.mdts {
             0 => 1 << 20,
             mdts => (4096usize << mdts.min(16)).min(1 << 20),
@@ -209,6 +214,7 @@ impl Client {
     /// # Errors
     /// The connection or the device.
     pub fn read(&mut self, slba: u64, blocks: u64) -> Result<Vec<u8>, ClientError> {
+        // As many commands as it takes, one after the other.
         let step = (self.transfer_bytes_max() >> self.lba_shift()) as u64;
         let mut data = Vec::new();
         let mut done = 0;
@@ -290,9 +296,12 @@ impl Client {
         to: u64,
         blocks: u64,
     ) -> Result<(), ClientError> {
+        // A device that states no limit of its own is asked for a block at a time.
         let [longest, most] =
             [self.namespace.mssrl.into(), u64::from(self.namespace.mcl)].map(|limit| limit.max(1));
         let per_command = u64::from(self.namespace.msrc_z) + 1;
+
+        // Blocks of another namespace cannot be overwritten by this copy.
         let overlap = namespace.is_none() && from.abs_diff(to) < blocks;
         let backwards = overlap && from < to;
         // The ranges of one command are copied in ascending order. To copy from the end, each range
@@ -388,6 +397,7 @@ impl Client {
     pub fn trim(&mut self, slba: u64, blocks: u64) -> Result<(), ClientError> {
         let mut done = 0;
         while done < blocks {
+            // A range has 32 bits for its blocks.
             let count = (blocks - done).min(u64::from(u32::MAX));
             let range = DsmRange {
                 attributes: 0,
@@ -489,6 +499,7 @@ impl Client {
             &self.options,
             &self.subnqn,
         )?;
+        // The controller has stated its limits once, for all queues.
         queue.in_capsule = in_capsule(&self.controller).min(self.options.pdu_bytes_max);
         Ok(queue)
     }
@@ -517,6 +528,7 @@ fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientErro
     queue.connect(0, 32, 0xffff, options, discovery)?;
     queue.enable()?;
 
+    // Header and first entry: one subsystem is all we look for.
     let page = queue.log(lid::DISCOVERY, 2048)?;
 
     // The first entry is behind a header of 1,024 bytes.
@@ -541,6 +553,7 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
     let cntlid = admin.connect(0, 32, 0xffff, options, subnqn)?;
     admin.enable()?;
 
+    // What the device can do is asked for once, before the first command depends on it.
     let controller = admin.identify(cns::CONTROLLER, 0)?;
     let controller =
         Controller::read_from_bytes(&controller).map_err(|_| broken("a controller"))?;
@@ -551,6 +564,7 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
         admin.enable_copy_across()?;
     }
 
+    // Its own connection: the admin queue stays free for what must not wait for data.
     let mut io = Queue::open_for(address, options, subnqn)?;
     io.connect(1, options.entries, cntlid, options, subnqn)?;
     io.in_capsule = in_capsule(&controller).min(options.pdu_bytes_max);

@@ -28,7 +28,7 @@ use zerocopy::IntoBytes;
 const DATA_MAX: usize = 1 << 20;
 const BUFFER_BYTES: usize = DATA_MAX + (64 << 10);
 
-/// One queue's connection.
+/// One queue, which is a connection of its own.
 pub struct Queue {
     stream: Socket,
     agreed: Agreement,
@@ -47,20 +47,20 @@ pub struct Queue {
 pub struct Call<'a> {
     /// The entry; identifier and SGL are filled in.
     pub sqe: Sqe,
-    /// Data for the controller.
+    /// What the controller is sent with the command.
     pub send: &'a [u8],
-    /// Bytes expected from it.
+    /// How many bytes it is expected to send.
     pub receive: usize,
 }
 
-/// What came back.
+/// What came back for a command.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Status.
+    /// The status of its completion.
     pub status: Status,
-    /// Dwords 0 and 1.
+    /// Dwords 0 and 1 of its completion.
     pub result: u64,
-    /// Data.
+    /// The data that came before it.
     pub data: Vec<u8>,
 }
 
@@ -93,10 +93,12 @@ struct Together<'a> {
 
 impl Arrivals for Together<'_> {
     fn data(&mut self, cid: u16, offset: usize, bytes: &[u8]) -> bool {
+        // Identifiers follow one another, so the distance to the first is the index.
         let index = usize::from(cid.wrapping_sub(self.first));
         let Some((answer, call)) = self.answers.get_mut(index).zip(self.calls.get(index)) else {
             return false;
         };
+        // Data come in order. A gap or too many of them is the target's mistake.
         let fits = offset == answer.data.len() && offset + bytes.len() <= call.receive;
         if fits {
             answer.data.extend_from_slice(bytes);
@@ -138,6 +140,7 @@ impl Queue {
         options: &Options,
         subnqn: &str,
     ) -> Result<Self, ClientError> {
+        // A target that does not answer must not hold the caller for ever, at any step.
         let stream = TcpStream::connect_timeout(&address, options.timeout)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(options.timeout))?;
@@ -155,6 +158,7 @@ impl Queue {
             timeout: options.timeout,
         };
 
+        // Nothing has been agreed on yet: the first PDU has no digests.
         let digest = if options.digests { 3 } else { 0 };
         wire::put_ic(&mut queue.out, kind::IC_REQ, &Ic::new(0, digest, 0));
         queue.send()?;
@@ -174,11 +178,13 @@ impl Queue {
         queue.input.consume(len);
 
         let ic = ic.ok_or(broken("no ICResp"))?;
+        // Less could not take a block in one piece.
         if ic.pda > 31 || ic.max < 4096 {
             return Err(broken("limits of ICResp"));
         }
 
         queue.agreed = Agreement::new(ic.digest, ic.pda);
+        // Larger PDUs than the target takes would end the connection; smaller ones are allowed.
         queue.h2c_max = (ic.max as usize).min(options.pdu_bytes_max.max(1));
         Ok(queue)
     }
@@ -195,6 +201,7 @@ impl Queue {
     }
 
     fn read(&mut self, wait: Wait) -> Result<(), ClientError> {
+        // Plaintext that was decrypted already does not show in the socket.
         if wait == Wait::Looking && !self.stream.has_buffered() {
             self.spin.look(self.stream.tcp());
         }
@@ -230,6 +237,8 @@ impl Queue {
         loop {
             let next = wire::next_pdu(self.input.filled(), self.agreed, DATA_MAX);
             let Some((pdu, len)) = next.map_err(|_| broken("a PDU that cannot be"))? else {
+                // Nothing more has arrived. What was put meanwhile, data that were asked for among
+                // it, goes out before waiting.
                 if !self.out.is_empty() {
                     self.send()?;
                 }
@@ -255,6 +264,8 @@ impl Queue {
                     if !host.data(data.cid, data.offset as usize, pdu.data) {
                         return Err(broken("data in another place"));
                     }
+
+                    // The success flag stands for the response, which does not come then.
                     if pdu.common.flags.success() && !host.done(data.cid, Status::SUCCESS, 0) {
                         return Err(broken("data for nothing"));
                     }
@@ -279,6 +290,7 @@ impl Queue {
     /// # Errors
     /// The connection broke; some may have been executed.
     pub fn calls(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, ClientError> {
+        // One identifier after the other, so that answers find their places without a search.
         let first = self.next_cid;
         self.next_cid = self.next_cid.wrapping_add(calls.len() as u16);
         for (index, call) in calls.iter().enumerate() {
@@ -391,6 +403,8 @@ impl Queue {
         sqe.cdw10 = u32::from(qid) << 16;
         // Bit 18: no flow control of the submission queue.
         sqe.cdw11 = u32::from(entries - 1) | 1 << 18;
+
+        // Keep-alive time in milliseconds, for the admin queue alone.
         sqe.cdw12 = if qid == 0 { 60_000 } else { 0 };
 
         let answer = self.call(
@@ -499,6 +513,8 @@ fn put_data(
         asked.offset as usize,
         asked.offset as usize + asked.length as usize,
     );
+
+    // The target may ask for the same data twice, never for more than there are.
     let wanted = all.get(start..end).ok_or(broken("R2T beyond the data"))?;
 
     let mut offset = asked.offset;

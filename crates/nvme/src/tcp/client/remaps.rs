@@ -41,6 +41,7 @@ fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
 /// been checked.
 fn independent(remaps: &[DiskRemap]) -> usize {
     let (mut named, mut changed) = (PageRanges::default(), PageRanges::default());
+    // Two sets: pages that are read or changed, and pages that are changed.
     for (index, remap) in remaps.iter().enumerate() {
         let (source, target) = ranges_of(remap);
         let meets = |ranges: &PageRanges, (first, end): (u64, u64)| ranges.meets(first, end);
@@ -79,6 +80,7 @@ impl Client {
         &mut self,
         remaps: &[DiskRemap],
     ) -> Result<(), RemapAllError<ClientError>> {
+        // All places are checked first: a list with a mistake changes nothing.
         for (index, remap) in remaps.iter().enumerate() {
             for page in [remap.target, remap.source] {
                 self.checked_blocks("remap", page, remap.pages.into())
@@ -107,6 +109,7 @@ impl Client {
         let mut commands = Vec::new();
         let mut copies = Vec::new();
         for (index, remap) in (first..).zip(wave).filter(|(_, remap)| remap.pages > 0) {
+            // Copy executes ranges front to back and knows neither relocation nor atomicity.
             let overlaps = remap.source.abs_diff(remap.target) < u64::from(remap.pages);
             if remap.relocate || remap.atomic || overlaps || !can_copy {
                 commands.push(self.single_remap(index, remap)?);
@@ -114,6 +117,8 @@ impl Client {
                 copies.push((index, *remap));
             }
         }
+
+        // By target, so that neighbours meet: then they fit into one command.
         copies.sort_by_key(|(_, remap)| remap.target);
         self.merge(&copies, &mut commands);
         Ok(commands)
@@ -175,6 +180,8 @@ impl Client {
             let (mut source, mut target) = (self.blocks(remap.source), self.blocks(remap.target));
             let end = target + self.blocks(remap.pages.into());
             while target < end {
+                // A range joins the last command if it goes on where that ended and there is room
+                // in it.
                 let open = commands.last_mut().filter(|open| {
                     next_target == Some(target)
                         && open.ranges.len() < ranges_max
@@ -211,6 +218,7 @@ impl Client {
             }
         }
 
+        // How many ranges a command has is known only now.
         for command in commands
             .iter_mut()
             .filter(|command| !command.ranges.is_empty())
@@ -223,6 +231,7 @@ impl Client {
 
     /// Sends commands, as many at a time as the queue holds.
     fn send_wave(&mut self, commands: &[RemapCommand]) -> Result<(), RemapAllError<ClientError>> {
+        // One entry stays free: a full queue could not be told from an empty one.
         let depth = usize::from(self.options.entries).saturating_sub(1).max(1);
         for together in commands.chunks(depth) {
             let calls: Vec<Call<'_>> = together
@@ -234,6 +243,7 @@ impl Client {
                 })
                 .collect();
 
+            // If one of them must not be sent twice, none is: which were executed is not known.
             let again = together.iter().all(|command| command.again);
             let first = together
                 .iter()
@@ -251,6 +261,8 @@ impl Client {
                 .iter()
                 .zip(&answers)
                 .filter(|(_, answer)| !answer.status.is_success());
+
+            // The first remap of the list that failed, whichever answer came first.
             if let Some((command, answer)) = failed.min_by_key(|(command, _)| command.index) {
                 let what = if command.ranges.is_empty() {
                     "remap"

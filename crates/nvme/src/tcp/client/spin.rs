@@ -54,6 +54,7 @@ impl Spin {
     }
 
     fn note(&mut self, found: bool) {
+        // One success is enough to look again: answers come fast or slowly for a while.
         if found {
             self.misses = 0;
         } else {

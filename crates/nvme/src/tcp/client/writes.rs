@@ -20,6 +20,7 @@ impl Client {
     /// Writes a list, wave by wave.
     pub(super) fn write_list(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), ClientError> {
         let pieces = self.pieces(writes)?;
+        // One entry stays free: a full queue could not be told from an empty one.
         let depth = usize::from(self.options.entries).saturating_sub(1).max(1);
 
         let mut rest = &pieces[..];
@@ -65,6 +66,8 @@ impl Client {
             })
             .collect();
 
+        // Sent again as a whole if the connection breaks: pages that are written twice hold the
+        // same.
         let answers = self.with(true, |_, io| io.calls(&calls))?;
         let refused = answers.iter().find(|answer| !answer.status.is_success());
         refused.map_or(Ok(()), |answer| {
@@ -79,6 +82,7 @@ impl Client {
 /// How many of these may be under way at once.
 fn wave(pieces: &[Piece<'_>], depth: usize) -> usize {
     let (mut written, mut bytes) = (PageRanges::default(), 0);
+    // Bytes count as well as commands: the device buffers what it has asked for.
     let fits = |piece: &&Piece<'_>| {
         let end = piece.page + (piece.data.len() / PAGE_BYTES) as u64;
         bytes += piece.data.len();

@@ -36,6 +36,7 @@ impl Deadlines {
 
     /// Notes whether the buffer holds an incomplete PDU.
     pub fn note_partial(&mut self, now: u64, is_partial: bool) {
+        // The first time counts: a host that sends a byte now and then has not begun anew.
         self.partial_since = is_partial.then(|| self.partial_since.unwrap_or(now));
     }
 
@@ -47,6 +48,8 @@ impl Deadlines {
     /// Begins a tick; `false` if judgement is to be put off because input is waiting.
     pub fn begin_tick(&mut self, now: u64, input_waits: bool) -> bool {
         self.next_tick = now + TICK.as_nanos() as u64;
+        // What is waiting may be just what a deadline is about. Not for ever: a host that always
+        // sends must not be exempt.
         if input_waits && self.skipped < TICKS_SKIPPED_MAX {
             self.skipped += 1;
             return false;
@@ -67,6 +70,7 @@ impl Deadlines {
         let passed_since =
             |since: Option<u64>, limit| since.is_some_and(|since| passed(since, limit));
 
+        // Two deadlines of a beginning, then two of every PDU.
         if connection.connected().is_none() && passed(self.began, limits.connect_within) {
             return Some("no queue was connected in time");
         }

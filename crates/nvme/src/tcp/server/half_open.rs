@@ -45,11 +45,14 @@ impl HalfOpenConnections {
         for one in connections.iter() {
             *of_address.entry(one.peer.ip()).or_default() += 1;
         }
+
+        // The address with the most pays, so that one attacker crowds out itself and not others.
         let (address, most) = of_address.into_iter().max_by_key(|(_, count)| *count)?;
         if connections.len() <= self.max && most <= (self.max * 3).div_ceil(4) {
             return None;
         }
 
+        // Oldest first: whatever is slow there has had the most time.
         let oldest = connections
             .iter()
             .position(|one| one.peer.ip() == address)?;

@@ -18,7 +18,7 @@ pub struct Limits {
     pub connected: usize,
     /// Connections of one host, by its name.
     pub connected_of_host: usize,
-    /// Connections of one address.
+    /// The most connections from one address.
     pub connected_of_address: usize,
     /// Connections without a queue, or not authenticated where they must be; the oldest of them
     /// make room for new ones. One address may have three quarters of them.
@@ -41,6 +41,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            // More queues than a host with 64 processors opens, and room for several of them behind
+            // one address.
             connected: 512,
             connected_of_host: 192,
             connected_of_address: 448,

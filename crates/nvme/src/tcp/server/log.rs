@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 pub struct ConnectionLabel<'a> {
     /// Counts connections from 1; `Listing::number` is the same.
     pub number: u64,
-    /// Address of the peer.
+    /// Address that the host connects from.
     pub peer: SocketAddr,
     /// The NQN of the host, escaped, once a Connect has named it. Whether it is true is known where
     /// hosts authenticate.
@@ -85,6 +85,7 @@ impl RateLimitedLog {
         connection: &ConnectionLabel<'_>,
         text: &str,
     ) {
+        // The text is made only if the line is written: a flood must not cost much.
         if let Some(left_out) = self.notices.admit(kind, pace, now) {
             self.log
                 .connection(connection, &format!("{text}{}", more(left_out)));

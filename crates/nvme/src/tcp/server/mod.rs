@@ -41,9 +41,9 @@ use std::time::{Duration, Instant};
 /// How long in-flight commands may take when the service ends.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
-/// A server that listens.
+/// A server that listens for hosts and serves them.
 pub struct Server {
-    /// At least one.
+    /// Never empty: a server listens at one address at least.
     listeners: Vec<TcpListener>,
     shared: Arc<Shared>,
 }
@@ -65,7 +65,7 @@ struct Shared {
     entrance: Option<Entrance>,
 }
 
-/// Stops a server.
+/// Stops a server from any thread.
 #[derive(Clone)]
 pub struct Stopper(Arc<Shared>, Vec<SocketAddr>);
 
@@ -137,6 +137,8 @@ impl Server {
         if listeners.is_empty() {
             return Err(io::Error::other("there is no address to listen on"));
         }
+
+        // Portals are known before the first connection, so that discovery names them all.
         for listener in &listeners {
             port.subsystem()
                 .add_portal(canonical(listener.local_addr()?));
@@ -198,6 +200,8 @@ impl Server {
     /// The system's reason.
     pub fn stopper(&self) -> io::Result<Stopper> {
         let mut addresses = self.addresses()?;
+        // A socket that listens at any address is reached at none: the one that wakes it is this
+        // machine's.
         for address in &mut addresses {
             if address.ip().is_unspecified() {
                 address.set_ip(if address.is_ipv4() {
@@ -228,6 +232,7 @@ impl Server {
                     .name(name)
                     .spawn_scoped(scope, accept);
                 if let Err(error) = spawned {
+                    // Those that listen already must end too, or the scope would wait for them.
                     stopper.stop();
                     return Err(error);
                 }
@@ -236,6 +241,7 @@ impl Server {
             Ok(())
         })?;
 
+        // Threads that sit in the kernel are not waited for longer than commands may take.
         let until = Instant::now() + FINISH_WITHIN + TICK;
         while shared.threads.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
@@ -284,15 +290,20 @@ impl Shared {
                 }
             };
 
+            // This may be the connection that `stop` has made to wake the listener.
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
 
+            // Numbered before it is admitted, so that a line about a refusal has a number too.
             let number = self.accepted.fetch_add(1, Ordering::Relaxed) + 1;
             self.roster.accept();
             if self.admit(&stream, peer, number) {
                 self.start(stream, peer, number);
             }
+
+            // Closed, so that hosts are refused at once instead of waiting for an answer that does
+            // not come.
             if self.port.subsystem().is_broken() {
                 drop(listener);
                 return stopper.stop();
@@ -319,6 +330,7 @@ impl Shared {
             return false;
         }
 
+        // A second handle, with which another thread can shut the connection down.
         let handle = match stream.try_clone() {
             Ok(handle) => handle,
             Err(error) => {
@@ -349,6 +361,8 @@ impl Shared {
 
     /// Gives a connection a thread of its own.
     fn start(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, number: u64) {
+        // Counted before the thread runs: whoever waits for all threads must not miss one that is
+        // about to begin.
         self.threads.fetch_add(1, Ordering::SeqCst);
         let spawned = std::thread::Builder::new()
             .name(format!("nvme {peer}"))

@@ -74,6 +74,7 @@ impl Shared {
                 let _ = session.stream.tcp().shutdown(Shutdown::Both);
                 result
             }
+            // It has logged all there is to say.
             Ok(Beginning::TurnedAway(turned_away)) => {
                 self.half_open.remove(number);
                 return self.log_turned_away(&turned_away, number, peer);
@@ -121,6 +122,8 @@ impl Shared {
             .connected()
             .map(|(association, qid)| wording::queue(association, qid));
 
+        // In this order: a host that never proved who it is, one that was refused, and one that was
+        // served.
         if !connection.is_admitted()
             && let Some(queue) = &queue
         {
@@ -137,6 +140,7 @@ impl Shared {
             return self.log.notice(self.now(), "connect", &label, &text);
         }
 
+        // An error is the server's decision; everything else is the host's.
         if result.is_err() {
             self.roster.drop_one();
         }
@@ -147,6 +151,7 @@ impl Shared {
                 let text = format!("{queue} ended after {seconds:.1} s: {reason}");
                 self.log.ordinary(self.now(), "ended", &label, &text);
             }
+            // Without a queue anybody can cause these lines, so their rate is lower.
             (None, Ok(reason)) => {
                 let text = format!("ended without a queue: {reason}");
                 self.log.notice(self.now(), "unconnected", &label, &text);
@@ -199,6 +204,7 @@ impl<'a> Session<'a> {
 
     /// Serves the connection until it ends; returns why it ended.
     fn run(&mut self) -> io::Result<String> {
+        // Only then is a thread to be woken to the microsecond.
         if self.shared.port.subsystem().latency() == Latency::Emulated {
             socket::request_prompt_wakeups();
         }
@@ -241,6 +247,7 @@ impl<'a> Session<'a> {
 
     /// Executes what the buffer holds, and sends the answers.
     fn receive(&mut self, now: u64) -> io::Result<Result<Progress, End>> {
+        // What is due goes first: it is older than what will be executed now.
         self.connection.due(now, &mut self.out);
         let received = self
             .connection
@@ -253,6 +260,7 @@ impl<'a> Session<'a> {
             sent |= self.send()?;
         }
         if sent {
+            // The host has taken what it asked for: spare memory goes back before the next command.
             self.connection.release_spare(false, &mut self.out);
         }
         self.note_times(now);
@@ -283,6 +291,7 @@ impl<'a> Session<'a> {
             return;
         }
 
+        // One reading of the clock for all commands of the round.
         let took_ns = self.shared.now().saturating_sub(began);
         let telemetry = self.shared.port.subsystem().telemetry();
         let commands = self.connection.executed().observe(telemetry, took_ns);
@@ -294,6 +303,7 @@ impl<'a> Session<'a> {
     /// Gives a connection whose queue may be used from now on a large buffer and a line in the
     /// roster.
     fn note_admission(&mut self, now: u64) {
+        // Its Connect has not come, or was refused.
         let Some(association) = self.connection.association() else {
             return;
         };
@@ -301,6 +311,7 @@ impl<'a> Session<'a> {
             return;
         };
 
+        // The name is known before it is proven: a line about a displaced connection may have it.
         if !self.is_named {
             self.is_named = true;
             let half_open = &self.shared.half_open;
@@ -310,6 +321,8 @@ impl<'a> Session<'a> {
             return;
         }
 
+        // From here on the connection counts as its host's, has a buffer for whole transfers, and
+        // is listed.
         self.is_admitted = true;
         self.buffer.grow(2 * PDU_BYTES_MAX);
         self.shared.half_open.remove(self.number);
@@ -332,6 +345,7 @@ impl<'a> Session<'a> {
         }
 
         let now = self.shared.now();
+        // Judged only if nothing waits to be read, since what has arrived counts as heard.
         if !self.deadlines.begin_tick(now, self.has_arrived()) {
             return Ok(None);
         }
@@ -356,6 +370,7 @@ impl<'a> Session<'a> {
         if !self.shared.stop.load(Ordering::Relaxed) {
             return false;
         }
+        // From when it was first asked to stop, so that commands under way have their time.
         let until = *self
             .stop_at
             .get_or_insert_with(|| Instant::now() + FINISH_WITHIN);
@@ -387,6 +402,9 @@ impl<'a> Session<'a> {
         if for_input && self.stream.has_buffered() {
             return true;
         }
+
+        // It wakes a little early and spins the rest: the system does not wake threads to the
+        // microsecond.
         let wait_ns = until
             .saturating_sub(self.shared.now())
             .saturating_sub(SPIN_NS)
@@ -406,6 +424,7 @@ impl<'a> Session<'a> {
         match self.buffer.read(&mut self.stream) {
             Ok(bytes) => Ok(bytes > 0),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                // Nothing came for a tick: the host is idle, and its spare buffers go.
                 self.connection.release_spare(true, &mut self.out);
                 Ok(true)
             }

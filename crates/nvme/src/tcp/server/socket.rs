@@ -14,10 +14,12 @@ const KEEPALIVE: (Duration, u32, Duration) = (Duration::from_secs(60), 4, Durati
 
 /// Socket options: no delay, time-outs so that the thread can do other work, and keep-alive probes.
 pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    // An answer is sent whole at once; waiting to fill a packet would only delay it.
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(TICK))?;
     stream.set_read_timeout(Some(TICK))?;
 
+    // A host whose machine has gone down says nothing: the probes find out.
     let (after, probes, interval) = KEEPALIVE;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, after)?;

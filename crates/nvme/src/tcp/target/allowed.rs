@@ -6,28 +6,28 @@
 use crate::controller::Rights;
 use std::net::IpAddr;
 
-/// Who may connect.
+/// Which hosts may connect, and what each may do.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     /// Anybody who can reach the address, which is then a loopback one, with all rights.
     pub anybody: bool,
-    /// Hosts that may.
+    /// The hosts that may; each with its rights.
     pub hosts: Vec<AllowedHost>,
 }
 
 /// An entry of the list.
 #[derive(Clone, Debug)]
 pub struct AllowedHost {
-    /// Who.
+    /// How the host is told from others.
     pub who: Who,
-    /// What it may do.
+    /// Which commands it may send, and to which namespaces.
     pub rights: Rights,
 }
 
 /// Which hosts an entry is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Those with an address.
+    /// All hosts that connect from an address.
     Address(IpAddr),
     /// Those with an address in a network.
     Network(Network),
@@ -57,6 +57,7 @@ impl Network {
             address: address.parse().ok()?,
             prefix: prefix.parse().ok()?,
         };
+        // A prefix with bits behind it is more often a mistake than a wish, so it is refused.
         let (bits, len) = bits_of(network.address);
         let is_network =
             network.prefix <= len && (network.prefix == len || bits << network.prefix == 0);
@@ -65,6 +66,7 @@ impl Network {
 
     fn has(&self, address: IpAddr) -> bool {
         let ((ours, len), (theirs, other)) = (bits_of(self.address), bits_of(address));
+        // A shift by all 128 bits is not defined, and a prefix of 0 has everything.
         len == other && (self.prefix == 0 || (ours ^ theirs) >> (128 - self.prefix) == 0)
     }
 }
@@ -90,6 +92,7 @@ impl Allowed {
             return Some(Rights::ALL);
         }
 
+        // A host may be meant by its address and by its name: both entries count.
         let is_meant = |who: &Who| {
             who.has_address(address) || matches!(who, Who::Name(known) if known == name)
         };

@@ -58,6 +58,8 @@ impl Connection {
         if !is_part(sqe) {
             return Ok(None);
         }
+
+        // A host that is not asked to authenticate has nothing to send.
         let is_asked_for = self
             .queue
             .as_ref()
@@ -94,6 +96,9 @@ impl Connection {
         let Some(exchange) = exchange else {
             return self.refuse(sqe, Status::INVALID_FIELD, context);
         };
+
+        // Success means that the payload has arrived. What it is worth the next payload of ours
+        // says.
         exchange.receive(payload);
         self.respond(sqe.head().cid(), Status::SUCCESS, 0, context.out.open());
         self.judge()
@@ -109,6 +114,9 @@ impl Connection {
         if !self.charge_output(room, context.out) {
             return self.refuse(sqe, Status::INTERRUPTED, context);
         }
+
+        // A host that asks when nothing is to be said has broken the order, which may end the
+        // exchange.
         let exchange = self
             .queue
             .as_mut()
@@ -131,6 +139,9 @@ impl Connection {
             .queue
             .as_ref()
             .and_then(|queue| queue.exchange.as_ref());
+
+        // A failure is judged only once the host has been told of it: until then the exchange is
+        // not over.
         let over = exchange.filter(|exchange| exchange.is_over());
         if let Some(failed) = over.and_then(|exchange| exchange.failed()) {
             return Err(self.end_unauthenticated(failed.why));

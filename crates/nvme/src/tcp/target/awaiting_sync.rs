@@ -26,6 +26,7 @@ impl Connection {
 
     /// Waits until everything that was executed is durable, and acknowledges it.
     pub fn acknowledge_synced(&mut self, out: &mut Output) {
+        // Positions are in order: what is durable up to the last one is durable up to all.
         let Some(wanted) = self
             .awaiting_sync
             .iter()
@@ -45,9 +46,14 @@ impl Connection {
             data_suffice,
         } in std::mem::take(&mut self.awaiting_sync)
         {
+            // If the commit failed, no command keeps what it had done: neither its status, nor its
+            // result, nor data.
             let status = synced.err().unwrap_or(outcome.status);
             let result = if synced.is_ok() { outcome.result } else { 0 };
             let mut answer = if synced.is_ok() { data } else { Vec::new() };
+
+            // The success flag in a data PDU would acknowledge the command, so data that are not
+            // sent need a response.
             if synced.is_err() || !data_suffice {
                 self.log_failure(&sqe, status);
                 self.respond(sqe.head().cid(), status, result, &mut answer);

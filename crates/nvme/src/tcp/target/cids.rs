@@ -10,6 +10,7 @@ const WORDS: usize = 1 << 10;
 
 impl Cids {
     pub fn insert(&mut self, cid: u16) {
+        // A queue without commands that wait, as most are, takes no memory.
         if self.0.is_empty() {
             self.0 = vec![0; WORDS];
         }

@@ -40,6 +40,7 @@ impl DelayedCompletions {
         self.held.peek().map(|Reverse(held)| held.at)
     }
     pub fn put(&mut self, at: u64, cid: u16, bytes: Vec<u8>) {
+        // Of two that are due at one time the first to be put comes first.
         self.order += 1;
         self.bytes += bytes.len();
         self.cids.insert(cid);
@@ -50,7 +51,7 @@ impl DelayedCompletions {
             bytes,
         }));
     }
-    /// One that is due.
+    /// Takes a completion that is due, if there is one.
     pub fn take(&mut self, now: u64) -> Option<Vec<u8>> {
         if self.next()? > now {
             return None;

@@ -43,6 +43,8 @@ impl Connection {
             Err(refusal) => {
                 self.respond(cid, refusal.status, refusal.result, context.out.open());
 
+                // What the host said of itself is for the log. It is not trusted: it may not even
+                // be text.
                 let data = ConnectData::read_from_bytes(data).ok();
                 let (host, subsystem) = data
                     .map(|data| (lossy_text(&data.hostnqn), lossy_text(&data.subnqn)))
@@ -61,6 +63,8 @@ impl Connection {
     fn connected_queue(&self, now: u64, sqe: &Sqe, data: &[u8]) -> Result<Queue, ConnectRefusal> {
         let (association, joined, entries) = self.join(now, sqe, data)?;
         let qid = joined.map_or(0, |joined| joined.qid);
+
+        // Bit 2 of the attributes: the host does not look at the queue head in responses.
         let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
 
         let exchange = self.exchange_of(&association);
@@ -91,9 +95,13 @@ impl Connection {
             seat,
             exchange,
         };
+
+        // Only now, because a host without a seat must not be listed with its rights.
         if qid == 0 {
             self.port.enter(&queue.association, self.peer.ip());
         }
+
+        // A queue that must be authenticated takes its number afterwards (`admit_queue`).
         if queue.exchange.is_none() {
             queue.take_number()?;
         }
@@ -121,6 +129,8 @@ impl Connection {
             let (association, entries) =
                 Association::connect(&self.port.subsystem, sqe, &data, reached, now)?;
             self.check_host(&association)?;
+
+            // Discovery tells the host to come by TLS again, as it did.
             if self.proven().is_some() {
                 association.note_tls();
             }
@@ -142,6 +152,7 @@ impl Connection {
     fn check_address(&self, association: &Association, from: IpAddr) -> Result<(), ConnectRefusal> {
         let host = association.hostnqn();
         let is_same = from == self.peer.ip()
+            // The list is asked only for hosts that really come from somewhere else.
             || self.port.rights(from, host) == self.port.rights(self.peer.ip(), host);
         if is_same {
             Ok(())
@@ -180,6 +191,7 @@ impl Connection {
         let seat = self.port.seat(host, self.peer.ip(), bytes);
         let seat = seat.map_err(Full::reason)?;
 
+        // The number first: without it the seat is given back, and the old one stays.
         queue.take_number().map_err(|refusal| refusal.why)?;
         queue.seat = seat;
         Ok(())

@@ -77,6 +77,8 @@ impl Connection {
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
+        // What comes after a part that failed is taken and thrown away: the host must be able to
+        // send all of it.
         if let Some(before) = before.filter(|before| !before.status.is_success()) {
             return before;
         }
@@ -89,6 +91,7 @@ impl Connection {
 
         let now = self.execute_io(sqe, part, before.is_some(), data, context);
         Outcome {
+            // The write is done when its slowest part is.
             done_at: before.map_or(0, |before| before.done_at).max(now.done_at),
             ..now
         }
@@ -162,12 +165,16 @@ impl Connection {
             return self.complete(sqe, &refused, context);
         }
 
+        // What is held until it is due needs a buffer of its own. All else is appended to what is
+        // sent next.
         let mut to = if emulated {
             context.out.spare()
         } else {
             std::mem::take(context.out.open())
         };
         let start = to.len();
+
+        // Room for all of it at once: a buffer that grows would copy the data.
         if start == 0 {
             to.reserve_exact(bytes as usize + HEADERS_BYTES_MAX);
         }
@@ -188,6 +195,8 @@ impl Connection {
             to_host: &mut to,
         };
         let outcome = self.execute_io(sqe, request, false, data, context);
+
+        // The header has gone ahead. If the command fails it is taken back with the data.
         if outcome.status.is_success() {
             pdu.end(&mut to);
         } else {
@@ -195,6 +204,7 @@ impl Connection {
         }
         let data_suffice = outcome.status.is_success() && without_response;
 
+        // The answer waits for the disk, apart from what may be sent at once.
         if outcome.sync_to.is_some() {
             let data = to.split_off(start);
             self.awaiting_sync.push(AwaitingSync {
@@ -227,6 +237,7 @@ impl Connection {
         outcome: &Outcome,
         context: &mut ReceiveContext<'_>,
     ) {
+        // Logged when it is known how it ends: the commit may still fail.
         if outcome.sync_to.is_some() {
             let awaiting_sync = AwaitingSync {
                 sqe: *sqe,
@@ -274,6 +285,8 @@ impl Connection {
         let Some(queue) = &self.queue else {
             return Err(End::Closed);
         };
+
+        // A page of its own: how long it is must be known before room is charged for it.
         let mut page = Vec::new();
 
         let outcome = match verb {

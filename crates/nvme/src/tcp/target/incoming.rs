@@ -31,8 +31,12 @@ impl Connection {
             return self.skip_refused(tag, last, context);
         }
 
+        // What arrived just now is counted as received already, so its offset lies behind.
         let (sqe, command, before) = (incoming.sqe, incoming.command, incoming.outcome);
         let at = incoming.executed() - pdu.data.len() as u32;
+
+        // Once something is gathered the rest must follow it, or pages would be written out of
+        // order.
         let part = match (incoming.gathered.is_empty(), command.verb) {
             (true, Verb::Io(request)) => {
                 self.write_part(&sqe, &request, at, pdu.data.len() as u32, last, context)
@@ -47,6 +51,8 @@ impl Connection {
             }
         } else if let Some(incoming) = self.transfers.get(tag) {
             if incoming.gathered.is_empty() {
+                // Charged at once for all that is to come: a transfer must not run out of memory
+                // half-way.
                 let rest = (incoming.total - at) as usize;
                 if !self
                     .queue
@@ -71,6 +77,8 @@ impl Connection {
         };
 
         let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
+        // What was gathered behind executed parts is the end of a write, which need not be a whole
+        // page.
         let rest = match command.verb {
             Verb::Io(request) if at > 0 && len > 0 => {
                 self.write_part(&sqe, &request, at, len, true, context)
@@ -103,6 +111,8 @@ impl Connection {
         let Some(incoming) = self.transfers.get(tag) else {
             return Ok(());
         };
+
+        // Its memory is of use to others from now on; the charge goes back with the last byte.
         incoming.gathered = Vec::new();
 
         if !last {

@@ -15,10 +15,12 @@ mod allowed;
 mod authenticate;
 mod awaiting_sync;
 mod cids;
+mod command;
 mod completions;
 mod connect;
 mod execute;
 mod incoming;
+mod memory;
 mod output;
 mod port;
 mod secure;
@@ -98,18 +100,18 @@ enum Verb {
     Admin,
 }
 
-/// Why a connection ends.
+/// Why a connection ends, for the log and for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The host broke the protocol; a termination request has been put out.
     Fatal(Fault),
     /// Its Connect was refused; see `Connection::refused`.
     Refused,
-    /// The host disconnected.
+    /// The host disconnected, or told us to terminate the connection.
     Closed,
     /// Its controller was reset: all I/O queues are gone.
     Reset,
-    /// Its association is dead.
+    /// The association that it belongs to has ended.
     Dead,
     /// It did not authenticate, or others have its queue by now; see
     /// `Connection::authentication_failure`.
@@ -125,7 +127,7 @@ pub struct Refused {
     pub host: String,
     /// The subsystem it asked for.
     pub subsystem: String,
-    /// Why.
+    /// Why the host may not connect.
     pub refusal: ConnectRefusal,
 }
 
@@ -145,7 +147,7 @@ struct ReceiveContext<'a> {
     out: &'a mut Output,
 }
 
-/// One connection.
+/// One connection: a queue of a host, from its first byte on.
 pub struct Connection {
     port: Arc<Port>,
     peer: SocketAddr,
@@ -201,7 +203,7 @@ impl Connection {
             .map(|queue| (&*queue.association, queue.qid))
     }
 
-    /// The association, once connected.
+    /// The controller that it belongs to, once it is connected.
     pub fn association(&self) -> Option<&Arc<Association>> {
         self.queue.as_ref().map(|queue| &queue.association)
     }
@@ -222,7 +224,7 @@ impl Connection {
         self.held.len() == 0 && self.transfers.len() == 0 && self.awaiting_sync.is_empty()
     }
 
-    /// Appends what is due.
+    /// Appends completions and data that are due by now.
     pub fn due(&mut self, now: u64, out: &mut Output) {
         while out.len() < OUT_BYTES_MAX
             && let Some(bytes) = self.held.take(now)
@@ -240,6 +242,8 @@ impl Connection {
         let Some(queue) = &self.queue else {
             return Ok(());
         };
+
+        // An operator has dropped the host, or its admin queue has ended: all its queues follow.
         if queue.association.is_closed() {
             return Err(End::Closed);
         }
@@ -258,6 +262,7 @@ impl Connection {
             return Err(End::Reset);
         }
 
+        // Events are answers on the admin queue, which alone has requests for them.
         if queue.qid == 0
             && let Some((cid, result)) = queue.association.event()
         {
@@ -285,6 +290,8 @@ impl Connection {
         let mut start;
         let result = loop {
             start = at;
+            // Three reasons to stop: enough to send, enough held back, or no memory for more
+            // answers.
             if context.out.len() >= OUT_BYTES_MAX
                 || self.held.bytes() >= HELD_BYTES_MAX
                 || self.waits_for_memory(context.out)
@@ -310,9 +317,12 @@ impl Connection {
             }
         };
 
+        // Remembered for the next call: long turns wait behind short ones.
         if let Some(device) = &context.device {
             self.weight = device.weight();
         }
+
+        // The turn ends before anything is sent: others need the device meanwhile.
         drop(context);
 
         if at > 0
@@ -321,6 +331,7 @@ impl Connection {
             queue.association.heard(now);
         }
 
+        // The host gets the header that it was wrong about, so that its log can say why.
         if let Err(End::Fatal(fault)) = result {
             wire::put_term(out.open(), kind::C2H_TERM, fault, &input[start..]);
         }
@@ -356,259 +367,18 @@ impl Connection {
         Ok(())
     }
 
-    fn command(&mut self, pdu: &Pdu<'_>, context: &mut ReceiveContext<'_>) -> Result<(), End> {
-        let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
-
-        let events = self
-            .queue
-            .as_ref()
-            .filter(|queue| queue.qid == 0)
-            .map_or(0, |queue| queue.association.event_requests());
-        let under_way = self.transfers.len() + self.held.len() + self.awaiting_sync.len() + events;
-        if under_way
-            >= usize::from(
-                self.queue
-                    .as_ref()
-                    .map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries),
-            )
-        {
-            // The host ignores flow control: the queue has no room for this command.
-            return Err(Fault::from(FatalError::Sequence).into());
-        }
-
-        let cid = sqe.head().cid();
-        if self.queue.is_none() && fabrics_kind(&sqe) != Some(fabrics::CONNECT) {
-            self.respond(cid, Status::SEQUENCE, 0, context.out.open());
-            return Err(End::Closed);
-        }
-
-        if self.must_authenticate() && !authenticate::is_part(&sqe) {
-            self.respond(cid, Status::AUTH_REQUIRED, 0, context.out.open());
-            return Err(
-                self.end_unauthenticated("it sent another command before it had authenticated")
-            );
-        }
-
-        if let Some(queue) = &mut self.queue {
-            queue.head = (queue.head + 1) % queue.entries;
-            if queue
-                .joined
-                .is_some_and(|joined| !queue.association.has(&joined))
-            {
-                return Err(End::Reset);
-            }
-        }
-
-        if self.is_under_way(cid) {
-            return self.refuse(&sqe, Status::ID_CONFLICT, context);
-        }
-        if pdu.damaged {
-            return self.refuse(&sqe, Status::TRANSIENT_TRANSPORT, context);
-        }
-        if fabrics_kind(&sqe) == Some(fabrics::DISCONNECT) {
-            return self.disconnect(&sqe, context);
-        }
-
-        // Borrowed, not moved out: processors wait when they copy what was just written in parts.
-        let checked = self.check(&sqe);
-        let command = match &checked {
-            Ok(command) => command,
-            Err(status) => return self.refuse(&sqe, *status, context),
-        };
-        let bytes = match self.bytes_from_host(&sqe, command.transfer, pdu.data.len()) {
-            Ok(bytes) => bytes,
-            Err(status) => return self.refuse(&sqe, status, context),
-        };
-
-        match sqe.sgl.identifier {
-            Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
-                self.transfers.add(sqe, *command, bytes as u32);
-                self.grant(context);
-                Ok(())
-            }
-            _ => self.execute(
-                &sqe,
-                command,
-                pdu.data.get(..bytes).unwrap_or_default(),
-                context,
-            ),
-        }
-    }
-
-    /// Checks a command's SGL against the data it moves; how many bytes the host sends.
-    ///
-    /// An SGL may be longer than the data (SGLS bit 18): only their first bytes are taken. Linux
-    /// sends 4,096 bytes with Dataset Management, whatever its number of ranges says.
-    fn bytes_from_host(
-        &self,
-        sqe: &Sqe,
-        transfer: Transfer,
-        in_capsule: usize,
-    ) -> Result<usize, Status> {
-        let Sgl {
-            identifier,
-            address,
-            length,
-            ..
-        } = sqe.sgl;
-        let (Transfer::FromHost(needed) | Transfer::ToHost(needed)) = transfer else {
-            return Ok(0);
-        };
-
-        let from_host = matches!(transfer, Transfer::FromHost(_));
-        match identifier {
-            Sgl::TRANSPORT => {}
-            Sgl::IN_CAPSULE if from_host => {}
-            _ => return Err(Status::SGL_TYPE),
-        }
-
-        if length < needed {
-            return Err(Status::SGL_LENGTH);
-        }
-        if length > TRANSFER_BYTES_MAX {
-            return Err(Status::INVALID_FIELD);
-        }
-
-        // Data in the capsule are all of it, from its start (Fabrics 1.1 §2.2).
-        if identifier == Sgl::IN_CAPSULE && address != 0 {
-            return Err(Status::SGL_OFFSET);
-        }
-        if identifier == Sgl::IN_CAPSULE && in_capsule != length as usize {
-            return Err(Status::DATA_TRANSFER);
-        }
-
-        Ok(if from_host { needed as usize } else { 0 })
-    }
-
-    /// Whether a command with this identifier is under way.
-    fn is_under_way(&self, cid: u16) -> bool {
-        let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
-        let awaiting_sync = || {
-            self.awaiting_sync
-                .iter()
-                .any(|one| one.sqe.head().cid() == cid)
-        };
-        self.transfers.has(cid)
-            || self.held.has(cid)
-            || awaiting_sync()
-            || self.queue.as_ref().is_some_and(event)
-    }
-
-    /// What a command asks for, and the data it moves. Inlined, as what it calls: results of this
-    /// size cost more to hand on than to make.
-    #[inline(always)]
-    fn check(&self, sqe: &Sqe) -> Result<CheckedCommand, Status> {
-        if sqe.head().psdt() != PSDT_SGL {
-            return Err(Status::INVALID_FIELD);
-        }
-
-        if let Some(transfer) = self.authentication_transfer(sqe)? {
-            let verb = Verb::Admin;
-            return Ok(CheckedCommand { verb, transfer });
-        }
-
-        match &self.queue {
-            Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
-                if let Some(transfer) = queue.association.reservation_transfer(sqe) {
-                    let verb = Verb::Reservation;
-                    return Ok(CheckedCommand {
-                        verb,
-                        transfer: transfer?,
-                    });
-                }
-                let (request, transfer) = queue.association.io_request(sqe)?;
-                let verb = Verb::Io(request);
-                Ok(CheckedCommand { verb, transfer })
-            }
-            _ => Ok(CheckedCommand {
-                verb: Verb::Admin,
-                transfer: admin_transfer(sqe)?,
-            }),
-        }
-    }
-
-    /// Disconnect: an I/O queue ends after this answer (Base 2.0 §6.4).
-    fn disconnect(&mut self, sqe: &Sqe, context: &mut ReceiveContext<'_>) -> Result<(), End> {
-        let on_io_queue = self.queue.as_ref().is_some_and(|queue| queue.qid > 0);
-        // The record format is in bits 15:0 of dword 10.
-        let status = match (on_io_queue, sqe.cdw10 as u16) {
-            (false, _) => Status::QUEUE_TYPE,
-            (true, 0) => Status::SUCCESS,
-            (true, _) => Status::CONNECT_FORMAT,
-        };
-        if !status.is_success() {
-            return self.refuse(sqe, status, context);
-        }
-        self.respond(sqe.head().cid(), status, 0, context.out.open());
-        Err(End::Closed)
-    }
-
-    fn refuse(
-        &self,
-        sqe: &Sqe,
-        status: Status,
-        context: &mut ReceiveContext<'_>,
-    ) -> Result<(), End> {
-        if let Some(queue) = &self.queue {
-            queue.association.log_error(queue.qid, sqe, status);
-        }
-        self.respond(sqe.head().cid(), status, 0, context.out.open());
-        Ok(())
-    }
-
-    /// Whether there is unsent output and no memory for as much again.
-    fn waits_for_memory(&self, out: &Output) -> bool {
-        let Some(queue) = &self.queue else {
-            return false;
-        };
-        let held = out.len() + self.held.bytes();
-        held > 0
-            && held + 2 * TRANSFER_BYTES_MAX as usize > self.output_bytes
-            && !queue.seat.has_room(2 * TRANSFER_BYTES_MAX as usize)
-    }
-
-    /// Charges memory for an answer of this many bytes; `false` if there is none.
-    fn charge_output(&mut self, bytes: usize, out: &Output) -> bool {
-        let Some(queue) = &mut self.queue else {
-            return true;
-        };
-        // A growing buffer may be twice as large as its content.
-        let open = if out.open_is_empty() {
-            bytes
-        } else {
-            2 * (out.open_len() + bytes)
-        };
-        let wanted = (open + out.whole_bytes() + self.held.bytes()).next_multiple_of(OUTPUT_STEP);
-        if wanted <= self.output_bytes || queue.seat.charge(wanted - self.output_bytes) {
-            self.output_bytes = self.output_bytes.max(wanted);
-            return true;
-        }
-        false
-    }
-
-    /// Everything has been sent: frees spare buffers if the connection is idle or memory is short.
-    pub fn release_spare(&mut self, is_idle: bool, out: &mut Output) {
-        let Some(queue) = &mut self.queue else { return };
-        if self.output_bytes > 0
-            && (is_idle || queue.seat.is_pressed())
-            && self.held.len() == 0
-            && out.is_empty()
-        {
-            out.release();
-            queue.seat.refund(std::mem::take(&mut self.output_bytes));
-        }
-    }
-
     /// When the oldest outstanding data were requested.
     pub fn waits_for_data_since(&self) -> Option<u64> {
         self.transfers.oldest_grant()
     }
 
     fn respond(&self, cid: u16, status: Status, result: u64, out: &mut Vec<u8>) {
+        // then.
         let agreed = self.agreed.unwrap_or_default();
         let status = status.into_bits() << 1;
 
         let cqe = match &self.queue {
+            // Without flow control the host does not look at the queue head, and is told so.
             Some(queue) => {
                 let sqhd = if queue.no_flow_control {
                     0xffff
@@ -638,6 +408,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(queue) = &self.queue {
+            // An admin queue takes its association with it; an I/O queue only its own number.
             match &queue.joined {
                 None => queue.association.close(),
                 Some(joined) => queue.association.leave(joined),

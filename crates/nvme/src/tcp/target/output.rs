@@ -14,7 +14,7 @@ const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 2 << 20;
 const SLICES: usize = 64;
 
-/// Bytes to send.
+/// Bytes to send, in buffers that are used again.
 #[derive(Debug, Default)]
 pub struct Output {
     full: VecDeque<Vec<u8>>,
@@ -25,7 +25,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Bytes.
+    /// How many bytes are waiting to be sent.
     pub fn len(&self) -> usize {
         self.full_bytes + self.open.len()
     }
@@ -62,6 +62,7 @@ impl Output {
 
     /// A whole buffer, behind all that is there.
     pub(super) fn push(&mut self, bytes: Vec<u8>) {
+        // What is there already goes first, so the open buffer is closed.
         if !self.open.is_empty() {
             let next = self.spare();
             let open = std::mem::replace(&mut self.open, next);
@@ -77,6 +78,7 @@ impl Output {
     /// # Errors
     /// The system's reason.
     pub fn write_to(&mut self, socket: &mut impl Write) -> io::Result<()> {
+        // Nothing but small answers, in one buffer: one write, and the buffer is used again.
         if self.full.is_empty() {
             socket.write_all(&self.open)?;
             self.open.clear();
@@ -87,6 +89,8 @@ impl Output {
         self.push(last);
         let mut written = 0;
         while let Some(first) = self.full.front() {
+            // Buffers that were sent whole go first; `written` is what was sent of the one behind
+            // them.
             if written >= first.len() {
                 written -= first.len();
                 let done = self.full.pop_front().unwrap_or_default();
@@ -115,6 +119,7 @@ impl Output {
 
     fn keep(&mut self, mut bytes: Vec<u8>) {
         let capacity = bytes.capacity();
+        // More would only hold memory of a peak that is over.
         if self.spare.len() < SPARE_MAX
             && capacity > 0
             && self.spare_bytes + capacity <= SPARE_BYTES_MAX

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 /// hosts reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
-    /// Address.
+    /// The address that hosts are told to connect to.
     pub address: IpAddr,
     /// Port; the one they reached us at if not given.
     pub port: Option<u16>,
@@ -33,7 +33,7 @@ struct Member {
     from: IpAddr,
 }
 
-/// What all connections know.
+/// What all connections of a server know.
 pub struct Port {
     pub(super) subsystem: Arc<Subsystem>,
     allowed: RwLock<Arc<Allowed>>,
@@ -100,11 +100,11 @@ impl Port {
     pub(super) fn unproven_seat(&self, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         self.quotas.unproven_seat(address, bytes)
     }
-    /// The subsystem.
+    /// The subsystem that hosts connect to.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
-    /// Who may connect.
+    /// Who may connect, as it is now.
     pub fn allowed(&self) -> Arc<Allowed> {
         let allowed = self.allowed.read().unwrap_or_else(PoisonError::into_inner);
         allowed.clone()
@@ -119,6 +119,7 @@ impl Port {
     pub fn rights(&self, from: IpAddr, hostnqn: &str) -> Option<Rights> {
         let by_list = self.allowed().rights(from, hostnqn)?;
         match &self.keyring {
+            // Both must allow it: the list says from where, the keys say who.
             Some(keyring) => Some(keyring.find(hostnqn)?.rights.and(&by_list)),
             None => Some(by_list),
         }
@@ -127,6 +128,7 @@ impl Port {
     /// Gives all hosts that are connected the rights that they have by now.
     pub fn renew_rights(&self) {
         for member in self.associations().values() {
+            // The lock is held, so that no host connects between the old rights and the new.
             self.grant(member);
         }
     }
@@ -135,6 +137,8 @@ impl Port {
         let Some(association) = member.association.upgrade() else {
             return;
         };
+        // A host that is in neither any more keeps what it had: rights are taken away by a line
+        // that says so.
         if let Some(rights) = self.rights(member.from, association.hostnqn()) {
             association.grant(rights);
         }
@@ -160,6 +164,8 @@ impl Port {
         // Under the lock, so that who replaces keys or list finds it in there, or it finds those.
         let mut all = self.associations();
         self.grant(&member);
+        // Associations that are gone are removed when a new one comes, so that the map stays as
+        // small as it needs to be.
         all.retain(|_, other| other.association.strong_count() > 0);
         all.insert(association.cntlid(), member);
     }

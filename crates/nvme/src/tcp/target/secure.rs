@@ -22,7 +22,7 @@ impl Connection {
         self.proven.as_ref()
     }
 
-    /// Memory that TLS takes.
+    /// Memory that TLS takes for this connection.
     pub(super) fn tls_bytes(&self) -> usize {
         self.proven.as_ref().map_or(0, |_| CONNECTION_BYTES)
     }
@@ -32,10 +32,13 @@ impl Connection {
         let Some(keyring) = &self.port.keyring else {
             return Ok(());
         };
+
+        // Looked up at every Connect: the key may have been taken away since the handshake.
         let Some(entry) = keyring.find(association.hostnqn()) else {
             return Err(ConnectRefusal::NO_KEY);
         };
 
+        // Without TLS only a host that has no TLS key may connect: a name alone is easily said.
         let Some(proven) = &self.proven else {
             let needs_tls = entry.tls.is_some();
             return if needs_tls {
@@ -44,6 +47,8 @@ impl Connection {
                 Ok(())
             };
         };
+
+        // A key is for one subsystem. Discovery counts as one of its own.
         let subnqn = if association.is_discovery() {
             DISCOVERY_NQN
         } else {

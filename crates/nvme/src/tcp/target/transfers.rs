@@ -73,6 +73,8 @@ impl Transfers {
 
     /// A command whose data are to be asked for when memory allows.
     pub fn add(&mut self, sqe: Sqe, command: CheckedCommand, total: u32) {
+        // Tags are numbers of ours: the next one that is free, so that late data of an old transfer
+        // fit none.
         while self.incoming.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
         }
@@ -103,6 +105,7 @@ impl Transfers {
     pub fn grant(&mut self, agreed: Agreement, now: u64, out: &mut Vec<u8>) {
         while let Some(tag) = self.waiting.front().copied()
             && let Some(incoming) = self.incoming.get_mut(&tag)
+            // One transfer is always granted, however long it is; otherwise it would wait for ever.
             && (self.granted_bytes == 0
                 || self.granted_bytes + u64::from(incoming.total) <= GRANTED_BYTES_MAX)
         {
@@ -117,6 +120,7 @@ impl Transfers {
     /// Checks that data belong to a transfer and are its next; they count as received from now on.
     pub fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, Fault> {
         let header = wire::data_header(pdu)?;
+        // Data that nobody was asked for end the connection.
         let incoming = self
             .incoming
             .get_mut(&header.ttag)
@@ -133,6 +137,7 @@ impl Transfers {
             return Err(FatalError::OutOfRange.into());
         }
 
+        // Counted before it is known what becomes of them: they have arrived in any case.
         incoming.received += header.length;
         incoming.damaged |= pdu.damaged;
         let last = incoming.received == incoming.total;
@@ -158,9 +163,10 @@ impl Transfers {
         self.incoming.get_mut(&tag)
     }
 
-    /// A transfer is complete.
+    /// Takes a transfer that is complete, and frees its tag.
     pub fn finish(&mut self, tag: u16) -> Option<Incoming> {
         let incoming = self.incoming.remove(&tag)?;
+        // The next transfer may be granted what this one had.
         self.cids.remove(incoming.sqe.head().cid());
         self.granted_bytes -= u64::from(incoming.total);
         Some(incoming)

@@ -27,6 +27,7 @@ impl<'a> Series<'a> {
             let mib_s = run.bandwidth_mib_s;
             let times = speedup(self.runs, run);
 
+            // Compared with the baseline if there is one; else plain figures.
             let value = if compared {
                 times.unwrap_or(0.0)
             } else {
@@ -113,6 +114,7 @@ impl<'a> Series<'a> {
             (note, parts)
         });
 
+        // The fourth part is in the legend only if some run has it.
         let shown = if others { 4 } else { 3 };
         Figure {
             title: "Write amplification",
@@ -167,6 +169,7 @@ impl<'a> Series<'a> {
             (note, parts)
         });
 
+        // An empty chart would look like a mistake.
         let none = self.runs.iter().all(|run| demoted(&run.demotions) == 0);
         let picture = if none && !self.runs.is_empty() {
             Err("No remap became a copy.")

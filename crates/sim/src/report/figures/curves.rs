@@ -86,6 +86,7 @@ impl Series<'_> {
             })
             .collect();
 
+        // The unit follows the longest curve, so that marks stay short.
         let longest = largest(&curves, |point| point.0);
         let (divisor, unit) = if longest >= 1024.0 {
             (1024.0, "TiB")
@@ -203,6 +204,7 @@ impl Series<'_> {
             .flatten()
             .map(|point| point.1)
             .filter(|y| *y > RAREST);
+        // Down to the rarest that was measured, so that the axis ends where the curves do.
         let rarest = slower.fold(10.0, f64::min);
 
         let axes = (
@@ -236,6 +238,7 @@ impl Series<'_> {
         curves: Vec<Vec<Point>>,
         trend: impl Fn(&[Point]) -> Option<Vec<Point>>,
     ) -> Figure {
+        // A figure without data says so instead of showing an empty plot.
         let empty = curves.iter().all(Vec::is_empty);
 
         let lines = self

@@ -46,10 +46,12 @@ pub fn figures(runs: &[RunSummary], progress: Progress) -> Vec<Figure> {
         all.room_over_time(),
     ];
 
+    // Only in an open loop is there a backlog.
     if runs.iter().any(|run| run.arrivals.is_some()) {
         figures.push(all.backlog_over_time());
     }
 
+    // A device that lost no capacity would be a straight line.
     let shrinks = |run: &RunSummary| {
         let first = run.samples.first().map(|sample| sample.usable_pages);
         let shrunk = run.samples.last().map(|sample| sample.usable_pages) < first;

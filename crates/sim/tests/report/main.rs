@@ -1,5 +1,9 @@
 //! The reports: what is on them, that they are well-formed, and that nothing is lost or invented.
 
+mod markup;
+mod numbers;
+mod tables;
+
 use remap_ssd_sim::report::{self, Progress, format, metrics, series};
 use remap_ssd_sim::summary::{Accounting, Demotions, Percentiles, RunSummary, Sample};
 use serde_json::{Value, json};
@@ -175,6 +179,25 @@ fn broken(value: f64) -> RunSummary {
     }
 }
 
+/// The SVG elements of a page, parsed.
+fn pictures(page: &str) -> Vec<roxmltree::Document<'_>> {
+    page.match_indices("<svg")
+        .map(|(start, _)| {
+            let end = start + page[start..].find("</svg>").expect("the picture ends") + 6;
+            roxmltree::Document::parse(&page[start..end]).expect("the picture is well-formed")
+        })
+        .collect()
+}
+
+/// The corners of one line.
+fn corners(data: &str) -> Vec<(f64, f64)> {
+    let number = |text: &str| text.parse::<f64>().expect("a coordinate is a number");
+    data.split(['M', 'L'])
+        .filter_map(|point| point.split_once(' '))
+        .map(|(x, y)| (number(x), number(y)))
+        .collect()
+}
+
 /// Inputs at the edges of what a run can be.
 fn edges() -> Vec<Vec<RunSummary>> {
     let values = [
@@ -226,16 +249,6 @@ fn edges() -> Vec<Vec<RunSummary>> {
     edges
 }
 
-/// The SVG elements of a page, parsed.
-fn pictures(page: &str) -> Vec<roxmltree::Document<'_>> {
-    page.match_indices("<svg")
-        .map(|(start, _)| {
-            let end = start + page[start..].find("</svg>").expect("the picture ends") + 6;
-            roxmltree::Document::parse(&page[start..end]).expect("the picture is well-formed")
-        })
-        .collect()
-}
-
 /// The corners of every line on a page.
 fn lines(page: &str) -> Vec<Vec<(f64, f64)>> {
     pictures(page)
@@ -243,99 +256,6 @@ fn lines(page: &str) -> Vec<Vec<(f64, f64)>> {
         .flat_map(|picture| picture.descendants().filter_map(|node| node.attribute("d")))
         .map(corners)
         .collect()
-}
-
-/// The corners of one line.
-fn corners(data: &str) -> Vec<(f64, f64)> {
-    let number = |text: &str| text.parse::<f64>().expect("a coordinate is a number");
-    data.split(['M', 'L'])
-        .filter_map(|point| point.split_once(' '))
-        .map(|(x, y)| (number(x), number(y)))
-        .collect()
-}
-
-#[test]
-fn every_line_of_a_table_is_equally_wide() {
-    for runs in [runs(), vec![run("an ünusual 名前", 0), run("none", 0)]]
-        .into_iter()
-        .chain(edges())
-    {
-        let texts = runs
-            .iter()
-            .map(report::details)
-            .chain([report::table(&runs)]);
-        for text in texts {
-            let mut widths: Vec<_> = text.lines().map(UnicodeWidthStr::width).collect();
-            widths.dedup();
-            assert_eq!(widths.len(), 1, "\n{text}");
-        }
-    }
-}
-
-#[test]
-fn a_table_has_one_row_for_each_scheme_and_right_aligned_numbers() {
-    let text = report::table(&runs());
-    for scheme in SCHEMES {
-        assert_eq!(
-            text.lines()
-                .filter(|line| line.trim().starts_with(scheme))
-                .count(),
-            1,
-            "\n{text}"
-        );
-    }
-    // 655.4 / 212.0, under the heading that says so.
-    let line = text
-        .lines()
-        .find(|line| line.trim().starts_with("remap-ssd"))
-        .unwrap();
-    assert!(line.contains("3.09x"), "{line}");
-    let end_of = |line: &str, word: &str| line[..line.find(word).unwrap() + word.len()].width();
-    assert_eq!(
-        end_of(text.lines().next().unwrap(), "vs none"),
-        end_of(line, "3.09x")
-    );
-}
-
-#[test]
-fn a_comparison_needs_a_run_without_remapping() {
-    let without = [run("remap-ssd", 5), run("opt", 5)];
-    assert!(!report::table(&without).contains("vs none"));
-    let page = page(&without);
-    assert!(!page.contains("vs none"));
-    assert!(page.contains("not compared"));
-}
-
-#[test]
-fn lost_data_gets_a_column_of_its_own() {
-    let runs = [
-        run("remap-ssd", 5),
-        RunSummary {
-            lost_references: 1234,
-            ..run("unsafe", 5)
-        },
-    ];
-    let text = report::table(&runs);
-    assert!(text.lines().next().unwrap().contains("LOST"), "{text}");
-    assert!(!report::table(&runs[..1]).contains("LOST"));
-    let line = text
-        .lines()
-        .find(|line| line.trim().starts_with("unsafe"))
-        .unwrap();
-    assert!(line.contains("1,234") || line.contains("1.23"), "{line}");
-}
-
-#[test]
-fn details_say_when_requests_are_lost() {
-    let mut one = run("flog", 3);
-    assert!(!report::details(&one).contains("THE SUM IS WRONG"));
-    one.requests
-        .refused
-        .insert("lba out of range".to_owned(), 7);
-    assert!(report::details(&one).contains("7 (lba out of range 7)"));
-    assert!(report::details(&one).contains("THE SUM IS WRONG"));
-    one.requests.submitted += 7;
-    assert!(!report::details(&one).contains("THE SUM IS WRONG"));
 }
 
 #[test]
@@ -352,167 +272,6 @@ fn every_scheme_is_in_every_table_and_figure() {
             assert!(figure.contains(scheme), "{scheme} is missing in {figure}");
         }
     }
-}
-
-#[test]
-fn a_colour_belongs_to_a_scheme_whatever_else_is_shown() {
-    let color = |page: &str| {
-        let end = page
-            .find("\" aria-hidden=\"true\"></span>flog")
-            .expect("flog has a swatch");
-        page[..end].rsplit("--c:").next().unwrap().to_owned()
-    };
-    assert_eq!(
-        color(&page(&runs())),
-        color(&page(&[run("mine", 2), run("flog", 2)]))
-    );
-}
-
-#[test]
-fn names_and_text_from_outside_are_escaped() {
-    let evil = "</title><script>alert('x')</script>\"&\u{1b}[31m\n";
-    let mut mine = run(evil, 5);
-    mine.requests.refused.insert(evil.to_owned(), 1);
-    let page = report::html(
-        &[mine, run("none", 5)],
-        evil,
-        evil,
-        &json!({ evil: evil }),
-        1,
-        Progress::default(),
-    );
-    assert!(!page.contains("<script"));
-    assert_eq!(
-        page.matches("</title>").count(),
-        page.matches("<title>").count()
-    );
-    pictures(&page);
-}
-
-#[test]
-fn the_page_fetches_nothing_and_runs_nothing() {
-    let page = page(&runs());
-    for forbidden in [
-        "http://", "https://", "src=", "href=", "url(", "@import", "<script", "<link", "<img",
-    ] {
-        assert!(!page.contains(forbidden), "the page has {forbidden}");
-    }
-}
-
-#[test]
-fn what_is_not_a_number_is_never_printed() {
-    for runs in edges() {
-        let texts = runs
-            .iter()
-            .map(report::details)
-            .chain([report::table(&runs), page(&runs)]);
-        for text in texts {
-            let words = text.split(|c: char| !c.is_alphanumeric());
-            for word in words {
-                assert!(
-                    !["nan", "inf", "infinity"].contains(&word.to_lowercase().as_str()),
-                    "{text}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn pictures_are_well_formed_and_stay_inside_their_frame() {
-    for runs in edges().into_iter().chain([runs()]) {
-        let page = page(&runs);
-        for picture in pictures(&page) {
-            let root = picture.root_element();
-            let size: Vec<f64> = root
-                .attribute("viewBox")
-                .unwrap()
-                .split(' ')
-                .map(|n| n.parse().unwrap())
-                .collect();
-            for node in picture.descendants().filter(roxmltree::Node::is_element) {
-                for (names, limit) in [
-                    (["x", "x1", "x2", "cx"], size[2]),
-                    (["y", "y1", "y2", "cy"], size[3]),
-                ] {
-                    for value in names.iter().filter_map(|name| node.attribute(*name)) {
-                        let value: f64 = value.parse().expect("a coordinate is a number");
-                        assert!(
-                            (0.0..=limit).contains(&value),
-                            "{value} lies outside {limit}"
-                        );
-                    }
-                }
-                let corners = node.attribute("d").map(corners).unwrap_or_default();
-                for (x, y) in corners {
-                    assert!((0.0..=size[2]).contains(&x) && (0.0..=size[3]).contains(&y));
-                }
-                for value in ["width", "height"]
-                    .iter()
-                    .filter_map(|name| node.attribute(*name))
-                {
-                    assert!(value.parse::<f64>().unwrap() >= 0.0);
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn the_page_opens_and_closes_its_elements_in_order() {
-    let page = page(&runs());
-    let style = page.find("<style>").unwrap()..page.find("</style>").unwrap();
-    let text = page
-        .replace(&page[style], "<style>")
-        .replace("<!DOCTYPE html>", "");
-    // Void elements are the only ones that HTML leaves open.
-    let closed: Vec<_> = text.split("<meta").collect();
-    let text = closed[1..].iter().fold(closed[0].to_owned(), |text, part| {
-        text + "<meta" + &part.replacen('>', "/>", 1)
-    });
-    roxmltree::Document::parse(&text).expect("the page is balanced");
-}
-
-#[test]
-fn downsampling_keeps_ends_and_peaks() {
-    let mut points: Vec<_> = (0..10_000)
-        .map(|i| (f64::from(i), f64::from(i % 50)))
-        .collect();
-    points[6_001].1 = 1e6;
-    points[777].1 = -1e6;
-    let few = series::downsample(&points, series::POINTS_MAX);
-    assert!(few.len() <= series::POINTS_MAX);
-    for i in [0, 777, 6_001, 9_999] {
-        assert!(few.contains(&points[i]), "point {i} was lost");
-    }
-    assert!(
-        few.windows(2).all(|pair| pair[0].0 < pair[1].0),
-        "the points are out of order"
-    );
-    assert_eq!(series::downsample(&points[..600], 600), points[..600]);
-}
-
-#[test]
-fn a_long_run_is_drawn_with_few_points_and_its_peak() {
-    let mut long = run("flog", 50_000);
-    long.samples[31_234].bandwidth_mib_s = 5_000.0;
-    let page = page(&[long]);
-    let lines = lines(&page);
-    assert!(lines.iter().all(|line| line.len() <= series::POINTS_MAX));
-    // The axis ends at 5,000, so the peak touches the upper edge of the plot.
-    // Samples in legends have two corners.
-    let top = lines
-        .iter()
-        .filter(|line| line.len() > 2)
-        .flatten()
-        .map(|point| point.1)
-        .fold(f64::MAX, f64::min);
-    let peaks = lines
-        .iter()
-        .filter(|line| line.iter().any(|point| point.1 == top))
-        .count();
-    assert!(peaks >= 1 && top <= 53.0, "the peak is drawn at {top}");
-    assert!(page.len() < 200_000, "the page has {} bytes", page.len());
 }
 
 #[test]
@@ -576,22 +335,6 @@ fn a_device_that_wears_out_shows_its_capacity_over_writes() {
 }
 
 #[test]
-fn a_trend_weighs_a_rate_by_how_long_it_held() {
-    // 10/s for 9 s, then 110/s for 1 s: 20/s on average.
-    assert_eq!(
-        series::trend(&[(9.0, 10.0), (10.0, 110.0)], 1),
-        [(5.0, 20.0)]
-    );
-    assert_eq!(series::trend(&[], 5), []);
-}
-
-#[test]
-fn a_distribution_is_a_staircase() {
-    let stairs = series::staircase(&[(10.0, 0.5), (f64::NAN, 0.6), (20.0, 1.0)]);
-    assert_eq!(stairs, [(10.0, 0.0), (10.0, 0.5), (20.0, 0.5), (20.0, 1.0)]);
-}
-
-#[test]
 fn the_ideal_is_never_called_the_best() {
     let page = page(&runs());
     let cards = &page[page.find("class=\"cards\"").unwrap()..page.find("id=\"overview\"").unwrap()];
@@ -623,34 +366,4 @@ fn wall_clock_time_does_not_reach_the_page() {
 fn runs_of_one_scheme_are_told_apart() {
     let runs = [run("flog", 2), run("none", 2), run("flog", 2)];
     assert_eq!(metrics::labels(&runs), ["flog", "none", "flog #2"]);
-}
-
-#[test]
-fn numbers_read_well() {
-    let shown = [
-        0.0, 0.000_123, 0.5, 1.0, 9.999, 42.0, 123.4, 999.6, 12_345.6, -2.5, -1e4, 1e18,
-    ];
-    let expected = [
-        "0", "1.2e-4", "0.500", "1.00", "10.0", "42.0", "123", "1,000", "12,346", "-2.50",
-        "-10,000", "1.00e18",
-    ];
-    assert_eq!(shown.map(format::number), expected);
-    assert_eq!(
-        [0, 99_999, 100_000, 12_345_678].map(format::compact),
-        ["0", "99,999", "100.0k", "12.35M"]
-    );
-    assert_eq!(
-        [0, 1024, 81_920, 1 << 30].map(format::bytes),
-        ["0 B", "1.00 KiB", "80.0 KiB", "1.00 GiB"]
-    );
-    assert_eq!(
-        [0.0, 0.00001, 0.0567, 1.0].map(format::percent),
-        ["0 %", "<0.01 %", "5.7 %", "100 %"]
-    );
-    assert_eq!(
-        [0.0, 5e-8, 0.0183, 60.0].map(format::seconds),
-        ["0 s", "50.0 ns", "18.3 ms", "60.0 s"]
-    );
-    let value: Value = json!({"life": format::years(f64::INFINITY)});
-    assert_eq!(value["life"], "no wear");
 }

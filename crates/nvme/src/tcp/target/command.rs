@@ -1,0 +1,221 @@
+//! A command's way from its capsule: checked in one place, then refused, granted its data, or
+//! executed.
+//!
+//! Invariants: nothing of a command is executed before all checks have passed; what is refused is
+//! answered, unless the protocol itself is broken. Absent: what commands do (`execute`).
+
+use super::*;
+
+impl Connection {
+    pub(super) fn command(
+        &mut self,
+        pdu: &Pdu<'_>,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
+        let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
+
+        // Event requests hold places of the queue too, for as long as they wait.
+        let events = self
+            .queue
+            .as_ref()
+            .filter(|queue| queue.qid == 0)
+            .map_or(0, |queue| queue.association.event_requests());
+        let under_way = self.transfers.len() + self.held.len() + self.awaiting_sync.len() + events;
+        if under_way
+            >= usize::from(
+                self.queue
+                    .as_ref()
+                    .map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries),
+            )
+        {
+            // The host ignores flow control: the queue has no room for this command.
+            return Err(Fault::from(FatalError::Sequence).into());
+        }
+
+        let cid = sqe.head().cid();
+        if self.queue.is_none() && fabrics_kind(&sqe) != Some(fabrics::CONNECT) {
+            self.respond(cid, Status::SEQUENCE, 0, context.out.open());
+            return Err(End::Closed);
+        }
+
+        if self.must_authenticate() && !authenticate::is_part(&sqe) {
+            self.respond(cid, Status::AUTH_REQUIRED, 0, context.out.open());
+            return Err(
+                self.end_unauthenticated("it sent another command before it had authenticated")
+            );
+        }
+
+        if let Some(queue) = &mut self.queue {
+            queue.head = (queue.head + 1) % queue.entries;
+            if queue
+                .joined
+                .is_some_and(|joined| !queue.association.has(&joined))
+            {
+                return Err(End::Reset);
+            }
+        }
+
+        // The answers to two commands with one identifier could not be told apart.
+        if self.is_under_way(cid) {
+            return self.refuse(&sqe, Status::ID_CONFLICT, context);
+        }
+        // Only the data were damaged; the command itself is whole, and the host may send it again.
+        if pdu.damaged {
+            return self.refuse(&sqe, Status::TRANSIENT_TRANSPORT, context);
+        }
+        if fabrics_kind(&sqe) == Some(fabrics::DISCONNECT) {
+            return self.disconnect(&sqe, context);
+        }
+
+        // Borrowed, not moved out: processors wait when they copy what was just written in parts.
+        let checked = self.check(&sqe);
+        let command = match &checked {
+            Ok(command) => command,
+            Err(status) => return self.refuse(&sqe, *status, context),
+        };
+        let bytes = match self.bytes_from_host(&sqe, command.transfer, pdu.data.len()) {
+            Ok(bytes) => bytes,
+            Err(status) => return self.refuse(&sqe, status, context),
+        };
+
+        match sqe.sgl.identifier {
+            // Nothing of a command without its data is executed: the host is asked for them, as
+            // memory allows.
+            Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
+                self.transfers.add(sqe, *command, bytes as u32);
+                self.grant(context);
+                Ok(())
+            }
+            _ => self.execute(
+                &sqe,
+                command,
+                pdu.data.get(..bytes).unwrap_or_default(),
+                context,
+            ),
+        }
+    }
+
+    /// Checks a command's SGL against the data it moves; how many bytes the host sends.
+    ///
+    /// An SGL may be longer than the data (SGLS bit 18): only their first bytes are taken. Linux
+    /// sends 4,096 bytes with Dataset Management, whatever its number of ranges says.
+    fn bytes_from_host(
+        &self,
+        sqe: &Sqe,
+        transfer: Transfer,
+        in_capsule: usize,
+    ) -> Result<usize, Status> {
+        let Sgl {
+            identifier,
+            address,
+            length,
+            ..
+        } = sqe.sgl;
+        let (Transfer::FromHost(needed) | Transfer::ToHost(needed)) = transfer else {
+            return Ok(0);
+        };
+
+        let from_host = matches!(transfer, Transfer::FromHost(_));
+        match identifier {
+            Sgl::TRANSPORT => {}
+            // A capsule from the host cannot carry data to it.
+            Sgl::IN_CAPSULE if from_host => {}
+            _ => return Err(Status::SGL_TYPE),
+        }
+
+        if length < needed {
+            return Err(Status::SGL_LENGTH);
+        }
+        if length > TRANSFER_BYTES_MAX {
+            return Err(Status::INVALID_FIELD);
+        }
+
+        // Data in the capsule are all of it, from its start (Fabrics 1.1 §2.2).
+        if identifier == Sgl::IN_CAPSULE && address != 0 {
+            return Err(Status::SGL_OFFSET);
+        }
+        if identifier == Sgl::IN_CAPSULE && in_capsule != length as usize {
+            return Err(Status::DATA_TRANSFER);
+        }
+
+        Ok(if from_host { needed as usize } else { 0 })
+    }
+
+    /// Whether a command with this identifier is under way.
+    fn is_under_way(&self, cid: u16) -> bool {
+        // An event request may wait for ever, and its identifier with it.
+        let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
+        let awaiting_sync = || {
+            self.awaiting_sync
+                .iter()
+                .any(|one| one.sqe.head().cid() == cid)
+        };
+        self.transfers.has(cid)
+            || self.held.has(cid)
+            || awaiting_sync()
+            || self.queue.as_ref().is_some_and(event)
+    }
+
+    /// What a command asks for, and the data it moves. Inlined, as what it calls: results of this
+    /// size cost more to hand on than to make.
+    #[inline(always)]
+    fn check(&self, sqe: &Sqe) -> Result<CheckedCommand, Status> {
+        if sqe.head().psdt() != PSDT_SGL {
+            return Err(Status::INVALID_FIELD);
+        }
+
+        // Authentication belongs to every queue, so it is looked for before queues are told apart.
+        if let Some(transfer) = self.authentication_transfer(sqe)? {
+            let verb = Verb::Admin;
+            return Ok(CheckedCommand { verb, transfer });
+        }
+
+        match &self.queue {
+            Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
+                if let Some(transfer) = queue.association.reservation_transfer(sqe) {
+                    let verb = Verb::Reservation;
+                    return Ok(CheckedCommand {
+                        verb,
+                        transfer: transfer?,
+                    });
+                }
+                let (request, transfer) = queue.association.io_request(sqe)?;
+                let verb = Verb::Io(request);
+                Ok(CheckedCommand { verb, transfer })
+            }
+            _ => Ok(CheckedCommand {
+                verb: Verb::Admin,
+                transfer: admin_transfer(sqe)?,
+            }),
+        }
+    }
+
+    /// Disconnect: an I/O queue ends after this answer (Base 2.0 §6.4).
+    fn disconnect(&mut self, sqe: &Sqe, context: &mut ReceiveContext<'_>) -> Result<(), End> {
+        let on_io_queue = self.queue.as_ref().is_some_and(|queue| queue.qid > 0);
+        // The record format is in bits 15:0 of dword 10.
+        let status = match (on_io_queue, sqe.cdw10 as u16) {
+            (false, _) => Status::QUEUE_TYPE,
+            (true, 0) => Status::SUCCESS,
+            (true, _) => Status::CONNECT_FORMAT,
+        };
+        if !status.is_success() {
+            return self.refuse(sqe, status, context);
+        }
+        self.respond(sqe.head().cid(), status, 0, context.out.open());
+        Err(End::Closed)
+    }
+
+    pub(super) fn refuse(
+        &self,
+        sqe: &Sqe,
+        status: Status,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
+        if let Some(queue) = &self.queue {
+            queue.association.log_error(queue.qid, sqe, status);
+        }
+        self.respond(sqe.head().cid(), status, 0, context.out.open());
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! What is in a trace, counted while it is read: requests by kind, duplicates and distinct pages.
+//!
+//! Invariants: a request that acts upon no page is not counted. Absent: how requests are kept.
+
+use super::super::expand::{Expander, Item};
+use super::super::{TraceOptions, TraceStat};
+use crate::source::{HostPage, PageKind};
+use remap_ssd_media::slab::prefetch;
+
+/// Counts what is in a trace while it is read.
+pub(super) struct Census {
+    expander: Expander,
+    pages: Vec<HostPage>,
+    seen: PageSet,
+    /// Contents have numbers in the order in which they came: a larger one is new.
+    content_max: u64,
+    total: TraceStat,
+}
+
+impl Census {
+    pub(super) fn new(options: &TraceOptions) -> Self {
+        Self {
+            expander: Expander::new(options, 0),
+            pages: Vec::new(),
+            seen: PageSet::default(),
+            content_max: 0,
+            total: TraceStat::default(),
+        }
+    }
+
+    /// Counts a request; `false` if it has no page to act upon.
+    #[inline]
+    pub(super) fn count(&mut self, item: &Item) -> bool {
+        self.pages.clear();
+        // A request without a page is not kept either.
+        if !self.expander.expand(item, &mut self.pages) {
+            return false;
+        }
+
+        for page in &self.pages {
+            match page.kind {
+                PageKind::Read => self.total.reads += 1,
+                PageKind::Write | PageKind::WriteFor { .. } => {
+                    self.total.writes += 1;
+                    self.total.duplicate_writes += u64::from(page.content <= self.content_max);
+                    self.content_max = self.content_max.max(page.content);
+                }
+                PageKind::ReadModifyWrite => {
+                    self.total.read_modify_writes += 1;
+                    self.content_max = self.content_max.max(page.content);
+                }
+                PageKind::Trim => self.total.trims += 1,
+                PageKind::Remap { len, .. } => self.total.remaps += u64::from(len),
+                // A flush names no page, and ends nothing.
+                PageKind::Flush => continue,
+            }
+
+            self.seen.insert(page.lpn);
+            self.total.duration_ns = page.at_ns;
+        }
+
+        true
+    }
+
+    pub(super) fn total(mut self) -> TraceStat {
+        self.total.unique_pages = self.seen.len();
+        self.total
+    }
+}
+
+/// A set of pages, as bits in chunks that are there when needed.
+///
+/// Pages go in some at a time, so that the processor fetches the bits of all of them at once.
+#[derive(Default)]
+struct PageSet {
+    chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
+    /// To be put in.
+    waiting: Vec<u32>,
+    /// Pages that are in.
+    len: u64,
+}
+
+const CHUNK_WORDS: usize = 512;
+const WAITING_MAX: usize = 64;
+
+impl PageSet {
+    #[inline]
+    fn insert(&mut self, page: u32) {
+        if self.waiting.len() == WAITING_MAX {
+            self.settle();
+        }
+
+        let (chunk, word) = Self::place(page);
+        if let Some(Some(chunk)) = self.chunks.get(chunk) {
+            prefetch(&chunk[..], word);
+        }
+        self.waiting.push(page);
+    }
+
+    /// Distinct pages that were put in.
+    fn len(&mut self) -> u64 {
+        self.settle();
+        self.len
+    }
+
+    fn settle(&mut self) {
+        for page in self.waiting.drain(..) {
+            let (chunk, word) = Self::place(page);
+            if chunk >= self.chunks.len() {
+                self.chunks.resize(chunk + 1, None);
+            }
+
+            let chunk = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
+            let bit = 1 << (page % 64);
+            self.len += u64::from(chunk[word] & bit == 0);
+            chunk[word] |= bit;
+        }
+    }
+
+    fn place(page: u32) -> (usize, usize) {
+        let word = page as usize / 64;
+        (word / CHUNK_WORDS, word % CHUNK_WORDS)
+    }
+}

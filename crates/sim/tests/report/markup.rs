@@ -1,0 +1,112 @@
+//! HTML and SVG: they are well-formed, stay inside their frame and need nothing from outside.
+
+use super::*;
+
+#[test]
+fn names_and_text_from_outside_are_escaped() {
+    let evil = "</title><script>alert('x')</script>\"&\u{1b}[31m\n";
+    let mut mine = run(evil, 5);
+    mine.requests.refused.insert(evil.to_owned(), 1);
+    let page = report::html(
+        &[mine, run("none", 5)],
+        evil,
+        evil,
+        &json!({ evil: evil }),
+        1,
+        Progress::default(),
+    );
+    assert!(!page.contains("<script"));
+    assert_eq!(
+        page.matches("</title>").count(),
+        page.matches("<title>").count()
+    );
+    pictures(&page);
+}
+
+#[test]
+fn the_page_fetches_nothing_and_runs_nothing() {
+    let page = page(&runs());
+    for forbidden in [
+        "http://", "https://", "src=", "href=", "url(", "@import", "<script", "<link", "<img",
+    ] {
+        assert!(!page.contains(forbidden), "the page has {forbidden}");
+    }
+}
+
+#[test]
+fn pictures_are_well_formed_and_stay_inside_their_frame() {
+    for runs in edges().into_iter().chain([runs()]) {
+        let page = page(&runs);
+        for picture in pictures(&page) {
+            let root = picture.root_element();
+            let size: Vec<f64> = root
+                .attribute("viewBox")
+                .unwrap()
+                .split(' ')
+                .map(|n| n.parse().unwrap())
+                .collect();
+            for node in picture.descendants().filter(roxmltree::Node::is_element) {
+                for (names, limit) in [
+                    (["x", "x1", "x2", "cx"], size[2]),
+                    (["y", "y1", "y2", "cy"], size[3]),
+                ] {
+                    for value in names.iter().filter_map(|name| node.attribute(*name)) {
+                        let value: f64 = value.parse().expect("a coordinate is a number");
+                        assert!(
+                            (0.0..=limit).contains(&value),
+                            "{value} lies outside {limit}"
+                        );
+                    }
+                }
+                let corners = node.attribute("d").map(corners).unwrap_or_default();
+                for (x, y) in corners {
+                    assert!((0.0..=size[2]).contains(&x) && (0.0..=size[3]).contains(&y));
+                }
+                for value in ["width", "height"]
+                    .iter()
+                    .filter_map(|name| node.attribute(*name))
+                {
+                    assert!(value.parse::<f64>().unwrap() >= 0.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_page_opens_and_closes_its_elements_in_order() {
+    let page = page(&runs());
+    let style = page.find("<style>").unwrap()..page.find("</style>").unwrap();
+    let text = page
+        .replace(&page[style], "<style>")
+        .replace("<!DOCTYPE html>", "");
+    // Void elements are the only ones that HTML leaves open.
+    let closed: Vec<_> = text.split("<meta").collect();
+    let text = closed[1..].iter().fold(closed[0].to_owned(), |text, part| {
+        text + "<meta" + &part.replacen('>', "/>", 1)
+    });
+    roxmltree::Document::parse(&text).expect("the page is balanced");
+}
+
+#[test]
+fn a_long_run_is_drawn_with_few_points_and_its_peak() {
+    let mut long = run("flog", 50_000);
+    long.samples[31_234].bandwidth_mib_s = 5_000.0;
+    let page = page(&[long]);
+    let lines = lines(&page);
+    assert!(lines.iter().all(|line| line.len() <= series::POINTS_MAX));
+    // The axis ends at 5,000, so the peak touches the upper edge of the plot.
+    // Samples in legends have two corners.
+    let top = lines
+        .iter()
+        .filter(|line| line.len() > 2)
+        .flatten()
+        .map(|point| point.1)
+        .fold(f64::MAX, f64::min);
+    let peaks = lines
+        .iter()
+        .filter(|line| line.iter().any(|point| point.1 == top))
+        .count();
+    assert!(peaks >= 1 && top <= 53.0, "the peak is drawn at {top}");
+    assert!(page.len() < 200_000, "the page has {} bytes", page.len());
+}
