@@ -1,6 +1,6 @@
 //! Runs and aging on small devices: what is counted, how long it takes, and what is an error.
 
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::{Media, Page};
 use remap_ssd_sim::aging::{AgingError, AgingOptions, Fill, age};
@@ -35,7 +35,7 @@ fn page(kind: PageKind, lpn: u32, last: bool) -> HostPage {
     HostPage {
         at_ns: 0,
         content: u64::from(lpn) + 1,
-        lpn,
+        lpn: Lpn(lpn),
         kind,
         last,
     }
@@ -172,7 +172,9 @@ fn the_latency_of_a_request_is_that_of_its_last_page() {
     let mut device = device(SchemeKind::None);
     // 33 pages on 16 dies: one die gets three.
     let mut pages = writes(0..33);
-    pages.iter_mut().for_each(|page| page.last = page.lpn == 32);
+    pages
+        .iter_mut()
+        .for_each(|page| page.last = page.lpn == Lpn(32));
     let summary = go(&mut device, &mut Fixed(pages), &options(33, 1)).unwrap();
     assert_eq!(summary.requests.submitted, 1);
     assert!(summary.latency_us.max >= 1500.0, "{:?}", summary.latency_us);
@@ -320,7 +322,7 @@ fn a_run_stops_at_a_limit_between_requests() {
     let mut pages = writes(0..100);
     pages
         .iter_mut()
-        .for_each(|page| page.last = page.lpn % 10 == 9);
+        .for_each(|page| page.last = page.lpn.0 % 10 == 9);
     let summary = go(
         &mut device(SchemeKind::None),
         &mut Fixed(pages),
@@ -457,8 +459,8 @@ fn a_device_filled_whole_has_every_page_mapped_and_no_other() {
         "{report:?}"
     );
     let lpns = device.config().firmware.lpns;
-    let mapped =
-        (0..lpns).filter(|lpn| device.untimed(|ftl| !matches!(ftl.read(*lpn), Ok(Page::Zeroes))));
+    let mapped = (0..lpns)
+        .filter(|lpn| device.untimed(|ftl| !matches!(ftl.read(Lpn(*lpn)), Ok(Page::Zeroes))));
     assert!(mapped.eq(0..pages));
 }
 
@@ -514,7 +516,7 @@ fn aging_that_gets_nowhere_says_why() {
 fn a_remap_command_is_one_request_of_many_pages() {
     let latency = |scheme, len| {
         let remap = PageKind::Remap {
-            source: 0,
+            source: Lpn(0),
             len,
             relocate: false,
             atomic: false,
@@ -550,8 +552,8 @@ fn a_remap_command_is_one_request_of_many_pages() {
         );
         assert!((summary.iops * summary.seconds_simulated - f64::from(65 + len)).abs() < 1e-6);
         assert_eq!(
-            device.read(u64::MAX / 4, 1000).1,
-            device.read(u64::MAX / 4, 0).1
+            device.read(u64::MAX / 4, Lpn(1000)).1,
+            device.read(u64::MAX / 4, Lpn(0)).1
         );
         summary.remap_latency_us.max
     };
@@ -573,7 +575,7 @@ fn a_remap_command_is_one_request_of_many_pages() {
 fn a_remap_past_the_end_is_refused_and_accounted_for() {
     let mut device = device(SchemeKind::RemapSsd);
     let remap = PageKind::Remap {
-        source: u32::MAX,
+        source: Lpn(u32::MAX),
         len: 2,
         relocate: true,
         atomic: false,

@@ -4,7 +4,7 @@
 //! block of 512 bytes that is written is a page read and a page written. Absent: commands that were
 //! refused, registers, and lists of files.
 
-use remap_ssd_ftl::Remap;
+use remap_ssd_ftl::{Lpn, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Distinguishes contents.
@@ -14,11 +14,11 @@ pub type Fingerprint = [u8; 16];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedOp {
     /// A page was read.
-    Read(u32),
+    Read(Lpn),
     /// A page was written.
-    Write(u32, Fingerprint),
+    Write(Lpn, Fingerprint),
     /// Pages were deallocated: the first, and how many.
-    Deallocate(u32, u32),
+    Deallocate(Lpn, u32),
     /// Pages were remapped.
     Remap(Remap),
     /// Everything was made durable.

@@ -25,7 +25,7 @@ use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{PageView, Payload};
+use remap_ssd_media::{Lpn, PageView, Payload};
 use std::sync::MutexGuard;
 
 /// Pages that one step of write-back remaps or deallocates.
@@ -56,7 +56,7 @@ impl<'t> ActiveCommand<'_, 't> {
     /// The newest content of a page of which the cache has something; otherwise `show` is given
     /// back.
     #[inline]
-    pub fn view_cached<R, S>(&mut self, lpn: u32, show: S) -> Result<Result<R, Status>, S>
+    pub fn view_cached<R, S>(&mut self, lpn: Lpn, show: S) -> Result<Result<R, Status>, S>
     where
         S: FnOnce(PageView<'_>) -> Result<R, Status>,
     {
@@ -70,7 +70,7 @@ impl<'t> ActiveCommand<'_, 't> {
     /// The same, for a device with a cache. Not inlined: its page on the stack would be touched by
     /// devices without one too.
     #[inline(never)]
-    fn view_in_cache<R, S>(&mut self, lpn: u32, show: S) -> Result<Result<R, Status>, S>
+    fn view_in_cache<R, S>(&mut self, lpn: Lpn, show: S) -> Result<Result<R, Status>, S>
     where
         S: FnOnce(PageView<'_>) -> Result<R, Status>,
     {
@@ -88,7 +88,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// A page as a host sees it; the device is asked only for what the cache does not have.
-    fn newest_page(&mut self, cache: &VolatileCache, lpn: u32) -> Result<[u8; PAGE_BYTES], Status> {
+    fn newest_page(&mut self, cache: &VolatileCache, lpn: Lpn) -> Result<[u8; PAGE_BYTES], Status> {
         let mut page = match cache.covered(lpn) {
             Sectors::ALL => [0; PAGE_BYTES],
             _ => self.durable_page(lpn)?,
@@ -98,7 +98,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// A page as the device has it.
-    fn durable_page(&mut self, lpn: u32) -> Result<[u8; PAGE_BYTES], Status> {
+    fn durable_page(&mut self, lpn: Lpn) -> Result<[u8; PAGE_BYTES], Status> {
         self.device.spend(Step::Read);
         let (done_at, page) = self.device.view(self.now, lpn, bytes_of);
         self.done_at = self.done_at.max(done_at);
@@ -106,7 +106,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Adds a version, after room was made for it: the oldest pages are written back.
-    fn put(&mut self, lpn: u32, new: NewVersion) -> Result<(), Status> {
+    fn put(&mut self, lpn: Lpn, new: NewVersion) -> Result<(), Status> {
         let bytes = match &new.content {
             Content::Zeroes => 0,
             Content::Bytes { bytes, .. } => bytes.len() as u64,
@@ -175,16 +175,16 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// The device has what the host has asked for: older versions are gone.
-    fn forget(&mut self, lpn: u32, sectors: Sectors) {
+    fn forget(&mut self, lpn: Lpn, sectors: Sectors) {
         if let Some(mut cache) = self.cache() {
             cache.forget(lpn, sectors);
         }
     }
 
     /// The device has whole pages: what the cache has of them is gone.
-    pub fn forget_pages(&mut self, lpn: u32, len: u32) {
+    pub fn forget_pages(&mut self, lpn: Lpn, len: u32) {
         if let Some(mut cache) = self.cache() {
-            while let Some(found) = cache.next_page(lpn, lpn + len) {
+            while let Some(found) = cache.next_page(lpn, lpn.offset(len)) {
                 cache.forget(found, Sectors::ALL);
             }
         }
@@ -196,7 +196,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Deallocates a page in the cache.
-    pub fn deallocate_cached(&mut self, lpn: u32) -> Result<(), Status> {
+    pub fn deallocate_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
         let new = NewVersion {
             command: self.number,
             sectors: Sectors::ALL,
@@ -216,7 +216,7 @@ impl<'t> ActiveCommand<'_, 't> {
             ..
         } = *remap;
         let mut contents = Vec::with_capacity(len as usize);
-        for lpn in source..source + len {
+        for lpn in Lpn::range(source, len) {
             self.device.spend(Step::Read);
             let content = self.view(lpn, |page| {
                 Ok(match page {
@@ -232,8 +232,8 @@ impl<'t> ActiveCommand<'_, 't> {
 
         // Targets are older than the deallocation of their sources, so that write-back can remap
         // them.
-        for (lpn, content) in (target..).zip(contents) {
-            let from = lpn - target + source;
+        for (lpn, content) in Lpn::range(target, len).zip(contents) {
+            let from = source.offset(lpn.offset_from(target));
             let source = matches!(content, Content::Bytes { .. }).then_some(from);
             self.put(
                 lpn,
@@ -245,18 +245,18 @@ impl<'t> ActiveCommand<'_, 't> {
                 },
             )?;
         }
-        let targets = target..target + len;
-        (source..source + len)
+        let targets = target..target.offset(len);
+        Lpn::range(source, len)
             .filter(|lpn| relocate && !targets.contains(lpn))
             .try_for_each(|lpn| self.deallocate_cached(lpn))
     }
 
     /// Writes back what the cache has of a range of pages.
-    pub fn write_back_pages(&mut self, lpn: u32, len: u32) -> Result<(), Status> {
+    pub fn write_back_pages(&mut self, lpn: Lpn, len: u32) -> Result<(), Status> {
         loop {
             let next = self
                 .cache()
-                .and_then(|cache| cache.next_page(lpn, lpn + len));
+                .and_then(|cache| cache.next_page(lpn, lpn.offset(len)));
             let Some(next) = next else {
                 return Ok(());
             };
@@ -295,7 +295,7 @@ impl<'t> ActiveCommand<'_, 't> {
 
     /// Puts the newest version of a page on the device, and those of the pages behind it that take
     /// the same step.
-    fn write_back(&mut self, lpn: u32) -> Result<(), Status> {
+    fn write_back(&mut self, lpn: Lpn) -> Result<(), Status> {
         let cache = self.cache().expect("it has the page");
         let newest = cache.newest(lpn).expect("it has the page");
         // How many pages from here on a step may take together.
@@ -306,7 +306,7 @@ impl<'t> ActiveCommand<'_, 't> {
 
         let pages = match newest {
             Newest::Zeroes => {
-                let pages = run(&|more| cache.newest(lpn + more) == Some(Newest::Zeroes));
+                let pages = run(&|more| cache.newest(lpn.offset(more)) == Some(Newest::Zeroes));
                 self.device.spend(Step::Deallocate(pages));
                 let completion = self.device.deallocate(self.now, lpn, pages);
                 self.done(completion)?;
@@ -314,7 +314,8 @@ impl<'t> ActiveCommand<'_, 't> {
             }
             Newest::RemappedFrom(source) => {
                 let pages = run(&|more| {
-                    cache.newest(lpn + more) == Some(Newest::RemappedFrom(source + more))
+                    cache.newest(lpn.offset(more))
+                        == Some(Newest::RemappedFrom(source.offset(more)))
                 });
                 match self.still_there(&cache, lpn, source, pages)? {
                     0 => {
@@ -346,7 +347,7 @@ impl<'t> ActiveCommand<'_, 't> {
         Ok(())
     }
 
-    fn write_newest(&mut self, cache: &VolatileCache, lpn: u32) -> Result<(), Status> {
+    fn write_newest(&mut self, cache: &VolatileCache, lpn: Lpn) -> Result<(), Status> {
         let page = self.newest_page(cache, lpn)?;
         self.device.spend(Step::Write);
         let completion = self.device.write(self.now, lpn, &Payload::Bytes(&page));
@@ -359,20 +360,20 @@ impl<'t> ActiveCommand<'_, 't> {
     fn still_there(
         &mut self,
         cache: &VolatileCache,
-        lpn: u32,
-        source: u32,
+        lpn: Lpn,
+        source: Lpn,
         pages: u32,
     ) -> Result<u32, Status> {
         let apart = lpn.abs_diff(source);
         let pages = if apart < pages { 1 } else { pages };
 
         for at in 0..pages {
-            let wanted = self.newest_page(cache, lpn + at)?;
+            let wanted = self.newest_page(cache, lpn.offset(at))?;
 
             self.device.spend(Step::Read);
             let (_, same) = self.device.view(
                 self.now,
-                source + at,
+                source.offset(at),
                 |page| matches!(page, PageView::Bytes(bytes) if *bytes == wanted),
             );
 
@@ -436,7 +437,7 @@ impl Subsystem {
 
         let block_bytes = |lpn| {
             let of_page = self.namespaces().iter().find(|namespace| {
-                (namespace.first_lpn..namespace.first_lpn + namespace.pages).contains(&lpn)
+                (namespace.first_lpn..namespace.first_lpn.offset(namespace.pages)).contains(&lpn)
             });
             of_page.map_or(PAGE_BYTES, |namespace| 1 << namespace.lba_shift)
         };
