@@ -4,7 +4,7 @@
 //! Invariant: [`make`] gives the same files on any machine, for one version of the firmware.
 //! Absent: anything recorded on a real system.
 
-use remap_ssd_device::{DeviceConfig, PRESETS};
+use remap_ssd_device::{DeviceConfig, Lpn, PRESETS};
 use remap_ssd_ftl::{Config, EntrySize, FilePage, Ftl, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, ContentMode, Geometry, Media, Outcome, Payload, image_file};
@@ -251,15 +251,15 @@ fn script(ftl: &mut Ftl, steps: u32) {
                 inode: step % 5,
                 offset: step,
             };
-            ftl.fs_write(lpn, &payload, page)
+            ftl.fs_write(Lpn(lpn), &payload, page)
                 .map(drop)
                 .expect("within the device");
         } else {
-            ftl.write(lpn, &payload).expect("within the device")
+            ftl.write(Lpn(lpn), &payload).expect("within the device")
         }
 
         if step % 7 == 3 {
-            let (target, source) = ((lpn + 11) % (lpns - 3), step % (lpns - 3));
+            let (target, source) = (Lpn((lpn + 11) % (lpns - 3)), Lpn(step % (lpns - 3)));
             ftl.remap(&Remap {
                 target,
                 source,
@@ -271,7 +271,7 @@ fn script(ftl: &mut Ftl, steps: u32) {
         }
 
         if step % 9 == 5 {
-            ftl.deallocate(step % (lpns - 2), 2)
+            ftl.deallocate(Lpn(step % (lpns - 2)), 2)
                 .expect("within the device");
         }
 

@@ -21,7 +21,7 @@ pub mod sessions;
 pub mod tls;
 
 use remap_ssd_device::DeviceConfig;
-use remap_ssd_ftl::{FilePage, Ftl, Remap};
+use remap_ssd_ftl::{FilePage, Ftl, Lpn, Remap};
 use remap_ssd_media::{ContentMode, Image, Media, Payload, image_file};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::trace::{Fold, TraceOptions, TraceReader};
@@ -89,7 +89,8 @@ fn used(mut ftl: Ftl) -> Media {
     let mode = ftl.media().mode();
 
     for step in 0..lpns.min(400) {
-        let lpn = step * 7 % lpns;
+        let (lpn, other) = (step * 7 % lpns, lpns - 1 - step * 7 % lpns);
+        let (first, other) = (Lpn(lpn), Lpn(other));
         let page = [step as u8; 4096];
 
         let content = match mode {
@@ -97,10 +98,10 @@ fn used(mut ftl: Ftl) -> Media {
             _ => Payload::Identity(u64::from(step % 50) + 1),
         };
 
-        let _ = ftl.write(lpn, &content);
-        let _ = ftl.read(lpns - 1 - lpn);
+        let _ = ftl.write(first, &content);
+        let _ = ftl.read(other);
         let _ = ftl.fs_write(
-            lpns - 1 - lpn,
+            other,
             &content,
             FilePage {
                 inode: step % 4,
@@ -111,10 +112,10 @@ fn used(mut ftl: Ftl) -> Media {
         let _ = ftl.fs_map(step % 4);
 
         let len = 3.min(lpns - lpn);
-        let source = lpn / 2;
+        let source = Lpn(lpn / 2);
         let relocate = step % 3 == 0;
         let _ = ftl.remap(&Remap {
-            target: lpn,
+            target: first,
             source,
             len,
             relocate,
@@ -122,7 +123,7 @@ fn used(mut ftl: Ftl) -> Media {
         });
 
         if step % 4 == 0 {
-            let _ = ftl.deallocate(lpn, len);
+            let _ = ftl.deallocate(first, len);
         }
 
         ftl.background();
@@ -163,7 +164,10 @@ pub fn trace(bytes: &[u8]) {
             }
 
             for page in &pages {
-                assert!(page.lpn < addressable && page.at_ns >= now, "{page:?}");
+                assert!(
+                    page.lpn.is_below(addressable) && page.at_ns >= now,
+                    "{page:?}"
+                );
                 now = page.at_ns;
             }
 

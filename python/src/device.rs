@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 use remap_ssd_crash::cut::Cutter;
 use remap_ssd_device as device;
 use remap_ssd_device::DeviceConfig;
-use remap_ssd_ftl::{Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
 use serde_json::{Value, json};
@@ -134,9 +134,9 @@ impl Device {
         let write = |device: &mut device::Device, now: u64| {
             let (mut end, mut result) = (now, Ok(()));
             for (index, payload) in payloads.iter().enumerate() {
-                let at = lpn.saturating_add(index as u32);
+                let at = Lpn(lpn.saturating_add(index as u32));
                 let one = match home {
-                    Some(home) => device.write_for(now, at, payload, home),
+                    Some(home) => device.write_for(now, at, payload, Lpn(home)),
                     None if index + 1 < payloads.len() => device.write_more(now, at, payload),
                     None => device.write(now, at, payload),
                 };
@@ -162,7 +162,7 @@ impl Device {
             // The first page beyond the device says so for all others.
             let within = device.config().firmware.lpns.saturating_sub(lpn);
             for at in 0..pages.min(within.saturating_add(1)) {
-                let (done, page) = device.read(now, lpn.saturating_add(at));
+                let (done, page) = device.read(now, Lpn(lpn.saturating_add(at)));
                 end = end.max(done);
                 found = found.and_then(|mut pages: Vec<Page>| {
                     pages.push(page?);
@@ -180,7 +180,7 @@ impl Device {
 
     fn trim(&self, lpn: u32, pages: u32, wait: bool) -> PyResult<CommandTimes> {
         self.submit(wait, |device, now| {
-            ended(device.deallocate(now, lpn, pages))
+            ended(device.deallocate(now, Lpn(lpn), pages))
         })
         .map(|(times, ())| times)
     }
@@ -195,8 +195,8 @@ impl Device {
         wait: bool,
     ) -> PyResult<CommandTimes> {
         let remap = Remap {
-            target,
-            source,
+            target: Lpn(target),
+            source: Lpn(source),
             len: pages,
             relocate,
             atomic,
@@ -303,7 +303,7 @@ impl Device {
         let powered = self.lock();
         let (geometry, ppn) = (
             powered.device.config().geometry,
-            powered.device.ftl().place(lpn)?,
+            powered.device.ftl().place(Lpn(lpn))?,
         );
         Some((geometry.superblock(ppn).0, geometry.offset(ppn), ppn.0))
     }

@@ -17,7 +17,7 @@
 use crate::oracle::{CommandId, Content};
 use crate::script::ScriptCommand;
 use rand::RngExt;
-use remap_ssd_ftl::{Config, RecoveryError};
+use remap_ssd_ftl::{Config, Lpn, RecoveryError};
 use remap_ssd_media::{Faults, Image, Media, Oob, PageView, Ppn, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -27,10 +27,12 @@ use std::ops::Range;
 struct Pending {
     id: CommandId,
     /// The LPNs that it writes, and those that lose their mapping.
-    lpns: [Range<u32>; 2],
+    lpns: [Range<Lpn>; 2],
     /// Are all its LPNs free of doubt once it is acknowledged?
     is_sound: bool,
 }
+
+const NONE: Range<Lpn> = Lpn::ZERO..Lpn::ZERO;
 
 /// Which LPNs may be media errors.
 #[derive(Clone, Debug)]
@@ -58,8 +60,8 @@ impl Doubts {
     }
 
     /// May this LPN be a media error?
-    pub fn may_be_lost(&self, lpn: u32) -> bool {
-        self.of[lpn as usize]
+    pub fn may_be_lost(&self, lpn: Lpn) -> bool {
+        self.of[lpn.index()]
     }
 
     /// Something was damaged: a page, perhaps, that holds this, or a word.
@@ -83,14 +85,14 @@ impl Doubts {
             | ScriptCommand::WriteFor { lpn, content, .. }
             | ScriptCommand::FileWrite { lpn, content, .. } => {
                 is_sound = !self.shared.contains(&content);
-                [lpn..lpn + 1, 0..0]
+                [lpn..lpn.offset(1), NONE]
             }
             ScriptCommand::WriteMany { lpn, len, .. } => {
                 // Which of its pages repeat what is known when they are written, not here.
                 is_sound = self.shared.is_empty();
-                [lpn..lpn + len, 0..0]
+                [lpn..lpn.offset(len), NONE]
             }
-            ScriptCommand::Deallocate { lpn, len } => [lpn..lpn + len, 0..0],
+            ScriptCommand::Deallocate { lpn, len } => [lpn..lpn.offset(len), NONE],
             ScriptCommand::Remap {
                 target,
                 source,
@@ -99,9 +101,13 @@ impl Doubts {
                 ..
             } if target != source => {
                 // A remap takes over what its source is: a doubt with it.
-                is_sound = (source..source + len).all(|lpn| !self.of[lpn as usize]);
-                let sources = if relocate { source..source + len } else { 0..0 };
-                [target..target + len, sources]
+                is_sound = Lpn::range(source, len).all(|lpn| !self.of[lpn.index()]);
+                let sources = if relocate {
+                    source..source.offset(len)
+                } else {
+                    NONE
+                };
+                [target..target.offset(len), sources]
             }
             ScriptCommand::Remap { .. }
             | ScriptCommand::Flush
@@ -110,9 +116,9 @@ impl Doubts {
         };
 
         if !is_sound {
-            for lpn in lpns[0].clone() {
-                self.of[lpn as usize] = true;
-                self.unsound[lpn as usize] = Some(id);
+            for lpn in Lpn::between(lpns[0].clone()) {
+                self.of[lpn.index()] = true;
+                self.unsound[lpn.index()] = Some(id);
             }
         }
         self.pending.push(Pending { id, lpns, is_sound });
@@ -125,13 +131,18 @@ impl Doubts {
         };
         let done = self.pending.remove(at);
         let is_sound = done.is_sound && !self.has_word;
-        for lpn in done.lpns.into_iter().flatten().filter(|_| is_sound) {
+        for lpn in done
+            .lpns
+            .into_iter()
+            .flat_map(Lpn::between)
+            .filter(|_| is_sound)
+        {
             let is_touched = |later: &Pending| {
                 later.id > id && later.lpns.iter().any(|lpns| lpns.contains(&lpn))
             };
-            let is_doubted_later = self.unsound[lpn as usize].is_some_and(|other| other > id);
+            let is_doubted_later = self.unsound[lpn.index()].is_some_and(|other| other > id);
             if !is_doubted_later && !self.pending.iter().any(is_touched) {
-                self.of[lpn as usize] = false;
+                self.of[lpn.index()] = false;
             }
         }
     }

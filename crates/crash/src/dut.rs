@@ -9,7 +9,7 @@ use crate::history::{Event, History};
 use crate::oracle::{CommandId, Content, LOST, Oracle, ZEROES};
 use crate::script::{Generator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
-use remap_ssd_ftl::{FileStatus, Ftl, Refusal, Remap};
+use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
 
@@ -19,7 +19,7 @@ pub struct Failure {
     /// What is wrong, in words.
     pub text: String,
     /// The LPN it is about.
-    pub lpn: Option<u32>,
+    pub lpn: Option<Lpn>,
     /// Recovery refused because of damage, where FORMAT.md allows it: not a finding.
     pub is_refusal: bool,
 }
@@ -35,7 +35,7 @@ impl Failure {
     }
 
     /// A violation that concerns one LPN.
-    pub fn of_lpn(text: impl Into<String>, lpn: u32) -> Self {
+    pub fn of_lpn(text: impl Into<String>, lpn: Lpn) -> Self {
         Self {
             lpn: Some(lpn),
             ..Self::new(text)
@@ -187,9 +187,10 @@ impl DeviceUnderTest {
                     let mut page = [0; PAGE_BYTES];
                     if at + 1 < len {
                         self.ftl
-                            .write_more(lpn + at, &payload(mode, content, &mut page))
+                            .write_more(lpn.offset(at), &payload(mode, content, &mut page))
                     } else {
-                        self.ftl.write(lpn + at, &payload(mode, content, &mut page))
+                        self.ftl
+                            .write(lpn.offset(at), &payload(mode, content, &mut page))
                     }
                 })
             }
@@ -248,7 +249,7 @@ impl DeviceUnderTest {
     /// The first LPN that cannot be read.
     pub fn observe(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
         read.clear();
-        for lpn in 0..self.oracle.live().len() as u32 {
+        for lpn in Lpn::range(Lpn::ZERO, self.oracle.live().len() as u32) {
             let content = match self.ftl.read(lpn) {
                 // No doubt excuses this: damaged media may lose data, but never show other data.
                 Ok(page) => content(&page).ok_or_else(|| {
@@ -299,7 +300,7 @@ impl DeviceUnderTest {
             let (read, live) = (crate::oracle::name(read), crate::oracle::name(live));
             Err(Failure::of_lpn(
                 format!("power is on, LPN {lpn} reads {read} and not {live}"),
-                lpn as u32,
+                Lpn(lpn as u32),
             ))
         })
     }

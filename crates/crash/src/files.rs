@@ -7,7 +7,7 @@
 //! command on the map. Absent: what pages hold (the oracle's).
 
 use crate::oracle::{CommandId, Oracle};
-use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl};
+use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl, Lpn};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the firmware lists: files and their pages, in order.
@@ -15,7 +15,7 @@ pub type Listing = BTreeMap<u32, Vec<FileBlock>>;
 
 #[derive(Clone, Copy, Debug)]
 enum FileMapOp {
-    Page { page: FilePage, lpn: u32 },
+    Page { page: FilePage, lpn: Lpn },
     Reset,
 }
 
@@ -55,7 +55,7 @@ impl FileModel {
     pub fn submit(
         &mut self,
         id: CommandId,
-        (page, lpn): (FilePage, u32),
+        (page, lpn): (FilePage, Lpn),
         status: FileStatus,
         config: &Config,
     ) -> Result<(), String> {
@@ -176,13 +176,13 @@ impl FileModel {
 
     fn has_data(
         &self,
-        kept: &[(CommandId, FilePage, u32)],
+        kept: &[(CommandId, FilePage, Lpn)],
         oracle: &Oracle,
         read: &[u64],
     ) -> Result<(), String> {
         match kept
             .iter()
-            .find(|(id, _, lpn)| !oracle.shows_since(*lpn, *id, read[*lpn as usize]))
+            .find(|(id, _, lpn)| !oracle.shows_since(*lpn, *id, read[lpn.index()]))
         {
             Some((id, page, lpn)) => Err(format!(
                 "#{id}: {page:?} is listed at LPN {lpn}, and its data is not there"
@@ -229,7 +229,7 @@ fn listing(events: &[FileMapEvent]) -> Listing {
 }
 
 /// A page of a file that is listed though not acknowledged, and where its data is.
-type Kept = (CommandId, FilePage, u32);
+type Kept = (CommandId, FilePage, Lpn);
 
 /// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how
 /// many are not?

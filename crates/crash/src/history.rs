@@ -6,6 +6,7 @@
 
 use crate::oracle::CommandId;
 use crate::script::ScriptCommand;
+use remap_ssd_media::Lpn;
 use std::fmt::Write;
 
 /// Something that happened to a device.
@@ -76,7 +77,7 @@ impl History {
     }
 
     /// The last events, and all that touched `lpn`.
-    pub fn explain(&self, lpn: Option<u32>) -> String {
+    pub fn explain(&self, lpn: Option<Lpn>) -> String {
         let mut text = String::new();
         if let Some(lpn) = lpn {
             let of_lpn = |event: &&Event| match event {
@@ -110,20 +111,22 @@ fn is_damage(event: &&Event) -> bool {
     )
 }
 
-fn touches(command: &ScriptCommand, at: u32) -> bool {
+fn touches(command: &ScriptCommand, at: Lpn) -> bool {
     match *command {
         ScriptCommand::Write { lpn, .. }
         | ScriptCommand::WriteFor { lpn, .. }
         | ScriptCommand::FileWrite { lpn, .. } => lpn == at,
         ScriptCommand::Deallocate { lpn, len } | ScriptCommand::WriteMany { lpn, len, .. } => {
-            (lpn..lpn + len).contains(&at)
+            (lpn..lpn.offset(len)).contains(&at)
         }
         ScriptCommand::Remap {
             target,
             source,
             len,
             ..
-        } => (target..target + len).contains(&at) || (source..source + len).contains(&at),
+        } => {
+            (target..target.offset(len)).contains(&at) || (source..source.offset(len)).contains(&at)
+        }
         ScriptCommand::Flush | ScriptCommand::FileReset | ScriptCommand::Background { .. } => false,
     }
 }

@@ -9,6 +9,7 @@
 //! about flash, NVRAM, or how a remap is made durable.
 
 use crate::script::{ScriptCommand, content_of_many};
+use remap_ssd_media::Lpn;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -38,14 +39,14 @@ pub type CommandId = u32;
 struct Effects {
     id: CommandId,
     atomic: bool,
-    pages: Vec<(u32, Content)>,
+    pages: Vec<(Lpn, Content)>,
     /// Sources that the command deallocates, each with the target its page moved to.
-    moved: Vec<(u32, u32)>,
+    moved: Vec<(Lpn, Lpn)>,
 }
 
 /// The values of one LPN that a cut may leave, oldest first.
 struct Choices {
-    lpn: u32,
+    lpn: Lpn,
     /// Commands whose value the LPN may show, with the value.
     values: Vec<(CommandId, Content)>,
     /// Of those, the ones that show what was read.
@@ -122,11 +123,11 @@ impl Oracle {
                 let content = |at| content_of_many(&self.live, source, fresh, at);
                 effects
                     .pages
-                    .extend((0..len).map(|at| (lpn + at, content(at))));
+                    .extend((0..len).map(|at| (lpn.offset(at), content(at))));
             }
             ScriptCommand::Deallocate { lpn, len } => effects
                 .pages
-                .extend((lpn..lpn + len).map(|lpn| (lpn, ZEROES))),
+                .extend(Lpn::range(lpn, len).map(|lpn| (lpn, ZEROES))),
             ScriptCommand::Remap {
                 target,
                 source,
@@ -138,14 +139,14 @@ impl Oracle {
                 for at in 0..len {
                     effects
                         .pages
-                        .push((target + at, self.live[(source + at) as usize]));
+                        .push((target.offset(at), self.live[source.offset(at).index()]));
                 }
 
-                for at in (0..len)
-                    .filter(|at| relocate && !(target..target + len).contains(&(source + at)))
-                {
-                    effects.pages.push((source + at, ZEROES));
-                    effects.moved.push((source + at, target + at));
+                for at in (0..len).filter(|at| {
+                    relocate && !(target..target.offset(len)).contains(&source.offset(*at))
+                }) {
+                    effects.pages.push((source.offset(at), ZEROES));
+                    effects.moved.push((source.offset(at), target.offset(at)));
                 }
             }
             ScriptCommand::Remap { .. }
@@ -156,7 +157,7 @@ impl Oracle {
 
         // Power is on: reads see the command at once, whenever it is durable.
         for (lpn, content) in &effects.pages {
-            self.live[*lpn as usize] = *content;
+            self.live[lpn.index()] = *content;
         }
         self.pending.push(Arc::new(effects));
         id
@@ -169,7 +170,7 @@ impl Oracle {
         };
         let effects = self.pending.remove(at);
         for (lpn, content) in &effects.pages {
-            let lpn = *lpn as usize;
+            let lpn = lpn.index();
             // Acknowledgements come in any order. The LPN shows the newest command, not the one
             // acknowledged last.
             if self.base_id[lpn] < id {
@@ -180,8 +181,8 @@ impl Oracle {
     }
 
     /// Could an LPN that reads `content` show what command `id` put there, or a later one?
-    pub fn shows_since(&self, lpn: u32, id: CommandId, content: Content) -> bool {
-        let at = lpn as usize;
+    pub fn shows_since(&self, lpn: Lpn, id: CommandId, content: Content) -> bool {
+        let at = lpn.index();
         let shows = |effects: &Effects| effects.id >= id && effects.pages.contains(&(lpn, content));
         (self.base_id[at] >= id && self.base[at] == content)
             || self.pending.iter().any(|effects| shows(effects))
@@ -199,11 +200,12 @@ impl Oracle {
     pub fn adopt(&mut self, read: &[Content]) {
         let mut truth = read.to_vec();
         for lpn in (0..)
+            .map(Lpn)
             .zip(read)
             .filter(|(_, read)| **read == LOST)
             .map(|(lpn, _)| lpn)
         {
-            truth[lpn as usize] = self.lost(lpn);
+            truth[lpn.index()] = self.lost(lpn);
         }
 
         self.live.copy_from_slice(&truth);
@@ -215,7 +217,7 @@ impl Oracle {
     }
 
     /// The content of a lost page: any that the LPN may have now.
-    fn lost(&mut self, lpn: u32) -> Content {
+    fn lost(&mut self, lpn: Lpn) -> Content {
         let of_lpn = |effects: &Arc<Effects>| {
             effects
                 .pages
@@ -226,7 +228,7 @@ impl Oracle {
         };
 
         let mut all: Vec<Content> = self.pending.iter().filter_map(of_lpn).collect();
-        all.push(self.base[lpn as usize]);
+        all.push(self.base[lpn.index()]);
         let known = |content: Content| match content.checked_sub(UNKNOWN) {
             None => vec![content],
             Some(at) => self.unknown[at as usize].to_vec(),
@@ -247,7 +249,7 @@ impl Oracle {
         let choices = self.choices(read);
         let mut choice = choices.iter().peekable();
         for (lpn, read) in read.iter().enumerate() {
-            let open = choice.next_if(|choice| choice.lpn as usize == lpn);
+            let open = choice.next_if(|choice| choice.lpn.index() == lpn);
             let allowed = open.map_or(self.reads(self.base[lpn], *read), |choice| {
                 !choice.shown.is_empty()
             });
@@ -258,7 +260,7 @@ impl Oracle {
                     |open| open.values.clone(),
                 );
                 return Err(Misread {
-                    lpn: lpn as u32,
+                    lpn: Lpn(lpn as u32),
                     read: *read,
                     rule: None,
                     allowed: values,
@@ -279,12 +281,12 @@ impl Oracle {
 
     /// The LPNs that commands under way touch, in order, with what each may show and does show.
     fn choices(&self, read: &[Content]) -> Vec<Choices> {
-        let mut touched: Vec<(u32, CommandId, Content)> = Vec::new();
+        let mut touched: Vec<(Lpn, CommandId, Content)> = Vec::new();
         for effects in &self.pending {
             let open = effects
                 .pages
                 .iter()
-                .filter(|(lpn, _)| self.base_id[*lpn as usize] < effects.id);
+                .filter(|(lpn, _)| self.base_id[lpn.index()] < effects.id);
             touched.extend(open.map(|(lpn, content)| (*lpn, effects.id, *content)));
         }
 
@@ -294,9 +296,9 @@ impl Oracle {
             .chunk_by(|a, b| a.0 == b.0)
             .map(|group| {
                 let lpn = group[0].0;
-                let mut values = vec![(self.base_id[lpn as usize], self.base[lpn as usize])];
+                let mut values = vec![(self.base_id[lpn.index()], self.base[lpn.index()])];
                 values.extend(group.iter().map(|(_, id, content)| (*id, *content)));
-                let shows = |value: &&(CommandId, Content)| self.reads(value.1, read[lpn as usize]);
+                let shows = |value: &&(CommandId, Content)| self.reads(value.1, read[lpn.index()]);
                 let shown = values.iter().filter(shows).map(|(id, _)| *id).collect();
                 Choices { lpn, values, shown }
             })
@@ -396,7 +398,7 @@ impl Oracle {
 
         for effects in &self.pending {
             for (source, target) in &effects.moved {
-                let find = |lpn: u32| choices.iter().find(|choice| choice.lpn == lpn);
+                let find = |lpn: Lpn| choices.iter().find(|choice| choice.lpn == lpn);
                 let (Some(from), to) = (find(*source), find(*target)) else {
                     continue;
                 };
@@ -412,11 +414,11 @@ impl Oracle {
     }
 
     fn misread(&self, choice: Option<&Choices>, rule: String, read: &[Content]) -> Misread {
-        let lpn = choice.map_or(0, |choice| choice.lpn);
+        let lpn = choice.map_or(Lpn::ZERO, |choice| choice.lpn);
         let allowed = choice.map_or_else(Vec::new, |choice| choice.values.clone());
         Misread {
             lpn,
-            read: read[lpn as usize],
+            read: read[lpn.index()],
             rule: Some(rule),
             allowed,
         }
@@ -444,7 +446,7 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
     // A source may show a relocation only while its target can show the same or later. Striking out
     // the others until nothing changes is enough: the newest choice left is then right for every
     // LPN at once.
-    let find = |lpn: u32| choices.binary_search_by_key(&lpn, |choice| choice.lpn).ok();
+    let find = |lpn: Lpn| choices.binary_search_by_key(&lpn, |choice| choice.lpn).ok();
     loop {
         let mut struck = BTreeSet::new();
         for effects in relocations {
@@ -484,7 +486,7 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misread {
     /// LPN that was read.
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// Content that was read.
     pub read: Content,
     /// The rule between LPNs that is broken, if the value by itself could be right.

@@ -8,7 +8,7 @@ use crate::config::DeviceConfig;
 use crate::device::Device;
 use crate::folder::{CONFIG, ConfigFile, write_config};
 use crate::saved::OpenError;
-use remap_ssd_ftl::{Ftl, SuperblockState};
+use remap_ssd_ftl::{Ftl, Lpn, SuperblockState};
 use remap_ssd_media::folder::{Damage, FoundFolder};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
@@ -31,7 +31,7 @@ pub struct FolderCheck {
     /// Flash pages without a checksum, which an earlier version wrote.
     pub without_checksum: u64,
     /// LPNs that the damage makes read as media errors.
-    unreadable: Vec<u32>,
+    unreadable: Vec<Lpn>,
 }
 
 impl FolderCheck {
@@ -174,7 +174,7 @@ fn metadata(ppn: Ppn) -> Damage {
 }
 
 fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
-    for lpn in 0..ftl.config().lpns {
+    for lpn in Lpn::range(Lpn::ZERO, ftl.config().lpns) {
         let Some(ppn) = ftl.place(lpn) else { continue };
 
         check.mapped += 1;

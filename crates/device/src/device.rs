@@ -13,7 +13,7 @@ use crate::halves::{Charging, DataPath, FirmwareHalf, TimingHalf, look_ahead, pe
 use crate::saved::OpenError;
 use crate::timing::Timing;
 use remap_ssd_ftl::{
-    FileBlock, FilePage, FileStatus, Ftl, RecoveryReport, Refusal, Remap, UsablePages,
+    FileBlock, FilePage, FileStatus, Ftl, Lpn, RecoveryReport, Refusal, Remap, UsablePages,
 };
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Media, Page, PageView, Payload};
@@ -22,8 +22,8 @@ use std::path::PathBuf;
 /// What the host asks of one logical page, or of a range if it is a remap.
 ///
 /// ```
-/// use remap_ssd_device::PageKind;
-/// let copy = PageKind::Remap { source: 0, len: 8, relocate: false, atomic: false };
+/// use remap_ssd_device::{Lpn, PageKind};
+/// let copy = PageKind::Remap { source: Lpn(0), len: 8, relocate: false, atomic: false };
 /// assert_eq!((copy.pages(), copy.writes()), (8, false));
 /// assert_eq!((PageKind::Write.pages(), PageKind::Write.writes()), (1, true));
 /// ```
@@ -36,7 +36,7 @@ pub enum PageKind {
     /// Write one page that is meant to be remapped to `home` one day: a journal's.
     WriteFor {
         /// The LPN that will get the page.
-        home: u32,
+        home: Lpn,
     },
     /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
     /// no other page has.
@@ -47,7 +47,7 @@ pub enum PageKind {
     /// the link.
     Remap {
         /// First LPN that is read.
-        source: u32,
+        source: Lpn,
         /// How many pages, from the first on.
         len: u16,
         /// The sources lose their pages.
@@ -89,7 +89,7 @@ pub struct PageCommand {
     /// Identity of the content written; meaningless for other kinds.
     pub content: u64,
     /// Logical page; the first one of a remap's targets.
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// The operation on the page.
     pub kind: PageKind,
 }
@@ -115,13 +115,16 @@ pub struct Completion {
 /// How a remap ended, when, and which of its pages share what the sources hold.
 ///
 /// ```
-/// # use remap_ssd_device::{Device, DeviceConfig, Payload, Remap};
+/// # use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, Remap};
 /// # let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
-/// let written = device.write(0, 0, &Payload::Identity(1));
-/// let onto = |target| Remap { target, source: 0, len: 1, relocate: false, atomic: false };
+/// let written = device.write(0, Lpn(0), &Payload::Identity(1));
+/// let source = Lpn(0);
+/// let onto = |target| Remap { target, source, len: 1, relocate: false, atomic: false };
 ///
 /// // A flash page of this device can have 15 owners: one that wrote it, and 14 more.
-/// let ends: Vec<_> = (1..=15).map(|lpn| device.remap(written.done_at, &onto(lpn))).collect();
+/// let ends: Vec<_> = Lpn::range(Lpn(1), 15)
+///     .map(|lpn| device.remap(written.done_at, &onto(lpn)))
+///     .collect();
 /// assert_eq!(ends.iter().map(|end| end.remapped).sum::<u64>(), 14);
 /// assert_eq!((ends[14].copied.counter_full, ends[14].copied.total()), (1, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -180,17 +183,17 @@ pub struct FileCompletion {
 /// bytes, as the configuration says.
 ///
 /// ```
-/// use remap_ssd_device::{Device, DeviceConfig, Page, Payload};
+/// use remap_ssd_device::{Device, DeviceConfig, Lpn, Page, Payload};
 /// let config = DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?;
 /// let mut device = Device::format(config)?;
 ///
-/// let written = device.write(0, 7, &Payload::Identity(42));
-/// let (done_at, page) = device.read(written.done_at, 7);
+/// let written = device.write(0, Lpn(7), &Payload::Identity(42));
+/// let (done_at, page) = device.read(written.done_at, Lpn(7));
 /// assert_eq!(page?, Page::Identity(42));
 ///
 /// let flushed = device.flush(done_at);
-/// let gone = device.deallocate(flushed.done_at, 7, 1);
-/// let (_, page) = device.read(gone.done_at, 7);
+/// let gone = device.deallocate(flushed.done_at, Lpn(7), 1);
+/// let (_, page) = device.read(gone.done_at, Lpn(7));
 /// assert_eq!(page?, Page::Zeroes);
 /// assert_eq!(device.ftl().stats().host_programs, 1);
 ///
@@ -204,20 +207,20 @@ pub struct FileCompletion {
 /// they are:
 ///
 /// ```
-/// use remap_ssd_device::{Device, DeviceConfig, PageView, Payload, SchemeKind};
+/// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageView, Payload, SchemeKind};
 /// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, true)?;
 /// let mut device = Device::in_memory(config.clone())?;
 /// device.keep_time(false);
-/// device.keep_apart(100..200); // these share no flash page with others
+/// device.keep_apart(Lpn(100)..Lpn(200)); // these share no flash page with others
 ///
 /// let page = [7; 4096];
-/// device.write_more(0, 0, &Payload::Bytes(&page)).result?;
-/// device.write(0, 1, &Payload::Bytes(&page)).result?;
+/// device.write_more(0, Lpn(0), &Payload::Bytes(&page)).result?;
+/// device.write(0, Lpn(1), &Payload::Bytes(&page)).result?;
 /// device.flush(0).result?;
 /// let (mut device, report) = device.power_cycle()?;
 /// assert_eq!(report.mapped, 2);
 ///
-/// let (_, first) = device.view(0, 1, |page| match page {
+/// let (_, first) = device.view(0, Lpn(1), |page| match page {
 ///     PageView::Bytes(bytes) => bytes[0],
 ///     _ => 0,
 /// });
@@ -226,7 +229,7 @@ pub struct FileCompletion {
 /// // Equal pages are programmed once, unless deduplication is paused.
 /// assert_eq!(device.untimed(|ftl| ftl.stats().host_programs), 0);
 /// device.pause_dedup(true);
-/// device.write(0, 2, &Payload::Bytes(&page)).result?;
+/// device.write(0, Lpn(2), &Payload::Bytes(&page)).result?;
 /// assert_eq!(device.ftl().stats().host_programs, 1);
 ///
 /// let media = device.into_media();
@@ -238,15 +241,15 @@ pub struct FileCompletion {
 /// Requests of several pages are submitted page by page, or as a whole:
 ///
 /// ```
-/// use remap_ssd_device::{Device, DeviceConfig, PageCommand, PageKind};
+/// use remap_ssd_device::{Device, DeviceConfig, Lpn, PageCommand, PageKind};
 /// let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
 /// let write = |lpn| PageCommand { content: 1, lpn, kind: PageKind::Write };
 ///
-/// let first = device.submit_more(0, &write(0));
-/// let whole = device.submit(0, &write(1));
+/// let first = device.submit_more(0, &write(Lpn(0)));
+/// let whole = device.submit(0, &write(Lpn(1)));
 /// assert!(first.result.and(whole.result).is_ok());
 ///
-/// let pages: Vec<_> = (2..10).map(write).collect();
+/// let pages: Vec<_> = Lpn::range(Lpn(2), 8).map(write).collect();
 /// let done = device.submit_request(whole.done_at, &pages);
 /// assert!(done.result.is_ok() && done.done_at > whole.done_at);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -328,7 +331,7 @@ impl Device {
     }
 
     /// From now on these logical pages share no flash page with others: see `Ftl::keep_apart`.
-    pub fn keep_apart(&mut self, lpns: std::ops::Range<u32>) {
+    pub fn keep_apart(&mut self, lpns: std::ops::Range<Lpn>) {
         self.ftl.keep_apart(lpns);
     }
 
@@ -456,7 +459,7 @@ impl Device {
 
     /// Reads a page: when it is with the host, and what it holds.
     #[inline]
-    pub fn read(&mut self, now: u64, lpn: u32) -> (u64, Result<Page, Refusal>) {
+    pub fn read(&mut self, now: u64, lpn: Lpn) -> (u64, Result<Page, Refusal>) {
         let result = self.ftl.read(lpn);
         (self.charge(now, DataPath::ToHost), result)
     }
@@ -466,7 +469,7 @@ impl Device {
     pub fn view<R>(
         &mut self,
         now: u64,
-        lpn: u32,
+        lpn: Lpn,
         show: impl FnOnce(PageView<'_>) -> R,
     ) -> (u64, Result<R, Refusal>) {
         let found = self.ftl.find(lpn);
@@ -476,7 +479,7 @@ impl Device {
 
     /// Writes a page, the last of its request.
     #[inline]
-    pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
+    pub fn write(&mut self, now: u64, lpn: Lpn, payload: &Payload<'_>) -> Completion {
         let result = self.ftl.write(lpn, payload);
         self.complete(now, DataPath::FromHost, result)
     }
@@ -484,7 +487,7 @@ impl Device {
     /// Writes a page of a request that goes on with the next call, and is not acknowledged before
     /// it ends.
     #[inline]
-    pub fn write_more(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
+    pub fn write_more(&mut self, now: u64, lpn: Lpn, payload: &Payload<'_>) -> Completion {
         let result = self.ftl.write_more(lpn, payload);
         self.complete(now, DataPath::FromHost, result)
     }
@@ -499,9 +502,9 @@ impl Device {
     pub fn write_for(
         &mut self,
         now: u64,
-        lpn: u32,
+        lpn: Lpn,
         payload: &Payload<'_>,
-        home: u32,
+        home: Lpn,
     ) -> Completion {
         let result = self.ftl.write_for(lpn, payload, home);
         self.complete(now, DataPath::FromHost, result)
@@ -509,7 +512,7 @@ impl Device {
 
     /// Deallocates `len` pages from `lpn` on.
     #[inline]
-    pub fn deallocate(&mut self, now: u64, lpn: u32, len: u32) -> Completion {
+    pub fn deallocate(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
         let result = self.ftl.deallocate(lpn, len);
         self.complete(now, DataPath::Absent, result)
     }
@@ -558,7 +561,7 @@ impl Device {
     pub fn fs_write(
         &mut self,
         now: u64,
-        lpn: u32,
+        lpn: Lpn,
         payload: &Payload<'_>,
         page: FilePage,
     ) -> FileCompletion {

@@ -8,7 +8,7 @@
 //! machine once `flush` has answered. Absent: time, queues, other hosts.
 
 use crate::device::Device;
-use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap};
+use remap_ssd_ftl::{FilePage, FileStatus, Lpn, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{PageView, Payload};
 use std::error::Error;
@@ -263,14 +263,14 @@ impl LocalDisk {
     }
 
     /// A range of pages in the firmware's numbers.
-    fn range(&self, page: u64, pages: u64) -> Result<(u32, u32), Refusal> {
+    fn range(&self, page: u64, pages: u64) -> Result<(Lpn, u32), Refusal> {
         match page.checked_add(pages) {
-            Some(end) if end <= self.pages() => Ok((page as u32, pages as u32)),
+            Some(end) if end <= self.pages() => Ok((Lpn(page as u32), pages as u32)),
             _ => Err(Refusal::OutOfRange),
         }
     }
 
-    fn range_of(&self, page: u64, bytes: usize) -> Result<u32, LocalDiskError> {
+    fn range_of(&self, page: u64, bytes: usize) -> Result<Lpn, LocalDiskError> {
         if !bytes.is_multiple_of(PAGE_BYTES) {
             return Err(LocalDiskError::NotWholePages(bytes));
         }
@@ -288,8 +288,8 @@ impl Disk for LocalDisk {
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), LocalDiskError> {
         let first = self.range_of(page, into.len())?;
 
-        for (lpn, into) in (first..).zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
-            let (_, seen) = self.0.view(0, lpn, |view| match view {
+        for (at, into) in (0..).zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
+            let (_, seen) = self.0.view(0, first.offset(at), |view| match view {
                 PageView::Zeroes => {
                     into.fill(0);
                     true
@@ -311,8 +311,10 @@ impl Disk for LocalDisk {
 
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), LocalDiskError> {
         let first = self.range_of(page, data.len())?;
-        for (lpn, bytes) in (first..).zip(data.as_chunks::<PAGE_BYTES>().0) {
-            self.0.write(0, lpn, &Payload::Bytes(bytes)).result?;
+        for (at, bytes) in (0..).zip(data.as_chunks::<PAGE_BYTES>().0) {
+            self.0
+                .write(0, first.offset(at), &Payload::Bytes(bytes))
+                .result?;
         }
         Ok(())
     }

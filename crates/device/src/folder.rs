@@ -29,18 +29,18 @@ impl Device {
     /// ever need.
     ///
     /// ```
-    /// use remap_ssd_device::{Device, DeviceConfig, Page, Payload, SchemeKind};
+    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Page, Payload, SchemeKind};
     /// # let scratch = tempfile::tempdir()?;
     /// # let folder = scratch.path().join("disk");
     /// let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false)?;
     /// let mut device = Device::create_in_folder(&folder, config, None)?;
-    /// device.write(0, 0, &Payload::Bytes(&[1; 4096])).result?;
+    /// device.write(0, Lpn(0), &Payload::Bytes(&[1; 4096])).result?;
     /// device.sync()?; // survives a crash of the machine from here on
     /// device.close()?;
     ///
     /// let (mut device, report) = Device::open_in_folder(&folder)?;
     /// assert_eq!(report.mapped, 1);
-    /// assert!(matches!(device.read(0, 0).1?, Page::Bytes(_)));
+    /// assert!(matches!(device.read(0, Lpn(0)).1?, Page::Bytes(_)));
     /// drop(device); // as if the process was killed
     ///
     /// assert!(Device::check_folder(&folder)?.is_clean());

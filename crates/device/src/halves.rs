@@ -16,7 +16,7 @@
 
 use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
 use crate::timing::{CommandStart, Timing};
-use remap_ssd_ftl::{Ftl, Glimpse, Refusal, Remap, UsablePages};
+use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, Remap, UsablePages};
 use remap_ssd_media::{Op, Payload};
 
 /// Which way the data of a command takes.
@@ -218,15 +218,15 @@ impl CommandRecord {
 /// The half that does commands.
 ///
 /// ```
-/// use remap_ssd_device::{CommandRecord, Device, DeviceConfig, PageCommand, PageKind};
+/// use remap_ssd_device::{CommandRecord, Device, DeviceConfig, Lpn, PageCommand, PageKind};
 /// let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
 /// let (mut firmware, mut timing) = device.halves().ok_or("time is kept")?;
 /// let mut record = CommandRecord::default();
 ///
 /// // One thread does commands, another one asks later when they were done.
-/// let write = PageCommand { content: 1, lpn: 0, kind: PageKind::Write };
+/// let write = PageCommand { content: 1, lpn: Lpn(0), kind: PageKind::Write };
 /// firmware.submit(&write, false, &mut record)?;
-/// firmware.deallocate(0, 1, &mut record)?;
+/// firmware.deallocate(Lpn(0), 1, &mut record)?;
 /// assert_eq!(record.steps(), 2);
 ///
 /// let written = timing.charge(0, &mut record);
@@ -270,7 +270,7 @@ impl FirmwareHalf<'_> {
     /// Why the device refuses it.
     pub fn deallocate(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         len: u32,
         record: &mut CommandRecord,
     ) -> Result<(), Refusal> {

@@ -10,11 +10,13 @@
 //! (the caller's), and any knowledge of how a remap is persisted.
 //!
 //! ```
-//! use remap_ssd_device::{Device, DeviceConfig, Payload, Remap};
+//! use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, Remap};
 //!
 //! let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
-//! let write = device.write(0, 7, &Payload::Identity(42)); // at time 0: LPN 7 gets the content 42
-//! let remap = Remap { target: 100, source: 7, len: 1, relocate: false, atomic: false };
+//! // At time 0 LPN 7 gets the content 42.
+//! let write = device.write(0, Lpn(7), &Payload::Identity(42));
+//! let (target, source) = (Lpn(100), Lpn(7));
+//! let remap = Remap { target, source, len: 1, relocate: false, atomic: false };
 //! let copy = device.remap(write.done_at, &remap);
 //! assert!(copy.result.is_ok());
 //! assert_eq!(device.ftl().stats().host_programs, 1); // two LPNs, one flash page
@@ -57,7 +59,7 @@ pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;
 // What a program needs besides, so that this crate is enough.
 pub use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap, SchemeKind, Stats};
-pub use remap_ssd_media::{Page, PageView, Payload};
+pub use remap_ssd_media::{Lpn, Page, PageView, Payload};
 pub use saved::OpenError;
 pub use scale::parse_scale;
 pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};

@@ -49,17 +49,17 @@ impl Device {
     /// Writes the device to a file, replacing it whole or not at all.
     ///
     /// ```
-    /// use remap_ssd_device::{Device, DeviceConfig, Page, Payload};
+    /// use remap_ssd_device::{Device, DeviceConfig, Lpn, Page, Payload};
     /// # let scratch = tempfile::tempdir()?;
     /// # let file = scratch.path().join("aged.img");
     /// let config = DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?;
     /// let mut device = Device::format(config)?;
-    /// device.write(0, 7, &Payload::Identity(42)).result?;
+    /// device.write(0, Lpn(7), &Payload::Identity(42)).result?;
     /// device.save(&file)?;
     ///
     /// let (mut device, report) = Device::load(&file)?;
     /// assert_eq!(report.mapped, 1);
-    /// assert_eq!(device.read(0, 7).1?, Page::Identity(42));
+    /// assert_eq!(device.read(0, Lpn(7)).1?, Page::Identity(42));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -5,7 +5,7 @@
 mod kit;
 
 use kit::{remap, try_read, write};
-use remap_ssd_device::Device;
+use remap_ssd_device::{Device, Lpn};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,10 @@ impl Rig {
                 remap(&mut device, target, source).expect("there is room");
                 held[target as usize] = held[source as usize];
             } else if n % 40 == 7 {
-                device.deallocate(0, lpn, 1).result.expect("there is room");
+                device
+                    .deallocate(0, Lpn(lpn), 1)
+                    .result
+                    .expect("there is room");
                 held[lpn as usize] = 0;
             } else {
                 write(&mut device, lpn, n + 1).expect("there is room");

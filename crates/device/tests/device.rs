@@ -1,6 +1,6 @@
 //! The device's verbs with the real firmware: what is done when, and what a saved device keeps.
 
-use remap_ssd_device::{Device, DeviceConfig, OpenError, PageCommand, PageKind};
+use remap_ssd_device::{Device, DeviceConfig, Lpn, OpenError, PageCommand, PageKind};
 use remap_ssd_ftl::{Refusal, Remap, SchemeKind};
 use remap_ssd_media::{Page, Payload};
 
@@ -19,7 +19,7 @@ fn device(scheme: SchemeKind) -> Device {
 }
 
 fn write(device: &mut Device, now: u64, lpn: u32, content: u64) -> u64 {
-    let completion = device.write(now, lpn, &Payload::Identity(content));
+    let completion = device.write(now, Lpn(lpn), &Payload::Identity(content));
     assert_eq!(completion.result, Ok(()));
     completion.done_at
 }
@@ -70,8 +70,8 @@ fn a_remap_costs_a_command_and_an_entry() {
     let mut device = device(SchemeKind::RemapSsd);
     let now = 10 * write(&mut device, 0, 0, 1);
     let remap = Remap {
-        target: 9,
-        source: 0,
+        target: Lpn(9),
+        source: Lpn(0),
         len: 1,
         relocate: false,
         atomic: false,
@@ -82,7 +82,7 @@ fn a_remap_costs_a_command_and_an_entry() {
     let second = device.remap(
         now,
         &Remap {
-            target: 10,
+            target: Lpn(10),
             ..remap
         },
     );
@@ -91,7 +91,7 @@ fn a_remap_costs_a_command_and_an_entry() {
         "{}",
         second.done_at - now
     );
-    assert_eq!(device.read(now, 10).1, Ok(Page::Identity(1)));
+    assert_eq!(device.read(now, Lpn(10)).1, Ok(Page::Identity(1)));
 }
 
 #[test]
@@ -99,13 +99,22 @@ fn a_refused_command_is_done_at_once() {
     let mut device = device(SchemeKind::None);
     let outside = PageCommand {
         content: 1,
-        lpn: device.config().firmware.lpns,
+        lpn: Lpn(device.config().firmware.lpns),
         kind: PageKind::Write,
     };
     let completion = device.submit(5000, &outside);
     assert_eq!(completion.result, Err(Refusal::OutOfRange));
     assert!(completion.done_at < 10_000);
-    let whole = device.submit_request(5000, &[PageCommand { lpn: 0, ..outside }, outside]);
+    let whole = device.submit_request(
+        5000,
+        &[
+            PageCommand {
+                lpn: Lpn(0),
+                ..outside
+            },
+            outside,
+        ],
+    );
     assert_eq!(whole.result, Err(Refusal::OutOfRange));
     assert!(
         whole.done_at >= PROGRAM_NS,
@@ -128,7 +137,7 @@ fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
         let lpn = (noise(&mut state) % lpns) as u32;
         content += 1;
         device
-            .untimed(|ftl| ftl.write(lpn, &Payload::Identity(content)))
+            .untimed(|ftl| ftl.write(Lpn(lpn), &Payload::Identity(content)))
             .unwrap();
     }
     let wait = device.config().background.idle_after_ns;
@@ -156,7 +165,7 @@ fn completion_times_are_the_same_every_time() {
                     };
                     let command = PageCommand {
                         content: noise(&mut state) % 400_000 + 1,
-                        lpn: (noise(&mut state) % lpns) as u32,
+                        lpn: Lpn((noise(&mut state) % lpns) as u32),
                         kind,
                     };
                     now += 40_000;
@@ -182,7 +191,7 @@ fn a_saved_device_reads_the_same_and_goes_on() {
         for n in 0..5000 {
             write(&mut device, 0, n * 7 % lpns, u64::from(n % 900) + 1);
         }
-        device.deallocate(0, 100, 50).result.unwrap();
+        device.deallocate(0, Lpn(100), 50).result.unwrap();
         let saved = device.save(&path);
         if !scheme.is_durable() {
             assert!(matches!(saved, Err(OpenError::NotDurable(name)) if name == scheme.name()));
@@ -193,8 +202,8 @@ fn a_saved_device_reads_the_same_and_goes_on() {
         assert_eq!(again.config(), device.config());
         for lpn in 0..40_000.min(lpns) {
             assert_eq!(
-                again.read(0, lpn).1,
-                device.read(0, lpn).1,
+                again.read(0, Lpn(lpn)).1,
+                device.read(0, Lpn(lpn)).1,
                 "{scheme} {lpn}"
             );
         }

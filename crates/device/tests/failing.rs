@@ -8,7 +8,7 @@ mod kit;
 
 use kit::{files, remap, try_read};
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{Refusal, SchemeKind};
+use remap_ssd_ftl::{Lpn, Refusal, SchemeKind};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, BlockId, Media, Oob, Ppn, Purpose, Stored};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -50,7 +50,7 @@ fn scribble(media: &mut Media) {
         media
             .program(
                 ppn,
-                Oob::new(1, 1, 1),
+                Oob::new(Lpn(1), 1, 1),
                 stored,
                 Purpose::Host,
                 After::NOTHING,
@@ -117,7 +117,10 @@ fn keeps_what_was_flushed(
             remap(&mut device, n, (n + 1) % LPNS),
             Err(Refusal::DiskFailed)
         );
-        assert_eq!(device.deallocate(0, n, 1).result, Err(Refusal::DiskFailed));
+        assert_eq!(
+            device.deallocate(0, Lpn(n), 1).result,
+            Err(Refusal::DiskFailed)
+        );
         device.flush(0);
         device.idle(0, 1 << 40);
         assert!(device.sync().is_err());

@@ -1,7 +1,7 @@
 //! What deduplication knows after a shutdown, a kill, and with a file that does not belong to the
 //! device.
 
-use remap_ssd_device::{Device, DeviceConfig, Fingerprints, Relearner, SavedFingerprints};
+use remap_ssd_device::{Device, DeviceConfig, Fingerprints, Lpn, Relearner, SavedFingerprints};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Page, Payload};
@@ -18,13 +18,13 @@ fn page(content: u64) -> [u8; PAGE_BYTES] {
 
 fn write(device: &mut Device, lpn: u32, content: u64) {
     device
-        .write(0, lpn, &Payload::Bytes(&page(content)))
+        .write(0, Lpn(lpn), &Payload::Bytes(&page(content)))
         .result
         .expect("there is room");
 }
 
 fn reads(device: &mut Device, lpn: u32, content: u64) -> bool {
-    matches!(device.read(0, lpn).1, Ok(Page::Bytes(bytes)) if *bytes == page(content))
+    matches!(device.read(0, Lpn(lpn)).1, Ok(Page::Bytes(bytes)) if *bytes == page(content))
 }
 
 /// A device with 1500 different pages.

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::page;
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::{EntrySize, Remap, SchemeKind};
 use remap_ssd_media::{PageView, Payload};
 
@@ -29,8 +29,8 @@ fn churn(mut device: Device, what: &str) {
                 .remap(
                     now,
                     &Remap {
-                        target: lpn,
-                        source,
+                        target: Lpn(lpn),
+                        source: Lpn(source),
                         len: 1,
                         relocate: false,
                         atomic: false,
@@ -39,7 +39,7 @@ fn churn(mut device: Device, what: &str) {
                 .into()
         } else {
             model[lpn as usize] = step;
-            device.write(now, lpn, &Payload::Bytes(&page(step)))
+            device.write(now, Lpn(lpn), &Payload::Bytes(&page(step)))
         };
         assert_eq!(done.result, Ok(()), "{what}");
         now = now.max(done.done_at);
@@ -49,7 +49,7 @@ fn churn(mut device: Device, what: &str) {
         "{what}: nothing was moved"
     );
     for (lpn, content) in model.iter().enumerate() {
-        let (_, seen) = device.view(now, lpn as u32, |view| match view {
+        let (_, seen) = device.view(now, Lpn(lpn as u32), |view| match view {
             PageView::Zeroes => 0,
             PageView::Bytes(bytes)
                 if *bytes == page(u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes"))) =>
@@ -92,14 +92,14 @@ fn nothing_is_recorded_where_nobody_keeps_time() {
     (0..4000).for_each(|lpn| {
         assert_eq!(
             device
-                .write(5, lpn, &Payload::Bytes(&page(lpn.into())))
+                .write(5, Lpn(lpn), &Payload::Bytes(&page(lpn.into())))
                 .result,
             Ok(())
         )
     });
     let remap = Remap {
-        target: 8000,
-        source: 0,
+        target: Lpn(8000),
+        source: Lpn(0),
         len: 4000,
         relocate: false,
         atomic: false,

@@ -13,7 +13,7 @@
 use crate::dies::DieMask;
 use crate::fullest::Fullest;
 use crate::mapping::Mapping;
-use remap_ssd_media::{Geometry, Ppn, SbId};
+use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 /// The block that the host writes in order.
 #[derive(Clone, Copy, Debug)]
@@ -109,13 +109,13 @@ pub struct BlockMap {
     fullest: Fullest,
 }
 
-fn bit(bits: &[u64], at: u32) -> bool {
-    bits[at as usize / 64] >> (at % 64) & 1 == 1
+fn bit(bits: &[u64], lpn: Lpn) -> bool {
+    bits[lpn.index() / 64] >> (lpn.0 % 64) & 1 == 1
 }
 
-fn set_bit(bits: &mut [u64], at: u32, value: bool) {
-    let word = &mut bits[at as usize / 64];
-    *word = *word & !(1 << (at % 64)) | u64::from(value) << (at % 64);
+fn set_bit(bits: &mut [u64], lpn: Lpn, value: bool) {
+    let word = &mut bits[lpn.index() / 64];
+    *word = *word & !(1 << (lpn.0 % 64)) | u64::from(value) << (lpn.0 % 64);
 }
 
 impl BlockMap {
@@ -160,16 +160,16 @@ impl BlockMap {
         self.blocks.len() as u32
     }
     /// The block of an LPN, and which page of it the LPN is.
-    pub fn split(&self, lpn: u32) -> (u32, u32) {
-        (lpn / self.block_pages, lpn % self.block_pages)
+    pub fn split(&self, lpn: Lpn) -> (u32, u32) {
+        (lpn.0 / self.block_pages, lpn.0 % self.block_pages)
     }
     /// Pages of a block: fewer in the last one.
     pub fn pages_of(&self, block: u32) -> u32 {
         self.block_pages.min(self.lpns - block * self.block_pages)
     }
     /// The first LPN of a block.
-    pub fn first_lpn(&self, block: u32) -> u32 {
-        block * self.block_pages
+    pub fn first_lpn(&self, block: u32) -> Lpn {
+        Lpn(block * self.block_pages)
     }
     /// Where a block's first page is, if any page is in place.
     pub fn base(&self, block: u32) -> Option<Ppn> {
@@ -181,7 +181,7 @@ impl BlockMap {
         let first = self.first_lpn(block);
         (0..self.pages_of(block))
             .rev()
-            .find(|index| self.get(first + index).is_some())
+            .find(|index| self.get(first.offset(*index)).is_some())
             .map_or(0, |last| last + 1)
     }
     /// The block other than `but` with the most entries, and how many.
@@ -234,7 +234,7 @@ impl BlockMap {
     }
 
     /// The LPN's mapping, from the extension or else from the block.
-    pub fn get(&self, lpn: u32) -> Option<Mapping> {
+    pub fn get(&self, lpn: Lpn) -> Option<Mapping> {
         let ppn = self.ppn(lpn)?;
         Some(Mapping {
             ppn,
@@ -242,9 +242,9 @@ impl BlockMap {
         })
     }
 
-    fn ppn(&self, lpn: u32) -> Option<Ppn> {
-        if lpn >= self.lpns {
-            let ppn = self.internal[(lpn - self.lpns) as usize];
+    fn ppn(&self, lpn: Lpn) -> Option<Ppn> {
+        if !lpn.is_below(self.lpns) {
+            let ppn = self.internal[lpn.index() - self.lpns as usize];
             return (ppn != NOWHERE).then_some(Ppn(ppn));
         }
         let (block, index) = self.split(lpn);
@@ -259,15 +259,15 @@ impl BlockMap {
     }
 
     /// Sets where it is; where it was.
-    pub fn set(&mut self, lpn: u32, mapping: Option<Mapping>) -> Option<Mapping> {
+    pub fn set(&mut self, lpn: Lpn, mapping: Option<Mapping>) -> Option<Mapping> {
         let old = self.get(lpn);
         set_bit(
             &mut self.remapped,
             lpn,
             mapping.is_some_and(|mapping| mapping.remapped),
         );
-        if lpn >= self.lpns {
-            self.internal[(lpn - self.lpns) as usize] =
+        if !lpn.is_below(self.lpns) {
+            self.internal[lpn.index() - self.lpns as usize] =
                 mapping.map_or(NOWHERE, |mapping| mapping.ppn.0);
             return old;
         }
@@ -341,7 +341,7 @@ impl BlockMap {
     /// extension.
     pub fn set_in_order(&mut self, block: u32, base: Ppn) {
         let first = self.first_lpn(block);
-        let mapped: Vec<(u32, Mapping)> = (first..first + self.pages_of(block))
+        let mapped: Vec<(Lpn, Mapping)> = Lpn::range(first, self.pages_of(block))
             .filter_map(|lpn| Some((lpn, self.get(lpn)?)))
             .collect();
         // All out first: what is in place depends on the base, which changes for every page of the
@@ -353,13 +353,13 @@ impl BlockMap {
         self.set_base(block, Some(base));
         for (lpn, mapping) in mapped {
             // The base stays though nothing is in place until the first page is.
-            let in_place = self.place(base, lpn - first) == Some(mapping.ppn);
+            let in_place = self.place(base, lpn.offset_from(first)) == Some(mapping.ppn);
             set_bit(&mut self.remapped, lpn, mapping.remapped);
             if in_place {
                 set_bit(&mut self.here, lpn, true);
                 self.count_in_place(block, true);
             } else {
-                self.extend(block, (lpn - first) as u16, Some(mapping.ppn));
+                self.extend(block, lpn.offset_from(first) as u16, Some(mapping.ppn));
             }
         }
 
@@ -369,7 +369,7 @@ impl BlockMap {
     }
 
     /// Sets or clears the LR bit.
-    pub fn set_remapped(&mut self, lpn: u32, remapped: bool) {
+    pub fn set_remapped(&mut self, lpn: Lpn, remapped: bool) {
         set_bit(&mut self.remapped, lpn, remapped);
     }
 
@@ -381,7 +381,7 @@ impl BlockMap {
         let mut counted = vec![(0, 0); self.superblocks.len()];
         let mut entries = 0;
         for (at, block) in (0..).zip(&self.blocks) {
-            let lpns = self.first_lpn(at)..self.first_lpn(at) + self.pages_of(at);
+            let lpns = Lpn::range(self.first_lpn(at), self.pages_of(at));
             let in_place = lpns.filter(|lpn| bit(&self.here, *lpn)).count() as u32;
             let listed = block.extension.len() as u32;
             entries += listed;
@@ -400,7 +400,10 @@ impl BlockMap {
             }
 
             let both = |entry: &ExtensionEntry| {
-                bit(&self.here, self.first_lpn(at) + u32::from(entry.index))
+                bit(
+                    &self.here,
+                    self.first_lpn(at).offset(u32::from(entry.index)),
+                )
             };
             if block.extension.iter().any(both) {
                 return Err(format!(

@@ -5,7 +5,7 @@
 use crate::config::CHUNK_LPNS;
 use crate::ftl::Ftl;
 use crate::superblock::{Stream, SuperblockState};
-use remap_ssd_media::Ppn;
+use remap_ssd_media::{Lpn, Ppn};
 
 impl Ftl {
     /// Verifies the tables.
@@ -17,7 +17,7 @@ impl Ftl {
         let geometry = core.geometry;
         let mut counts = vec![0u32; geometry.pages() as usize];
         let mut remapped = vec![0u32; geometry.superblocks() as usize];
-        for lpn in 0..core.tables.map.len() {
+        for lpn in Lpn::range(Lpn::ZERO, core.tables.map.len()) {
             let Some(mapping) = core.tables.map.get(lpn) else {
                 continue;
             };

@@ -18,16 +18,16 @@ use crate::guard::Guard;
 use crate::mapping::Mapping;
 use crate::program::Origin;
 use crate::stats::Demotion;
-use remap_ssd_media::{After, Page, PageView, Payload, Ppn, Purpose};
+use remap_ssd_media::{After, Lpn, Page, PageView, Payload, Ppn, Purpose};
 use std::ops::Range;
 
 /// `remap(target, source, length, flag)` (FAST'21 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remap {
     /// First LPN that is mapped anew.
-    pub target: u32,
+    pub target: Lpn,
     /// First LPN that is read.
-    pub source: u32,
+    pub source: Lpn,
     /// How many pages, from the first on.
     pub len: u32,
     /// Flag 1: the sources lose their pages. Flag 0: they keep them.
@@ -42,14 +42,14 @@ const PIECE: usize = 64;
 /// Pages that lose their mapping at the end of a piece, and what that must wait for.
 #[derive(Default)]
 struct Losses {
-    lpns: Vec<u32>,
+    lpns: Vec<Lpn>,
     wait_all: bool,
 }
 
 impl Ftl {
     /// The range of a command that changes something.
     #[inline]
-    pub(crate) fn writable(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
+    pub(crate) fn writable(&self, lpn: Lpn, len: u32) -> Result<Range<Lpn>, Refusal> {
         let range = self.range(lpn, len)?;
         self.may_change()?;
         Ok(range)
@@ -67,9 +67,9 @@ impl Ftl {
         }
     }
 
-    fn range(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
-        let end = lpn.checked_add(len).ok_or(Refusal::OutOfRange)?;
-        if end > self.core.config.lpns {
+    fn range(&self, lpn: Lpn, len: u32) -> Result<Range<Lpn>, Refusal> {
+        let end = lpn.checked_offset(len).ok_or(Refusal::OutOfRange)?;
+        if end > Lpn(self.core.config.lpns) {
             Err(Refusal::OutOfRange)
         } else {
             Ok(lpn..end)
@@ -80,7 +80,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `OutOfRange`, `MediaError`.
-    pub fn read(&mut self, lpn: u32) -> Result<Page, Refusal> {
+    pub fn read(&mut self, lpn: Lpn) -> Result<Page, Refusal> {
         let found = self.find(lpn)?;
         Ok(found.map_or(Page::Zeroes, |ppn| self.core.media.page(ppn)))
     }
@@ -89,7 +89,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `OutOfRange`, `MediaError`.
-    pub fn find(&mut self, lpn: u32) -> Result<Option<Ppn>, Refusal> {
+    pub fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, Refusal> {
         self.end_write();
         self.range(lpn, 1)?;
         self.core.stats.host_reads += 1;
@@ -138,7 +138,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
-    pub fn write(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
+    pub fn write(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         let written = self.write_more(lpn, payload);
         self.end_write();
         written
@@ -150,7 +150,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
-    pub fn write_more(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
+    pub fn write_more(&mut self, lpn: Lpn, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
         if self.hybrid {
             self.make_extension_room(1)?;
@@ -268,7 +268,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
-    pub fn write_for(&mut self, lpn: u32, payload: &Payload<'_>, home: u32) -> Result<(), Refusal> {
+    pub fn write_for(&mut self, lpn: Lpn, payload: &Payload<'_>, home: Lpn) -> Result<(), Refusal> {
         self.end_write();
         self.range(home, 1)?;
 
@@ -287,7 +287,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
-    pub fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
+    pub fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
         self.end_write();
         let range = self.writable(lpn, len)?;
         self.core.stats.host_deallocations += u64::from(len);
@@ -305,7 +305,7 @@ impl Ftl {
             After::NOTHING,
         );
 
-        for lpn in range {
+        for lpn in Lpn::between(range) {
             self.core.unlink(lpn);
         }
         Ok(())
@@ -415,10 +415,10 @@ impl Ftl {
         atomic: Option<u64>,
         losses: &mut Losses,
     ) -> Result<(), Refusal> {
-        let (target, source) = (command.target + index, command.source + index);
+        let (target, source) = (command.target.offset(index), command.source.offset(index));
         // A source inside the target's range is overwritten by this very command: it loses nothing.
-        let leaves =
-            command.relocate && !(command.target..command.target + command.len).contains(&source);
+        let leaves = command.relocate
+            && !(command.target..command.target.offset(command.len)).contains(&source);
         let Some(mapping) = self.core.tables.map.get(source) else {
             if self.core.tables.map.get(target).is_some() {
                 losses.lpns.push(target);
@@ -461,9 +461,9 @@ impl Ftl {
     fn remap_or_say_why(
         &mut self,
         command: &Remap,
-        target: u32,
+        target: Lpn,
         ppn: Ppn,
-        relocated: Option<u32>,
+        relocated: Option<Lpn>,
         atomic: Option<u64>,
     ) -> bool {
         if !self.remaps() {
@@ -507,7 +507,7 @@ impl Ftl {
             After::FENCE
         };
 
-        for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
+        for run in losses.lpns.chunk_by(|a, b| a.offset(1) == *b) {
             // A number of its own, newer than the remaps before. In an atomic command the
             // command's, so that a cut takes the losses back as well.
             let wsn = atomic.unwrap_or_else(|| self.core.clock.tick());
@@ -572,8 +572,8 @@ impl Ftl {
                 command.len - 1 - step
             };
             before.push((
-                command.target + index,
-                self.core.tables.map.get(command.target + index),
+                command.target.offset(index),
+                self.core.tables.map.get(command.target.offset(index)),
             ));
             self.remap_one(command, index, Some(wsn), &mut losses)
         });
@@ -595,7 +595,7 @@ impl Ftl {
 
     /// Restores old mappings, the one changed last first. Their entries are still in place.
     #[cold]
-    fn restore(&mut self, before: Vec<(u32, Option<Mapping>)>) {
+    fn restore(&mut self, before: Vec<(Lpn, Option<Mapping>)>) {
         for (lpn, old) in before.into_iter().rev() {
             match old {
                 _ if self.core.tables.map.get(lpn) == old => {}
@@ -609,10 +609,10 @@ impl Ftl {
     #[inline]
     fn remap_page(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         ppn: Ppn,
-        source: Option<u32>,
-        atomic: Option<(u64, u32, u32)>,
+        source: Option<Lpn>,
+        atomic: Option<(u64, Lpn, u32)>,
         may_reclaim: bool,
     ) -> Result<(), Demotion> {
         if !self

@@ -8,6 +8,7 @@ use crate::granularity::Granularity;
 use crate::guard::Guards;
 use crate::kind::{SchemeKey, SchemeKind};
 use crate::policy::GcPolicy;
+use remap_ssd_media::Lpn;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -181,6 +182,12 @@ impl Default for Config {
 
 /// Logical pages whose deallocation one bitmap page covers.
 pub const CHUNK_LPNS: u32 = (PAGE_BYTES * 8) as u32;
+
+/// The bitmap that says whether an LPN was deallocated.
+#[inline(always)]
+pub const fn chunk_of(lpn: Lpn) -> u32 {
+    lpn.0 / CHUNK_LPNS
+}
 
 /// Logical pages of a block under hybrid mapping.
 const BLOCK_PAGES: u32 = 64;

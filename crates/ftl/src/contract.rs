@@ -20,22 +20,22 @@ use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{Geometry, Lpn, Media, Ppn, Purpose, SbId};
 use serde::Serialize;
 
 /// One remapping to make durable.
 #[derive(Clone, Copy, Debug)]
 pub struct Remapping {
     /// LPN that now reads the page.
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// The page it is remapped to.
     pub ppn: Ppn,
     /// Write/remap sequence number of the remap.
     pub wsn: u64,
     /// The LPN that loses the page, for a relocation.
-    pub source: Option<u32>,
+    pub source: Option<Lpn>,
     /// First target LPN and length of the atomic command it is part of.
-    pub atomic: Option<(u32, u32)>,
+    pub atomic: Option<(Lpn, u32)>,
 }
 
 /// An LPN that may own a page of a superblock, by a remap.
@@ -44,11 +44,11 @@ pub struct OwnerRef {
     /// Page offset in the superblock.
     pub offset: u32,
     /// LPN that owns the page.
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// Sequence number of the remap.
     pub wsn: u64,
     /// The LPN that lost the page, for a relocation.
-    pub source: Option<u32>,
+    pub source: Option<Lpn>,
 }
 
 /// Superblocks that a scheme takes from the data.

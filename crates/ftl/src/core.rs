@@ -14,7 +14,7 @@ use crate::stats::Stats;
 use crate::superblock::Superblocks;
 use crate::survival::Survival;
 use crate::tables::Tables;
-use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Geometry, Lpn, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Media, DRAM tables and superblocks: what all verbs and schemes work on.
 pub struct Core {
@@ -72,7 +72,7 @@ impl Core {
 
     /// Gives a logical page one more reference to a flash page, or its first.
     #[inline]
-    pub fn link(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
+    pub fn link(&mut self, lpn: Lpn, ppn: Ppn, remapped: bool) {
         debug_assert!(self.tables.map.get(lpn).is_none());
         let count = self.tables.counts.add(ppn);
         if let Some(survival) = &mut self.survival {
@@ -85,7 +85,7 @@ impl Core {
 
     /// Takes a logical page's reference away; what it was.
     #[inline]
-    pub fn unlink(&mut self, lpn: u32) -> Option<Mapping> {
+    pub fn unlink(&mut self, lpn: Lpn) -> Option<Mapping> {
         let old = self.tables.map.get(lpn)?;
         let count = self.tables.counts.sub(old.ppn);
         if count == 0
@@ -105,7 +105,7 @@ impl Core {
 
     /// Gives a logical page another flash page than it had, or its first.
     #[inline]
-    pub fn relink(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
+    pub fn relink(&mut self, lpn: Lpn, ppn: Ppn, remapped: bool) {
         if let Some(old) = self.tables.map.replace(lpn, Mapping { ppn, remapped }) {
             let count = self.tables.counts.sub(old.ppn);
             self.lose(
@@ -132,7 +132,7 @@ impl Core {
 
     /// A page of `sb` lost this owner: its last, or one of several.
     #[inline(always)]
-    fn lose(&mut self, sb: SbId, last: bool, remapped: bool, lpn: u32) {
+    fn lose(&mut self, sb: SbId, last: bool, remapped: bool, lpn: Lpn) {
         self.blocks.lose(sb, last, remapped);
         if remapped {
             self.tables.ended.note(sb, lpn);
@@ -146,7 +146,7 @@ impl Core {
         &mut self,
         (from_sb, from): (SbId, Ppn),
         (to_sb, to): (SbId, Ppn),
-        lpn: u32,
+        lpn: Lpn,
         was_remapped: bool,
     ) {
         // All references at once: `move_reference` leaves the counts alone then, and
@@ -162,7 +162,7 @@ impl Core {
 
     /// Another reference of a moved page now points to its new place, by an entry.
     #[inline]
-    pub fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: u32) {
+    pub fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: Lpn) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
         self.blocks.gain(self.geometry.superblock(to), false, true);
         self.tables.map.set(
@@ -175,7 +175,7 @@ impl Core {
     }
 
     /// Another reference of a moved page got a copy of its own.
-    pub fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: u32) {
+    pub fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: Lpn) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
 
         // `move_page` gave the new place all references; this owner does not come.

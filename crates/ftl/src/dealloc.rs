@@ -11,12 +11,12 @@
 //! say).
 
 use crate::clock::WsnClock;
-use crate::config::{CHUNK_LPNS, Config};
+use crate::config::{Config, chunk_of};
 use crate::guard::{Guard, Guards};
 use crate::layout::{DEALLOC_WORDS, Layout};
 use crate::tables::Tables;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Media, Purpose};
+use remap_ssd_media::{After, ClearId, Lpn, Media, Purpose};
 use std::collections::BTreeSet;
 
 /// First word of a record.
@@ -39,7 +39,7 @@ pub struct DeallocWhat {
     pub torn: bool,
     /// First LPN of the extent.
     #[bits(31)]
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// How many pages, from the first on.
     #[bits(31)]
     pub len: u32,
@@ -70,7 +70,7 @@ pub struct DeallocLog {
 #[derive(Clone, Copy)]
 pub struct DeallocRecord {
     /// First LPN of the extent.
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// How many pages, from the first on.
     pub len: u32,
     pub wsn: u64,
@@ -85,12 +85,12 @@ pub struct DeallocRecords {
     pub intact: Vec<DeallocRecord>,
     /// Records whose number cannot be read: first LPN, pages, and the numbers of the records before
     /// and after.
-    pub between: Vec<(u32, u32, u64, u64)>,
+    pub between: Vec<(Lpn, u32, u64, u64)>,
     /// Records whose LPNs cannot be read: the word, and the number.
     pub unknown: Vec<(usize, u64)>,
     /// LPNs that an earlier recovery found in doubt, and could not mark before power failed: first,
     /// pages, number.
-    pub doubts: Vec<(u32, u32, u64)>,
+    pub doubts: Vec<(Lpn, u32, u64)>,
 }
 
 impl DeallocLog {
@@ -119,7 +119,7 @@ impl DeallocLog {
     pub fn append(
         &mut self,
         media: &mut Media,
-        lpn: u32,
+        lpn: Lpn,
         len: u32,
         wsn: u64,
         purpose: Purpose,
@@ -144,7 +144,7 @@ impl DeallocLog {
         // The chunks that a flush of this half must write. A range may reach over several.
         self.used += 1;
         self.touched
-            .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
+            .extend(chunk_of(lpn)..=chunk_of(lpn.offset(len - 1)));
     }
 
     /// Takes the full half's bitmaps to write, and makes the other half the active one.
@@ -166,15 +166,14 @@ impl DeallocLog {
 
     /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt.
     pub fn bitmap(config: &Config, tables: &Tables, chunk: u32) -> Vec<u8> {
-        let first = chunk * CHUNK_LPNS;
-        let last = (first + CHUNK_LPNS).min(config.lpns);
-        let mut bits = vec![0u8; (last - first).div_ceil(8) as usize];
+        let lpns = config.chunk(chunk);
+        let mut bits = vec![0u8; lpns.len().div_ceil(8)];
 
         // An LPN in doubt has no mapping either, but was not deallocated. A bit would be newer than
         // what left the doubt, and turn a media error into zeroes.
-        for lpn in first..last {
+        for (at, lpn) in lpns.enumerate() {
             if tables.map.get(lpn).is_none() && tables.doubtful.binary_search(&lpn).is_err() {
-                bits[((lpn - first) / 8) as usize] |= 1 << (lpn % 8);
+                bits[at / 8] |= 1 << (at % 8);
             }
         }
         bits
@@ -253,7 +252,7 @@ impl DeallocLog {
                 // The first readable record after a run of unreadable ones bounds all of their
                 // numbers.
                 if let Ok(when) = when {
-                    let open = |(_, _, _, to): &&mut (u32, u32, u64, u64)| *to == u64::MAX;
+                    let open = |(_, _, _, to): &&mut (Lpn, u32, u64, u64)| *to == u64::MAX;
                     found.between[first_of_half..]
                         .iter_mut()
                         .filter(open)
@@ -273,7 +272,7 @@ impl DeallocLog {
         // stay until they are healed.
         for &DeallocRecord { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
             self.touched
-                .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
+                .extend(chunk_of(lpn)..=chunk_of(lpn.offset(len - 1)));
         }
         found
     }
@@ -284,7 +283,7 @@ impl DeallocLog {
         &mut self,
         media: &mut Media,
         clock: &mut WsnClock,
-        lpns: &[u32],
+        lpns: &[Lpn],
     ) -> usize {
         if lpns.is_empty() {
             return 0;
@@ -299,7 +298,7 @@ impl DeallocLog {
             .with_wsn(wsn);
         let free = self.slots - self.spare;
         let mut recorded = 0;
-        for run in lpns.chunk_by(|a, b| a + 1 == *b).take(free) {
+        for run in lpns.chunk_by(|a, b| a.offset(1) == *b).take(free) {
             let at = self.word(self.half ^ 1, self.spare);
             let what = DeallocWhat::new()
                 .with_torn(true)
@@ -343,8 +342,8 @@ impl DeallocLog {
     }
 
     /// The bitmap of an LPN must be part of the next flush.
-    pub fn touch(&mut self, lpn: u32) {
-        self.touched.insert(lpn / CHUNK_LPNS);
+    pub fn touch(&mut self, lpn: Lpn) {
+        self.touched.insert(chunk_of(lpn));
     }
 
     /// Free slots of the active half.

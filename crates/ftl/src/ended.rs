@@ -12,7 +12,7 @@
 //! which entries there are (the scheme's).
 
 use remap_ssd_media::slab::{Slab, prefetch};
-use remap_ssd_media::{Geometry, SbId};
+use remap_ssd_media::{Geometry, Lpn, SbId};
 
 /// The filters of all superblocks.
 pub struct Ended {
@@ -33,8 +33,8 @@ pub struct EndedIn<'a> {
 /// Of a filter of so many words, the word that has the bit of an LPN: the LPN's lowest bits say
 /// which, so that bits are found without multiplying, and neighbours never share one.
 #[inline(always)]
-fn word_of(lpn: u32, words: usize) -> usize {
-    (lpn / 64) as usize & (words - 1)
+fn word_of(lpn: Lpn, words: usize) -> usize {
+    (lpn.index() / 64) & (words - 1)
 }
 
 impl Ended {
@@ -56,29 +56,29 @@ impl Ended {
     }
 
     #[inline(always)]
-    fn word(&self, sb: SbId, lpn: u32) -> usize {
+    fn word(&self, sb: SbId, lpn: Lpn) -> usize {
         sb.0 as usize * self.words + word_of(lpn, self.words)
     }
 
     /// A remap of this LPN into this superblock has ended.
     #[inline(always)]
-    pub fn note(&mut self, sb: SbId, lpn: u32) {
+    pub fn note(&mut self, sb: SbId, lpn: Lpn) {
         // Bits are only ever set here: a false positive costs a lookup, a false negative would keep
         // a dead entry.
         let word = self.word(sb, lpn);
-        self.bits[word] |= 1 << (lpn % 64);
+        self.bits[word] |= 1 << (lpn.0 % 64);
     }
 
     /// The scheme keeps no entry for this superblock that is not in force.
     pub fn start_over(&mut self, sb: SbId) {
-        let first = self.word(sb, 0);
+        let first = self.word(sb, Lpn::ZERO);
         self.bits[first..first + self.words].fill(0);
         self.known[sb.0 as usize] = true;
     }
 
     /// The filter of one superblock.
     pub fn of(&self, sb: SbId) -> EndedIn<'_> {
-        let first = self.word(sb, 0);
+        let first = self.word(sb, Lpn::ZERO);
         EndedIn {
             bits: if self.known[sb.0 as usize] {
                 &self.bits[first..first + self.words]
@@ -96,13 +96,13 @@ impl Ended {
     /// Is the bit of this LPN set? For a known superblock the same as `may_have_ended`, for those
     /// who go through the entries of all superblocks together.
     #[inline(always)]
-    pub fn is_noted(&self, sb: SbId, lpn: u32) -> bool {
-        self.bits[self.word(sb, lpn)] >> (lpn % 64) & 1 == 1
+    pub fn is_noted(&self, sb: SbId, lpn: Lpn) -> bool {
+        self.bits[self.word(sb, lpn)] >> (lpn.0 % 64) & 1 == 1
     }
 
     /// Asks for the cache line of a bit.
     #[inline(always)]
-    pub fn prefetch(&self, sb: SbId, lpn: u32) {
+    pub fn prefetch(&self, sb: SbId, lpn: Lpn) {
         prefetch(&self.bits, self.word(sb, lpn));
     }
 }
@@ -110,7 +110,7 @@ impl Ended {
 impl EndedIn<'_> {
     /// May an entry for this LPN be no longer in force?
     #[inline(always)]
-    pub fn may_have_ended(&self, lpn: u32) -> bool {
-        self.bits[word_of(lpn, self.bits.len())] >> (lpn % 64) & 1 == 1
+    pub fn may_have_ended(&self, lpn: Lpn) -> bool {
+        self.bits[word_of(lpn, self.bits.len())] >> (lpn.0 % 64) & 1 == 1
     }
 }

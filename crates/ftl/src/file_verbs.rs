@@ -6,7 +6,7 @@
 use crate::error::Refusal;
 use crate::files::{FileBlock, FilePage, FileStatus};
 use crate::ftl::Ftl;
-use remap_ssd_media::Payload;
+use remap_ssd_media::{Lpn, Payload};
 
 impl Ftl {
     /// Writes a page of a file and notes which one it is.
@@ -15,7 +15,7 @@ impl Ftl {
     /// `NoFileMap`, and those of `write`: nothing is noted then.
     pub fn fs_write(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         payload: &Payload<'_>,
         page: FilePage,
     ) -> Result<FileStatus, Refusal> {

@@ -21,7 +21,7 @@ use crate::scheme::catalogue::spec;
 use crate::stats::{RemapCounts, Stats};
 use crate::superblock::{Owners, Stream, Superblock, SuperblockState};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
-use remap_ssd_media::{After, ClearId, Media, Ppn, SbId};
+use remap_ssd_media::{After, ClearId, Lpn, Media, Ppn, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -45,14 +45,14 @@ pub struct Ftl {
     /// Writes are programmed without looking for their content on flash.
     pub(crate) dedup_paused: bool,
     /// LPNs whose pages nobody else is to have.
-    pub(crate) apart: Vec<Range<u32>>,
+    pub(crate) apart: Vec<Range<Lpn>>,
     /// Free superblocks at which collection starts, and below which the host waits for it.
     pub(crate) gc_start: u32,
     pub(crate) reserve: u32,
     /// No space can be gained any more: nothing is changed from now on.
     pub(crate) read_only: bool,
     /// LPNs that lost their newest witness while no page could be programmed to mark them.
-    pub(crate) unreadable: BTreeSet<u32>,
+    pub(crate) unreadable: BTreeSet<Lpn>,
     /// Pages the host had written when the first block was worn out.
     pub(crate) first_retired: Option<u64>,
 }
@@ -248,12 +248,12 @@ impl Ftl {
     /// content is on flash already, and a remap copies. For hosts that keep data twice on purpose.
     /// What is shared already stays so, and nothing of this is persisted: it is said at each
     /// power-on.
-    pub fn keep_apart(&mut self, lpns: Range<u32>) {
+    pub fn keep_apart(&mut self, lpns: Range<Lpn>) {
         self.apart.push(lpns);
     }
 
     /// The LPNs that are kept apart.
-    pub fn apart(&self) -> &[Range<u32>] {
+    pub fn apart(&self) -> &[Range<Lpn>] {
         &self.apart
     }
 
@@ -270,7 +270,7 @@ impl Ftl {
     }
 
     #[inline]
-    pub(crate) fn is_apart(&self, lpn: u32) -> bool {
+    pub(crate) fn is_apart(&self, lpn: Lpn) -> bool {
         !self.apart.is_empty() && self.apart.iter().any(|lpns| lpns.contains(&lpn))
     }
 
@@ -295,16 +295,16 @@ impl Ftl {
         self.scheme.describe(sb)
     }
     /// The flash page that an LPN is mapped to.
-    pub fn place(&self, lpn: u32) -> Option<Ppn> {
-        let known = lpn < self.core.config.lpns;
+    pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
+        let known = lpn.is_below(self.core.config.lpns);
         known
             .then(|| self.core.tables.map.get(lpn))
             .flatten()
             .map(|mapping| mapping.ppn)
     }
     /// Whether the LPN has a flash page.
-    pub fn is_mapped(&self, lpn: u32) -> bool {
-        lpn < self.core.config.lpns && self.core.tables.map.get(lpn).is_some()
+    pub fn is_mapped(&self, lpn: Lpn) -> bool {
+        lpn.is_below(self.core.config.lpns) && self.core.tables.map.get(lpn).is_some()
     }
     /// Last sequence number handed out.
     pub fn wsn(&self) -> u64 {

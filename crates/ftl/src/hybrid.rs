@@ -36,7 +36,7 @@ use crate::gc::job::{Job, Live, NONE, ORDERED};
 use crate::guard::Guard;
 use crate::mapping::Mapping;
 use crate::superblock::{AllocatedPage, Stream};
-use remap_ssd_media::{Oob, Ppn, Purpose, SbId, SecondOwner, Stored};
+use remap_ssd_media::{Lpn, Oob, Ppn, Purpose, SbId, SecondOwner, Stored};
 use std::collections::BTreeMap;
 
 /// What a page holds that keeps the place of an unmapped one.
@@ -91,7 +91,7 @@ impl Ftl {
 
     /// The next page for the host: in order, where it begins a block or goes on with the one that
     /// was begun.
-    pub(crate) fn take_in_order(&mut self, lpn: u32) -> Result<AllocatedPage, Refusal> {
+    pub(crate) fn take_in_order(&mut self, lpn: Lpn) -> Result<AllocatedPage, Refusal> {
         if self.paused {
             return self.take_host_page();
         }
@@ -135,7 +135,7 @@ impl Ftl {
     }
 
     /// The host has written a page; is it the next one of the block?
-    pub(crate) fn written_in_order(&mut self, lpn: u32, ppn: Ppn) {
+    pub(crate) fn written_in_order(&mut self, lpn: Lpn, ppn: Ppn) {
         let Some(run) = &mut self.run else { return };
         let blocks = self.core.tables.map.blocks();
         if blocks.split(lpn) != (run.block, run.next) {
@@ -225,7 +225,10 @@ impl Ftl {
     ) -> Result<bool, Refusal> {
         for index in from..to {
             let blocks = self.core.tables.map.blocks();
-            let (place, lpn) = (blocks.place(start, index), blocks.first_lpn(block) + index);
+            let (place, lpn) = (
+                blocks.place(start, index),
+                blocks.first_lpn(block).offset(index),
+            );
             if self.core.blocks.next_page(Stream::Gc).is_none() {
                 return Ok(true); // A superblock with bad blocks: the rest stays where it is.
             }
@@ -253,7 +256,7 @@ impl Ftl {
     /// Moves one page to the next place in order.
     fn move_in_order(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         mapping: Mapping,
         shared: Option<&SharedOwners>,
     ) -> Result<(), Refusal> {
@@ -455,7 +458,7 @@ impl Ftl {
                 let Some(ppn) = core
                     .tables
                     .map
-                    .get(first + index)
+                    .get(first.offset(index))
                     .map(|mapping| mapping.ppn)
                 else {
                     continue;

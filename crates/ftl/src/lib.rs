@@ -58,6 +58,7 @@ pub use granularity::Granularity;
 pub use guard::{Guard, Guards};
 pub use kind::{Hue, Medium, SchemeFacts, SchemeKey, SchemeKind};
 pub use policy::GcPolicy;
+pub use remap_ssd_media::Lpn;
 pub use stats::{Demotion, RemapCounts, SchemeCounters, Stats};
 pub use superblock::{Head, Owners, Stream, Superblock, SuperblockState};
 pub use survival::{Survival, SurvivalClass};

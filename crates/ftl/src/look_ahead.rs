@@ -7,7 +7,7 @@
 use crate::dedup::{Fingerprint, Pages};
 use crate::ftl::Ftl;
 use crate::gc::job::{Job, STRETCH};
-use remap_ssd_media::Ppn;
+use remap_ssd_media::{Lpn, Ppn};
 
 /// Pages whose owners' mappings are asked for at once: as many cache lines as can be on the way.
 const SEEN_AT_ONCE: u32 = 16;
@@ -16,8 +16,8 @@ impl Ftl {
     /// A command on this LPN comes in some 16 commands: asks for the first cache lines it will
     /// touch.
     #[inline]
-    pub fn look_ahead_far(&self, lpn: u32, identity: Option<u64>) {
-        if lpn < self.core.config.lpns {
+    pub fn look_ahead_far(&self, lpn: Lpn, identity: Option<u64>) {
+        if lpn.is_below(self.core.config.lpns) {
             self.core.tables.map.prefetch(lpn);
         }
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity) {
@@ -27,9 +27,9 @@ impl Ftl {
 
     /// It comes in some 8 commands: asks for the lines that the first ones name.
     #[inline]
-    pub fn look_ahead_near(&self, lpn: u32, identity: Option<u64>) {
+    pub fn look_ahead_near(&self, lpn: Lpn, identity: Option<u64>) {
         let core = &self.core;
-        if lpn < core.config.lpns
+        if lpn.is_below(core.config.lpns)
             && let Some(old) = core.tables.map.get(lpn)
         {
             core.tables.counts.prefetch(old.ppn);

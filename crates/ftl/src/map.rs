@@ -9,8 +9,8 @@
 
 use crate::block_map::BlockMap;
 use crate::mapping::Mapping;
-use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
+use remap_ssd_media::{Lpn, Ppn};
 
 const REMAPPED: u32 = 1 << 31;
 const NOWHERE: u32 = REMAPPED - 1;
@@ -68,8 +68,8 @@ impl Map {
 
     /// The LPN's mapping, if it has one.
     #[inline]
-    pub fn get(&self, lpn: u32) -> Option<Mapping> {
-        match self.cells.get(lpn as usize) {
+    pub fn get(&self, lpn: Lpn) -> Option<Mapping> {
+        match self.cells.get(lpn.index()) {
             Some(cell) => Self::mapping(*cell),
             None => self.blocks().get(lpn),
         }
@@ -77,8 +77,8 @@ impl Map {
 
     /// Sets where it is; where it was.
     #[inline(always)]
-    pub fn replace(&mut self, lpn: u32, Mapping { ppn, remapped }: Mapping) -> Option<Mapping> {
-        let Some(cell) = self.cells.get_mut(lpn as usize) else {
+    pub fn replace(&mut self, lpn: Lpn, Mapping { ppn, remapped }: Mapping) -> Option<Mapping> {
+        let Some(cell) = self.cells.get_mut(lpn.index()) else {
             return self.blocks_mut().set(lpn, Some(Mapping { ppn, remapped }));
         };
         let old = std::mem::replace(cell, ppn.0 | if remapped { REMAPPED } else { 0 });
@@ -100,9 +100,9 @@ impl Map {
 
     /// Is it exactly there, by a write?
     #[inline]
-    pub fn is_written_at(&self, lpn: u32, ppn: Ppn) -> bool {
+    pub fn is_written_at(&self, lpn: Lpn, ppn: Ppn) -> bool {
         // The OOB of a damaged image, or of a page of metadata, may name any LPN.
-        match self.cells.get(lpn as usize) {
+        match self.cells.get(lpn.index()) {
             Some(cell) => *cell == ppn.0,
             None => {
                 self.blocks.is_some()
@@ -119,9 +119,9 @@ impl Map {
 
     /// Is it exactly there, by a remap?
     #[inline]
-    pub fn is_remapped_at(&self, lpn: u32, ppn: Ppn) -> bool {
+    pub fn is_remapped_at(&self, lpn: Lpn, ppn: Ppn) -> bool {
         // An entry of a damaged image may name any LPN.
-        match self.cells.get(lpn as usize) {
+        match self.cells.get(lpn.index()) {
             Some(cell) => *cell == ppn.0 | REMAPPED,
             None => {
                 self.blocks.is_some()
@@ -137,14 +137,14 @@ impl Map {
     }
 
     #[cold]
-    fn is_at(&self, lpn: u32, mapping: Mapping) -> bool {
-        lpn < self.len && self.blocks().get(lpn) == Some(mapping)
+    fn is_at(&self, lpn: Lpn, mapping: Mapping) -> bool {
+        lpn.is_below(self.len) && self.blocks().get(lpn) == Some(mapping)
     }
 
     /// Sets or removes the LPN's mapping.
     #[inline]
-    pub fn set(&mut self, lpn: u32, mapping: Option<Mapping>) {
-        let Some(cell) = self.cells.get_mut(lpn as usize) else {
+    pub fn set(&mut self, lpn: Lpn, mapping: Option<Mapping>) {
+        let Some(cell) = self.cells.get_mut(lpn.index()) else {
             self.blocks_mut().set(lpn, mapping);
             return;
         };
@@ -156,8 +156,8 @@ impl Map {
 
     /// Maps the LPN to a page written for it.
     #[inline(always)]
-    pub fn set_written(&mut self, lpn: u32, ppn: Ppn) {
-        match self.cells.get_mut(lpn as usize) {
+    pub fn set_written(&mut self, lpn: Lpn, ppn: Ppn) {
+        match self.cells.get_mut(lpn.index()) {
             Some(cell) => *cell = ppn.0,
             None => drop(self.blocks_mut().set(
                 lpn,
@@ -172,8 +172,8 @@ impl Map {
     /// Clears the LR bit of a remapped page, to drop the older duplicates of its entry during a
     /// newest-first scan; `mark_remapped` restores it.
     #[inline]
-    pub fn hide_remapped(&mut self, lpn: u32) {
-        match self.cells.get_mut(lpn as usize) {
+    pub fn hide_remapped(&mut self, lpn: Lpn) {
+        match self.cells.get_mut(lpn.index()) {
             Some(cell) => *cell &= !REMAPPED,
             None => self.blocks_mut().set_remapped(lpn, false),
         }
@@ -181,8 +181,8 @@ impl Map {
 
     /// Sets the remapped bit again that `hide_remapped` cleared.
     #[inline]
-    pub fn mark_remapped(&mut self, lpn: u32) {
-        match self.cells.get_mut(lpn as usize) {
+    pub fn mark_remapped(&mut self, lpn: Lpn) {
+        match self.cells.get_mut(lpn.index()) {
             Some(cell) => *cell |= REMAPPED,
             None => self.blocks_mut().set_remapped(lpn, true),
         }
@@ -190,7 +190,7 @@ impl Map {
 
     /// Asks for a cache line.
     #[inline]
-    pub fn prefetch(&self, lpn: u32) {
-        prefetch(&self.cells, lpn as usize);
+    pub fn prefetch(&self, lpn: Lpn) {
+        prefetch(&self.cells, lpn.index());
     }
 }

@@ -8,15 +8,15 @@ use crate::dedup::{Fingerprint, Pages};
 use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
 use crate::superblock::{AllocatedPage, Stream};
-use remap_ssd_media::{After, Payload, Ppn, Purpose, SecondOwner, Stored};
+use remap_ssd_media::{After, Lpn, Payload, Ppn, Purpose, SecondOwner, Stored};
 
 /// Where a page to be written comes from.
 pub(crate) enum Origin<'a> {
     Payload(&'a Payload<'a>),
     /// With the LPN that it may be remapped to one day.
-    For(&'a Payload<'a>, u32),
+    For(&'a Payload<'a>, Lpn),
     /// The page of this LPN, wherever it is when the new page is programmed.
-    Copy(u32),
+    Copy(Lpn),
 }
 
 impl Ftl {
@@ -24,7 +24,7 @@ impl Ftl {
     #[inline]
     pub(crate) fn program(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         origin: Origin<'_>,
         fingerprint: Option<&Fingerprint>,
         atomic: Option<u64>,
@@ -163,7 +163,7 @@ impl Ftl {
     }
 
     fn program_bitmap(&mut self, chunk: u32) -> Result<(), Refusal> {
-        let lpn = self.core.config.lpns + chunk;
+        let lpn = self.core.config.bitmap_lpn(chunk);
         loop {
             let taken = self.take_host_page()?;
             let ppn = taken.ppn();

@@ -7,7 +7,7 @@
 use crate::config::{CHUNK_LPNS, Config};
 use crate::granularity::Granularity;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{Geometry, oob};
+use remap_ssd_media::{Geometry, Lpn, oob};
 
 /// Bytes of an entry of a page table, or of the table of blocks: a flash page and the LR bit.
 const CELL_BYTES: u64 = 4;
@@ -46,6 +46,20 @@ impl Config {
     /// Internal logical pages: one per bitmap of deallocations.
     pub fn chunks(&self) -> u32 {
         self.lpns.div_ceil(CHUNK_LPNS)
+    }
+
+    /// The LPNs that a bitmap of deallocations is about.
+    pub fn chunk(
+        &self,
+        chunk: u32,
+    ) -> impl DoubleEndedIterator<Item = Lpn> + ExactSizeIterator + Clone + use<> {
+        let first = chunk * CHUNK_LPNS;
+        Lpn::range(Lpn(first), CHUNK_LPNS.min(self.lpns - first))
+    }
+
+    /// The internal LPN under which a bitmap of deallocations is kept.
+    pub fn bitmap_lpn(&self, chunk: u32) -> Lpn {
+        Lpn(self.lpns + chunk)
     }
 
     /// Is the device mapped by blocks?

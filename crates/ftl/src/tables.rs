@@ -6,7 +6,7 @@
 use crate::counts::Counts;
 use crate::ended::Ended;
 use crate::map::Map;
-use remap_ssd_media::{Geometry, Ppn, SbId};
+use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 /// Tables that recovery rebuilds from the media.
 pub struct Tables {
@@ -22,7 +22,7 @@ pub struct Tables {
     pub aborted: Vec<u64>,
     /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were
     /// deallocated.
-    pub doubtful: Vec<u32>,
+    pub doubtful: Vec<Lpn>,
 }
 
 impl Tables {
@@ -48,15 +48,15 @@ impl Tables {
     /// the same as an older one, which it must not take the place of: recovery believes the older
     /// one alone.
     #[inline(always)]
-    pub fn is_in_force(&self, lpn: u32, ppn: Ppn, wsn: u64) -> bool {
+    pub fn is_in_force(&self, lpn: Lpn, ppn: Ppn, wsn: u64) -> bool {
         self.map.is_remapped_at(lpn, ppn) & !self.is_aborted(wsn)
     }
 
     /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what
     /// its entries must say, for when one of them cannot be read. Looks through all of L2P.
     #[cold]
-    pub fn remapped_in(&self, sb: SbId) -> Vec<(u32, u32)> {
-        let remapped = (0..self.map.len())
+    pub fn remapped_in(&self, sb: SbId) -> Vec<(Lpn, u32)> {
+        let remapped = Lpn::range(Lpn::ZERO, self.map.len())
             .filter_map(|lpn| Some((lpn, self.map.get(lpn).filter(|at| at.remapped)?.ppn)));
         let inside = remapped.filter(|(_, ppn)| self.geometry.superblock(*ppn) == sb);
         inside

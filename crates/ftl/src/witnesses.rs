@@ -3,14 +3,14 @@
 //! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted
 //! commands do not count. Absent: where witnesses come from.
 
-use crate::config::{CHUNK_LPNS, Config};
+use crate::config::{Config, chunk_of};
 use crate::core::Core;
 use crate::life::LoadedLife;
 use crate::map::Map;
 use crate::mapping::Mapping;
 use crate::superblock::{SuperblockState, Superblocks};
 use remap_ssd_media::slab::{Slab, prefetch};
-use remap_ssd_media::{Geometry, Media, Oob, Ppn, Purpose, SbId};
+use remap_ssd_media::{Geometry, Lpn, Media, Oob, Ppn, Purpose, SbId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -58,10 +58,10 @@ pub struct Witnesses {
     pub(crate) aborted_pages: BTreeSet<SbId>,
     pub(crate) aborted_words: Vec<Range<usize>>,
     /// Sources of relocations, with the number of the relocation.
-    pub(crate) relocated: Vec<(u32, u64)>,
+    pub(crate) relocated: Vec<(Lpn, u64)>,
     /// Lives of which a word cannot be read.
     pub(crate) damaged_lives: BTreeMap<SbId, LoadedLife>,
-    pub(crate) lost: Vec<u32>,
+    pub(crate) lost: Vec<Lpn>,
     /// LPNs with an unreadable witness.
     doubts: Vec<Doubt>,
     /// Pages that were written for a home: a commit record says which of them came there.
@@ -72,7 +72,7 @@ pub struct Witnesses {
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     /// The LPNs it is of.
-    first: u32,
+    first: Lpn,
     len: u32,
     /// Its sequence number is above `from` and at most `to`.
     from: u64,
@@ -83,11 +83,11 @@ struct Doubt {
 /// A page that was written under one LPN and names another as its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hinted {
-    pub lpn: u32,
+    pub lpn: Lpn,
     pub wsn: u64,
     /// When the superblock was opened: the younger of two copies counts.
     pub opened: u64,
-    pub home: u32,
+    pub home: Lpn,
     pub ppn: Ppn,
 }
 
@@ -164,8 +164,8 @@ impl Witnesses {
 
     /// Asks for what considering a witness of this LPN will touch.
     #[inline]
-    pub(crate) fn prefetch(&self, map: &Map, lpn: u32) {
-        prefetch(&self.when, lpn as usize);
+    pub(crate) fn prefetch(&self, map: &Map, lpn: Lpn) {
+        prefetch(&self.when, lpn.index());
         map.prefetch(lpn);
     }
 
@@ -174,11 +174,11 @@ impl Witnesses {
         &mut self,
         blocks: &Superblocks,
         map: &mut Map,
-        lpn: u32,
+        lpn: Lpn,
         wsn: u64,
         mapping: Option<Mapping>,
     ) {
-        let when = &mut self.when[lpn as usize];
+        let when = &mut self.when[lpn.index()];
 
         // Order of reading does not matter: the largest number wins whenever it comes.
         let wins = wsn > *when
@@ -195,7 +195,7 @@ impl Witnesses {
         &mut self,
         blocks: &Superblocks,
         map: &mut Map,
-        lpn: u32,
+        lpn: Lpn,
         ppn: Ppn,
         wsn: u64,
     ) {
@@ -244,10 +244,10 @@ impl Witnesses {
     pub fn remap(
         &mut self,
         core: &mut Core,
-        lpn: u32,
+        lpn: Lpn,
         ppn: Ppn,
         wsn: u64,
-        source: Option<u32>,
+        source: Option<Lpn>,
     ) -> bool {
         self.saw(wsn);
         self.report.records += 1;
@@ -259,7 +259,7 @@ impl Witnesses {
         // A page with a larger number is another one: the superblock has been erased and filled
         // again, and the entry is of the incarnation before.
         let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
-        if !self.is_live(sb) || !page_is_older || lpn >= core.config.lpns {
+        if !self.is_live(sb) || !page_is_older || !lpn.is_below(core.config.lpns) {
             return true;
         }
 
@@ -274,9 +274,9 @@ impl Witnesses {
             }),
         );
 
-        if let Some(source) = source.filter(|source| *source < core.config.lpns) {
+        if let Some(source) = source.filter(|source| source.is_below(core.config.lpns)) {
             self.deallocation(&core.blocks, &mut core.tables.map, source, wsn);
-            if self.when[source as usize] == wsn && core.tables.map.get(source).is_none() {
+            if self.when[source.index()] == wsn && core.tables.map.get(source).is_none() {
                 self.relocated.push((source, wsn));
             }
         }
@@ -286,7 +286,7 @@ impl Witnesses {
 
     /// Notes that an LPN was deallocated.
     #[inline]
-    pub(crate) fn deallocation(&mut self, blocks: &Superblocks, map: &mut Map, lpn: u32, wsn: u64) {
+    pub(crate) fn deallocation(&mut self, blocks: &Superblocks, map: &mut Map, lpn: Lpn, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
         self.consider(blocks, map, lpn, wsn, None);
@@ -306,13 +306,13 @@ impl Witnesses {
     }
 
     /// Is the newest witness of an LPN newer than one number and older than another?
-    pub fn is_between(&self, lpn: u32, after: u64, before: u64) -> bool {
-        (after + 1..before).contains(&self.when[lpn as usize])
+    pub fn is_between(&self, lpn: Lpn, after: u64, before: u64) -> bool {
+        (after + 1..before).contains(&self.when[lpn.index()])
     }
 
     /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`:
     /// any other witness of the LPN may be outdated, unless its number is as large.
-    pub fn doubt(&mut self, lpn: u32, newest: u64) {
+    pub fn doubt(&mut self, lpn: Lpn, newest: u64) {
         self.doubts.push(Doubt {
             first: lpn,
             len: 1,
@@ -323,7 +323,7 @@ impl Witnesses {
     }
 
     /// Notes a deallocation of these LPNs whose number is only known to lie between two others.
-    pub(crate) fn doubt_deallocation(&mut self, first: u32, len: u32, from: u64, to: u64) {
+    pub(crate) fn doubt_deallocation(&mut self, first: Lpn, len: u32, from: u64, to: u64) {
         self.doubts.push(Doubt {
             first,
             len,
@@ -335,18 +335,18 @@ impl Witnesses {
 
     /// A deallocation with this number, of unknown LPNs: may it concern any mapped LPN?
     pub(crate) fn may_have_been_mapped(&self, config: &Config, map: &Map, wsn: u64) -> bool {
-        (0..config.lpns).any(|lpn| {
+        Lpn::range(Lpn::ZERO, config.lpns).any(|lpn| {
             // A younger bitmap shows that the LPN was mapped then.
-            let bitmap = self.when[(config.lpns + lpn / CHUNK_LPNS) as usize];
-            map.get(lpn).is_some() && self.when[lpn as usize] < wsn && bitmap < wsn
+            let bitmap = self.when[config.bitmap_lpn(chunk_of(lpn)).index()];
+            map.get(lpn).is_some() && self.when[lpn.index()] < wsn && bitmap < wsn
         })
     }
 
     /// May an unreadable bitmap with this number concern any mapped LPN?
     pub(crate) fn may_be_in(&self, config: &Config, map: &Map, chunk: u32, wsn: u64) -> bool {
-        let lpns = chunk * CHUNK_LPNS..((chunk + 1) * CHUNK_LPNS).min(config.lpns);
-        lpns.into_iter()
-            .any(|lpn| map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
+        config
+            .chunk(chunk)
+            .any(|lpn| map.get(lpn).is_some() && self.when[lpn.index()] < wsn)
     }
 
     /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is
@@ -360,10 +360,9 @@ impl Witnesses {
                 .iter()
                 .any(|number| (doubt.from..=doubt.to).contains(number));
 
-            for lpn in (doubt.first..doubt.first.saturating_add(doubt.len))
-                .take_while(|lpn| *lpn < config.lpns)
-            {
-                let when = self.when[lpn as usize];
+            let end = doubt.first.0.saturating_add(doubt.len).min(config.lpns);
+            for lpn in Lpn::between(doubt.first..Lpn(end)) {
+                let when = self.when[lpn.index()];
                 if !doubt.deallocates {
                     self.lost.extend((when < doubt.to).then_some(lpn));
                 } else if map.get(lpn).is_some() && when <= doubt.from && !may_be_aborted {
@@ -380,7 +379,7 @@ impl Witnesses {
     pub(crate) fn resolve_relocated(&mut self, map: &Map) {
         let when = &self.when;
         self.relocated
-            .retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && map.get(*lpn).is_none());
+            .retain(|(lpn, wsn)| when[lpn.index()] == *wsn && map.get(*lpn).is_none());
     }
 }
 

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Media, OpKind, Outcome, Page};
 
 const SCHEMES: [SchemeKind; 8] = [
@@ -19,8 +19,8 @@ const SCHEMES: [SchemeKind; 8] = [
 
 fn copy(target: u32, source: u32, atomic: bool) -> Remap {
     Remap {
-        target,
-        source,
+        target: Lpn(target),
+        source: Lpn(source),
         len: 1,
         relocate: false,
         atomic,
@@ -38,11 +38,11 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
         ..firmware
     };
     let mut ftl = device(small_geometry(), &config);
-    (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     ftl.remap(&copy(1, 0, false)).unwrap();
     ftl.media_mut().ops.clear();
     ftl.media_mut().attach_rail();
-    ftl.write(1, &content(7777)).unwrap();
+    ftl.write(Lpn(1), &content(7777)).unwrap();
     ftl.remap(&copy(1, 0, true)).unwrap();
     // The page has not landed, so that the commit, which waits for everything, has not either.
     let image = ftl.media().cut_by(|kind| {
@@ -54,7 +54,7 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
     });
     let (mut ftl, _) = Ftl::recover(Media::from_image(&image), config).expect("recovers");
     assert_eq!(
-        ftl.read(1),
+        ftl.read(Lpn(1)),
         Ok(Page::Identity(1)),
         "{scheme:?}: as before the write"
     );
@@ -78,7 +78,7 @@ fn reclaiming_keeps_the_entry_that_counts() {
                 );
                 match step % 3 {
                     0 => ftl
-                        .write(lpn, &content(100_000 + round * 1000 + step))
+                        .write(Lpn(lpn), &content(100_000 + round * 1000 + step))
                         .unwrap(),
                     _ => ftl.remap(&copy(lpn, source, false)).unwrap(),
                 }
@@ -88,7 +88,7 @@ fn reclaiming_keeps_the_entry_that_counts() {
                 ftl = recovered(ftl).0;
             }
             assert_eq!(
-                ftl.read(1),
+                ftl.read(Lpn(1)),
                 Ok(Page::Identity(1)),
                 "{scheme:?}, round {round}"
             );

@@ -3,13 +3,13 @@
 mod kit;
 
 use kit::{durable, put, small};
-use remap_ssd_ftl::{Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Media, Outcome, Page};
 
 fn copy(target: u32, source: u32) -> Remap {
     Remap {
-        target,
-        source,
+        target: Lpn(target),
+        source: Lpn(source),
         len: 1,
         relocate: false,
         atomic: false,
@@ -41,10 +41,10 @@ fn a_flush_makes_all_before_it_durable() {
     for scheme in durable() {
         let mut ftl = watched(scheme);
         put(&mut ftl, 3, 77);
-        ftl.deallocate(4, 1).unwrap();
+        ftl.deallocate(Lpn(4), 1).unwrap();
         ftl.remap(&copy(5, 6)).unwrap();
         let mut ftl = acknowledged(ftl, |ftl| ftl.flush().unwrap());
-        let read = [3, 4, 5].map(|lpn| ftl.read(lpn).unwrap());
+        let read = [3, 4, 5].map(|lpn| ftl.read(Lpn(lpn)).unwrap());
         assert_eq!(
             read,
             [Page::Identity(77), Page::Zeroes, Page::Identity(7)],
@@ -60,17 +60,17 @@ fn a_remap_that_changes_nothing_vouches_for_what_made_it_so() {
         let mut ftl = watched(scheme);
         put(&mut ftl, 3, 77);
         let mut ftl = acknowledged(ftl, |ftl| ftl.remap(&copy(3, 3)).unwrap());
-        assert_eq!(ftl.read(3), Ok(Page::Identity(77)), "{scheme}");
+        assert_eq!(ftl.read(Lpn(3)), Ok(Page::Identity(77)), "{scheme}");
         // Between two LPNs without a page, one of which has just lost it.
         let mut ftl = watched(scheme);
-        ftl.deallocate(3, 1).unwrap();
+        ftl.deallocate(Lpn(3), 1).unwrap();
         let mut ftl = acknowledged(ftl, |ftl| ftl.remap(&copy(3, 20)).unwrap());
-        assert_eq!(ftl.read(3), Ok(Page::Zeroes), "{scheme}");
+        assert_eq!(ftl.read(Lpn(3)), Ok(Page::Zeroes), "{scheme}");
         // The page that the target has already.
         let mut ftl = watched(scheme);
         ftl.remap(&copy(3, 4)).unwrap();
         let mut ftl = acknowledged(ftl, |ftl| ftl.remap(&copy(3, 4)).unwrap());
-        assert_eq!(ftl.read(3), Ok(Page::Identity(5)), "{scheme}");
+        assert_eq!(ftl.read(Lpn(3)), Ok(Page::Identity(5)), "{scheme}");
     }
 }
 
@@ -81,16 +81,16 @@ fn a_remap_or_duplicate_vouches_for_the_page_it_shares() {
         let mut ftl = watched(scheme);
         put(&mut ftl, 3, 77);
         let mut ftl = acknowledged(ftl, |ftl| ftl.remap(&copy(20, 3)).unwrap());
-        assert_eq!(ftl.read(20), Ok(Page::Identity(77)), "{scheme}");
+        assert_eq!(ftl.read(Lpn(20)), Ok(Page::Identity(77)), "{scheme}");
         let mut ftl = watched(scheme);
         put(&mut ftl, 3, 77);
         let mut ftl = acknowledged(ftl, |ftl| put(ftl, 20, 77));
-        assert_eq!(ftl.read(20), Ok(Page::Identity(77)), "{scheme}");
+        assert_eq!(ftl.read(Lpn(20)), Ok(Page::Identity(77)), "{scheme}");
         let mut ftl = watched(scheme);
         put(&mut ftl, 3, 77);
         let mut ftl = acknowledged(ftl, |ftl| put(ftl, 3, 77));
         assert_eq!(
-            ftl.read(3),
+            ftl.read(Lpn(3)),
             Ok(Page::Identity(77)),
             "{scheme}: the same once more"
         );

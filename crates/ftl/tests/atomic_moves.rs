@@ -8,7 +8,7 @@
 mod kit;
 
 use kit::{Random, device, page_of, put};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page};
 
@@ -105,8 +105,8 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
             ftl.media_mut().ops.clear();
             ftl.media_mut().attach_rail();
             ftl.remap(&Remap {
-                target: 10,
-                source: 2,
+                target: Lpn(10),
+                source: Lpn(2),
                 len: 2,
                 relocate: false,
                 atomic: true,
@@ -137,7 +137,7 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
                         continue;
                     };
                     cuts += 1;
-                    let read = [10, 11].map(|lpn| found.read(lpn).unwrap());
+                    let read = [10, 11].map(|lpn| found.read(Lpn(lpn)).unwrap());
                     let (old, new) = ([11, 12].map(Page::Identity), [3, 4].map(Page::Identity));
                     assert!(
                         read == old || read == new,

@@ -7,7 +7,7 @@
 mod kit;
 
 use kit::{Random, device, put, small_config};
-use remap_ssd_ftl::{Config, Ftl, SchemeKind};
+use remap_ssd_ftl::{Config, Ftl, Lpn, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, Geometry, Media, OpKind, Outcome, Page};
 
@@ -106,7 +106,7 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
                 .check()
                 .unwrap_or_else(|what| panic!("{}: {what}", at()));
             for (at_lpn, content) in (0..).zip(&model) {
-                let read = found.read(at_lpn);
+                let read = found.read(Lpn(at_lpn));
                 let is_old = at_lpn == lpn && !acknowledged && read == Ok(Page::Identity(before));
                 let is_right = is_old || read == Ok(Page::Identity(*content));
                 assert!(

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, device, put, recovered, small_config};
-use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 
@@ -49,7 +49,7 @@ fn reads(ftl: &mut Ftl, model: &[u64]) {
         } else {
             Page::Identity(*content)
         };
-        let read = ftl.read(lpn as u32).unwrap();
+        let read = ftl.read(Lpn(lpn as u32)).unwrap();
         assert!(
             read == wanted,
             "LPN {lpn} reads {read:?} and not {wanted:?}"
@@ -59,7 +59,7 @@ fn reads(ftl: &mut Ftl, model: &[u64]) {
 }
 
 fn deallocate(ftl: &mut Ftl, model: &mut [u64], lpn: u32, len: u32) {
-    ftl.deallocate(lpn, len).unwrap();
+    ftl.deallocate(Lpn(lpn), len).unwrap();
     model[lpn as usize..(lpn + len) as usize].fill(0);
 }
 
@@ -120,8 +120,8 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
                 // Onto either side of the edge, from what is mapped here and not there.
                 let (target, source) = (edge - 4, CHUNK / 2 + random.below(3) as u32);
                 ftl.remap(&Remap {
-                    target,
-                    source,
+                    target: Lpn(target),
+                    source: Lpn(source),
                     len: 8,
                     relocate: false,
                     atomic: false,
@@ -154,7 +154,7 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
                 let (mut found, _) =
                     Ftl::recover(Media::from_image(&image), ftl.config().clone()).unwrap();
                 for (lpn, (before, after)) in before.iter().zip(&model).enumerate() {
-                    let read = match found.read(lpn as u32).unwrap() {
+                    let read = match found.read(Lpn(lpn as u32)).unwrap() {
                         Page::Identity(content) => content,
                         _ => 0,
                     };

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{content, device, recovered, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, Op, OpKind, Purpose};
 
@@ -26,8 +26,8 @@ fn bytes(ops: &[Op], kind: OpKind) -> u32 {
 
 fn remap(target: u32, source: u32, len: u32) -> Remap {
     Remap {
-        target,
-        source,
+        target: Lpn(target),
+        source: Lpn(source),
         len,
         relocate: false,
         atomic: false,
@@ -37,7 +37,7 @@ fn remap(target: u32, source: u32, len: u32) -> Remap {
 #[test]
 fn a_remap_is_two_nvram_stores_and_no_program() {
     let mut ftl = small(SchemeKind::RemapSsd);
-    ftl.write(0, &content(1)).unwrap();
+    ftl.write(Lpn(0), &content(1)).unwrap();
     ftl.remap(&remap(1, 0, 1)).unwrap(); // Takes the group's first segment.
     let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(2, 0, 1)).unwrap());
     assert_eq!(bytes(&ops, OpKind::NvWrite), 16);
@@ -51,7 +51,7 @@ fn a_remap_is_two_nvram_stores_and_no_program() {
 #[test]
 fn a_new_segment_costs_its_head_and_the_link_to_it() {
     let mut ftl = small(SchemeKind::RemapSsd);
-    ftl.write(0, &content(1)).unwrap();
+    ftl.write(Lpn(0), &content(1)).unwrap();
     // 128-byte segments have seven slots for entries.
     for target in 1..8 {
         ftl.remap(&remap(target, 0, 1)).unwrap();
@@ -67,9 +67,9 @@ fn a_new_segment_costs_its_head_and_the_link_to_it() {
 #[test]
 fn a_duplicate_write_costs_what_a_remap_costs() {
     let mut ftl = small(SchemeKind::RemapSsd);
-    ftl.write(0, &content(7)).unwrap();
-    ftl.write(1, &content(7)).unwrap();
-    let ops = ops_of(&mut ftl, |ftl| ftl.write(2, &content(7)).unwrap());
+    ftl.write(Lpn(0), &content(7)).unwrap();
+    ftl.write(Lpn(1), &content(7)).unwrap();
+    let ops = ops_of(&mut ftl, |ftl| ftl.write(Lpn(2), &content(7)).unwrap());
     assert_eq!(
         (bytes(&ops, OpKind::NvWrite), count(&ops, OpKind::Program)),
         (16, 0)
@@ -79,8 +79,8 @@ fn a_duplicate_write_costs_what_a_remap_costs() {
 #[test]
 fn without_remapping_every_duplicate_is_a_program() {
     let mut ftl = small(SchemeKind::None);
-    ftl.write(0, &content(7)).unwrap();
-    let ops = ops_of(&mut ftl, |ftl| ftl.write(1, &content(7)).unwrap());
+    ftl.write(Lpn(0), &content(7)).unwrap();
+    let ops = ops_of(&mut ftl, |ftl| ftl.write(Lpn(1), &content(7)).unwrap());
     assert_eq!(count(&ops, OpKind::Program), 1);
     let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(2, 0, 1)).unwrap());
     assert_eq!(
@@ -92,7 +92,7 @@ fn without_remapping_every_duplicate_is_a_program() {
 #[test]
 fn opt_remaps_for_nothing() {
     let mut ftl = small(SchemeKind::Opt);
-    ftl.write(0, &content(7)).unwrap();
+    ftl.write(Lpn(0), &content(7)).unwrap();
     assert!(
         ops_of(&mut ftl, |ftl| ftl.remap(&remap(1, 0, 1)).unwrap())
             .iter()
@@ -105,7 +105,7 @@ fn opt_remaps_for_nothing() {
 #[test]
 fn a_remap_in_place_is_one_store_and_one_to_l2p() {
     let mut ftl = small(SchemeKind::Pebble);
-    let write = ops_of(&mut ftl, |ftl| ftl.write(0, &content(1)).unwrap());
+    let write = ops_of(&mut ftl, |ftl| ftl.write(Lpn(0), &content(1)).unwrap());
     let host = write
         .iter()
         .filter(|op| op.kind == OpKind::NvWrite && op.purpose == Purpose::Host);
@@ -135,7 +135,7 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
         (1, 1, 1)
     );
     // One of the owners is gone: its slot is taken over.
-    ftl.write(1, &content(9)).unwrap();
+    ftl.write(Lpn(1), &content(9)).unwrap();
     let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(4, 0, 1)).unwrap());
     assert_eq!(
         (
@@ -152,7 +152,7 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
 #[test]
 fn a_chain_of_moves_programs_nothing() {
     let mut ftl = small(SchemeKind::Pebble);
-    ftl.write(0, &content(1)).unwrap();
+    ftl.write(Lpn(0), &content(1)).unwrap();
     ftl.remap(&Remap {
         relocate: true,
         ..remap(1, 0, 1)
@@ -182,8 +182,8 @@ fn a_chain_of_moves_programs_nothing() {
         (100, 0, 1)
     );
     let (mut ftl, _) = recovered(ftl);
-    assert_eq!(ftl.read(100), Ok(remap_ssd_media::Page::Identity(1)));
-    assert!((0..100).all(|lpn| !ftl.is_mapped(lpn)));
+    assert_eq!(ftl.read(Lpn(100)), Ok(remap_ssd_media::Page::Identity(1)));
+    assert!((0..100).all(|lpn| !ftl.is_mapped(Lpn(lpn))));
 }
 
 #[test]
@@ -198,7 +198,9 @@ fn collecting_a_superblock_reads_its_live_pages_slots_and_zeroes_all() {
             .superblocks()
             .map(|(id, _)| ftl.owners(id).live)
             .collect();
-        let ops = ops_of(&mut ftl, |ftl| ftl.write(lpn, &content(identity)).unwrap());
+        let ops = ops_of(&mut ftl, |ftl| {
+            ftl.write(Lpn(lpn), &content(identity)).unwrap()
+        });
         for clear in ops
             .iter()
             .filter(|op| op.kind == OpKind::NvClear && op.amount != 16 * 16)
@@ -232,7 +234,7 @@ fn collecting_a_superblock_reads_its_live_pages_slots_and_zeroes_all() {
 #[test]
 fn a_remap_whose_age_cannot_be_told_is_a_copy() {
     let mut ftl = small(SchemeKind::Pebble);
-    ftl.write(0, &content(1)).unwrap();
+    ftl.write(Lpn(0), &content(1)).unwrap();
     ftl.remap(&remap(1, 0, 1)).unwrap();
     let far = 1u64 << 33;
     ftl.media_mut()
@@ -244,12 +246,13 @@ fn a_remap_whose_age_cannot_be_told_is_a_copy() {
     ftl.remap(&remap(3, 2, 1)).unwrap();
     assert_eq!(ftl.stats().remaps, 0, "the copy is in the same superblock");
     for lpn in 10..200 {
-        ftl.write(lpn, &content(1000 + u64::from(lpn))).unwrap();
+        ftl.write(Lpn(lpn), &content(1000 + u64::from(lpn)))
+            .unwrap();
     }
     ftl.remap(&remap(4, 199, 1)).unwrap();
     assert_eq!(ftl.stats().remaps, 1, "a younger superblock can tell");
     let (mut ftl, _) = recovered(ftl);
-    let read = [0, 1, 2, 3, 4].map(|lpn| ftl.read(lpn).unwrap());
+    let read = [0, 1, 2, 3, 4].map(|lpn| ftl.read(Lpn(lpn)).unwrap());
     assert_eq!(
         read,
         [1, 1, 1, 1, 1199].map(remap_ssd_media::Page::Identity)
@@ -260,10 +263,10 @@ fn a_remap_whose_age_cannot_be_told_is_a_copy() {
 fn a_trim_of_any_length_is_one_record() {
     let mut ftl = small(SchemeKind::RemapSsd);
     for lpn in 0..100 {
-        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
     for len in [1, 100, 600] {
-        let ops = ops_of(&mut ftl, |ftl| ftl.deallocate(0, len).unwrap());
+        let ops = ops_of(&mut ftl, |ftl| ftl.deallocate(Lpn(0), len).unwrap());
         assert_eq!(
             (bytes(&ops, OpKind::NvWrite), count(&ops, OpKind::Program)),
             (16, 0),
@@ -283,7 +286,9 @@ fn finding_owners_reads_one_group_or_the_whole_log() {
             let identity = 1 + random.below(500);
             let lpn = random.below(600) as u32;
             let used = ftl.usage().used_bytes;
-            let ops = ops_of(&mut ftl, |ftl| ftl.write(lpn, &content(identity)).unwrap());
+            let ops = ops_of(&mut ftl, |ftl| {
+                ftl.write(Lpn(lpn), &content(identity)).unwrap()
+            });
             let Some(begin) = ops.iter().position(|op| op.kind == OpKind::LookupBegin) else {
                 continue;
             };
@@ -337,7 +342,7 @@ fn recovery_of_setup_a_reads_heads_tails_open_oobs_and_nvram() {
     let contents = u64::from(config.lpns) * 7 / 10;
     for _ in 0..6_000_000 {
         let lpn = random.below(u64::from(config.lpns) * 9 / 10) as u32;
-        ftl.write(lpn, &content(1 + random.below(contents)))
+        ftl.write(Lpn(lpn), &content(1 + random.below(contents)))
             .unwrap();
         ftl.media_mut().ops.clear();
     }
@@ -383,7 +388,8 @@ fn recovery_of_a_small_device_reads_no_data_page() {
     let geometry = small_geometry();
     let mut ftl = device(geometry, &small_config(SchemeKind::RemapSsd));
     for lpn in 0..300 {
-        ftl.write(lpn, &content(u64::from(lpn % 50) + 1)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn % 50) + 1))
+            .unwrap();
     }
     let before = ftl.media().counts.reads;
     let (ftl, report) = recovered(ftl);
@@ -400,7 +406,7 @@ fn journaled(pages: u32) -> Ftl {
     };
     let mut ftl = device(small_geometry(), &config);
     for at in 0..pages {
-        ftl.write_for(at, &content(u64::from(at) + 1), 300 + at)
+        ftl.write_for(Lpn(at), &content(u64::from(at) + 1), Lpn(300 + at))
             .unwrap();
     }
     ftl
@@ -414,8 +420,8 @@ fn a_checkpoint_of_any_length_is_one_commit_record() {
         for relocate in [false, true] {
             let mut ftl = journaled(60);
             let command = Remap {
-                target: 300,
-                source: 0,
+                target: Lpn(300),
+                source: Lpn(0),
                 len,
                 relocate,
                 atomic: false,
@@ -458,7 +464,7 @@ fn a_page_that_has_another_home_is_copied() {
     assert_eq!(ftl.stats().demoted_unhinted, 1);
     // The home's own page has no home.
     ftl.remap(&remap(300, 0, 1)).unwrap();
-    ftl.deallocate(0, 1).unwrap();
+    ftl.deallocate(Lpn(0), 1).unwrap();
     ftl.remap(&remap(0, 300, 1)).unwrap();
     assert_eq!((ftl.stats().demoted_unhinted, ftl.stats().remaps), (2, 1));
     ftl.check().unwrap();
@@ -470,8 +476,8 @@ fn a_page_that_has_another_home_is_copied() {
 fn collecting_pages_with_homes_costs_no_metadata() {
     let mut ftl = journaled(60);
     ftl.remap(&Remap {
-        target: 300,
-        source: 0,
+        target: Lpn(300),
+        source: Lpn(0),
         len: 60,
         relocate: false,
         atomic: false,
@@ -483,7 +489,7 @@ fn collecting_pages_with_homes_costs_no_metadata() {
         let lpn = 100 + random.below(200) as u32;
         let before = ftl.stats();
         let ops = ops_of(&mut ftl, |ftl| {
-            ftl.write(lpn, &content(1000 + step)).unwrap()
+            ftl.write(Lpn(lpn), &content(1000 + step)).unwrap()
         });
         let stats = ftl.stats() - before;
         let copies = (stats.gc_programs + stats.host_programs + stats.meta_programs) as usize;
@@ -503,7 +509,7 @@ fn collecting_pages_with_homes_costs_no_metadata() {
     ftl.check().unwrap();
     let (mut ftl, report) = recovered(ftl);
     for at in 0..60 {
-        assert_eq!(ftl.read(at).unwrap(), ftl.read(300 + at).unwrap());
+        assert_eq!(ftl.read(Lpn(at)).unwrap(), ftl.read(Lpn(300 + at)).unwrap());
     }
     assert_eq!(
         report.nvram_bytes,

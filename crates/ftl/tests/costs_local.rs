@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, GroupInfo, Remap, SchemeKind, SchemeValues, Stream};
+use remap_ssd_ftl::{Config, Ftl, GroupInfo, Lpn, Remap, SchemeKind, SchemeValues, Stream};
 use remap_ssd_media::{Op, OpKind, Purpose, SbId};
 
 /// Entries of a page on these devices: an eighth of an 8 KiB log.
@@ -31,15 +31,15 @@ fn bytes(ops: &[Op], kind: OpKind) -> u32 {
 fn filled(config: &Config) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     for lpn in 0..40 {
-        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
     ftl
 }
 
 fn remap_onto(ftl: &mut Ftl, target: u32) -> Vec<Op> {
     let remap = Remap {
-        target,
-        source: target % 40,
+        target: Lpn(target),
+        source: Lpn(target % 40),
         len: 1,
         relocate: false,
         atomic: false,
@@ -82,7 +82,7 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
     };
     let mut ftl = device(small_geometry(), &config);
     for lpn in 0..300 {
-        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
     // The rule once more: with two slots left, the superblock with the most cached entries is
     // flushed.
@@ -100,8 +100,8 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
         }
         cached[source as usize / 62] += 1;
         let remap = Remap {
-            target,
-            source,
+            target: Lpn(target),
+            source: Lpn(source),
             len: 1,
             relocate: false,
             atomic: false,
@@ -181,7 +181,9 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
                 .map(|sb| ftl.group(SbId(sb)).unwrap_or_default())
                 .collect();
             let metadata = (ftl.scheme_counter("destages"), ftl.stats().metadata_gc_runs);
-            let ops = ops_of(&mut ftl, |ftl| ftl.write(lpn, &content(identity)).unwrap());
+            let ops = ops_of(&mut ftl, |ftl| {
+                ftl.write(Lpn(lpn), &content(identity)).unwrap()
+            });
             let Some(begin) = ops.iter().position(|op| op.kind == OpKind::LookupBegin) else {
                 continue;
             };
@@ -236,8 +238,11 @@ fn recovery_reads_every_page_of_entries_once() {
         );
         let mut random = Random(8);
         for _ in 0..5000 {
-            ftl.write(random.below(600) as u32, &content(1 + random.below(450)))
-                .unwrap();
+            ftl.write(
+                Lpn(random.below(600) as u32),
+                &content(1 + random.below(450)),
+            )
+            .unwrap();
         }
         let logs: Vec<SbId> = ftl
             .superblocks()
@@ -257,7 +262,7 @@ fn recovery_reads_every_page_of_entries_once() {
                 .sum::<u32>()
         };
         let pages = u64::from(logs.iter().map(rows).sum::<u32>());
-        let mapped: Vec<bool> = (0..600).map(|lpn| ftl.is_mapped(lpn)).collect();
+        let mapped: Vec<bool> = (0..600).map(|lpn| ftl.is_mapped(Lpn(lpn))).collect();
         let before = ftl.media().counts.reads;
         let (ftl, report) = recovered(ftl);
         assert!(pages > 8, "{scheme}");
@@ -271,6 +276,6 @@ fn recovery_reads_every_page_of_entries_once() {
             + report.bitmap_pages
             + report.log_pages;
         assert_eq!(ftl.media().counts.reads - before, told);
-        assert!((0..600).all(|lpn| ftl.is_mapped(lpn) == mapped[lpn as usize]));
+        assert!((0..600).all(|lpn| ftl.is_mapped(Lpn(lpn)) == mapped[lpn as usize]));
     }
 }

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, device, put, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Op, OpKind, Ppn, Purpose, SbId};
 
 /// What is known of a superblock's group.
@@ -56,8 +56,8 @@ fn step(ftl: &mut Ftl, random: &mut Random, number: u64) -> (Vec<Op>, Vec<Group>
     } else {
         let source = random.below(600) as u32;
         ftl.remap(&Remap {
-            target: lpn,
-            source,
+            target: Lpn(lpn),
+            source: Lpn(source),
             len: 1,
             relocate: false,
             atomic: false,

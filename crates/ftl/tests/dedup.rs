@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{Random, fullest, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, FingerprintKind, Ftl, Refusal, Remap, SchemeKind, Stats};
+use remap_ssd_ftl::{Config, FingerprintKind, Ftl, Lpn, Refusal, Remap, SchemeKind, Stats};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{ContentMode, Media, OpKind, Page, Payload, Ppn};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ fn bytes(content: u64) -> [u8; PAGE_BYTES] {
 
 fn write(ftl: &mut Ftl, lpn: u32, content: u64) {
     let written = match ftl.media().mode() {
-        ContentMode::Bytes => ftl.write(lpn, &Payload::Bytes(&bytes(content))),
-        _ => ftl.write(lpn, &Payload::Identity(content)),
+        ContentMode::Bytes => ftl.write(Lpn(lpn), &Payload::Bytes(&bytes(content))),
+        _ => ftl.write(Lpn(lpn), &Payload::Identity(content)),
     };
     written.expect("there is room");
     ftl.media_mut().ops.clear();
@@ -41,12 +41,12 @@ fn page(ftl: &Ftl, content: u64) -> Page {
 }
 
 fn holds(ftl: &mut Ftl, lpn: u32, content: u64) -> bool {
-    ftl.read(lpn) == Ok(page(ftl, content))
+    ftl.read(Lpn(lpn)) == Ok(page(ftl, content))
 }
 
 fn ppn_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
     ftl.media_mut().ops.clear();
-    ftl.read(lpn).expect("readable");
+    ftl.read(Lpn(lpn)).expect("readable");
     ftl.media()
         .ops
         .iter()
@@ -123,7 +123,7 @@ fn writing_a_content_again_cures_a_page_whose_read_failed() {
             write(&mut ftl, 5, 2);
             let ppn = ppn_of(&mut ftl, 5);
             damage(&mut ftl, ppn);
-            assert_eq!(ftl.read(5), Err(Refusal::MediaError));
+            assert_eq!(ftl.read(Lpn(5)), Err(Refusal::MediaError));
             if cycles {
                 ftl = restarted(ftl);
             }
@@ -184,7 +184,7 @@ fn a_page_that_collection_could_not_read_has_no_content_any_more() {
                 write(&mut ftl, 9, content);
                 assert!(holds(&mut ftl, 9, content), "{mode:?}");
                 assert_eq!(
-                    ftl.read(5),
+                    ftl.read(Lpn(5)),
                     Err(Refusal::MediaError),
                     "what is lost stays lost"
                 );
@@ -210,14 +210,14 @@ fn a_remap_that_had_to_copy_an_unreadable_page_makes_the_store_forget_it() {
         damage(&mut ftl, ppn);
         // The counter is full: the page is copied, and cannot be.
         ftl.remap(&Remap {
-            target: 3,
-            source: 1,
+            target: Lpn(3),
+            source: Lpn(1),
             len: 1,
             relocate: false,
             atomic: false,
         })
         .expect("there is room");
-        ftl.deallocate(2, 1).expect("there is room");
+        ftl.deallocate(Lpn(2), 1).expect("there is room");
         write(&mut ftl, 4, 7);
         assert!(holds(&mut ftl, 4, 7), "{mode:?}");
     }
@@ -230,13 +230,13 @@ fn no_write_is_deduplicated_onto_a_page_of_metadata() {
     let mut ftl = device(ContentMode::Identity, &small_config(SchemeKind::RemapSsd));
     write(&mut ftl, 5, 0);
     let ppn = ppn_of(&mut ftl, 5);
-    ftl.deallocate(5, 1).expect("there is room");
-    let bitmap = |ftl: &Ftl| ftl.media().is_meta(ppn) && ftl.media().oob(ppn).lpn() == 600;
+    ftl.deallocate(Lpn(5), 1).expect("there is room");
+    let bitmap = |ftl: &Ftl| ftl.media().is_meta(ppn) && ftl.media().oob(ppn).lpn() == Lpn(600);
     for command in 0..100_000 {
         if bitmap(&ftl) {
             break;
         }
-        ftl.deallocate(10 + command % 590, 1)
+        ftl.deallocate(Lpn(10 + command % 590), 1)
             .expect("there is room");
         ftl.media_mut().ops.clear();
     }
@@ -298,8 +298,8 @@ fn opt_misses_no_duplicate() {
                 // A page without room for another owner is copied: its content is in two pages
                 // then.
                 let remap = Remap {
-                    target: lpn as u32,
-                    source: other as u32,
+                    target: Lpn(lpn as u32),
+                    source: Lpn(other as u32),
                     len: 1,
                     relocate: false,
                     atomic: false,
@@ -480,7 +480,7 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
 fn shared_by(ftl: &mut Ftl, lpns: u32) -> Vec<Vec<u32>> {
     let mut owners = std::collections::BTreeMap::<Ppn, Vec<u32>>::new();
     for lpn in 0..lpns {
-        if ftl.read(lpn) != Ok(Page::Zeroes) {
+        if ftl.read(Lpn(lpn)) != Ok(Page::Zeroes) {
             let ppn = ppn_of(ftl, lpn);
             owners.entry(ppn).or_default().push(lpn);
         }
@@ -503,7 +503,7 @@ fn lpns_that_are_kept_apart_share_nothing() {
                 ..small_config(SchemeKind::RemapSsd)
             },
         );
-        ftl.keep_apart(20..40);
+        ftl.keep_apart(Lpn(20)..Lpn(40));
         let mut random = Random(77);
         let mut model = [0u64; 40];
         for step in 0..3000 {
@@ -517,8 +517,8 @@ fn lpns_that_are_kept_apart_share_nothing() {
                 kind => {
                     let relocate = kind == 3;
                     let remap = Remap {
-                        target: lpn as u32,
-                        source: other as u32,
+                        target: Lpn(lpn as u32),
+                        source: Lpn(other as u32),
                         len: 1,
                         relocate,
                         atomic: false,
@@ -532,7 +532,7 @@ fn lpns_that_are_kept_apart_share_nothing() {
             }
             if step % 500 == 250 {
                 ftl = restarted(ftl);
-                ftl.keep_apart(20..40);
+                ftl.keep_apart(Lpn(20)..Lpn(40));
             }
             if step % 50 == 0 {
                 let shared = shared_by(&mut ftl, 40);

@@ -10,7 +10,7 @@ use kit::script::{
     Command, Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log,
 };
 use kit::{Random, content, device};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 use std::ops::Range;
 
@@ -72,7 +72,7 @@ fn read_all(ftl: &mut Ftl) -> Result<Contents, String> {
         Err(error) => Err(format!("LPN {lpn}: {error}")),
     };
     let contents = (0..ftl.config().lpns)
-        .map(|lpn| (lpn, ftl.read(lpn)))
+        .map(|lpn| (lpn, ftl.read(Lpn(lpn))))
         .map(identity)
         .collect();
     ftl.media_mut().ops.clear();
@@ -109,8 +109,8 @@ fn judge(
     }
     // What the command writes over anyway may go before it has arrived, as when memory is moved.
     let gone = |at: &u32| {
-        let stays = (target..target + len).contains(&(source + at));
-        let (target, source) = ((target + at) as usize, (source + at) as usize);
+        let stays = (target..target.offset(len)).contains(&source.offset(*at));
+        let (target, source) = (target.offset(*at).index(), source.offset(*at).index());
         !stays && read[source] != before[source] && read[target] != after[target]
     };
     match (0..len).find(gone) {
@@ -154,7 +154,10 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
     const RECOVERY_CUT: u64 = 8;
     let mut ftl = device(*geometry, config);
     let mut random = Random(seed);
-    (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap());
+    (0..config.lpns).for_each(|lpn| {
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
+            .unwrap()
+    });
     ftl.media_mut().ops.clear();
     ftl.media_mut().attach_rail();
     let mut contents = read_all(&mut ftl)?;

@@ -12,7 +12,7 @@ use kit::script::{
 };
 use kit::{Random, content, device};
 use remap_ssd_ftl::{
-    Config, EntrySize, Ftl, Guard, Guards, SchemeKind, SchemeValues, Stream, SuperblockState,
+    Config, EntrySize, Ftl, Guard, Guards, Lpn, SchemeKind, SchemeValues, Stream, SuperblockState,
 };
 use remap_ssd_media::{Geometry, Image, Media, Oob, Outcome, Page, Ppn, SbId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +84,10 @@ fn aged((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> (F
     let mut contents: Contents = (0..config.lpns)
         .map(|lpn| Some(u64::from(lpn) + 1000))
         .collect();
-    (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap());
+    (0..config.lpns).for_each(|lpn| {
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
+            .unwrap()
+    });
     work(&mut ftl, &mut contents, &mut Random(seed), commands, 10_000).unwrap();
     (ftl, contents)
 }
@@ -102,7 +105,7 @@ fn look(ftl: &mut Ftl, contents: &Contents) -> Result<Look, String> {
         wrong: BTreeMap::new(),
     };
     for (lpn, expected) in (0..).zip(contents) {
-        let read = match ftl.read(lpn) {
+        let read = match ftl.read(Lpn(lpn)) {
             Ok(Page::Identity(identity)) => Some(identity),
             Ok(_) => None,
             Err(_) => {
@@ -151,7 +154,7 @@ fn cure(mut ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<(),
     let (mut contents, config) = (contents.clone(), ftl.config().clone());
     for &lpn in errors {
         let identity = 900_000 + u64::from(lpn);
-        ftl.write(lpn, &content(identity))
+        ftl.write(Lpn(lpn), &content(identity))
             .map_err(|refusal| refusal.to_string())?;
         contents[lpn as usize] = Some(identity);
     }
@@ -198,7 +201,7 @@ impl Table {
         let config = &self.config;
         let word = match fault {
             Fault::Page(_) => {
-                return (config.lpns..1 << 31)
+                return (Lpn(config.lpns)..Lpn(1 << 31))
                     .contains(&oob.lpn())
                     .then_some("a bitmap");
             }
@@ -342,10 +345,10 @@ fn judge(
         tally.older += found.wrong.len() as u64;
         let is_its = |lpn: u32| match oob.lpn() {
             Oob::LOG => true,
-            own if own >= table.config.lpns => contents[lpn as usize].is_none(),
+            own if own >= Lpn(table.config.lpns) => contents[lpn as usize].is_none(),
             own => {
-                own == lpn
-                    || oob.second().lpn() == Some(lpn)
+                own == Lpn(lpn)
+                    || oob.second().lpn() == Some(Lpn(lpn))
                     || contents[lpn as usize] == Some(GONE)
             }
         };
@@ -382,7 +385,7 @@ fn judge(
 fn without(ftl: &mut Ftl, contents: &Contents) -> Contents {
     let mut left = contents.clone();
     for (lpn, content) in (0..).zip(&mut left) {
-        if ftl.read(lpn).is_err() {
+        if ftl.read(Lpn(lpn)).is_err() {
             *content = Some(GONE);
         }
     }

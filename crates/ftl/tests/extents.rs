@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{content, device, recovered, small_config};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, RecoveryError, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, RecoveryError, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Op, OpKind, Page};
 
@@ -35,7 +35,7 @@ fn config() -> Config {
 fn with_a_file(config: &Config) -> Ftl {
     let mut ftl = device(geometry(), config);
     for lpn in 0..100 {
-        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
     ftl.remap(&copy(1900, 50, 1)).unwrap(); // Takes the group's first segment.
     ftl
@@ -43,8 +43,8 @@ fn with_a_file(config: &Config) -> Ftl {
 
 fn copy(target: u32, source: u32, len: u32) -> Remap {
     Remap {
-        target,
-        source,
+        target: Lpn(target),
+        source: Lpn(source),
         len,
         relocate: false,
         atomic: false,
@@ -80,7 +80,7 @@ fn a_single_page_costs_table_2s_sixteen_bytes_under_either_entry_size() {
         );
         assert_eq!(
             stores(&ops_of(&mut ftl, |ftl| ftl
-                .write(1500, &content(8))
+                .write(Lpn(1500), &content(8))
                 .unwrap())),
             (1, 16),
             "a duplicate"
@@ -124,7 +124,7 @@ fn a_copied_run_of_64_pages_costs_one_entry() {
             at
         };
         assert_eq!(
-            ftl.read(1000 + at),
+            ftl.read(Lpn(1000 + at)),
             Ok(Page::Identity(u64::from(10 + from) + 1))
         );
     }
@@ -167,7 +167,8 @@ fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
     let used = entries(&ftl);
     let ops = ops_of(&mut ftl, |ftl| {
         for at in 0..64 {
-            ftl.write(1000 + at, &content(u64::from(at) + 11)).unwrap();
+            ftl.write(Lpn(1000 + at), &content(u64::from(at) + 11))
+                .unwrap();
         }
     });
     assert_eq!(stores(&ops), (64, 16 + 63 * 8));
@@ -176,13 +177,16 @@ fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
         (1, 63)
     );
     // Anything between ends it: its number is not the next one any more.
-    ftl.write(1064, &content(75)).unwrap();
-    ftl.write(1999, &content(500_000)).unwrap();
-    ftl.write(1065, &content(76)).unwrap();
+    ftl.write(Lpn(1064), &content(75)).unwrap();
+    ftl.write(Lpn(1999), &content(500_000)).unwrap();
+    ftl.write(Lpn(1065), &content(76)).unwrap();
     assert_eq!(entries(&ftl) - used, 2);
     let (mut ftl, _) = recovered(ftl);
     for at in 0..66 {
-        assert_eq!(ftl.read(1000 + at), Ok(Page::Identity(u64::from(at) + 11)));
+        assert_eq!(
+            ftl.read(Lpn(1000 + at)),
+            Ok(Page::Identity(u64::from(at) + 11))
+        );
     }
 }
 
@@ -195,9 +199,9 @@ fn a_written_run_of_64_duplicates_costs_one_entry() {
         for lpn in lpns.clone() {
             let content = content(content_of(lpn));
             if lpn + 1 < lpns.end {
-                ftl.write_more(lpn, &content).unwrap()
+                ftl.write_more(Lpn(lpn), &content).unwrap()
             } else {
-                ftl.write(lpn, &content).unwrap()
+                ftl.write(Lpn(lpn), &content).unwrap()
             }
         }
     };
@@ -233,20 +237,20 @@ fn a_written_run_of_64_duplicates_costs_one_entry() {
         "{kinds:?}"
     );
     // Whatever comes next ends a command that was to go on.
-    ftl.write_more(1300, &content(11)).unwrap();
+    ftl.write_more(Lpn(1300), &content(11)).unwrap();
     assert_eq!(
         stores(&ops_of(&mut ftl, |ftl| ftl.flush().unwrap())),
         (1, 16)
     );
     let (mut ftl, _) = recovered(ftl);
     for lpn in 1000..1080 {
-        assert_eq!(ftl.read(lpn), Ok(Page::Identity(run(lpn))));
+        assert_eq!(ftl.read(Lpn(lpn)), Ok(Page::Identity(run(lpn))));
     }
     assert_eq!(
-        (ftl.read(1210), ftl.read(1219)),
+        (ftl.read(Lpn(1210)), ftl.read(Lpn(1219))),
         (Ok(Page::Identity(7777)), Ok(Page::Identity(30)))
     );
-    assert_eq!(ftl.read(1300), Ok(Page::Identity(11)));
+    assert_eq!(ftl.read(Lpn(1300)), Ok(Page::Identity(11)));
 }
 
 fn entries(ftl: &Ftl) -> u32 {
@@ -269,7 +273,7 @@ fn a_snapshot_takes_a_tenth_of_remap_ssds_nvram_at_most() {
             },
         );
         for lpn in 0..15 * 64 {
-            ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+            ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
         }
         let ops = ops_of(&mut ftl, |ftl| {
             (0..15).for_each(|run| ftl.remap(&copy(1000 + 64 * run, 64 * run, 64)).unwrap());
@@ -303,7 +307,7 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
         },
     );
     for lpn in 0..1900 {
-        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
     ftl.remap(&copy(1900, 20, 60)).unwrap();
     // Overwritten until a superblock has been collected: the rest of the first one, and a part of
@@ -315,7 +319,7 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
     let ops = ops_of(&mut ftl, |ftl| {
         while ftl.stats().gc_runs == 0 {
             ftl.write(
-                overwritten.next().expect("it begins sooner"),
+                Lpn(overwritten.next().expect("it begins sooner")),
                 &content(9000),
             )
             .unwrap();
@@ -354,7 +358,10 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
         "recovery reads NVRAM once"
     );
     for at in 0..60 {
-        assert_eq!(ftl.read(1900 + at), Ok(Page::Identity(u64::from(at) + 21)));
+        assert_eq!(
+            ftl.read(Lpn(1900 + at)),
+            Ok(Page::Identity(u64::from(at) + 21))
+        );
     }
 }
 
@@ -377,7 +384,7 @@ fn extents_that_fall_apart_never_leave_the_device_without_room() {
     let mut next = 1;
     for _ in 0..12 {
         for lpn in 0..HALF {
-            ftl.write(lpn, &content(next)).unwrap();
+            ftl.write(Lpn(lpn), &content(next)).unwrap();
             expected[lpn as usize] = next;
             next += 1;
         }
@@ -387,7 +394,7 @@ fn extents_that_fall_apart_never_leave_the_device_without_room() {
         expected.copy_within(0..HALF as usize, HALF as usize);
         for _ in 0..5 * HALF {
             let lpn = 2 * random.below(u64::from(HALF)) as u32;
-            ftl.write(lpn, &content(next)).unwrap();
+            ftl.write(Lpn(lpn), &content(next)).unwrap();
             expected[lpn as usize] = next;
             next += 1;
         }
@@ -403,7 +410,7 @@ fn extents_that_fall_apart_never_leave_the_device_without_room() {
     let (mut ftl, _) = recovered(ftl);
     for (lpn, content) in expected.into_iter().enumerate() {
         assert_eq!(
-            ftl.read(lpn as u32),
+            ftl.read(Lpn(lpn as u32)),
             Ok(Page::Identity(content)),
             "LPN {lpn}"
         );
@@ -436,9 +443,9 @@ fn a_damaged_entry_concerns_all_its_pages_and_garbage_collection_repairs_it() {
         (ftl, at)
     };
     let (mut ftl, report) = recovered(damaged(0).0);
-    assert_eq!((report.lost, ftl.read(999)), (64, Ok(Page::Zeroes)));
+    assert_eq!((report.lost, ftl.read(Lpn(999))), (64, Ok(Page::Zeroes)));
     assert_eq!(
-        (ftl.read(1000), ftl.read(1063)),
+        (ftl.read(Lpn(1000)), ftl.read(Lpn(1063))),
         (Err(Refusal::MediaError), Err(Refusal::MediaError))
     );
     let (ftl, at) = damaged(1);
@@ -456,13 +463,16 @@ fn a_damaged_entry_concerns_all_its_pages_and_garbage_collection_repairs_it() {
         // Everything but the run: the pages that it shares are its own then.
         let lpn = random.below(1800) as u32;
         let lpn = if lpn < 1000 { lpn } else { lpn + 100 };
-        ftl.write(lpn, &content(10_000 + step)).unwrap();
+        ftl.write(Lpn(lpn), &content(10_000 + step)).unwrap();
     }
     ftl.media_mut().ops.clear();
     assert!(ftl.stats().gc_runs > 20);
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
     for at in 0..64 {
-        assert_eq!(ftl.read(1000 + at), Ok(Page::Identity(u64::from(at) + 11)));
+        assert_eq!(
+            ftl.read(Lpn(1000 + at)),
+            Ok(Page::Identity(u64::from(at) + 11))
+        );
     }
 }

@@ -7,7 +7,7 @@
 mod kit;
 
 use kit::{Random, content, device, fullest, put};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Oob, Op, OpKind, Ppn};
 use std::collections::BTreeMap;
@@ -63,11 +63,11 @@ fn draw(random: &mut Random, ftl: &mut Ftl, number: u64) {
         let half = config.lpns / 2;
         let home = random.below(half.into()) as u32;
         match random.below(2) {
-            0 => ftl.write_for(home + half, &fresh, home).unwrap(),
+            0 => ftl.write_for(Lpn(home + half), &fresh, Lpn(home)).unwrap(),
             _ => ftl
                 .remap(&Remap {
-                    target: home,
-                    source: home + half,
+                    target: Lpn(home),
+                    source: Lpn(home + half),
                     len: 1,
                     relocate: false,
                     atomic: false,
@@ -89,8 +89,8 @@ fn draw(random: &mut Random, ftl: &mut Ftl, number: u64) {
                 len
             };
             ftl.remap(&Remap {
-                target: lpn,
-                source,
+                target: Lpn(lpn),
+                source: Lpn(source),
                 len,
                 relocate: random.below(3) == 0,
                 atomic,
@@ -98,7 +98,10 @@ fn draw(random: &mut Random, ftl: &mut Ftl, number: u64) {
             .unwrap();
         }
         _ => ftl
-            .deallocate(lpn, (1 + random.below(6) as u32).min(config.lpns - lpn))
+            .deallocate(
+                Lpn(lpn),
+                (1 + random.below(6) as u32).min(config.lpns - lpn),
+            )
             .unwrap(),
     }
 }
@@ -178,7 +181,10 @@ fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
         }
     }
     for lpn in 0..plain.config().lpns {
-        same(&format!("LPN {lpn}"), plain.read(lpn) == watched.read(lpn))?;
+        same(
+            &format!("LPN {lpn}"),
+            plain.read(Lpn(lpn)) == watched.read(Lpn(lpn)),
+        )?;
     }
     plain.check()?;
     watched.check()

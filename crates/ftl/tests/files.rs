@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl, Refusal, SchemeKind};
+use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl, Lpn, Refusal, SchemeKind};
 use remap_ssd_media::{After, Op, OpKind, Page, Purpose};
 
 const FILES: u32 = 3;
@@ -54,11 +54,13 @@ fn base(ftl: &Ftl) -> usize {
 #[test]
 fn a_noted_write_costs_the_write_an_entry_and_its_links() {
     let mut ftl = mapped();
-    ftl.write(0, &content(1)).unwrap(); // Opens a superblock.
+    ftl.write(Lpn(0), &content(1)).unwrap(); // Opens a superblock.
     for (index, links) in [(0, 16), (1, 8 + 8), (2, 8 + 8)] {
-        let (plain, _) = ops_of(&mut ftl, |ftl| ftl.write(1 + index, &content(2)).unwrap());
+        let (plain, _) = ops_of(&mut ftl, |ftl| {
+            ftl.write(Lpn(1 + index), &content(2)).unwrap()
+        });
         let (noted, status) = ops_of(&mut ftl, |ftl| {
-            ftl.fs_write(11 + index, &content(3), page(7, index))
+            ftl.fs_write(Lpn(11 + index), &content(3), page(7, index))
                 .unwrap()
         });
         assert_eq!(status, FileStatus::Recorded);
@@ -93,7 +95,7 @@ fn a_noted_write_costs_the_write_an_entry_and_its_links() {
         list,
         [0, 1, 2].map(|offset| FileBlock {
             offset,
-            lpn: 11 + offset
+            lpn: Lpn(11 + offset)
         })
     );
     assert_eq!(bytes(&ops, OpKind::NvRead), 16 + 3 * 32);
@@ -119,26 +121,26 @@ fn a_full_map_says_so_and_the_data_is_written() {
     let mut ftl = mapped();
     for inode in 0..FILES {
         assert_eq!(
-            ftl.fs_write(inode, &content(1), page(inode, 0)),
+            ftl.fs_write(Lpn(inode), &content(1), page(inode, 0)),
             Ok(FileStatus::Recorded)
         );
     }
     assert_eq!(
-        ftl.fs_write(100, &content(50), page(99, 0)),
+        ftl.fs_write(Lpn(100), &content(50), page(99, 0)),
         Ok(FileStatus::FilesFull)
     );
     for offset in 1..=BLOCKS - FILES {
         assert_eq!(
-            ftl.fs_write(offset, &content(2), page(1, offset)),
+            ftl.fs_write(Lpn(offset), &content(2), page(1, offset)),
             Ok(FileStatus::Recorded)
         );
     }
     assert_eq!(
-        ftl.fs_write(101, &content(51), page(1, 77)),
+        ftl.fs_write(Lpn(101), &content(51), page(1, 77)),
         Ok(FileStatus::BlocksFull)
     );
     assert_eq!(
-        (ftl.read(100), ftl.read(101)),
+        (ftl.read(Lpn(100)), ftl.read(Lpn(101))),
         (Ok(Page::Identity(50)), Ok(Page::Identity(51)))
     );
     let (mut ftl, _) = recovered(ftl);
@@ -147,12 +149,12 @@ fn a_full_map_says_so_and_the_data_is_written() {
         (vec![0, 1, 2], 8)
     );
     assert_eq!(
-        ftl.fs_write(102, &content(52), page(1, 78)),
+        ftl.fs_write(Lpn(102), &content(52), page(1, 78)),
         Ok(FileStatus::BlocksFull)
     );
     ftl.fs_reset().unwrap();
     assert_eq!(
-        ftl.fs_write(102, &content(53), page(99, 1)),
+        ftl.fs_write(Lpn(102), &content(53), page(99, 1)),
         Ok(FileStatus::Recorded)
     );
     let (mut ftl, _) = recovered(ftl);
@@ -160,7 +162,7 @@ fn a_full_map_says_so_and_the_data_is_written() {
         ftl.fs_map(99),
         Ok(vec![FileBlock {
             offset: 1,
-            lpn: 102
+            lpn: Lpn(102)
         }])
     );
     assert_eq!(ftl.fs_files(), Ok(vec![99]));
@@ -170,13 +172,13 @@ fn a_full_map_says_so_and_the_data_is_written() {
 fn what_cannot_be_noted_is_refused_and_not_noted() {
     let mut ftl = mapped();
     assert_eq!(
-        ftl.fs_write(600, &content(1), page(1, 1)),
+        ftl.fs_write(Lpn(600), &content(1), page(1, 1)),
         Err(Refusal::OutOfRange)
     );
     assert_eq!(ftl.fs_files(), Ok(vec![]));
     let mut none = kit::small(SchemeKind::RemapSsd);
     assert_eq!(
-        none.fs_write(0, &content(1), page(1, 1)),
+        none.fs_write(Lpn(0), &content(1), page(1, 1)),
         Err(Refusal::NoFileMap)
     );
     assert_eq!(
@@ -187,7 +189,7 @@ fn what_cannot_be_noted_is_refused_and_not_noted() {
             Err(Refusal::NoFileMap)
         )
     );
-    assert_eq!(none.read(0), Ok(Page::Zeroes));
+    assert_eq!(none.read(Lpn(0)), Ok(Page::Zeroes));
     for (fs_files, fs_blocks) in [(0, 1), (1, 0), (1, u32::MAX), (u32::MAX, 1)] {
         let text = Config {
             fs_files,
@@ -209,12 +211,12 @@ fn generations_start_over() {
     ftl.media_mut()
         .store(at, u32::MAX.into(), Purpose::Meta, After::NOTHING);
     let (mut ftl, _) = recovered(ftl);
-    ftl.fs_write(1, &content(1), page(1, 1)).unwrap();
+    ftl.fs_write(Lpn(1), &content(1), page(1, 1)).unwrap();
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(ftl.fs_files(), Ok(vec![1]), "the last generation counts");
     ftl.fs_reset().unwrap();
     assert_eq!((ftl.media().peek(at), ftl.fs_files()), (1, Ok(vec![])));
-    ftl.fs_write(2, &content(2), page(2, 2)).unwrap();
+    ftl.fs_write(Lpn(2), &content(2), page(2, 2)).unwrap();
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(ftl.fs_files(), Ok(vec![2]));
     // A cut after the first step.
@@ -228,7 +230,7 @@ fn generations_start_over() {
 #[test]
 fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
     let mut ftl = mapped();
-    ftl.fs_write(1, &content(1), page(1, 1)).unwrap();
+    ftl.fs_write(Lpn(1), &content(1), page(1, 1)).unwrap();
     let slots = base(&ftl) + 1;
     for (slot, inode) in (0..2 * FILES as usize).zip([7, 8, 9, 10, 11, 12]) {
         if ftl.media().peek(slots + 2 * slot) == 0 {
@@ -250,12 +252,12 @@ fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
     assert_eq!(ftl.fs_files(), Ok(vec![]));
     for inode in 1..=FILES {
         assert_eq!(
-            ftl.fs_write(inode, &content(2), page(inode, 0)),
+            ftl.fs_write(Lpn(inode), &content(2), page(inode, 0)),
             Ok(FileStatus::Recorded)
         );
     }
     assert_eq!(
-        ftl.fs_write(9, &content(2), page(9, 0)),
+        ftl.fs_write(Lpn(9), &content(2), page(9, 0)),
         Ok(FileStatus::FilesFull)
     );
     ftl.check().unwrap();
@@ -267,8 +269,12 @@ fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
 fn a_damaged_map_is_a_media_error_until_it_is_reset() {
     let mut ftl = mapped();
     for offset in 0..4 {
-        ftl.fs_write(offset, &content(u64::from(offset) + 1), page(1, offset))
-            .unwrap();
+        ftl.fs_write(
+            Lpn(offset),
+            &content(u64::from(offset) + 1),
+            page(1, offset),
+        )
+        .unwrap();
     }
     let entry = base(&ftl) + 1 + 2 * 2 * FILES as usize + 4;
     ftl.media_mut().plant(|faults| {
@@ -282,18 +288,24 @@ fn a_damaged_map_is_a_media_error_until_it_is_reset() {
         (Err(Refusal::MediaError), Err(Refusal::MediaError))
     );
     assert_eq!(
-        ftl.fs_write(9, &content(9), page(1, 9)),
+        ftl.fs_write(Lpn(9), &content(9), page(1, 9)),
         Ok(FileStatus::MapDamaged)
     );
     assert_eq!(
-        (ftl.read(1), ftl.read(9)),
+        (ftl.read(Lpn(1)), ftl.read(Lpn(9))),
         (Ok(Page::Identity(2)), Ok(Page::Identity(9)))
     );
     ftl.fs_reset().unwrap();
     assert_eq!(
-        ftl.fs_write(9, &content(10), page(1, 9)),
+        ftl.fs_write(Lpn(9), &content(10), page(1, 9)),
         Ok(FileStatus::Recorded)
     );
     let (mut ftl, _) = recovered(ftl);
-    assert_eq!(ftl.fs_map(1), Ok(vec![FileBlock { offset: 9, lpn: 9 }]));
+    assert_eq!(
+        ftl.fs_map(1),
+        Ok(vec![FileBlock {
+            offset: 9,
+            lpn: Lpn(9)
+        }])
+    );
 }

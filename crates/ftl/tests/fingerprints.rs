@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{content, device, small_config, small_geometry};
-use remap_ssd_ftl::{Config, FingerprintKind, Ftl, SchemeKind};
+use remap_ssd_ftl::{Config, FingerprintKind, Ftl, Lpn, SchemeKind};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{ContentMode, Media, OpKind, Page, Payload};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
     assert_ne!(first, second);
     let mut ftl = with_bytes(FingerprintKind::Murmur3);
     for (lpn, payload) in [(0, &first), (1, &second), (2, &second), (3, &first)] {
-        ftl.write(lpn, payload).expect("there is room");
+        ftl.write(Lpn(lpn), payload).expect("there is room");
     }
     let stats = ftl.stats();
     assert_eq!(
@@ -88,7 +88,9 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
         Payload::Bytes(bytes) => Page::Bytes(Arc::new(**bytes)),
         Payload::Identity(identity) => Page::Identity(*identity),
     };
-    let read: Vec<Page> = (0..4).map(|lpn| ftl.read(lpn).expect("readable")).collect();
+    let read: Vec<Page> = (0..4)
+        .map(|lpn| ftl.read(Lpn(lpn)).expect("readable"))
+        .collect();
     assert_eq!(
         read,
         [bytes(&first), bytes(&second), bytes(&second), bytes(&first)]
@@ -96,7 +98,7 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
     ftl.check().expect("consistent");
     let mut trusted = with_bytes(FingerprintKind::Blake3);
     for (lpn, payload) in [(0, &first), (1, &second), (2, &second), (3, &first)] {
-        trusted.write(lpn, payload).expect("there is room");
+        trusted.write(Lpn(lpn), payload).expect("there is room");
     }
     assert_eq!(
         (trusted.stats().dedup_hits, trusted.stats().verified),
@@ -108,10 +110,10 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
 fn a_hit_by_murmur3_is_one_read_more_than_a_hit_by_blake3() {
     for (fingerprint, reads) in [(FingerprintKind::Blake3, 0), (FingerprintKind::Murmur3, 1)] {
         let mut ftl = device(small_geometry(), &config(fingerprint));
-        ftl.write(0, &content(7)).expect("there is room");
-        ftl.write(1, &content(7)).expect("there is room");
+        ftl.write(Lpn(0), &content(7)).expect("there is room");
+        ftl.write(Lpn(1), &content(7)).expect("there is room");
         ftl.media_mut().ops.clear();
-        ftl.write(2, &content(7)).expect("there is room");
+        ftl.write(Lpn(2), &content(7)).expect("there is room");
         let count = |kind| ftl.media().ops.iter().filter(|op| op.kind == kind).count();
         assert_eq!(
             (

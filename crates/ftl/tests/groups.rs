@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Ftl, Remap, SchemeKind, SuperblockState};
+use remap_ssd_ftl::{Ftl, Lpn, Remap, SchemeKind, SuperblockState};
 use remap_ssd_media::{OpKind, Purpose};
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
                 .collect()
         };
         for lpn in 0..16 {
-            ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+            ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
         }
         let first = programs(&mut ftl);
         assert_eq!(
@@ -38,7 +38,7 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
             "{dies}: {first:?}"
         );
         ftl.media_mut().ops.clear();
-        (16..32).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (16..32).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         let dies_of_rows = programs(&mut ftl);
         assert!(
             dies_of_rows
@@ -60,13 +60,13 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
 fn narrow_superblocks_cost_heads_and_tails_and_segments() {
     for (dies, metadata, segments) in [(4, 1, 1), (2, 2, 2), (1, 4, 4)] {
         let mut ftl = grouped(dies);
-        (0..56).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..56).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         assert_eq!(ftl.stats().meta_programs, metadata, "{dies}: heads");
         ftl.media_mut().ops.clear();
         for lpn in 0..4 {
             ftl.remap(&Remap {
-                target: 100 + lpn,
-                source: lpn,
+                target: Lpn(100 + lpn),
+                source: Lpn(lpn),
                 len: 1,
                 relocate: false,
                 atomic: false,
@@ -96,7 +96,7 @@ fn collecting_a_narrow_superblock_reads_its_own_group_and_erases_its_own_blocks(
         for _ in 0..12_000 {
             let (lpn, identity) = (random.below(600) as u32, 1 + random.below(450));
             let (runs, erases) = (ftl.stats().gc_runs, ftl.media().counts.erases);
-            ftl.write(lpn, &content(identity)).unwrap();
+            ftl.write(Lpn(lpn), &content(identity)).unwrap();
             ftl.media_mut().ops.clear();
             let runs = ftl.stats().gc_runs - runs;
             assert_eq!(ftl.media().counts.erases - erases, runs * u64::from(dies));
@@ -104,9 +104,9 @@ fn collecting_a_narrow_superblock_reads_its_own_group_and_erases_its_own_blocks(
         }
         assert!(collected > 20, "{dies}: {collected}");
         ftl.check().unwrap();
-        let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(lpn).unwrap()).collect();
+        let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(Lpn(lpn)).unwrap()).collect();
         let (mut ftl, _) = recovered(ftl);
-        assert!((0..600).all(|lpn| ftl.read(lpn).unwrap() == mapped[lpn as usize]));
+        assert!((0..600).all(|lpn| ftl.read(Lpn(lpn)).unwrap() == mapped[lpn as usize]));
     }
 }
 

@@ -5,7 +5,7 @@ mod kit;
 
 use kit::script::{Command, Contents, apply, draw, execute, nearly_full, with_log};
 use kit::{Random, device, put, read_all, recovered};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Granularity, Remap, SchemeKind, Stats};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Granularity, Lpn, Remap, SchemeKind, Stats};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 
@@ -195,8 +195,8 @@ fn a_copy_is_in_the_extension_until_a_merge_unshares_it() {
     write_in_order(&mut ftl, 0..600, 1);
     let before = ftl.stats();
     ftl.remap(&Remap {
-        target: 80,
-        source: 163,
+        target: Lpn(80),
+        source: Lpn(163),
         len: 4,
         relocate: false,
         atomic: false,

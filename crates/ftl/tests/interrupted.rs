@@ -3,7 +3,9 @@
 mod kit;
 
 use kit::{Random, content, device, durable, fullest, read_all, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Guard, Guards, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{
+    Config, EntrySize, Ftl, GcPolicy, Guard, Guards, Lpn, Refusal, Remap, SchemeKind,
+};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page};
 
@@ -152,9 +154,9 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
     for lpn in 0..config.lpns {
         // Pages of the upper half are meant for the lower one, where a scheme asks for such hints.
         ftl.write_for(
-            lpn,
+            Lpn(lpn),
             &content(u64::from(lpn) + 1),
-            lpn.checked_sub(half_lpns).unwrap_or(lpn),
+            Lpn(lpn.checked_sub(half_lpns).unwrap_or(lpn)),
         )
         .unwrap();
     }
@@ -163,7 +165,7 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
     for number in 0..script.commands {
         for _ in 0..script.writes {
             next += 1;
-            ftl.write(random.below(lpns) as u32, &content(next))
+            ftl.write(Lpn(random.below(lpns) as u32), &content(next))
                 .unwrap();
         }
 
@@ -179,8 +181,8 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
         let target = if is_home { source - half_lpns } else { target };
 
         let command = Remap {
-            target,
-            source,
+            target: Lpn(target),
+            source: Lpn(source),
             len,
             relocate: script.relocate,
             atomic: true,
@@ -224,7 +226,7 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
     // And it is as good as before.
     for _ in 0..3 * lpns {
         next += 1;
-        ftl.write(random.below(lpns) as u32, &content(next))
+        ftl.write(Lpn(random.below(lpns) as u32), &content(next))
             .unwrap();
         ftl.media_mut().ops.clear();
     }
@@ -294,11 +296,11 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
         ..config_of(SchemeKind::None, PLAIN)
     };
     let mut ftl = device(small_geometry(), &config);
-    (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     let before = read_all(&mut ftl);
     let atomic = Remap {
-        target: 1,
-        source: 50,
+        target: Lpn(1),
+        source: Lpn(50),
         len: 1,
         relocate: false,
         atomic: true,
@@ -321,22 +323,22 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
         assert_eq!(ftl.remap(&atomic), Err(Refusal::AtomicUnavailable));
         assert_eq!(
             ftl.remap(&Remap {
-                target: 2,
+                target: Lpn(2),
                 atomic: false,
                 ..atomic
             }),
             Ok(())
         );
-        assert_eq!(ftl.write(3, &content(777)), Ok(()));
+        assert_eq!(ftl.write(Lpn(3), &content(777)), Ok(()));
         assert_eq!(
-            (ftl.read(2), ftl.read(3)),
+            (ftl.read(Lpn(2)), ftl.read(Lpn(3))),
             (Ok(Page::Identity(51)), Ok(Page::Identity(777)))
         );
         ftl = Ftl::recover(ftl.into_media(), config.clone())
             .expect("recovers")
             .0;
         assert_eq!(
-            (ftl.read(1), ftl.read(3)),
+            (ftl.read(Lpn(1)), ftl.read(Lpn(3))),
             (Ok(Page::Identity(2)), Ok(Page::Identity(777)))
         );
     }
@@ -381,11 +383,11 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
     };
     let config = Config { guards, ..plain };
     let mut ftl = device(geometry, &config);
-    (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     ftl.media_mut().attach_rail();
     ftl.remap(&Remap {
-        target: 0,
-        source: 50,
+        target: Lpn(0),
+        source: Lpn(50),
         len: 6,
         relocate: false,
         atomic: true,
@@ -415,11 +417,11 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
         let (target, source) = (10 + random.below(40) as u32, 60 + random.below(60) as u32);
         let rewritten = ftl.stats().metadata_gc_runs;
         match random.below(3) {
-            0 => ftl.write(target, &content(10_000 + step)).unwrap(),
+            0 => ftl.write(Lpn(target), &content(10_000 + step)).unwrap(),
             _ => ftl
                 .remap(&Remap {
-                    target,
-                    source,
+                    target: Lpn(target),
+                    source: Lpn(source),
                     len: 1,
                     relocate: false,
                     atomic: false,
@@ -430,7 +432,10 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
             for kept in 0..4 {
                 let mut ftl = cut(&ftl, Some(kept));
                 let is_old = |lpn| ftl.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1));
-                (0..6).all(is_old).then_some(()).ok_or(step)?;
+                Lpn::range(Lpn::ZERO, 6)
+                    .all(is_old)
+                    .then_some(())
+                    .ok_or(step)?;
             }
         } else if ftl.stats().metadata_gc_runs > rewritten {
             ftl = cut(&ftl, None);
@@ -453,7 +458,7 @@ fn the_power_on_that_removes_them_can_be_cut_anywhere() {
     for scheme in durable() {
         let config = config_of(scheme, script);
         let mut ftl = device(small_geometry(), &config);
-        (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         let before = read_all(&mut ftl);
         let (mut number, mut remembered) = (0, 0);
         while number < 60 && remembered <= PLACES / 2 {
@@ -463,8 +468,8 @@ fn the_power_on_that_removes_them_can_be_cut_anywhere() {
             let target = (number * 7) % (config.lpns / 2 - 4);
             let source = config.lpns / 2 + target;
             ftl.remap(&Remap {
-                target,
-                source,
+                target: Lpn(target),
+                source: Lpn(source),
                 len: 4,
                 relocate: number % 2 == 0,
                 atomic: true,

@@ -5,7 +5,7 @@ mod kit;
 
 use kit::{Random, device, put, small_config, small_geometry};
 use remap_ssd_ftl::scheme::RmmEntry;
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{After, Media, OpKind, Outcome, Page, Ppn, Purpose};
 use std::ops::Range;
 
@@ -70,8 +70,8 @@ fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
     (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     ftl.media_mut().attach_rail();
     ftl.remap(&Remap {
-        target: 0,
-        source: 50,
+        target: Lpn(0),
+        source: Lpn(50),
         len: 2,
         relocate: false,
         atomic: true,
@@ -112,7 +112,7 @@ fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
         });
         at += 1;
         let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
-        let found: Vec<_> = (0..100).map(|lpn| ftl.read(lpn)).collect();
+        let found: Vec<_> = (0..100).map(|lpn| ftl.read(Lpn(lpn))).collect();
         assert!(
             (1..)
                 .zip(&found)
@@ -143,8 +143,8 @@ fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
     let mut ftl = device(small_geometry(), &config);
     (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     ftl.remap(&Remap {
-        target: 2,
-        source: 1,
+        target: Lpn(2),
+        source: Lpn(1),
         len: 1,
         relocate: false,
         atomic: false,
@@ -195,13 +195,13 @@ fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) 
         let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
         ftl.check().unwrap();
         assert_eq!(
-            ftl.read(2),
+            ftl.read(Lpn(2)),
             Err(Refusal::MediaError),
             "{what}: not what it had before"
         );
-        assert_eq!(ftl.read(1), Ok(Page::Identity(2)), "{what}");
+        assert_eq!(ftl.read(Lpn(1)), Ok(Page::Identity(2)), "{what}");
         assert!(
-            (0..records[0]).all(|slot| ftl.read(20 + slot) == Ok(Page::Zeroes)),
+            (0..records[0]).all(|slot| ftl.read(Lpn(20 + slot)) == Ok(Page::Zeroes)),
             "{what}: they were deallocated"
         );
         let is_of_doubt =
@@ -219,7 +219,7 @@ fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) 
         left = Media::from_image(&ftl.media().to_image());
     }
     let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
-    assert_eq!(ftl.read(2), Ok(Page::Identity(2000)), "{what}");
+    assert_eq!(ftl.read(Lpn(2)), Ok(Page::Identity(2000)), "{what}");
 }
 
 /// Collection must come before the page that says that the LPN is in doubt, and the damaged word is
@@ -293,7 +293,7 @@ fn a_deallocation_over_a_doubt_counts_as_a_whole() {
         let words = [NUMBER << 22 | when | 1, what | 1 << 32 | 20 << 1 | 1];
         media.store_record(log().start, &words, Purpose::Meta, After::NOTHING);
         let (mut ftl, _) = Ftl::recover(media, config.clone()).expect("recovers");
-        assert_eq!(ftl.read(20), Ok(Page::Identity(21)));
+        assert_eq!(ftl.read(Lpn(20)), Ok(Page::Identity(21)));
     }
 }
 
@@ -310,13 +310,13 @@ fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
         };
         let mut ftl = device(small_geometry(), &config);
         (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
-        (0..records_before).for_each(|record| ftl.deallocate(99 - record, 1).unwrap());
+        (0..records_before).for_each(|record| ftl.deallocate(Lpn(99 - record), 1).unwrap());
 
         ftl.media_mut().attach_rail();
         // From pages that are not mapped.
         ftl.remap(&Remap {
-            target: 0,
-            source: 200,
+            target: Lpn(0),
+            source: Lpn(200),
             len: 2,
             relocate: false,
             atomic: true,
@@ -340,7 +340,7 @@ fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
         let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
         for lpn in 0..2 {
             assert_eq!(
-                ftl.read(lpn),
+                ftl.read(Lpn(lpn)),
                 Err(Refusal::MediaError),
                 "not zeroes, {records_before} records before"
             );
@@ -365,8 +365,8 @@ fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
         (0..400).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
         for (target, source) in (0..).zip(&sources) {
             ftl.remap(&Remap {
-                target,
-                source: *source,
+                target: Lpn(target),
+                source: Lpn(*source),
                 len: 1,
                 relocate: true,
                 atomic: false,
@@ -376,7 +376,7 @@ fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
         let trimmed: Vec<u32> = (0..trims).map(|trim| 100 + 2 * trim).collect();
         trimmed
             .iter()
-            .for_each(|lpn| ftl.deallocate(*lpn, 1).unwrap());
+            .for_each(|lpn| ftl.deallocate(Lpn(*lpn), 1).unwrap());
 
         let mut media = Media::from_image(&ftl.media().to_image());
         let lost = log().start..log().start + 2 * RUNS as usize;
@@ -388,13 +388,16 @@ fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
             let (mut ftl, _) = Ftl::recover(media, config.clone()).expect("recovers");
             ftl.check().unwrap();
             for (target, source) in (0..).zip(&sources) {
-                assert_eq!(ftl.read(target), Ok(Page::Identity(u64::from(*source) + 1)));
+                assert_eq!(
+                    ftl.read(Lpn(target)),
+                    Ok(Page::Identity(u64::from(*source) + 1))
+                );
             }
             assert!(
                 sources
                     .iter()
                     .chain(&trimmed)
-                    .all(|lpn| ftl.read(*lpn) == Ok(Page::Zeroes)),
+                    .all(|lpn| ftl.read(Lpn(*lpn)) == Ok(Page::Zeroes)),
                 "{trims} trims"
             );
             flushed.push(ftl.stats().dealloc_flushes > 0);
@@ -418,6 +421,6 @@ fn entries_of(ftl: &Ftl, lpn: u32) -> Vec<usize> {
         .filter(|at| !(at - base).is_multiple_of(segment));
     let entry = |at: usize| RmmEntry::from_words(ftl.media().peek(at), ftl.media().peek(at + 1));
     places
-        .filter(|at| entry(*at).is_intact() && entry(*at).target() == lpn)
+        .filter(|at| entry(*at).is_intact() && entry(*at).target() == Lpn(lpn))
         .collect()
 }

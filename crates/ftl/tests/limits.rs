@@ -5,15 +5,15 @@ mod kit;
 use kit::{Random, content, device, durable, put, recovered, small_config, small_geometry};
 use remap_ssd_ftl::policy::{Candidate, least_worn};
 use remap_ssd_ftl::{
-    Config, EntrySize, Ftl, GcPolicy, Refusal, Remap, SchemeKind, SuperblockState,
+    Config, EntrySize, Ftl, GcPolicy, Lpn, Refusal, Remap, SchemeKind, SuperblockState,
 };
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Outcome, Page, Purpose, SbId};
 
 fn copy(target: u32, source: u32, len: u32) -> Remap {
     Remap {
-        target,
-        source,
+        target: Lpn(target),
+        source: Lpn(source),
         len,
         relocate: false,
         atomic: false,
@@ -44,7 +44,7 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
             owners + 1
         );
         // One goes: one more may come.
-        ftl.deallocate(1, 1).unwrap();
+        ftl.deallocate(Lpn(1), 1).unwrap();
         ftl.remap(&copy(owners + 1, 0, 1)).unwrap();
         assert_eq!(
             (ftl.stats().demoted_counter_full, ftl.stats().remaps),
@@ -56,9 +56,9 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
         assert!(
             others
                 .into_iter()
-                .all(|lpn| ftl.read(lpn) == Ok(Page::Identity(7)))
+                .all(|lpn| ftl.read(Lpn(lpn)) == Ok(Page::Identity(7)))
         );
-        assert_eq!(ftl.read(1), Ok(Page::Zeroes));
+        assert_eq!(ftl.read(Lpn(1)), Ok(Page::Zeroes));
     }
 }
 
@@ -92,7 +92,7 @@ fn more_owners_than_the_counter_may_say_are_found_moved_and_dropped() {
         let mut owners: Vec<u32> = (0..15).chain(21..=20 + more).collect();
         let is_shared = |ftl: &mut Ftl, lpns: &[u32]| {
             lpns.iter()
-                .all(|lpn| ftl.read(*lpn) == Ok(Page::Identity(7)))
+                .all(|lpn| ftl.read(Lpn(*lpn)) == Ok(Page::Identity(7)))
         };
         assert!(is_shared(&mut ftl, &owners));
         let programs = ftl.stats().host_programs;
@@ -106,7 +106,7 @@ fn more_owners_than_the_counter_may_say_are_found_moved_and_dropped() {
         // The page moves with all of them.
         let page_of = |ftl: &mut Ftl| {
             ftl.media_mut().ops.clear();
-            ftl.read(0).unwrap();
+            ftl.read(Lpn(0)).unwrap();
             ftl.media().ops[0].page
         };
         let before = page_of(&mut ftl);
@@ -126,7 +126,7 @@ fn more_owners_than_the_counter_may_say_are_found_moved_and_dropped() {
 
         let (mut ftl, _) = recovered(ftl);
         while let Some(lpn) = owners.pop() {
-            ftl.deallocate(lpn, 1).unwrap();
+            ftl.deallocate(Lpn(lpn), 1).unwrap();
             ftl.check().unwrap();
             assert!(
                 is_shared(&mut ftl, &owners),
@@ -144,25 +144,31 @@ fn the_last_page_is_served_and_the_one_behind_it_is_not() {
         let lpns = ftl.config().lpns;
         let refused = Err(Refusal::OutOfRange);
         put(&mut ftl, lpns - 1, 3);
-        assert_eq!(ftl.read(lpns - 1), Ok(Page::Identity(3)));
+        assert_eq!(ftl.read(Lpn(lpns - 1)), Ok(Page::Identity(3)));
         assert_eq!(
-            (ftl.write(lpns, &content(3)), ftl.read(lpns)),
+            (ftl.write(Lpn(lpns), &content(3)), ftl.read(Lpn(lpns))),
             (refused, Err(Refusal::OutOfRange))
         );
-        assert_eq!(ftl.write(u32::MAX, &content(3)), refused);
+        assert_eq!(ftl.write(Lpn(u32::MAX), &content(3)), refused);
         assert_eq!(
             (
-                ftl.write_for(0, &content(3), lpns),
-                ftl.write_for(lpns, &content(3), 0)
+                ftl.write_for(Lpn(0), &content(3), Lpn(lpns)),
+                ftl.write_for(Lpn(lpns), &content(3), Lpn(0))
             ),
             (refused, refused)
         );
         assert_eq!(
-            (ftl.deallocate(lpns - 1, 2), ftl.deallocate(1, u32::MAX)),
+            (
+                ftl.deallocate(Lpn(lpns - 1), 2),
+                ftl.deallocate(Lpn(1), u32::MAX)
+            ),
             (refused, refused)
         );
         assert_eq!(
-            (ftl.deallocate(lpns, 0), ftl.deallocate(lpns + 1, 0)),
+            (
+                ftl.deallocate(Lpn(lpns), 0),
+                ftl.deallocate(Lpn(lpns + 1), 0)
+            ),
             (Ok(()), refused)
         );
         assert_eq!(
@@ -173,7 +179,7 @@ fn the_last_page_is_served_and_the_one_behind_it_is_not() {
             (refused, refused)
         );
         assert_eq!(ftl.remap(&copy(lpns - 2, lpns - 1, 1)), Ok(()));
-        assert_eq!(ftl.read(lpns - 2), Ok(Page::Identity(3)));
+        assert_eq!(ftl.read(Lpn(lpns - 2)), Ok(Page::Identity(3)));
         ftl.check().unwrap();
     }
 }
@@ -232,7 +238,7 @@ fn remaps_of_any_length_around_a_piece_do_the_same_as_single_ones() {
                     ftl.check().unwrap();
                     let reads = |ftl: &mut Ftl| {
                         (0..model.len() as u32)
-                            .map(|lpn| ftl.read(lpn).unwrap())
+                            .map(|lpn| ftl.read(Lpn(lpn)).unwrap())
                             .collect()
                     };
                     let wanted: Vec<Page> = model
@@ -304,10 +310,10 @@ fn the_largest_atomic_remap_is_what_a_superblock_and_the_slots_allow() {
         assert_eq!(ftl.remap(&atomic(most)), Ok(()));
         let (mut ftl, _) = recovered(ftl);
         let moved = (0..most).all(|at| {
-            (ftl.read(at), ftl.read(300 + at))
+            (ftl.read(Lpn(at)), ftl.read(Lpn(300 + at)))
                 == (Ok(Page::Zeroes), Ok(Page::Identity(u64::from(at) + 1)))
         });
-        assert!(moved && ftl.read(most) == Ok(Page::Identity(u64::from(most) + 1)));
+        assert!(moved && ftl.read(Lpn(most)) == Ok(Page::Identity(u64::from(most) + 1)));
     }
     let mut ftl = device(geometry(16), &small_config(SchemeKind::RemapSsd));
     assert_eq!(
@@ -330,7 +336,7 @@ fn a_block_is_erased_as_often_as_it_endures() {
         let mut ftl = device(small_geometry(), &config);
         let (mut random, mut written) = (Random(5), 0u64);
         while ftl
-            .write(random.below(300) as u32, &content(written + 1))
+            .write(Lpn(random.below(300) as u32), &content(written + 1))
             .is_ok()
         {
             ftl.media_mut().ops.clear();
@@ -449,7 +455,7 @@ fn the_oldest_age_that_can_be_told_is_told() {
             "{short} before the last"
         );
         let (mut ftl, _) = recovered(ftl);
-        assert!((0..3).all(|lpn| ftl.read(lpn) == Ok(Page::Identity(1))));
+        assert!((0..3).all(|lpn| ftl.read(Lpn(lpn)) == Ok(Page::Identity(1))));
         assert!(short < 5 || ftl.wsn() < base + (1 << 32));
     }
 }
@@ -488,7 +494,7 @@ fn runs_longer_than_an_entry_can_tell_are_divided() {
             })
             .unwrap();
             (0..len).for_each(|at| {
-                ftl.write_more(2000 + at, &content(u64::from(at) + 21))
+                ftl.write_more(Lpn(2000 + at), &content(u64::from(at) + 21))
                     .unwrap()
             });
             ftl.end_write();
@@ -501,9 +507,9 @@ fn runs_longer_than_an_entry_can_tell_are_divided() {
             let (mut ftl, _) = recovered(ftl);
             for first in [1000, 2000, 3000] {
                 let right = (0..len)
-                    .all(|at| ftl.read(first + at) == Ok(Page::Identity(u64::from(at) + 21)));
+                    .all(|at| ftl.read(Lpn(first + at)) == Ok(Page::Identity(u64::from(at) + 21)));
                 assert!(
-                    right && ftl.read(first + len) == Ok(Page::Zeroes),
+                    right && ftl.read(Lpn(first + len)) == Ok(Page::Zeroes),
                     "{len} pages at {first}, atomic {atomic}"
                 );
             }
@@ -545,7 +551,7 @@ fn a_superblock_may_have_two_million_pages() {
     assert_eq!((closed(&ftl), ftl.stats().remaps), (1, 1));
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(
-        (ftl.read(999), ftl.read(last)),
+        (ftl.read(Lpn(999)), ftl.read(Lpn(last))),
         (Ok(Page::Identity(data.into())), Ok(Page::Identity(1)))
     );
 }

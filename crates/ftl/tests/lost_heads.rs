@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{Random, device, put, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, SchemeKind, Stream, Superblock, SuperblockState};
+use remap_ssd_ftl::{Config, Ftl, Lpn, SchemeKind, Stream, Superblock, SuperblockState};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page, Ppn, SbId};
 
@@ -112,12 +112,16 @@ fn a_superblock_with_torn_first_pages_outlives_its_head() {
         for lpn in 0..LPNS - 1 {
             let since = if lpn < rewritten { 2001 } else { 1 };
             assert_eq!(
-                ftl.read(lpn),
+                ftl.read(Lpn(lpn)),
                 Ok(Page::Identity(u64::from(lpn) + since)),
                 "{scheme}"
             );
         }
-        assert_eq!(ftl.read(LPNS - 1), Ok(Page::Identity(2000)), "{scheme}");
+        assert_eq!(
+            ftl.read(Lpn(LPNS - 1)),
+            Ok(Page::Identity(2000)),
+            "{scheme}"
+        );
     }
 }
 
@@ -202,7 +206,7 @@ fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
                     } else {
                         Page::Identity(*content)
                     };
-                    assert_eq!(fork.read(lpn), Ok(expected), "step {step}");
+                    assert_eq!(fork.read(Lpn(lpn)), Ok(expected), "step {step}");
                 }
                 fork = recovered(fork).0;
             }
@@ -265,7 +269,7 @@ fn a_failed_block_is_no_half_an_erase() {
         });
         ftl = recovered(ftl).0;
         assert!(
-            (0..lpn).all(|lpn| ftl.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))),
+            (0..lpn).all(|lpn| ftl.read(Lpn(lpn)) == Ok(Page::Identity(u64::from(lpn) + 1))),
             "word {word}"
         );
     }
@@ -301,5 +305,5 @@ fn half_a_tail_is_no_half_an_erase() {
     let mut media = cut_after(&ftl, 1, Outcome::Absent);
     without_its_life(&mut media, sb);
     let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
-    assert!((0..lpn).all(|lpn| ftl.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))));
+    assert!((0..lpn).all(|lpn| ftl.read(Lpn(lpn)) == Ok(Page::Identity(u64::from(lpn) + 1))));
 }

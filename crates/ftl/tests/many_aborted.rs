@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{device, durable, put, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Media, Outcome, Page};
 
 /// Power fails with everything durable but the last operation: the commit.
@@ -46,8 +46,8 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
         ftl.media_mut().attach_rail();
         let (target, source) = (400 + nth % 150, nth % (sources.min(300) - 1));
         ftl.remap(&Remap {
-            target,
-            source,
+            target: Lpn(target),
+            source: Lpn(source),
             len: 2,
             relocate,
             atomic: true,
@@ -59,7 +59,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
         ftl.check().unwrap();
         for lpn in [target, target + 1, source, source + 1] {
             assert_eq!(
-                ftl.read(lpn),
+                ftl.read(Lpn(lpn)),
                 Ok(before(lpn)),
                 "{scheme}, cut {nth}: LPN {lpn}"
             );
@@ -67,7 +67,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
     }
     // All is as if none of them had been, also when collection has been everywhere.
     assert!(
-        (0..600).all(|lpn| ftl.read(lpn) == Ok(before(lpn))),
+        (0..600).all(|lpn| ftl.read(Lpn(lpn)) == Ok(before(lpn))),
         "{scheme}"
     );
     (0..4000u32).for_each(|step| put(&mut ftl, 100 + step % 300, u64::from(step) + 5000));
@@ -79,7 +79,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
     assert!(
         spared
             .into_iter()
-            .all(|lpn| ftl.read(lpn) == Ok(before(lpn))),
+            .all(|lpn| ftl.read(Lpn(lpn)) == Ok(before(lpn))),
         "{scheme}, in the end"
     );
 }

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, fullest, page_of, put, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{ContentMode, Geometry, Media, Page, Payload, Ppn};
 
@@ -23,7 +23,7 @@ fn write(ftl: &mut Ftl, lpn: u32, content: u64) {
         .0
         .iter_mut()
         .for_each(|word| *word = content.to_le_bytes());
-    ftl.write(lpn, &Payload::Bytes(&page))
+    ftl.write(Lpn(lpn), &Payload::Bytes(&page))
         .expect("there is room");
 }
 
@@ -65,8 +65,8 @@ fn moved_duplicates_are_found(mode: ContentMode, entry: EntrySize, watched: bool
     (0..40).for_each(|lpn| write(&mut ftl, lpn, u64::from(lpn) + 1));
     for lpn in (0..40).step_by(3) {
         ftl.remap(&Remap {
-            target: 50 + lpn,
-            source: lpn,
+            target: Lpn(50 + lpn),
+            source: Lpn(lpn),
             len: 1,
             relocate: false,
             atomic: false,
@@ -97,7 +97,9 @@ fn moved_duplicates_are_found(mode: ContentMode, entry: EntrySize, watched: bool
         "{mode:?}, {entry:?}, watched {watched}: {} of 40 are found",
         done.dedup_hits
     );
-    assert!((0..40).all(|lpn| content_of(&ftl.read(100 + lpn).unwrap()) == u64::from(lpn) + 1));
+    assert!(
+        (0..40).all(|lpn| content_of(&ftl.read(Lpn(100 + lpn)).unwrap()) == u64::from(lpn) + 1)
+    );
     ftl.check().unwrap();
 }
 
@@ -133,7 +135,7 @@ fn what_a_page_held_before_its_erase_is_forgotten() {
                 let lpn = random.below(lpns) as u32;
                 if random.below(4) == 0 {
                     // Bitmaps go where data were.
-                    ftl.deallocate(lpn, 1).unwrap();
+                    ftl.deallocate(Lpn(lpn), 1).unwrap();
                     model[lpn as usize] = 0;
                 } else {
                     // Many contents that come again after a while.
@@ -141,7 +143,7 @@ fn what_a_page_held_before_its_erase_is_forgotten() {
                     write(&mut ftl, lpn, content);
                     model[lpn as usize] = content;
                     let read = ftl
-                        .read(lpn)
+                        .read(Lpn(lpn))
                         .unwrap_or_else(|error| panic!("{scheme}, {mode:?}, step {step}: {error}"));
                     assert_eq!(
                         content_of(&read),
@@ -153,7 +155,7 @@ fn what_a_page_held_before_its_erase_is_forgotten() {
             }
             let right = (0..)
                 .zip(&model)
-                .all(|(lpn, content)| content_of(&ftl.read(lpn).unwrap()) == *content);
+                .all(|(lpn, content)| content_of(&ftl.read(Lpn(lpn)).unwrap()) == *content);
             assert!(right && ftl.stats().dedup_hits > 100 && ftl.stats().dealloc_flushes > 100);
             ftl.check().unwrap();
         }

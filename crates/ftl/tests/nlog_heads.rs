@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{put, small};
-use remap_ssd_ftl::{Ftl, RecoveryError, Remap, SchemeKind};
+use remap_ssd_ftl::{Ftl, Lpn, RecoveryError, Remap, SchemeKind};
 use remap_ssd_media::{Media, Page};
 
 /// LPNs from here on share the pages of the first ones.
@@ -21,8 +21,8 @@ fn three_units() -> (Ftl, Vec<usize>) {
         put(&mut ftl, lpn, u64::from(lpn) + 1);
         put(&mut ftl, SHARED + lpn, u64::from(lpn) + 5000);
         ftl.remap(&Remap {
-            target: SHARED + lpn,
-            source: lpn,
+            target: Lpn(SHARED + lpn),
+            source: Lpn(lpn),
             len: 1,
             relocate: false,
             atomic: false,
@@ -55,7 +55,7 @@ fn one_head_that_cannot_be_read_loses_nothing() {
         found.check().unwrap();
         for lpn in 0..REMAPS {
             assert_eq!(
-                found.read(SHARED + lpn),
+                found.read(Lpn(SHARED + lpn)),
                 Ok(Page::Identity(u64::from(lpn) + 1)),
                 "LPN {}",
                 SHARED + lpn
@@ -77,8 +77,9 @@ fn two_heads_that_cannot_be_read_are_refused() {
         let refused = match recovered(&ftl, &damaged) {
             Err(error) => error,
             Ok(mut found) => {
-                let wrong =
-                    |lpn: &u32| found.read(SHARED + lpn) != Ok(Page::Identity(u64::from(*lpn) + 1));
+                let wrong = |lpn: &u32| {
+                    found.read(Lpn(SHARED + lpn)) != Ok(Page::Identity(u64::from(*lpn) + 1))
+                };
                 panic!(
                     "it goes on without {damaged:?}; {} LPNs are not right",
                     (0..REMAPS).filter(wrong).count()

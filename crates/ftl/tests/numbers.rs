@@ -5,7 +5,7 @@ mod kit;
 
 use kit::script::Contents;
 use kit::{Random, content, device, durable, read_all, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind, SchemeValues};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind, SchemeValues};
 use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, Stored};
 
 /// From here on nothing is changed any more.
@@ -25,11 +25,11 @@ fn atomic_config(scheme: SchemeKind) -> Config {
 /// opened.
 fn aged(config: &Config, wsn: u64) -> Ftl {
     let mut ftl = device(small_geometry(), config);
-    (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     for lpn in 0..20 {
         ftl.remap(&Remap {
-            target: 100 + lpn,
-            source: lpn,
+            target: Lpn(100 + lpn),
+            source: Lpn(lpn),
             len: 1,
             relocate: lpn % 2 == 0,
             atomic: false,
@@ -65,15 +65,15 @@ fn step(
     let range = |lpn: u32| lpn as usize..(lpn + len) as usize;
     match random.below(5) {
         0 => {
-            ftl.deallocate(lpn, len)?;
+            ftl.deallocate(Lpn(lpn), len)?;
             contents[range(lpn)].fill(None);
         }
         1 | 2 => {
             let relocate = random.below(2) == 0;
             let atomic = random.below(2) == 0;
             ftl.remap(&Remap {
-                target: lpn,
-                source: other,
+                target: Lpn(lpn),
+                source: Lpn(other),
                 len,
                 relocate,
                 atomic,
@@ -84,7 +84,7 @@ fn step(
             }
         }
         _ => {
-            ftl.write(other, &content(identity))?;
+            ftl.write(Lpn(other), &content(identity))?;
             contents[other as usize] = Some(identity);
         }
     }
@@ -100,14 +100,14 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
         let at = format!("{name}, power-on {power_on}");
         let refused = Err(Refusal::NumbersUsedUp);
         assert!(ftl.is_read_only() && ftl.numbers_used() == 1.0, "{at}");
-        assert_eq!(ftl.write(1, &content(1)), refused, "{at}");
-        assert_eq!(ftl.write_for(1, &content(1), 2), refused, "{at}");
-        assert_eq!(ftl.deallocate(1, 1), refused, "{at}");
+        assert_eq!(ftl.write(Lpn(1), &content(1)), refused, "{at}");
+        assert_eq!(ftl.write_for(Lpn(1), &content(1), Lpn(2)), refused, "{at}");
+        assert_eq!(ftl.deallocate(Lpn(1), 1), refused, "{at}");
         for atomic in [false, true] {
             assert_eq!(
                 ftl.remap(&Remap {
-                    target: 1,
-                    source: 2,
+                    target: Lpn(1),
+                    source: Lpn(2),
                     len: 1,
                     relocate: false,
                     atomic
@@ -117,7 +117,7 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
             );
         }
         assert_eq!(
-            ftl.write(config.lpns, &content(1)),
+            ftl.write(Lpn(config.lpns), &content(1)),
             Err(Refusal::OutOfRange),
             "{at}"
         );
@@ -171,8 +171,8 @@ fn a_long_remap_is_served_as_far_as_numbers_go() {
     };
     let mut ftl = aged(&config, READ_ONLY - 80);
     let remap = Remap {
-        target: 0,
-        source: 300,
+        target: Lpn(0),
+        source: Lpn(300),
         len: 290,
         relocate: false,
         atomic: false,
@@ -282,14 +282,14 @@ fn a_damaged_entry_of_a_device_without_numbers_is_a_media_error() {
 fn damaged_entry_of(target: u32) {
     let config = small_config(SchemeKind::RemapSsd);
     let mut ftl = small(SchemeKind::RemapSsd);
-    ftl.write(1, &content(11)).unwrap();
-    ftl.write(2, &content(22)).unwrap();
+    ftl.write(Lpn(1), &content(11)).unwrap();
+    ftl.write(Lpn(2), &content(22)).unwrap();
     let before: Vec<u64> = (0..ftl.media().nvram_words())
         .map(|at| ftl.media().peek(at))
         .collect();
     ftl.remap(&Remap {
-        target,
-        source: 1,
+        target: Lpn(target),
+        source: Lpn(1),
         len: 1,
         relocate: false,
         atomic: false,
@@ -309,7 +309,7 @@ fn damaged_entry_of(target: u32) {
         let (mut ftl, report) = Ftl::recover(media, config.clone()).expect("recovers");
         assert_eq!((report.lost, ftl.wsn()), (1, (1 << 42) - 7));
         assert_eq!(
-            (ftl.read(1), ftl.read(target)),
+            (ftl.read(Lpn(1)), ftl.read(Lpn(target))),
             (Ok(Page::Identity(11)), Err(Refusal::MediaError))
         );
         media = ftl.into_media();
@@ -376,8 +376,8 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
 fn remap_on_and_on(ftl: &mut Ftl, times: u32) {
     for number in 0..times {
         let remap = Remap {
-            target: 590 + number % 8,
-            source: number / 8 % 2,
+            target: Lpn(590 + number % 8),
+            source: Lpn(number / 8 % 2),
             len: 1,
             relocate: false,
             atomic: false,
@@ -412,7 +412,7 @@ fn goes_on(ftl: Ftl, name: &str) {
     }
     // Collecting the superblock begins with new numbers.
     for step in 0..6000 {
-        ftl.write((step * 7) % 600, &content(50_000 + u64::from(step)))
+        ftl.write(Lpn((step * 7) % 600), &content(50_000 + u64::from(step)))
             .unwrap();
         ftl.media_mut().ops.clear();
     }
@@ -439,7 +439,7 @@ fn the_numbers_of_segments_are_not_used_up() {
                 ..small_config(scheme)
             },
         );
-        (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         let before: Vec<u64> = (0..ftl.media().nvram_words())
             .map(|at| ftl.media().peek(at))
             .collect();
@@ -465,7 +465,7 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
             ..small_config(scheme)
         };
         let mut ftl = device(small_geometry(), &config);
-        (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         remap_on_and_on(&mut ftl, 1000);
         // The log's last page, once more, and with a number that is nearly the last.
         let log = (0..small_geometry().pages()).map(Ppn).filter(|page| {
@@ -503,7 +503,7 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
 fn a_forged_number_of_a_unit_is_refused() {
     let config = small_config(SchemeKind::NLog);
     let mut ftl = small(SchemeKind::NLog);
-    (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     let before: Vec<u64> = (0..ftl.media().nvram_words())
         .map(|at| ftl.media().peek(at))
         .collect();

@@ -4,7 +4,7 @@ mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
 use remap_ssd_ftl::policy::{Candidate, Wear};
-use remap_ssd_ftl::{Config, Ftl, GcPolicy, SchemeKind, Stream, SuperblockState};
+use remap_ssd_ftl::{Config, Ftl, GcPolicy, Lpn, SchemeKind, Stream, SuperblockState};
 use remap_ssd_media::SbId;
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -91,8 +91,11 @@ fn a_device_collects_the_most_garbage_and_of_several_the_oldest() {
     let (mut collected, mut ties) = (0, 0);
     for _ in 0..20_000 {
         let (before, runs) = (closed(&ftl), ftl.stats().gc_runs);
-        ftl.write(random.below(600) as u32, &content(1 + random.below(300)))
-            .expect("there is room");
+        ftl.write(
+            Lpn(random.below(600) as u32),
+            &content(1 + random.below(300)),
+        )
+        .expect("there is room");
         ftl.media_mut().ops.clear();
         if ftl.stats().gc_runs != runs + 1 {
             continue;
@@ -142,7 +145,7 @@ fn worked(policy: GcPolicy) -> Ftl {
     let mut random = Random(5);
     for _ in 0..20_000 {
         let lpn = random.below(600) as u32;
-        ftl.write(lpn, &content(1 + random.below(300)))
+        ftl.write(Lpn(lpn), &content(1 + random.below(300)))
             .expect("there is room");
         ftl.media_mut().ops.clear();
     }
@@ -178,7 +181,7 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
             .filter(|stream| before.contains_key(&(**stream as u8)))
             .count();
         assert_eq!(zones, policy.zones(), "{policy}: {before:?}");
-        let reads = |ftl: &mut Ftl| (0..600).map(|lpn| ftl.read(lpn)).collect::<Vec<_>>();
+        let reads = |ftl: &mut Ftl| (0..600).map(|lpn| ftl.read(Lpn(lpn))).collect::<Vec<_>>();
         let mut ftl = ftl;
         let read = reads(&mut ftl);
         let (mut ftl, _) = recovered(ftl);
@@ -202,8 +205,11 @@ fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
                 .collect::<Vec<_>>()
         };
         let (before, cold) = (free(&ftl), open_of(&ftl, Stream::GcShared));
-        ftl.write(random.below(600) as u32, &content(1 + random.below(500)))
-            .expect("there is room");
+        ftl.write(
+            Lpn(random.below(600) as u32),
+            &content(1 + random.below(500)),
+        )
+        .expect("there is room");
         ftl.media_mut().ops.clear();
         let now = open_of(&ftl, Stream::GcShared);
         if let Some(sb) = now.filter(|_| now != cold)
@@ -274,7 +280,7 @@ fn collection_may_wait_for_garbage_and_join_the_host() {
         let (mut random, mut least) = (Random(3), u32::MAX);
         for index in 0..20_000 {
             let before = ftl.stats();
-            ftl.write(random.below(400) as u32, &content(index + 1))
+            ftl.write(Lpn(random.below(400) as u32), &content(index + 1))
                 .expect("there is room");
             ftl.media_mut().ops.clear();
             let now = ftl.stats();
@@ -303,7 +309,7 @@ fn collection_may_wait_for_garbage_and_join_the_host() {
             "superblocks of collection's own: {apart}"
         );
         assert_eq!(least < u32::MAX, joined, "whole victims between two writes");
-        let read = |ftl: &mut Ftl| (0..400).map(|lpn| ftl.read(lpn)).collect::<Vec<_>>();
+        let read = |ftl: &mut Ftl| (0..400).map(|lpn| ftl.read(Lpn(lpn))).collect::<Vec<_>>();
         let expected = read(&mut ftl);
         let (mut ftl, _) = recovered(ftl);
         assert_eq!(read(&mut ftl), expected);

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{content, device, durable, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::{BlockId, Media, Page};
 
 const LPNS: u32 = 600;
@@ -13,33 +13,34 @@ fn half_shared(config: &Config) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     for lpn in 0..LPNS / 2 {
         if config.scheme.uses_hints() {
-            ftl.write_for(lpn + LPNS / 2, &content(u64::from(lpn) + 1), lpn)
+            ftl.write_for(Lpn(lpn + LPNS / 2), &content(u64::from(lpn) + 1), Lpn(lpn))
                 .unwrap()
         } else {
-            ftl.write(lpn + LPNS / 2, &content(u64::from(lpn) + 1))
+            ftl.write(Lpn(lpn + LPNS / 2), &content(u64::from(lpn) + 1))
                 .unwrap()
         }
     }
     for lpn in (0..40).step_by(2) {
         let (target, source) = (100 + lpn, LPNS / 2 + lpn);
         ftl.remap(&Remap {
-            target,
-            source,
+            target: Lpn(target),
+            source: Lpn(source),
             len: 1,
             relocate: false,
             atomic: false,
         })
         .unwrap();
-        ftl.write(lpn, &content(5000 + u64::from(lpn))).unwrap();
+        ftl.write(Lpn(lpn), &content(5000 + u64::from(lpn)))
+            .unwrap();
     }
     // Two that are unmapped, so that their targets lose what they have.
-    ftl.deallocate(LPNS / 2 + 5, 2).unwrap();
+    ftl.deallocate(Lpn(LPNS / 2 + 5), 2).unwrap();
     ftl
 }
 
 fn read_all(ftl: &mut Ftl) -> Vec<Page> {
     (0..LPNS)
-        .map(|lpn| ftl.read(lpn).expect("readable"))
+        .map(|lpn| ftl.read(Lpn(lpn)).expect("readable"))
         .collect()
 }
 
@@ -76,8 +77,8 @@ fn a_command_that_finds_no_block_to_program_leaves_all_as_it_was() {
             });
             let copies = ftl.stats().host_programs;
             let command = Remap {
-                target: 0,
-                source: LPNS / 2,
+                target: Lpn(0),
+                source: Lpn(LPNS / 2),
                 len: 12,
                 relocate,
                 atomic: true,

@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{Random, content, device, put, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{Media, Page};
 
 const LPNS: u32 = 100;
@@ -33,8 +33,8 @@ fn churn(ftl: &mut Ftl, model: &mut [u64], random: &mut Random, commands: u32) {
             model[lpn as usize] = identity;
         } else {
             ftl.remap(&Remap {
-                target: lpn,
-                source,
+                target: Lpn(lpn),
+                source: Lpn(source),
                 len: 1,
                 relocate: false,
                 atomic: false,
@@ -48,7 +48,7 @@ fn churn(ftl: &mut Ftl, model: &mut [u64], random: &mut Random, commands: u32) {
 
 fn check(ftl: &mut Ftl, model: &[u64], what: &str) {
     for (lpn, is) in model.iter().enumerate() {
-        let read = ftl.read(lpn as u32);
+        let read = ftl.read(Lpn(lpn as u32));
         let is_right = read == Ok(Page::Identity(*is)) || read == Err(Refusal::MediaError);
         assert!(is_right, "{what}: LPN {lpn} is {is}, and reads as {read:?}");
     }
@@ -70,7 +70,7 @@ fn what_is_stored_after_a_link_was_mended_is_not_taken_for_older() {
             ..small_config(scheme)
         };
         let mut ftl = device(small_geometry(), &config);
-        (0..LPNS).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..LPNS).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         let mut model: Vec<u64> = (1..=u64::from(LPNS)).collect();
         let mut random = Random(11);
         let mut tried = 0;

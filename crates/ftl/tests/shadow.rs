@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, RecoveryError, Remap, SchemeKind, SchemeValues, Stream};
+use remap_ssd_ftl::{Config, Ftl, Lpn, RecoveryError, Remap, SchemeKind, SchemeValues, Stream};
 use remap_ssd_media::{OpKind, Page, Ppn};
 
 /// Entries of a saved page on these devices: an eighth of 512 slots.
@@ -18,12 +18,12 @@ fn config() -> Config {
 fn with_remaps(config: &Config, remaps: u32) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     for lpn in 0..40 {
-        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
     for target in 40..40 + remaps {
         ftl.remap(&Remap {
-            target,
-            source: target % 40,
+            target: Lpn(target),
+            source: Lpn(target % 40),
             len: 1,
             relocate: false,
             atomic: false,
@@ -40,8 +40,8 @@ fn a_remap_is_a_store_to_dram_and_costs_nothing() {
         ftl.media_mut().ops.clear();
         let before = ftl.media().counts;
         ftl.remap(&Remap {
-            target,
-            source: target % 40,
+            target: Lpn(target),
+            source: Lpn(target % 40),
             len: 1,
             relocate: false,
             atomic: false,
@@ -74,7 +74,10 @@ fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
         "the head of the reserved flash"
     );
     for lpn in 0..40 {
-        assert_eq!(ftl.read(40 + lpn), Ok(Page::Identity(u64::from(lpn) + 1)));
+        assert_eq!(
+            ftl.read(Lpn(40 + lpn)),
+            Ok(Page::Identity(u64::from(lpn) + 1))
+        );
     }
     let already = programs(&ftl);
     let (mut ftl, report) = recovered(ftl);
@@ -90,7 +93,7 @@ fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
     );
     for lpn in 0..200 {
         assert_eq!(
-            ftl.read(40 + lpn),
+            ftl.read(Lpn(40 + lpn)),
             Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1))
         );
     }
@@ -109,7 +112,7 @@ fn finding_owners_costs_nothing() {
     for _ in 0..20_000 {
         let (lpn, identity) = (random.below(600) as u32, 1 + random.below(450));
         ftl.media_mut().ops.clear();
-        ftl.write(lpn, &content(identity)).unwrap();
+        ftl.write(Lpn(lpn), &content(identity)).unwrap();
         let ops = &ftl.media().ops;
         let Some(begin) = ops.iter().position(|op| op.kind == OpKind::LookupBegin) else {
             continue;
@@ -123,9 +126,9 @@ fn finding_owners_costs_nothing() {
         ftl.stats()
     );
     ftl.check().unwrap();
-    let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(lpn).unwrap()).collect();
+    let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(Lpn(lpn)).unwrap()).collect();
     let (mut ftl, _) = recovered(ftl);
-    assert!((0..600).all(|lpn| ftl.read(lpn).unwrap() == mapped[lpn as usize]));
+    assert!((0..600).all(|lpn| ftl.read(Lpn(lpn)).unwrap() == mapped[lpn as usize]));
 }
 
 #[test]
@@ -171,7 +174,7 @@ fn blocks_that_fail_when_power_fails_are_left_out() {
     assert_eq!(report.saved_pages, 4);
     for lpn in 0..250 {
         assert_eq!(
-            ftl.read(40 + lpn),
+            ftl.read(Lpn(40 + lpn)),
             Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1))
         );
     }
@@ -204,7 +207,7 @@ fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
         (ftl, _) = recovered(ftl);
         for lpn in 40..290 {
             assert_eq!(
-                ftl.read(lpn),
+                ftl.read(Lpn(lpn)),
                 Ok(Page::Identity(u64::from(lpn % 40) + 1)),
                 "round {round}"
             );

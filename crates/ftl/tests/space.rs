@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, durable, fullest, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, Guard, Guards, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, Ftl, Guard, Guards, Lpn, Remap, SchemeKind};
 use remap_ssd_media::{Media, OpKind, Outcome, Page};
 
 /// Writes and remaps, none of which anybody waits for, and then a cut; again and again.
@@ -37,7 +37,7 @@ fn run(config: &Config, script: Script, seed: u64) -> Result<(), String> {
     let mut random = Random(seed);
     let mut contents: Vec<u64> = (0..u64::from(config.lpns)).map(|lpn| lpn + 1).collect();
     for (lpn, identity) in contents.iter().enumerate() {
-        ftl.write(lpn as u32, &content(*identity)).unwrap();
+        ftl.write(Lpn(lpn as u32), &content(*identity)).unwrap();
     }
     let lpns = contents.len() as u64;
     let mut next = 10_000;
@@ -51,14 +51,14 @@ fn run(config: &Config, script: Script, seed: u64) -> Result<(), String> {
         for _ in 0..random.below(script.commands[usize::from(cut % 3 != 0)]) {
             let lpn = random.below(lpns) as u32;
             next += 1;
-            ftl.write(lpn, &content(next))
+            ftl.write(Lpn(lpn), &content(next))
                 .map_err(|refusal| at(&refusal))?;
             contents[lpn as usize] = next;
             if random.below(4) == 0 {
                 let target = random.below(lpns) as u32;
                 let remap = Remap {
-                    target,
-                    source: lpn,
+                    target: Lpn(target),
+                    source: Lpn(lpn),
                     len: 1,
                     relocate: false,
                     atomic: false,
@@ -84,7 +84,7 @@ fn run(config: &Config, script: Script, seed: u64) -> Result<(), String> {
             .0;
         ftl.check().map_err(|error| at(&error))?;
         for lpn in 0..lpns as u32 {
-            let Ok(Page::Identity(read)) = ftl.read(lpn) else {
+            let Ok(Page::Identity(read)) = ftl.read(Lpn(lpn)) else {
                 return Err(at(&format!("LPN {lpn} is lost")));
             };
             if read != before[lpn as usize] && read <= first {
@@ -100,7 +100,7 @@ fn run(config: &Config, script: Script, seed: u64) -> Result<(), String> {
         for _ in 0..steps {
             let lpn = random.below(lpns) as u32;
             next += 1;
-            ftl.write(lpn, &content(next))
+            ftl.write(Lpn(lpn), &content(next))
                 .map_err(|refusal| at(&refusal))?;
             contents[lpn as usize] = next;
         }

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, small_config, small_geometry};
-use remap_ssd_ftl::{Config, SchemeKind};
+use remap_ssd_ftl::{Config, Lpn, SchemeKind};
 use std::collections::BTreeMap;
 
 /// Every page that was programmed for the host died or is alive, and a page without duplicates
@@ -17,7 +17,7 @@ fn every_page_dies_once_and_single_pages_live_between_two_writes_of_their_lpn() 
     let (mut written, mut lives): (BTreeMap<u32, u64>, u64) = (BTreeMap::new(), 0);
     for step in 0..20_000u64 {
         let lpn = random.below(600) as u32;
-        ftl.write(lpn, &content(1000 + step))
+        ftl.write(Lpn(lpn), &content(1000 + step))
             .expect("there is room");
         // Garbage collection takes numbers too: the page's own is in its OOB, so the host's clock
         // is the device's.
@@ -54,11 +54,11 @@ fn shared_pages_are_counted_by_the_most_references_they_had() {
     );
     ftl.watch_survival();
     for lpn in 0..3 {
-        ftl.write(lpn, &content(1)).expect("there is room");
+        ftl.write(Lpn(lpn), &content(1)).expect("there is room");
     }
     let born = ftl.wsn() - 2;
     for lpn in 0..3 {
-        ftl.write(lpn, &content(10 + u64::from(lpn)))
+        ftl.write(Lpn(lpn), &content(10 + u64::from(lpn)))
             .expect("there is room");
     }
     let died = ftl.wsn();
@@ -71,8 +71,11 @@ fn shared_pages_are_counted_by_the_most_references_they_had() {
     assert_eq!((classes[0].alive, classes[0].died), (3, 0));
     let mut random = Random(5);
     for _ in 0..20_000 {
-        ftl.write(random.below(600) as u32, &content(1 + random.below(150)))
-            .expect("there is room");
+        ftl.write(
+            Lpn(random.below(600) as u32),
+            &content(1 + random.below(150)),
+        )
+        .expect("there is room");
         ftl.media_mut().ops.clear();
     }
     let classes = ftl.survival().expect("watched");

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, durable, put, small_config};
-use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind, SuperblockState};
+use remap_ssd_ftl::{Config, Ftl, Lpn, Remap, SchemeKind, SuperblockState};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, Geometry, Media, Outcome, Page};
 
@@ -80,7 +80,7 @@ fn both_pages_of_a_tail_tell_what_they_should_or_the_pages_do_themselves() {
             (0..)
                 .zip(model)
                 .filter(|(lpn, _)| *lpn != but)
-                .all(|(lpn, is)| ftl.read(lpn) == Ok(wanted(*is)))
+                .all(|(lpn, is)| ftl.read(Lpn(lpn)) == Ok(wanted(*is)))
         };
         while closings < 5 {
             number += 1;
@@ -138,13 +138,13 @@ fn extended_tails_of_two_pages_tell_homes() {
             ftl.media_mut().attach_rail();
         }
         for lpn in 0..420 {
-            ftl.write_for(lpn, &content(u64::from(lpn) + 1), 600 + lpn)
+            ftl.write_for(Lpn(lpn), &content(u64::from(lpn) + 1), Lpn(600 + lpn))
                 .unwrap();
             ftl.media_mut().settle_all();
         }
         ftl.remap(&Remap {
-            target: 600,
-            source: 0,
+            target: Lpn(600),
+            source: Lpn(0),
             len: 410,
             relocate: false,
             atomic: false,
@@ -155,7 +155,8 @@ fn extended_tails_of_two_pages_tell_homes() {
         let (mut found, report) = recover(&ftl, |_| false).expect("recovers");
         assert!(report.tail_pages >= 2);
         assert!(
-            (0..410).all(|lpn| found.read(600 + lpn) == Ok(Page::Identity(u64::from(lpn) + 1)))
+            (0..410)
+                .all(|lpn| found.read(Lpn(600 + lpn)) == Ok(Page::Identity(u64::from(lpn) + 1)))
         );
     }
 }
@@ -205,7 +206,7 @@ fn tails_lie_where_the_blocks_are_good() {
         assert!(
             (0..)
                 .zip(&model)
-                .all(|(lpn, is)| found.read(lpn) == Ok(wanted(*is))),
+                .all(|(lpn, is)| found.read(Lpn(lpn)) == Ok(wanted(*is))),
             "bad dies {bad:b}"
         );
     }

@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, GcPolicy, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, Ftl, GcPolicy, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{OpKind, Page};
 
 const LPNS: u32 = 400;
@@ -27,7 +27,7 @@ fn wear_out(ftl: &mut Ftl, contents: u64) -> Vec<Page> {
     let mut usable = ftl.usable_pages();
     for _ in 0..1_000_000 {
         let (lpn, identity) = (random.below(LPNS.into()) as u32, 1 + random.below(contents));
-        let result = ftl.write(lpn, &content(identity));
+        let result = ftl.write(Lpn(lpn), &content(identity));
         ftl.media_mut().ops.clear();
         assert!(ftl.usable_pages() <= usable, "capacity never grows");
         usable = ftl.usable_pages();
@@ -44,7 +44,7 @@ fn wear_out(ftl: &mut Ftl, contents: u64) -> Vec<Page> {
 
 fn reads(ftl: &mut Ftl) -> Vec<Page> {
     (0..LPNS)
-        .map(|lpn| ftl.read(lpn).expect("worn blocks can be read"))
+        .map(|lpn| ftl.read(Lpn(lpn)).expect("worn blocks can be read"))
         .collect()
 }
 
@@ -77,16 +77,16 @@ fn a_worn_out_device_refuses_changes_keeps_its_data_and_outlives_power() {
             );
             assert!(ftl.free_superblocks() > 0, "{name}: recovery has room");
             let remap = Remap {
-                target: 0,
-                source: 1,
+                target: Lpn(0),
+                source: Lpn(1),
                 len: 1,
                 relocate: false,
                 atomic: false,
             };
             assert_eq!(ftl.remap(&remap), Err(Refusal::ReadOnly), "{name}");
-            assert_eq!(ftl.deallocate(0, 1), Err(Refusal::ReadOnly), "{name}");
+            assert_eq!(ftl.deallocate(Lpn(0), 1), Err(Refusal::ReadOnly), "{name}");
             assert_eq!(
-                ftl.write(LPNS, &content(1)),
+                ftl.write(Lpn(LPNS), &content(1)),
                 Err(Refusal::OutOfRange),
                 "{name}"
             );
@@ -135,7 +135,7 @@ fn without_a_limit_nothing_is_retired() {
     let mut random = Random(7);
     for _ in 0..30_000 {
         ftl.write(
-            random.below(LPNS.into()) as u32,
+            Lpn(random.below(LPNS.into()) as u32),
             &content(1 + random.below(900)),
         )
         .expect("it lives for ever");

@@ -7,12 +7,13 @@
 //!
 //! Invariant: replayed from front to back, with its flushes. Absent: other traces (`trace:FILE`).
 
+use remap_ssd_sim::source::Lpn;
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
 
 /// A mark is a deallocation of this page alone: the last one of the 500 MiB that `rig/f2fs` and
 /// `rig/fswrite` record on, which no file system has.
-const MARK: u32 = (500 << 20) / 4096 - 1;
+const MARK: Lpn = Lpn((500 << 20) / 4096 - 1);
 
 /// How a workload that is a recording begins.
 pub const PREFIX: &str = "recording:";

@@ -23,8 +23,8 @@ fn read(text: &str) -> (u32, u64, u64) {
     while source.fill(&mut pages, 4096).unwrap() {
         for page in pages.drain(..) {
             highest = highest.max(match page.kind {
-                PageKind::Remap { source, len, .. } => page.lpn.max(source) + u32::from(len) - 1,
-                _ => page.lpn,
+                PageKind::Remap { source, len, .. } => page.lpn.max(source).0 + u32::from(len) - 1,
+                _ => page.lpn.0,
             });
             remaps += u64::from(matches!(page.kind, PageKind::Remap { .. }));
             flushes += u64::from(page.kind == PageKind::Flush);
@@ -100,7 +100,7 @@ fn a_recording_up_to_a_mark_ends_with_it() {
             "mark {mark}"
         );
         assert_eq!(
-            (part[part.len() - 1].kind, part[part.len() - 1].lpn),
+            (part[part.len() - 1].kind, part[part.len() - 1].lpn.0),
             (PageKind::Trim, 127_999)
         );
         before = part.len();

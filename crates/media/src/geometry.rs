@@ -7,6 +7,105 @@
 //! all its products fit in 31 bits.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Range;
+
+/// Number of a logical page: the address that the host uses, in pages of 4 KiB. Numbers behind the
+/// host's are pages that the firmware keeps for itself.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[repr(transparent)]
+pub struct Lpn(pub u32);
+
+impl Lpn {
+    /// The first logical page.
+    pub const ZERO: Self = Self(0);
+
+    /// The page this many pages behind.
+    #[inline(always)]
+    pub const fn offset(self, pages: u32) -> Self {
+        Self(self.0 + pages)
+    }
+
+    /// The page this many pages in front, which there must be.
+    #[inline(always)]
+    pub const fn back(self, pages: u32) -> Self {
+        Self(self.0 - pages)
+    }
+
+    /// The page this many pages behind, unless there is no such number.
+    #[inline(always)]
+    pub fn checked_offset(self, pages: u32) -> Option<Self> {
+        self.0.checked_add(pages).map(Self)
+    }
+
+    /// How many pages lie between this one and another, plus one.
+    #[inline(always)]
+    pub const fn abs_diff(self, other: Self) -> u32 {
+        self.0.abs_diff(other.0)
+    }
+
+    /// How many pages it is behind `first`, which it is not before.
+    #[inline(always)]
+    pub const fn offset_from(self, first: Self) -> u32 {
+        self.0 - first.0
+    }
+
+    /// Is it one of the first `len` pages?
+    #[inline(always)]
+    pub const fn is_below(self, len: u32) -> bool {
+        self.0 < len
+    }
+
+    /// Its index in a table of all logical pages.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The pages of an extent, in order.
+    #[inline(always)]
+    pub fn range(
+        first: Self,
+        len: u32,
+    ) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + Clone + use<> {
+        Self::between(first..first.offset(len))
+    }
+
+    /// The pages of a range, in order.
+    #[inline(always)]
+    pub fn between(
+        range: Range<Self>,
+    ) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + Clone + use<> {
+        (range.start.0..range.end.0).map(Self)
+    }
+
+    /// The bits of a persisted record's field.
+    #[inline(always)]
+    pub const fn into_bits(self) -> u32 {
+        self.0
+    }
+
+    /// The page that a persisted record's field names.
+    #[inline(always)]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+impl fmt::Display for Lpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Lpn> for u64 {
+    #[inline(always)]
+    fn from(lpn: Lpn) -> Self {
+        lpn.0.into()
+    }
+}
 
 /// Number of a physical flash page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

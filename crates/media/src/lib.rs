@@ -24,7 +24,7 @@ pub mod slab;
 pub use array::Stored;
 pub use content::{ContentMode, Page, PageView, Payload};
 pub use fault::{Faults, MediaError};
-pub use geometry::{BlockId, Geometry, PageSlot, Ppn, SbId};
+pub use geometry::{BlockId, Geometry, Lpn, PageSlot, Ppn, SbId};
 pub use image::Image;
 pub use media::Media;
 pub use oob::{Oob, SecondOwner};

@@ -4,6 +4,7 @@
 //! owner. The tail metadata of a superblock is the same record for each of its pages, so that the
 //! medium keeps one copy and shows two views of it.
 
+use crate::geometry::Lpn;
 use bitfield_struct::bitfield;
 
 /// Bytes of a persisted OOB record.
@@ -30,14 +31,14 @@ impl SecondOwner {
 
     /// This LPN, which may get the page (`owns` false) or has it.
     #[inline]
-    pub fn of(lpn: u32, owns: bool) -> Self {
-        Self::new().with_lpn_plus_one(lpn + 1).with_owns(owns)
+    pub fn of(lpn: Lpn, owns: bool) -> Self {
+        Self::new().with_lpn_plus_one(lpn.0 + 1).with_owns(owns)
     }
 
     /// The LPN, if there is one.
     #[inline]
-    pub fn lpn(self) -> Option<u32> {
-        self.lpn_plus_one().checked_sub(1)
+    pub fn lpn(self) -> Option<Lpn> {
+        self.lpn_plus_one().checked_sub(1).map(Lpn)
     }
 }
 
@@ -45,7 +46,7 @@ impl SecondOwner {
 #[derive(PartialEq, Eq)]
 struct Low {
     #[bits(32)]
-    lpn: u32,
+    lpn: Lpn,
     #[bits(32)]
     wsn_low: u32,
 }
@@ -78,19 +79,19 @@ const _: () = assert!(size_of::<Oob>() == 16);
 
 impl Oob {
     /// OOB "LPN" of a page of head metadata.
-    pub const HEAD: u32 = u32::MAX;
+    pub const HEAD: Lpn = Lpn(u32::MAX);
     /// OOB "LPN" of a page of tail metadata.
-    pub const TAIL: u32 = u32::MAX - 1;
+    pub const TAIL: Lpn = Lpn(u32::MAX - 1);
     /// OOB "LPN" of a page of a remapping log on flash.
-    pub const LOG: u32 = u32::MAX - 2;
+    pub const LOG: Lpn = Lpn(u32::MAX - 2);
     /// OOB "LPN" of the parity page, which closes a log superblock: the XOR of its other pages.
-    pub const PARITY: u32 = u32::MAX - 3;
+    pub const PARITY: Lpn = Lpn(u32::MAX - 3);
     /// OOB "LPN" of a page that holds the place of an unmapped one, so that a block is in order.
-    pub const PAD: u32 = u32::MAX - 4;
+    pub const PAD: Lpn = Lpn(u32::MAX - 4);
 
     /// The record of a page.
     #[inline(always)]
-    pub fn new(lpn: u32, wsn: u64, incarnation: u32) -> Self {
+    pub fn new(lpn: Lpn, wsn: u64, incarnation: u32) -> Self {
         debug_assert!(wsn < 1 << 42);
         Self {
             low: Low::new().with_lpn(lpn).with_wsn_low(wsn as u32),
@@ -124,7 +125,7 @@ impl Oob {
 
     /// Host LPN, internal LPN or metadata kind.
     #[inline(always)]
-    pub fn lpn(self) -> u32 {
+    pub fn lpn(self) -> Lpn {
         self.low.lpn()
     }
 

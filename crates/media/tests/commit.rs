@@ -10,7 +10,7 @@ use kit::numbers::Numbers;
 use kit::tiny;
 use remap_ssd_media::folder::Commit;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, Media, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Lpn, Media, Oob, Purpose, SbId, Stored};
 use std::sync::Arc;
 
 /// Never full: a new state would make everything durable by itself.
@@ -138,7 +138,7 @@ fn a_commit_behind_which_nothing_was_done_reaches_the_end_of_the_history() {
         folder
             .program(
                 ppn,
-                Oob::new(1, 1, 1),
+                Oob::new(Lpn(1), 1, 1),
                 stored,
                 Purpose::Host,
                 After::NOTHING,

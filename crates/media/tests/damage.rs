@@ -6,7 +6,7 @@ mod kit;
 use kit::tiny;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_media::{After, Media, Oob, Page, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Lpn, Media, Oob, Page, Ppn, Purpose, SbId, Stored};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
     } else {
         Stored::Bytes(Arc::new([value; PAGE_BYTES]))
     };
-    let oob = Oob::new(u32::from(value), u64::from(value) + 7, 1);
+    let oob = Oob::new(Lpn(u32::from(value)), u64::from(value) + 7, 1);
     media
         .program(Ppn(page), oob, stored, Purpose::Host, After::NOTHING)
         .expect("no fault is planted");
@@ -314,7 +314,7 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
         .copy(
             Ppn(from),
             slot,
-            Oob::new(3, 3, 1),
+            Oob::new(Lpn(3), 3, 1),
             b"lost",
             Purpose::Gc,
             After::NOTHING,

@@ -5,7 +5,7 @@ mod kit;
 use kit::{WORDS, after_cut, blocks, page, program, railed, read, slot, tiny};
 use remap_ssd_media::Outcome::{Absent, Torn, Whole};
 use remap_ssd_media::{
-    After, BlockId, ContentMode, Media, MediaError, Oob, OpKind, Payload, Ppn, Purpose, SbId,
+    After, BlockId, ContentMode, Lpn, Media, MediaError, Oob, OpKind, Payload, Ppn, Purpose, SbId,
     Stored,
 };
 use std::sync::Arc;
@@ -105,7 +105,7 @@ fn an_acknowledgement_waits_for_the_host_s_operations_only() {
     let mut media = railed();
     media.begin_command();
     program(&mut media, page(0, 0), 1, After::NOTHING).unwrap();
-    let oob = Oob::new(2, 2, 1);
+    let oob = Oob::new(Lpn(2), 2, 1);
     media
         .program(
             page(1, 0),
@@ -126,7 +126,7 @@ fn an_acknowledgement_waits_for_the_host_s_operations_only() {
 #[test]
 fn an_acknowledgement_takes_along_what_its_operations_come_after() {
     let mut media = railed();
-    let oob = Oob::new(1, 1, 1);
+    let oob = Oob::new(Lpn(1), 1, 1);
     media
         .program(
             page(0, 0),
@@ -169,7 +169,7 @@ fn a_copy_lands_only_after_the_page_it_was_read_from() {
         .copy(
             page(0, 0),
             slot(1, 0),
-            Oob::new(1, 1, 1),
+            Oob::new(Lpn(1), 1, 1),
             b"lost",
             Purpose::Gc,
             After::NOTHING,
@@ -303,7 +303,7 @@ fn a_copy_of_an_unreadable_page_is_a_page_that_says_so() {
     media.plant(|faults| {
         faults.read.insert(page(0, 0));
     });
-    let oob = Oob::new(1, 1, 1);
+    let oob = Oob::new(Lpn(1), 1, 1);
     media
         .copy(
             page(0, 0),
@@ -331,7 +331,7 @@ fn a_device_keeps_contents_in_its_own_mode() {
     media
         .program_payload(
             slot(0, 0),
-            Oob::new(1, 1, 1),
+            Oob::new(Lpn(1), 1, 1),
             &bytes,
             Purpose::Host,
             After::NOTHING,
@@ -341,7 +341,7 @@ fn a_device_keeps_contents_in_its_own_mode() {
         .copy(
             page(0, 0),
             slot(1, 0),
-            Oob::new(1, 2, 1),
+            Oob::new(Lpn(1), 2, 1),
             b"",
             Purpose::Gc,
             After::NOTHING,
@@ -354,7 +354,7 @@ fn a_device_keeps_contents_in_its_own_mode() {
     media
         .program_payload(
             slot(0, 0),
-            Oob::new(1, 1, 1),
+            Oob::new(Lpn(1), 1, 1),
             &bytes,
             Purpose::Host,
             After::NOTHING,
@@ -407,7 +407,7 @@ fn the_tail_is_a_view_of_the_oob_areas() {
 
 #[test]
 fn an_oob_record_keeps_every_bit_it_has_room_for() {
-    for lpn in [0, 1, 0x7fff_ffff, Oob::LOG, Oob::HEAD] {
+    for lpn in [Lpn(0), Lpn(1), Lpn(0x7fff_ffff), Oob::LOG, Oob::HEAD] {
         for wsn in [0, 1, u64::from(u32::MAX), 1 << 32, (1 << 42) - 1] {
             for incarnation in [0, 1, 63, 64, 1000] {
                 let oob = Oob::from_bytes(Oob::new(lpn, wsn, incarnation).to_bytes());

@@ -10,7 +10,7 @@ mod kit;
 use kit::{WORDS, page, tiny};
 use proptest::prelude::*;
 use remap_ssd_media::{
-    AckSet, After, BlockId, ClearId, ContentMode, Image, Media, MediaError, Oob, Outcome,
+    AckSet, After, BlockId, ClearId, ContentMode, Image, Lpn, Media, MediaError, Oob, Outcome,
 };
 use remap_ssd_media::{Page, Purpose, Stored};
 use std::collections::{BTreeMap, BTreeSet};
@@ -307,7 +307,7 @@ impl Model {
                 self.identity += 1;
                 let stored = Stored::Identity(self.identity);
                 let purpose = if *host { Purpose::Host } else { Purpose::Gc };
-                let oob = Oob::new(1, self.identity, 1);
+                let oob = Oob::new(Lpn(1), self.identity, 1);
                 self.media
                     .program(page(*block, row), oob, stored, purpose, after)
                     .expect("no fault is planted");

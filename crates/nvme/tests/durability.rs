@@ -1,7 +1,7 @@
 //! What a host may rely on when a command has been acknowledged, in a folder that a crash of the
 //! machine would leave as it was last synced; and what commands do to the other blocks of a page.
 
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::{FilePage, Remap, SchemeKind};
 use remap_ssd_nvme::controller::{
     Actor, Blocks, Health, InMemory, IoRequest, Job, LOCAL, Latency, NamespaceSpec, Outcome,
@@ -120,8 +120,8 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
             (
                 IoRequest::Remap {
                     pages: Remap {
-                        target: 2,
-                        source: 0,
+                        target: Lpn(2),
+                        source: Lpn(0),
                         len: 1,
                         relocate: false,
                         atomic: false,

@@ -9,6 +9,7 @@
 //! pages from what was kept. The median of seven times, and the fastest, which busy neighbours
 //! disturb least. Figures only: no bound fails here.
 
+use remap_ssd_sim::source::Lpn;
 use remap_ssd_sim::source::{HostPage, PageKind, Source};
 use remap_ssd_sim::trace::{Decoded, Format, TraceOptions, TraceWriter};
 use rustix::time::{ClockId, clock_gettime};
@@ -70,7 +71,7 @@ fn written(format: Format, path: &Path) {
         let page = HostPage {
             at_ns: 0,
             content,
-            lpn: (state >> 20) as u32 % PAGES,
+            lpn: Lpn((state >> 20) as u32 % PAGES),
             kind,
             last: true,
         };

@@ -23,7 +23,7 @@ use crate::workload::stride;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{Ftl, Refusal, Remap};
+use remap_ssd_ftl::{Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::Payload;
 
 /// How a device is filled.
@@ -187,7 +187,7 @@ const FILL_CONTENTS: u64 = 1 << 44;
 /// Every logical page once; how many that are.
 fn fill_in_order(device: &mut Device) -> Result<u64, AgingError> {
     let lpns = device.config().firmware.lpns;
-    for lpn in 0..lpns {
+    for lpn in Lpn::range(Lpn::ZERO, lpns) {
         let content = Payload::Identity(FILL_CONTENTS + u64::from(lpn));
         device
             .untimed(|ftl| ftl.write(lpn, &content))
@@ -205,7 +205,7 @@ struct Aging<'a> {
     place: Option<(u64, u64, u64)>,
     written: LpnSet,
     /// The members of `written`, to draw from.
-    lpns: Vec<u32>,
+    lpns: Vec<Lpn>,
 }
 
 impl Aging<'_> {
@@ -274,7 +274,7 @@ impl Aging<'_> {
             // A place that was chosen wins over the workload's: each page is written once, in a
             // scattered order.
             if let Some((at, step, pages)) = &mut self.place {
-                page.lpn = *at as u32;
+                page.lpn = Lpn(*at as u32);
                 *at = (*at + *step) % *pages;
             }
 
@@ -375,10 +375,10 @@ fn fullness(ftl: &Ftl, room: u64) -> (f64, f64) {
 
 struct Draws<'a> {
     rng: Xoshiro256PlusPlus,
-    lpns: &'a [u32],
+    lpns: &'a [Lpn],
     remapped: LpnSet,
     /// The members of `remapped`, for draws.
-    again: Vec<u32>,
+    again: Vec<Lpn>,
 }
 
 /// Draws before a page that fits less well will do.
@@ -390,8 +390,8 @@ impl Draws<'_> {
     }
 
     /// A page that has not been remapped here, if one is found soon.
-    fn new_target(&mut self) -> u32 {
-        let mut target = 0;
+    fn new_target(&mut self) -> Lpn {
+        let mut target = Lpn::ZERO;
         for _ in 0..TRIES {
             target = self.lpns[self.draw(self.lpns.len())];
             if self.remapped.insert(target) {
@@ -403,12 +403,12 @@ impl Draws<'_> {
     }
 
     /// A page that has been remapped here.
-    fn old_target(&mut self) -> u32 {
+    fn old_target(&mut self) -> Lpn {
         let at = self.draw(self.again.len());
         self.again[at]
     }
 
-    fn source(&mut self, target: u32) -> u32 {
+    fn source(&mut self, target: Lpn) -> Lpn {
         let at = self.draw(self.lpns.len());
         match self.lpns[at] {
             same if same == target => self.lpns[(at + 1) % self.lpns.len()],
@@ -433,8 +433,8 @@ impl LpnSet {
 
     /// Adds a page; `false` if it was in.
     #[inline]
-    fn insert(&mut self, lpn: u32) -> bool {
-        let (word, bit) = (&mut self.words[lpn as usize / 64], 1 << (lpn % 64));
+    fn insert(&mut self, lpn: Lpn) -> bool {
+        let (word, bit) = (&mut self.words[lpn.index() / 64], 1 << (lpn.0 % 64));
         let new = *word & bit == 0;
         *word |= bit;
         self.len += u64::from(new);

@@ -28,7 +28,7 @@ use crate::metrics::PageOps;
 use crate::run::{Feed, Front, Progress, RunError, RunOptions, Sink, Tally, command};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::times::{PageOutcome, RequestTimes};
-use remap_ssd_device::{CommandRecord, Device, FirmwareHalf, LOOK_AHEAD_FAR, TimingHalf};
+use remap_ssd_device::{CommandRecord, Device, FirmwareHalf, LOOK_AHEAD_FAR, Lpn, TimingHalf};
 use remap_ssd_ftl::{Glimpse, Refusal};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -246,7 +246,7 @@ impl Sink for RequestRecorder<'_> {
             .submit(&command(page), !page.last, &mut self.lot.record)
     }
 
-    fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
+    fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
         self.firmware.deallocate(lpn, len, &mut self.lot.record)
     }
 

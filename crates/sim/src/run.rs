@@ -16,7 +16,7 @@ use crate::pipeline;
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::summary::{Accounting, RunSummary};
 use crate::times::{PageOutcome, RequestTimes, RunClock};
-use remap_ssd_device::{Device, LOOK_AHEAD_FAR, PageCommand};
+use remap_ssd_device::{Device, LOOK_AHEAD_FAR, Lpn, PageCommand};
 use remap_ssd_ftl::{Refusal, UsablePages};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -300,7 +300,7 @@ pub(crate) trait Sink {
     /// Submits a page of the request.
     fn submit(&mut self, page: &HostPage) -> Result<(), Refusal>;
     /// A range that it deallocates.
-    fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal>;
+    fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal>;
     /// The request ends after its last page.
     fn leave(&mut self, outcome: PageOutcome);
 }
@@ -318,7 +318,7 @@ pub(crate) struct Front<S> {
     pub tally: Tally,
     request: Option<OpenRequest>,
     /// Pages of the request under way that are to be deallocated: the first one, and how many.
-    trim: Option<(u32, u32)>,
+    trim: Option<(Lpn, u32)>,
     limit: u64,
     until_worn_out: bool,
 }
@@ -385,7 +385,7 @@ impl<S: Sink> Front<S> {
         let mut whole = Ok(());
         let extent = match self.trim.take() {
             // It goes on where the last page ended: one record in the firmware.
-            Some((lpn, len)) if lpn + len == page.lpn => (lpn, len + 1),
+            Some((lpn, len)) if lpn.offset(len) == page.lpn => (lpn, len + 1),
             Some((lpn, len)) => {
                 whole = self.sink.deallocate(lpn, len);
                 (page.lpn, 1)
@@ -453,7 +453,7 @@ impl Sink for Direct<'_> {
         completion.result
     }
 
-    fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
+    fn deallocate(&mut self, lpn: Lpn, len: u32) -> Result<(), Refusal> {
         let completion = self.device.deallocate(self.times.entered, lpn, len);
         self.times.done(completion.done_at);
         completion.result

@@ -4,7 +4,7 @@
 //! adjacent in the stream, and only the last of them carries `last`; `at_ns` never decreases.
 //! Absent: time of completion (the device's) and how LBAs were folded (the trace reader's).
 
-pub use remap_ssd_device::PageKind;
+pub use remap_ssd_device::{Lpn, PageKind};
 
 /// One page of one host request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct HostPage {
     pub content: u64,
     /// Logical page number, already folded into the addressable range; the first one of a remap's
     /// targets.
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// The operation on the page.
     pub kind: PageKind,
     /// True for the last page of its request.

@@ -3,7 +3,7 @@
 //!
 //! The excerpts are not part of the project; without them their test says so and passes.
 
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::run::{RunOptions, run};
@@ -49,7 +49,7 @@ fn writes(count: u32) -> Fixed {
         kind: PageKind::Write,
         last: true,
     };
-    Fixed((0..count).map(page).collect())
+    Fixed((0..count).map(Lpn).map(page).collect())
 }
 
 // A program takes half a millisecond. One at a time, the eighth write waits for seven others.

@@ -4,6 +4,7 @@
 //!
 //! The excerpts are not part of the project; without them their tests say so and pass.
 
+use remap_ssd_sim::source::Lpn;
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -304,7 +305,7 @@ fn a_journal_names_the_homes_that_its_pages_are_remapped_to() {
             } => {
                 assert!(
                     (0..u32::from(len))
-                        .all(|at| meant.get(&(source + at)) == Some(&(page.lpn + at))),
+                        .all(|at| { meant.get(&source.offset(at)) == Some(&page.lpn.offset(at)) }),
                     "{page:?}"
                 );
                 assert!(!relocate);
@@ -342,7 +343,7 @@ fn four_of_five_pages_of_snapshots_are_copies_in_long_commands() {
     assert!(
         (0..)
             .zip(first)
-            .all(|(lpn, page)| page.lpn == lpn && page.kind == PageKind::Write)
+            .all(|(lpn, page)| page.lpn == Lpn(lpn) && page.kind == PageKind::Write)
     );
     let written = rest
         .iter()
@@ -363,7 +364,7 @@ fn four_of_five_pages_of_snapshots_are_copies_in_long_commands() {
 
 /// Follows which pages are deallocated.
 #[derive(Default)]
-struct Deallocated(std::collections::HashSet<u32>);
+struct Deallocated(std::collections::HashSet<Lpn>);
 
 impl Deallocated {
     fn see(&mut self, page: &HostPage) -> Result<(), String> {
@@ -376,11 +377,11 @@ impl Deallocated {
             }
             PageKind::Remap { source, len, .. } => {
                 let (targets, sources) = (
-                    page.lpn..page.lpn + u32::from(len),
-                    source..source + u32::from(len),
+                    Lpn::range(page.lpn, len.into()),
+                    Lpn::range(source, len.into()),
                 );
                 targets.for_each(|lpn| _ = self.0.remove(&lpn));
-                if sources.into_iter().any(|lpn| self.0.contains(&lpn)) {
+                if sources.clone().any(|lpn| self.0.contains(&lpn)) {
                     Err(format!("{page:?} has a source that is not there"))
                 } else {
                     Ok(())
@@ -423,12 +424,12 @@ proptest! {
         for request in pages.chunk_by(|page, _| !page.last) {
             prop_assert!(request.last().unwrap().last);
             let alike = |a: PageKind, b: PageKind| a == b || (a.writes() && b.writes());
-            prop_assert!(request.windows(2).all(|pair| pair[0].lpn + 1 == pair[1].lpn && alike(pair[0].kind, pair[1].kind)));
+            prop_assert!(request.windows(2).all(|pair| pair[0].lpn.offset(1) == pair[1].lpn && alike(pair[0].kind, pair[1].kind)));
         }
         for page in &pages {
-            prop_assert!(page.lpn < addressable);
+            prop_assert!(page.lpn < Lpn(addressable));
             if let PageKind::Remap { source, len, .. } = page.kind {
-                prop_assert!(source + u32::from(len) <= addressable && page.lpn + u32::from(len) <= addressable);
+                prop_assert!([source, page.lpn].iter().all(|first| first.0 + u32::from(len) <= addressable));
             }
             prop_assert_eq!(page.content > 5, page.kind.writes());
             there.see(page).map_err(TestCaseError::fail)?;

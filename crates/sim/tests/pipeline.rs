@@ -1,7 +1,7 @@
 //! A run on two threads is the run on one: bit for bit, for every scheme, and whatever the host
 //! does.
 
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_sim::aging::{AgingOptions, age};
@@ -203,16 +203,16 @@ impl Source for Anything {
                     11 => PageKind::Flush,
                     12 if index == 0 => PageKind::ReadModifyWrite,
                     12 => PageKind::Write,
-                    13 => PageKind::WriteFor { home: lpn / 2 },
+                    13 => PageKind::WriteFor { home: Lpn(lpn / 2) },
                     // A target that is out of range is refused.
                     14 if self.below(3) == 0 => PageKind::Remap {
-                        source: u32::MAX - 9,
+                        source: Lpn(u32::MAX - 9),
                         len: 3,
                         relocate: false,
                         atomic: false,
                     },
                     _ => PageKind::Remap {
-                        source: lpn / 2,
+                        source: Lpn(lpn / 2),
                         len: 1 + self.below(5) as u16,
                         relocate: which == 15,
                         atomic: false,
@@ -221,7 +221,7 @@ impl Source for Anything {
                 out.push(HostPage {
                     at_ns: 0,
                     content: 1 + u64::from(self.below(5000)),
-                    lpn: lpn + index + gap,
+                    lpn: Lpn(lpn + index + gap),
                     kind,
                     last: index + 1 == len,
                 });
@@ -331,7 +331,7 @@ impl Source for Failing {
         let page = HostPage {
             at_ns: 0,
             content: 1,
-            lpn: 1,
+            lpn: Lpn(1),
             kind: PageKind::Write,
             last: true,
         };
@@ -378,7 +378,10 @@ fn errors_are_the_same_on_two_threads_and_nothing_hangs() {
         let nothing = go(&mut Fixed(Vec::new()), u64::MAX);
         assert!(matches!(nothing, Err(RunError::Nothing)), "{threads}");
 
-        let unfinished = go(&mut Fixed(vec![page(0, true), page(1, false)]), u64::MAX);
+        let unfinished = go(
+            &mut Fixed(vec![page(Lpn(0), true), page(Lpn(1), false)]),
+            u64::MAX,
+        );
         assert!(matches!(unfinished, Err(RunError::Unfinished)), "{threads}");
 
         for pages in [0, 1, 5_000, 50_000] {

@@ -5,6 +5,7 @@
 //! Statistics are checked over many draws from fixed seeds, against bounds of four to five standard
 //! deviations: a wrong distribution fails by far more, a right one passes always.
 
+use remap_ssd_sim::source::Lpn;
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
@@ -127,7 +128,7 @@ fn hits_in_steady_state(content: ContentModel) -> f64 {
     let mut holders: HashMap<u64, u32> = HashMap::new();
     let mut write = |page: HostPage| {
         let hit = holders.get(&page.content).is_some_and(|&count| count > 0);
-        let old = std::mem::replace(&mut present[page.lpn as usize], page.content);
+        let old = std::mem::replace(&mut present[page.lpn.index()], page.content);
         if old != 0 {
             *holders.get_mut(&old).unwrap() -= 1;
         }
@@ -183,7 +184,7 @@ fn a_plain_share_of_writes_repeats_a_content_that_some_page_holds() {
         let content = ContentModel::Plain { duplicate_share };
         const WRITES: usize = 400_000;
         let mut workload = Workload::new(config("randwrite", content, 10_000)).unwrap();
-        let mut present: HashMap<u32, u64> = HashMap::new();
+        let mut present: HashMap<Lpn, u64> = HashMap::new();
         let mut seen = HashSet::new();
         let mut repeated = 0;
         let mut checked = 0;
@@ -238,7 +239,7 @@ fn runs_repeat_what_a_stretch_of_pages_holds() {
             }
         }
         run.iter()
-            .for_each(|page| present[page.lpn as usize] = page.content);
+            .for_each(|page| present[page.lpn.index()] = page.content);
     }
     let share = f64::from(repeated) / RUNS as f64;
     assert!(
@@ -278,7 +279,7 @@ fn unique_contents_never_repeat_and_lie_above_the_base() {
 
 #[test]
 fn the_content_model_does_not_change_the_addresses() {
-    let addresses = |content| -> Vec<(u32, PageKind)> {
+    let addresses = |content| -> Vec<(Lpn, PageKind)> {
         let mut workload = Workload::new(config("zipfrw:0.8:30", content, 5000)).unwrap();
         take(&mut workload, 5000)
             .iter()
@@ -308,12 +309,12 @@ fn the_content_model_does_not_change_the_addresses() {
 fn sequential_requests_wrap_around_and_the_last_one_is_shorter() {
     let mut workload = Workload::new(config("seqwrite,pages=4", ContentModel::Unique, 10)).unwrap();
     let pages = take(&mut workload, 20);
-    let lpns: Vec<u32> = pages.iter().map(|page| page.lpn).collect();
+    let lpns: Vec<u32> = pages.iter().map(|page| page.lpn.0).collect();
     assert_eq!(lpns, (0..10).chain(0..10).collect::<Vec<u32>>());
     let ends: Vec<u32> = pages
         .iter()
         .filter(|page| page.last)
-        .map(|page| page.lpn)
+        .map(|page| page.lpn.0)
         .collect();
     assert_eq!(ends, [3, 7, 9, 3, 7, 9]);
 }
@@ -325,7 +326,7 @@ fn zipf_ranks_reach_every_page_and_hot_ones_are_not_neighbours() {
             Workload::new(config("zipf:0.5", ContentModel::Unique, addressable)).unwrap();
         let mut writes = vec![0u32; addressable as usize];
         for page in take(&mut workload, 400 * addressable as usize) {
-            writes[page.lpn as usize] += 1;
+            writes[page.lpn.index()] += 1;
         }
         assert!(writes.iter().all(|&count| count > 0), "{addressable}");
         if addressable < 1000 {
@@ -361,7 +362,7 @@ fn random_pages_are_even_and_reads_have_their_share() {
     let mut counts = vec![0f64; PAGES as usize];
     pages
         .iter()
-        .for_each(|page| counts[page.lpn as usize] += 1.0);
+        .for_each(|page| counts[page.lpn.index()] += 1.0);
     let expected = DRAWS as f64 / f64::from(PAGES);
     let statistic: f64 = counts
         .iter()
@@ -472,12 +473,12 @@ proptest! {
         }
         prop_assert_eq!(&take(&mut whole, pages.len()), &pages);
         for request in pages.chunk_by(|page, _| !page.last) {
-            let units_start = request[0].lpn % request_pages;
+            let units_start = request[0].lpn.0 % request_pages;
             prop_assert_eq!(units_start, 0);
-            prop_assert!(request.windows(2).all(|pair| pair[0].lpn + 1 == pair[1].lpn));
-            prop_assert!(request.iter().all(|page| page.lpn < addressable));
+            prop_assert!(request.windows(2).all(|pair| pair[0].lpn.offset(1) == pair[1].lpn));
+            prop_assert!(request.iter().all(|page| page.lpn < Lpn(addressable)));
             let full = request.len() == request_pages as usize;
-            prop_assert!(full || request.last().unwrap().lpn + 1 == addressable);
+            prop_assert!(full || request.last().unwrap().lpn.offset(1) == Lpn(addressable));
             for page in request {
                 let given = content_base + 1..cut.content_end();
                 let right = match page.kind {

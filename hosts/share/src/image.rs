@@ -3,7 +3,7 @@
 //! Invariant: the device is closed in good order when nobody uses it any more. Absent: serving it.
 
 use crate::namespaces::{Counts, Namespaces, Place, ShareError};
-use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk};
+use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_store::{ImageError, image_namespaces};
 use std::path::Path;
@@ -39,7 +39,7 @@ impl ImageNamespaces {
             let end = end.ok_or("its namespaces are larger than the device")?;
 
             if namespace.unshared {
-                device.keep_apart(first as u32..end as u32);
+                device.keep_apart(Lpn(first as u32)..Lpn(end as u32));
             }
 
             ranges.push((first, namespace.pages));

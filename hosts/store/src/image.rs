@@ -4,7 +4,7 @@
 //! and the checksum of `service.json`, which the service writes and looks after.
 
 use crate::Window;
-use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, RemapAllError};
+use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn, RemapAllError};
 use serde::Deserialize;
 use std::error::Error;
 use std::fs;
@@ -55,7 +55,7 @@ impl ImageDisk {
         let first = namespaces[..index].iter().map(|before| before.pages).sum();
         if unshared {
             // A damaged file may say anything; the window refuses what does not fit.
-            let place = |page: u64| u32::try_from(page).unwrap_or(u32::MAX);
+            let place = |page: u64| Lpn(u32::try_from(page).unwrap_or(u32::MAX));
             device.keep_apart(place(first)..place(first.saturating_add(pages)));
         }
         let window = Window::new(LocalDisk::new(device), first, pages);

@@ -15,7 +15,7 @@ use crate::cut::{Choice, Cut, Lost, Replay, State};
 use crate::error::TortureError;
 use crate::record::Recording;
 use remap_ssd_crash::cut::Cutter;
-use remap_ssd_device::{Device, DeviceConfig, Setting};
+use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Image, Media, PageView, Payload};
@@ -170,14 +170,14 @@ fn use_up(device: &mut Device) -> Result<(), TortureError> {
     let mut page = [0; PAGE_BYTES];
 
     // Each page has its own content, so that none is found to be a duplicate.
-    for lpn in 0..lpns {
-        page[..4].copy_from_slice(&(lpn + 1).to_le_bytes());
+    for lpn in Lpn::range(Lpn::ZERO, lpns) {
+        page[..4].copy_from_slice(&(lpn.0 + 1).to_le_bytes());
         let written = device.write(0, lpn, &Payload::Bytes(&page));
         written
             .result
             .map_err(|refusal| broken(format_args!("{refusal:?}")))?;
     }
-    let given_back = device.deallocate(0, 0, lpns).result;
+    let given_back = device.deallocate(0, Lpn::ZERO, lpns).result;
     given_back.map_err(|refusal| broken(format_args!("{refusal:?}")))
 }
 
@@ -262,7 +262,7 @@ impl<'a> PlayedDevice<'a> {
         for page in pages {
             let first = *page as usize * per_page;
             let of_page = &blocks[first..first + per_page];
-            let lpn = *page as u32;
+            let lpn = Lpn(*page as u32);
 
             // Zeroes are written as a deallocation, as a host would.
             let result = if of_page.iter().all(|id| *id == crate::contents::ZEROES) {
@@ -298,7 +298,7 @@ fn wrong_block(
     let per_page = PAGE_BYTES / block_bytes;
     let mut wanted = vec![0; block_bytes];
 
-    for (lpn, durable) in (0..).zip(state.durable.chunks(per_page)) {
+    for (lpn, durable) in (0..).map(Lpn).zip(state.durable.chunks(per_page)) {
         let (_, page) = device.view(0, lpn, |view| match view {
             PageView::Bytes(bytes) => Some(Box::new(*bytes)),
             _ => None,
@@ -309,7 +309,7 @@ fn wrong_block(
         };
 
         for (index, durable) in durable.iter().enumerate() {
-            let block = (lpn as usize * per_page + index) as u64;
+            let block = (lpn.index() * per_page + index) as u64;
             let found = page
                 .as_ref()
                 .map(|page| &page[index * block_bytes..(index + 1) * block_bytes]);
@@ -367,7 +367,7 @@ fn refused(refusal: impl std::fmt::Debug) -> io::Error {
 }
 
 fn read_page(device: &mut Device, lpn: u64, into: &mut [u8]) -> io::Result<()> {
-    let (_, read) = device.view(0, lpn as u32, |view| match view {
+    let (_, read) = device.view(0, Lpn(lpn as u32), |view| match view {
         PageView::Bytes(bytes) => into.copy_from_slice(bytes),
         _ => into.fill(0),
     });
@@ -396,7 +396,7 @@ impl Array for FirmwareDisk {
             .pages
             .whole(offset, data, |lpn, into| read_page(&mut device, lpn, into))?;
         for (lpn, page) in (first..).zip(whole.as_chunks::<PAGE_BYTES>().0) {
-            let written = device.write(0, lpn as u32, &Payload::Bytes(page));
+            let written = device.write(0, Lpn(lpn as u32), &Payload::Bytes(page));
             written.result.map_err(refused)?;
         }
         Ok(())
@@ -412,7 +412,7 @@ impl Array for FirmwareDisk {
             return Ok(());
         }
         let count = (pages.end - pages.start) as u32;
-        let zeroed = self.device().deallocate(0, pages.start as u32, count);
+        let zeroed = self.device().deallocate(0, Lpn(pages.start as u32), count);
         zeroed.result.map_err(refused)
     }
 

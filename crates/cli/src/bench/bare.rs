@@ -8,7 +8,7 @@
 //! one superblock is free after each write. Absent: everything else.
 
 use remap_ssd_media::slab::{Slab, prefetch};
-use remap_ssd_media::{Geometry, Ppn, SbId};
+use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 /// What an LPN has in `l2p` while it is not mapped.
 const NONE: u32 = 0;
@@ -32,7 +32,7 @@ pub struct Bare {
     host: Cursor,
     gc: Cursor,
     /// LPNs of the victim's live pages.
-    moving: Vec<u32>,
+    moving: Vec<Lpn>,
     /// How many pages were moved so far.
     pub moves: u64,
 }
@@ -66,23 +66,23 @@ impl Bare {
 
     /// A write of this LPN comes in some 16 writes.
     #[inline(always)]
-    pub fn look_ahead_far(&self, lpn: u32) {
-        prefetch(&self.l2p, lpn as usize);
+    pub fn look_ahead_far(&self, lpn: Lpn) {
+        prefetch(&self.l2p, lpn.index());
     }
 
     /// A write of this LPN comes in some 8 writes.
     #[inline(always)]
-    pub fn look_ahead_near(&self, lpn: u32) {
+    pub fn look_ahead_near(&self, lpn: Lpn) {
         prefetch(
             &self.counts,
-            self.l2p[lpn as usize].wrapping_sub(1) as usize / 2,
+            self.l2p[lpn.index()].wrapping_sub(1) as usize / 2,
         );
     }
 
     /// Writes one page, and collects garbage if it must.
     #[inline(always)]
-    pub fn write(&mut self, lpn: u32) {
-        let old = self.l2p[lpn as usize];
+    pub fn write(&mut self, lpn: Lpn) {
+        let old = self.l2p[lpn.index()];
         // The old page goes first, so that collection may find it dead already.
         if old != NONE {
             self.release(old - 1);
@@ -98,9 +98,9 @@ impl Bare {
     }
 
     #[inline(always)]
-    fn place(&mut self, lpn: u32, page: u32) {
-        self.l2p[lpn as usize] = page + 1;
-        self.p2l[page as usize] = lpn;
+    fn place(&mut self, lpn: Lpn, page: u32) {
+        self.l2p[lpn.index()] = page + 1;
+        self.p2l[page as usize] = lpn.0;
         self.counts[page as usize / 2] += 1 << (4 * (page % 2));
         self.live[self.geometry.superblock(Ppn(page)).0 as usize] += 1;
     }
@@ -148,18 +148,18 @@ impl Bare {
         self.moving.clear();
         for page in first..first + pages {
             if self.counts[page as usize / 2] >> (4 * (page % 2)) & 15 != 0 {
-                self.moving.push(self.p2l[page as usize]);
+                self.moving.push(Lpn(self.p2l[page as usize]));
             }
         }
 
         for at in 0..self.moving.len() {
             if let Some(ahead) = self.moving.get(at + COLLECT_AHEAD) {
-                prefetch(&self.l2p, *ahead as usize);
+                prefetch(&self.l2p, ahead.index());
             }
 
             let lpn = self.moving[at];
             // Released before it is placed: for a moment nothing counts it, and nobody looks.
-            self.release(self.l2p[lpn as usize] - 1);
+            self.release(self.l2p[lpn.index()] - 1);
 
             if self.gc.next == self.gc.end {
                 self.gc = self.open(self.gc);
@@ -225,7 +225,7 @@ mod tests {
         let mut lpn = 1u32;
         for _ in 0..50_000 {
             lpn = lpn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            bare.write((lpn >> 8) % 1000);
+            bare.write(Lpn((lpn >> 8) % 1000));
         }
         check(&bare);
         assert!(bare.moves > 1000, "{}", bare.moves);

@@ -6,7 +6,7 @@
 //! counter file is only a warning.
 
 use crate::failure::Failure;
-use remap_ssd_device::Device;
+use remap_ssd_device::{Device, Lpn};
 use remap_ssd_nvme::controller::{AllReservations, Health, NamespaceSpec, ReservationStore};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -134,9 +134,9 @@ impl Service {
 
     /// Tells the device whose pages to keep apart. To be done at each start.
     pub fn keep_apart(&self, device: &mut Device) {
-        let mut first = 0;
+        let mut first = Lpn::ZERO;
         for share in &self.namespaces {
-            let lpns = first..first + share.pages;
+            let lpns = first..first.offset(share.pages);
             first = lpns.end;
             if share.unshared {
                 device.keep_apart(lpns);

@@ -89,7 +89,7 @@ impl Recorder for Recording {
 fn adjoin(first: &RecordedOp, second: &RecordedOp) -> bool {
     match (first, second) {
         (RecordedOp::Read(first), RecordedOp::Read(second))
-        | (RecordedOp::Write(first, _), RecordedOp::Write(second, _)) => first + 1 == *second,
+        | (RecordedOp::Write(first, _), RecordedOp::Write(second, _)) => first.offset(1) == *second,
         _ => false,
     }
 }

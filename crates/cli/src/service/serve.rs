@@ -497,7 +497,7 @@ fn tell_cut(report: &CutReport) {
     const PAGES: usize = 64;
     for lost in report.lost.iter().take(PAGES) {
         tracing::info!(
-            lpn = lost.lpn,
+            lpn = lost.lpn.0,
             blocks = lost.blocks,
             versions = lost.versions,
             "lost"

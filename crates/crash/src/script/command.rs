@@ -3,7 +3,7 @@
 //! Absent: how they are drawn (`Generator`), and what they do (the oracle's).
 
 use crate::oracle::{Content, ZEROES, is_known};
-use remap_ssd_ftl::FilePage;
+use remap_ssd_ftl::{FilePage, Lpn};
 use std::fmt;
 
 /// One step of a script.
@@ -12,25 +12,25 @@ pub enum ScriptCommand {
     /// Writes one page.
     Write {
         /// LPN that changes.
-        lpn: u32,
+        lpn: Lpn,
         /// Content that is written.
         content: Content,
     },
     /// Writes consecutive pages by one command.
     WriteMany {
         /// First LPN.
-        lpn: u32,
+        lpn: Lpn,
         /// Number of pages.
         len: u32,
         /// What the pages from this LPN on held before, where they held anything.
-        source: Option<u32>,
+        source: Option<Lpn>,
         /// Elsewhere: this, and the numbers after it.
         fresh: Content,
     },
     /// One page of a file, noted in the file map.
     FileWrite {
         /// LPN that changes.
-        lpn: u32,
+        lpn: Lpn,
         /// Content that is written.
         content: Content,
         /// File and page that are noted.
@@ -41,25 +41,25 @@ pub enum ScriptCommand {
     /// One page that is meant to be remapped to its home.
     WriteFor {
         /// LPN that changes.
-        lpn: u32,
+        lpn: Lpn,
         /// Content that is written.
         content: Content,
         /// LPN that the page is written for.
-        home: u32,
+        home: Lpn,
     },
     /// Deallocates pages, as trims and Write Zeroes do.
     Deallocate {
         /// First LPN.
-        lpn: u32,
+        lpn: Lpn,
         /// Number of pages.
         len: u32,
     },
     /// Remaps pages.
     Remap {
         /// First LPN that changes.
-        target: u32,
+        target: Lpn,
         /// First LPN whose page it shares from now on.
-        source: u32,
+        source: Lpn,
         /// Number of pages.
         len: u32,
         /// Whether the source is deallocated.
@@ -77,8 +77,8 @@ pub enum ScriptCommand {
 }
 
 /// What page `at` of `WriteMany` is to hold.
-pub fn content_of_many(live: &[Content], source: Option<u32>, fresh: Content, at: u32) -> Content {
-    let repeated = source.map_or(ZEROES, |source| live[(source + at) as usize]);
+pub fn content_of_many(live: &[Content], source: Option<Lpn>, fresh: Content, at: u32) -> Content {
+    let repeated = source.map_or(ZEROES, |source| live[source.offset(at).index()]);
     if is_known(repeated) {
         repeated
     } else {
@@ -88,11 +88,11 @@ pub fn content_of_many(live: &[Content], source: Option<u32>, fresh: Content, at
 
 impl fmt::Display for ScriptCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pages = |lpn: u32, len: u32| {
+        let pages = |lpn: Lpn, len: u32| {
             if len == 1 {
                 format!("{lpn}")
             } else {
-                format!("{lpn}..{}", lpn + len)
+                format!("{lpn}..{}", lpn.offset(len))
             }
         };
 

@@ -14,7 +14,7 @@ pub use command::{ScriptCommand, content_of_many};
 pub use mix::Mix;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_ftl::{FilePage, Refusal};
+use remap_ssd_ftl::{FilePage, Lpn, Refusal};
 use std::collections::VecDeque;
 
 /// Draws the commands of a script.
@@ -29,31 +29,31 @@ pub struct Generator {
     pool: u32,
     next_unique: Content,
     /// First LPN of the hot ones, and how many they are.
-    hot: u32,
+    hot: Lpn,
     hot_len: u32,
     /// LPNs below it have been written since the device was blank.
     filled: u32,
     /// A source that is being remapped over and over.
-    popular: u32,
+    popular: Lpn,
     /// LPNs of the last commands: probably still in flight.
-    recent: [u32; 4],
+    recent: [Lpn; 4],
     stream: Stream,
     /// First LPN of the last stream of new contents.
-    fresh: u32,
+    fresh: Lpn,
     /// Page of a file written last: no two have the same number.
     file_page: u32,
     /// Do homes mean anything to the device?
     homes: bool,
     /// The last pages written for a home, with their homes.
-    journal: VecDeque<(u32, u32)>,
+    journal: VecDeque<(Lpn, Lpn)>,
 }
 
 /// Writes to LPNs in a row that are still to come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    target: u32,
+    target: Lpn,
     /// They repeat what is here; `None`: new contents.
-    source: Option<u32>,
+    source: Option<Lpn>,
     left: u32,
 }
 
@@ -66,9 +66,9 @@ impl Generator {
     pub fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32, homes: bool) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let hot_len = (lpns / random.random_range(4..16)).max(2).min(lpns);
-        let hot = random.random_range(0..=lpns - hot_len);
+        let hot = Lpn(random.random_range(0..=lpns - hot_len));
         let pool = random.random_range(2..12);
-        let popular = random.random_range(0..lpns);
+        let popular = Lpn(random.random_range(0..lpns));
 
         Self {
             random,
@@ -83,7 +83,7 @@ impl Generator {
             popular,
             recent: [popular; 4],
             stream: Stream::default(),
-            fresh: 0,
+            fresh: Lpn::ZERO,
             file_page: 0,
             homes,
             journal: VecDeque::new(),
@@ -102,7 +102,7 @@ impl Generator {
         if self.filled == self.lpns {
             return None;
         }
-        let lpn = self.filled;
+        let lpn = Lpn(self.filled);
         self.filled += 1;
         Some(ScriptCommand::Write {
             lpn,
@@ -142,7 +142,7 @@ impl Generator {
             }
         } else if drawn(mix.rewrite) {
             let lpn = self.lpn();
-            match live[lpn as usize] {
+            match live[lpn.index()] {
                 content if is_known(content) => ScriptCommand::Write { lpn, content },
                 _ => ScriptCommand::Deallocate { lpn, len: 1 },
             }
@@ -168,7 +168,7 @@ impl Generator {
 
     /// A command that must be refused, and why.
     pub fn refused(&mut self) -> (ScriptCommand, Refusal) {
-        let lpns = self.lpns;
+        let (first, last, behind) = (Lpn::ZERO, Lpn(self.lpns - 1), Lpn(self.lpns));
         let remap = |target, source, len, relocate, atomic| ScriptCommand::Remap {
             target,
             source,
@@ -180,23 +180,23 @@ impl Generator {
         match self.random.random_range(0..5) {
             0 => (
                 ScriptCommand::Write {
-                    lpn: lpns,
+                    lpn: behind,
                     content: 1,
                 },
                 Refusal::OutOfRange,
             ),
             1 => (
-                ScriptCommand::Deallocate {
-                    lpn: lpns - 1,
-                    len: 2,
-                },
+                ScriptCommand::Deallocate { lpn: last, len: 2 },
                 Refusal::OutOfRange,
             ),
-            2 => (remap(lpns - 1, 0, 2, false, false), Refusal::OutOfRange),
-            3 => (remap(0, lpns - 1, 2, true, false), Refusal::OutOfRange),
-            _ if self.atomic_pages == 0 => (remap(0, 1, 1, true, true), Refusal::AtomicUnsupported),
+            2 => (remap(last, first, 2, false, false), Refusal::OutOfRange),
+            3 => (remap(first, last, 2, true, false), Refusal::OutOfRange),
+            _ if self.atomic_pages == 0 => (
+                remap(first, Lpn(1), 1, true, true),
+                Refusal::AtomicUnsupported,
+            ),
             _ => (
-                remap(0, 1, self.atomic_pages + 1, true, true),
+                remap(first, Lpn(1), self.atomic_pages + 1, true, true),
                 Refusal::AtomicTooLarge,
             ),
         }
@@ -205,11 +205,11 @@ impl Generator {
     /// Two streams of three repeat a stretch, mostly the newest, the others are new.
     fn begin_stream(&mut self) {
         let len = self.random.random_range(2..(self.lpns / 2).clamp(3, 24));
-        let target = self.lpn().min(self.lpns - len);
+        let target = self.lpn().min(Lpn(self.lpns - len));
         let source = match self.random.random_range(0..6) {
             0..2 => None,
-            2..5 => Some(self.fresh.min(self.lpns - len)),
-            _ => Some(self.lpn().min(self.lpns - len)),
+            2..5 => Some(self.fresh.min(Lpn(self.lpns - len))),
+            _ => Some(self.lpn().min(Lpn(self.lpns - len))),
         };
         if source.is_none() {
             self.fresh = target;
@@ -234,8 +234,8 @@ impl Generator {
             self.next_unique += u64::from(len);
 
             self.stream = Stream {
-                target: lpn + len,
-                source: source.map(|source| source + len),
+                target: lpn.offset(len),
+                source: source.map(|source| source.offset(len)),
                 left: left - len,
             };
 
@@ -248,12 +248,12 @@ impl Generator {
         }
 
         self.stream = Stream {
-            target: lpn + 1,
-            source: source.map(|source| source + 1),
+            target: lpn.offset(1),
+            source: source.map(|source| source.offset(1)),
             left: left - 1,
         };
 
-        let repeated = source.map_or(ZEROES, |source| live[source as usize]);
+        let repeated = source.map_or(ZEROES, |source| live[source.index()]);
         if !is_known(repeated) {
             self.next_unique += 1;
             return ScriptCommand::Write {
@@ -287,8 +287,11 @@ impl Generator {
     /// The next page of a journal: often the neighbour of the last one with a neighbouring home, or
     /// one of before again.
     fn write_for(&mut self) -> ScriptCommand {
-        let next = self.journal.back().map(|(lpn, home)| (lpn + 1, home + 1));
-        let next = next.filter(|(lpn, home)| lpn.max(home) < &self.lpns);
+        let next = self
+            .journal
+            .back()
+            .map(|(lpn, home)| (lpn.offset(1), home.offset(1)));
+        let next = next.filter(|(lpn, home)| lpn.max(home).is_below(self.lpns));
         let (lpn, home) = match next.filter(|_| self.random.random_ratio(3, 5)) {
             Some(next) => next,
             None => (self.lpn(), self.lpn()),
@@ -322,8 +325,8 @@ impl Generator {
     fn checkpoint(&mut self, relocate: bool, atomic: bool) -> ScriptCommand {
         let at = self.random.random_range(0..self.journal.len() as u32) as usize;
         let (mut source, mut target) = self.journal[at];
-        let follows = |(next, page): (usize, &(u32, u32))| {
-            *page == (source + next as u32, target + next as u32)
+        let follows = |(next, page): (usize, &(Lpn, Lpn))| {
+            *page == (source.offset(next as u32), target.offset(next as u32))
         };
         let mut len = self
             .journal
@@ -337,8 +340,8 @@ impl Generator {
             len += more;
             // What comes last is copied first if the target is above the source.
             if target > source {
-                let down = more.min(source);
-                (source, target) = (source - down, target - down);
+                let down = more.min(source.0);
+                (source, target) = (source.back(down), target.back(down));
             }
         }
 
@@ -346,7 +349,7 @@ impl Generator {
             len = len.min(self.atomic_pages);
         }
 
-        let len = len.min(self.lpns - source.max(target));
+        let len = len.min(self.lpns - source.max(target).0);
         ScriptCommand::Remap {
             target,
             source,
@@ -364,12 +367,12 @@ impl Generator {
         self.next_unique
     }
 
-    fn lpn(&mut self) -> u32 {
+    fn lpn(&mut self) -> Lpn {
         let lpn = match self.random.random_range(0..10) {
             // Probably still under way: overwriting it then is where the orders matter.
             0..2 => return self.recent[self.random.random_range(0..4u32) as usize],
-            2..7 => self.hot + self.random.random_range(0..self.hot_len),
-            _ => self.random.random_range(0..self.lpns),
+            2..7 => self.hot.offset(self.random.random_range(0..self.hot_len)),
+            _ => Lpn(self.random.random_range(0..self.lpns)),
         };
         self.recent.rotate_right(1);
         self.recent[0] = lpn;
@@ -393,13 +396,13 @@ impl Generator {
             // Filled anew, or the rest of the script would run on an empty device.
             self.filled = 0;
             return ScriptCommand::Deallocate {
-                lpn: 0,
+                lpn: Lpn::ZERO,
                 len: self.lpns,
             };
         }
         let len = self.len();
         ScriptCommand::Deallocate {
-            lpn: self.lpn().min(self.lpns - len),
+            lpn: self.lpn().min(Lpn(self.lpns - len)),
             len,
         }
     }
@@ -416,16 +419,16 @@ impl Generator {
             self.len()
         };
 
-        let last = self.lpns - len;
+        let last = Lpn(self.lpns - len);
         let start = self.lpn().min(last);
         let (target, source) = match self.random.random_range(0..16) {
             // Overlapping, to the right and to the left.
             0..3 if len > 1 => (
                 start,
-                start.saturating_sub(self.random.random_range(1..len)),
+                start.back(self.random.random_range(1..len).min(start.0)),
             ),
             3..6 if len > 1 => (
-                start.saturating_sub(self.random.random_range(1..len)),
+                start.back(self.random.random_range(1..len).min(start.0)),
                 start,
             ),
             // One source, many targets, until the counter of its page is full.

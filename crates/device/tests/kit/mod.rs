@@ -6,7 +6,7 @@
 pub mod numbers;
 
 use numbers::Numbers;
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::{Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{ContentMode, Geometry, Page, Payload};
@@ -66,7 +66,7 @@ pub fn page(content: u64) -> [u8; PAGE_BYTES] {
 
 /// Content of a page, 0 for zeroes; an error if it cannot be read.
 pub fn try_read(device: &mut Device, lpn: u32) -> Result<u64, Refusal> {
-    match device.read(0, lpn).1? {
+    match device.read(0, Lpn(lpn)).1? {
         Page::Zeroes => Ok(0),
         Page::Bytes(bytes) => Ok(u64::from_le_bytes(
             *bytes.first_chunk().expect("a page has more than 8 bytes"),
@@ -80,7 +80,9 @@ pub fn read(device: &mut Device, lpn: u32) -> u64 {
 }
 
 pub fn write(device: &mut Device, lpn: u32, content: u64) -> Result<(), Refusal> {
-    device.write(0, lpn, &Payload::Bytes(&page(content))).result
+    device
+        .write(0, Lpn(lpn), &Payload::Bytes(&page(content)))
+        .result
 }
 
 /// Remaps one page.
@@ -89,8 +91,8 @@ pub fn remap(device: &mut Device, target: u32, source: u32) -> Result<(), Refusa
         .remap(
             0,
             &Remap {
-                target,
-                source,
+                target: Lpn(target),
+                source: Lpn(source),
                 len: 1,
                 relocate: false,
                 atomic: false,
@@ -144,8 +146,8 @@ pub fn command(device: &mut Device, oracle: &mut Oracle, numbers: &mut Numbers) 
         }
         6..9 => {
             let remap = Remap {
-                target: lpn,
-                source,
+                target: Lpn(lpn),
+                source: Lpn(source),
                 len,
                 relocate: false,
                 atomic: false,
@@ -158,7 +160,7 @@ pub fn command(device: &mut Device, oracle: &mut Oracle, numbers: &mut Numbers) 
         }
         _ => {
             device
-                .deallocate(0, lpn, len)
+                .deallocate(0, Lpn(lpn), len)
                 .result
                 .expect("there is room");
             (lpn..lpn + len).for_each(|lpn| oracle.set(lpn, 0));

@@ -21,7 +21,7 @@ use crate::layout::Layout;
 use crate::tables::Tables;
 use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
 pub use recover::FileMapScan;
-use remap_ssd_media::{After, ClearId, Media, MediaError, Purpose};
+use remap_ssd_media::{After, ClearId, Lpn, Media, MediaError, Purpose};
 
 /// A page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct FileBlock {
     /// Page offset within the file.
     pub offset: u32,
     /// Logical page that was written for it.
-    pub lpn: u32,
+    pub lpn: Lpn,
 }
 
 /// How an `fs_write` ended. In each case the data is written.
@@ -107,7 +107,7 @@ impl FileMap {
         &mut self,
         media: &mut Media,
         tables: &Tables,
-        lpn: u32,
+        lpn: Lpn,
         page: FilePage,
     ) -> Result<FileStatus, MediaError> {
         let region = self.region;
@@ -142,8 +142,8 @@ impl FileMap {
         let after = self.guards.waits(Guard::FsAfterData, data);
 
         let index = self.used;
-        let words =
-            [lpn, page.offset, page.inode, NONE].map(|value| Tagged::of(self.generation, value));
+        let words = [lpn.into_bits(), page.offset, page.inode, NONE]
+            .map(|value| Tagged::of(self.generation, value));
         media.store_record(
             region.entry(index),
             &words,
@@ -227,7 +227,7 @@ impl FileMap {
                     .map(|bits| Tagged::from_bits(bits).value())
             };
             blocks.push(FileBlock {
-                lpn: value(0)?,
+                lpn: Lpn::from_bits(value(0)?),
                 offset: value(1)?,
             });
             next = if next == ends.tail { NONE } else { value(3)? };

@@ -15,7 +15,7 @@ use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::superblock::{AllocatedPage, Stream};
-use remap_ssd_media::{After, Ppn, Purpose, SbId, SecondOwner, Stored};
+use remap_ssd_media::{After, Lpn, Ppn, Purpose, SbId, SecondOwner, Stored};
 
 /// Pages among which those lie that are copied as one row.
 const ROW_SPAN: u32 = 64;
@@ -219,7 +219,7 @@ impl Ftl {
             page.owns && self.core.tables.counts.get(from) == 1,
             "owners found and counted of {from:?}"
         );
-        if page.oob.lpn() >= self.core.config.lpns && !self.core.media.is_readable(from) {
+        if !page.oob.lpn().is_below(self.core.config.lpns) && !self.core.media.is_readable(from) {
             return self.renew_bitmap(page.oob.lpn());
         }
 
@@ -246,7 +246,7 @@ impl Ftl {
 
     /// A bitmap of deallocations that has become unreadable: the tables still know its content.
     #[cold]
-    fn renew_bitmap(&mut self, lpn: u32) -> Result<(), Refusal> {
+    fn renew_bitmap(&mut self, lpn: Lpn) -> Result<(), Refusal> {
         loop {
             let Some(taken) = self.core.blocks.take(self.core.config.gc_stream(0)) else {
                 self.open_for_gc(0)?;
@@ -257,7 +257,7 @@ impl Ftl {
             let bitmap = DeallocLog::bitmap(
                 &self.core.config,
                 &self.core.tables,
-                lpn - self.core.config.lpns,
+                lpn.offset_from(self.core.config.bitmap_lpn(0)),
             );
             let oob = taken.oob(lpn, self.core.clock.tick());
 
@@ -437,7 +437,7 @@ impl Ftl {
     #[inline(always)]
     pub(crate) fn copy_moved(
         &mut self,
-        (lpn, wsn, second): (u32, u64, SecondOwner),
+        (lpn, wsn, second): (Lpn, u64, SecondOwner),
         from: Ppn,
         zone: usize,
     ) -> Result<AllocatedPage, Refusal> {

@@ -11,7 +11,7 @@ use crate::guard::Guard;
 use crate::life::{Life, LifeRecord, LoadedLife};
 use crate::superblock::{Head, Open, Stream, Superblock, SuperblockState, Superblocks};
 use crate::witnesses::{Witnesses, holds_data};
-use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, ClearId, Lpn, Media, Oob, Purpose, SbId, Stored};
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;
 
@@ -448,7 +448,7 @@ impl Ftl {
         // not.
         let is_present =
             oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
-        if oob.wsn() == 0 || oob.lpn() >= core.tables.map.len() || !is_present {
+        if oob.wsn() == 0 || !oob.lpn().is_below(core.tables.map.len()) || !is_present {
             return;
         }
 
@@ -534,7 +534,7 @@ impl Ftl {
     /// A page that reads as a media error, for an LPN whose data is lost.
     pub(super) fn program_lost(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         stored: Stored,
         early: bool,
     ) -> Result<(), Refusal> {

@@ -29,7 +29,7 @@ use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
 use crate::superblock::SuperblockState;
 use crate::witnesses::{RecoveryReport, Witnesses};
-use remap_ssd_media::{After, Media, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeSet;
 
 /// How many records before its turn what a record will touch is prefetched.
@@ -99,7 +99,7 @@ impl Ftl {
         let core = &mut self.core;
         let mut lost = Vec::new();
         for chunk in 0..core.config.chunks() {
-            let Some(mapping) = core.tables.map.get(core.config.lpns + chunk) else {
+            let Some(mapping) = core.tables.map.get(core.config.bitmap_lpn(chunk)) else {
                 continue;
             };
             witnesses.report.bitmap_pages += 1;
@@ -118,13 +118,13 @@ impl Ftl {
                 continue;
             };
 
-            let first = chunk * crate::config::CHUNK_LPNS;
+            let first = Lpn(chunk * crate::config::CHUNK_LPNS);
             for (byte, bits) in bits.iter().enumerate() {
                 let mut bits = *bits;
                 while bits != 0 {
-                    let lpn = first + byte as u32 * 8 + bits.trailing_zeros();
+                    let lpn = first.offset(byte as u32 * 8 + bits.trailing_zeros());
                     bits &= bits - 1;
-                    if lpn < core.config.lpns {
+                    if lpn.is_below(core.config.lpns) {
                         witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, oob.wsn());
                     }
                 }
@@ -152,7 +152,7 @@ impl Ftl {
                 witnesses.zero(at..at + DEALLOC_WORDS);
                 continue;
             }
-            for lpn in first..first + len {
+            for lpn in Lpn::range(first, len) {
                 witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, wsn);
             }
         }
@@ -162,7 +162,7 @@ impl Ftl {
         }
 
         for (first, len, wsn) in records.doubts {
-            (first..first + len).for_each(|lpn| witnesses.doubt(lpn, wsn));
+            Lpn::range(first, len).for_each(|lpn| witnesses.doubt(lpn, wsn));
             // Without its first word its number is unknown.
             witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
         }
@@ -175,8 +175,8 @@ impl Ftl {
         let core = &mut self.core;
 
         witnesses.resolve_relocated(&core.tables.map);
-        for lpn in 0..core.tables.map.len() {
-            let ahead = (lpn + AHEAD as u32).min(core.tables.map.len() - 1);
+        for lpn in Lpn::range(Lpn::ZERO, core.tables.map.len()) {
+            let ahead = lpn.offset(AHEAD as u32).min(Lpn(core.tables.map.len() - 1));
             if let Some(ahead) = core.tables.map.get(ahead) {
                 core.tables.counts.prefetch(ahead.ppn);
             }
@@ -230,7 +230,7 @@ impl Ftl {
 
         lost.sort_unstable();
         lost.dedup();
-        lost.retain(|lpn| *lpn < self.core.config.lpns);
+        lost.retain(|lpn| lpn.is_below(self.core.config.lpns));
         report.lost = lost.len() as u64;
 
         // A record made now would be newer than the page that marks the LPN as lost.
@@ -305,7 +305,7 @@ impl Ftl {
         let lpns = self.core.config.lpns;
 
         self.unreadable
-            .extend(lost.into_iter().filter(|lpn| *lpn < lpns));
+            .extend(lost.into_iter().filter(|lpn| lpn.is_below(lpns)));
         report.lost = self.unreadable.len() as u64;
         self.files.repair(&mut self.core.media, files);
 
@@ -333,15 +333,15 @@ impl Ftl {
     /// place bitmaps take.
     fn keep_relocated(
         &mut self,
-        relocated: Vec<(u32, u64)>,
+        relocated: Vec<(Lpn, u64)>,
     ) -> Result<Vec<usize>, crate::error::Refusal> {
-        let mut sources: Vec<u32> = relocated.iter().map(|(lpn, _)| *lpn).collect();
+        let mut sources: Vec<Lpn> = relocated.iter().map(|(lpn, _)| *lpn).collect();
         sources.sort_unstable();
         sources.dedup();
         let keeps = self.core.config.guards.has(Guard::RelocatedSources);
-        let runs: Vec<(u32, u32)> = if keeps {
+        let runs: Vec<(Lpn, u32)> = if keeps {
             sources
-                .chunk_by(|a, b| a + 1 == *b)
+                .chunk_by(|a, b| a.offset(1) == *b)
                 .map(|run| (run[0], run.len() as u32))
                 .collect()
         } else {
@@ -352,7 +352,7 @@ impl Ftl {
             // The bitmaps take them all.
             let interrupted = self.dealloc.is_interrupted();
             runs.iter()
-                .flat_map(|(lpn, len)| *lpn..*lpn + *len)
+                .flat_map(|(lpn, len)| Lpn::range(*lpn, *len))
                 .for_each(|lpn| self.dealloc.touch(lpn));
             let full = self.program_bitmaps()?;
             return Ok(if interrupted { vec![0, 1] } else { vec![full] });
@@ -377,7 +377,7 @@ impl Ftl {
 
     /// LPNs in doubt that get their pages only when something has been collected. What they had
     /// before must not be moved where a record says so: some schemes give what moves a new number.
-    fn set_aside(&mut self, lost: &[u32]) {
+    fn set_aside(&mut self, lost: &[Lpn]) {
         let recorded = self
             .dealloc
             .record_doubts(&mut self.core.media, &mut self.core.clock, lost);
@@ -390,7 +390,7 @@ impl Ftl {
     /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many
     /// were marked. `early` is before the scheme is ready for garbage collection: then only as many
     /// as there is room for.
-    fn mark_lost(&mut self, lost: &[u32], early: bool) -> Result<usize, crate::error::Refusal> {
+    fn mark_lost(&mut self, lost: &[Lpn], early: bool) -> Result<usize, crate::error::Refusal> {
         for (done, &lpn) in lost.iter().enumerate() {
             if early && !self.has_room_uncollected() {
                 return Ok(done);
@@ -405,7 +405,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `ReadOnly`, `DiskFailed`.
-    pub fn give_up(&mut self, lpn: u32) -> Result<(), crate::Refusal> {
+    pub fn give_up(&mut self, lpn: Lpn) -> Result<(), crate::Refusal> {
         self.end_write();
         self.writable(lpn, 1)?;
         self.program_lost(lpn, Stored::Meta(LOST.into()), false)
@@ -457,7 +457,7 @@ impl Ftl {
     /// Reads every mapped page once; how many cannot be read. For inspection.
     pub fn scrub(&mut self) -> u64 {
         let mut unreadable = 0;
-        for lpn in 0..self.core.config.lpns {
+        for lpn in Lpn::range(Lpn::ZERO, self.core.config.lpns) {
             unreadable += u64::from(self.read(lpn).is_err());
             self.core.media.ops.clear();
         }

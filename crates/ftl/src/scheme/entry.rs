@@ -5,6 +5,7 @@
 
 use crate::contract::{OwnerRef, Remapping};
 use bitfield_struct::bitfield;
+use remap_ssd_media::Lpn;
 
 /// First 8 bytes, bits 0-63 of Table 2.
 #[bitfield(u64)]
@@ -26,12 +27,12 @@ pub struct EntryOwners {
     pub torn: bool,
     /// Bits 65-95: target LPN.
     #[bits(31)]
-    pub target: u32,
+    pub target: Lpn,
     /// Bit 96: remapping flag; the source has lost the page.
     pub flag: bool,
     /// Bits 97-127: source LPN if the flag is set, else null.
     #[bits(31)]
-    pub source: u32,
+    pub source: Lpn,
 }
 
 /// 16 bytes, two atomic stores.
@@ -51,7 +52,7 @@ pub struct CommandWord {
     pub torn: bool,
     /// First target LPN of the command.
     #[bits(31)]
-    pub start: u32,
+    pub start: Lpn,
     /// Whether it belongs to an atomic command.
     pub atomic: bool,
     /// Pages of the whole command.
@@ -77,11 +78,11 @@ impl RmmEntry {
 
     /// The second word of a remap of this LPN.
     #[inline]
-    pub fn second_of(target: u32, source: Option<u32>) -> u64 {
+    pub fn second_of(target: Lpn, source: Option<Lpn>) -> u64 {
         let second = EntryOwners::new().with_torn(true).with_target(target);
         second
             .with_flag(source.is_some())
-            .with_source(source.unwrap_or(0))
+            .with_source(source.unwrap_or(Lpn::ZERO))
             .into_bits()
     }
 
@@ -120,20 +121,20 @@ impl RmmEntry {
 
     /// LPN that now reads the page.
     #[inline]
-    pub fn target(self) -> u32 {
+    pub fn target(self) -> Lpn {
         self.second.target()
     }
 
     /// The LPN that lost the page.
     #[inline]
-    pub fn relocated_source(self) -> Option<u32> {
+    pub fn relocated_source(self) -> Option<Lpn> {
         self.second.flag().then(|| self.second.source())
     }
 }
 
 impl CommandWord {
     /// The word of an entry that is part of no command any more: it counts by itself.
-    pub fn alone(target: u32) -> Self {
+    pub fn alone(target: Lpn) -> Self {
         Self::new().with_torn(true).with_start(target).with_pages(1)
     }
 

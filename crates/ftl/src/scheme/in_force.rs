@@ -6,7 +6,7 @@
 use crate::ended::EndedIn;
 use crate::map::Map;
 use crate::tables::Tables;
-use remap_ssd_media::Ppn;
+use remap_ssd_media::{Lpn, Ppn};
 
 /// Entries gone through at a time.
 const CHUNK: usize = 64;
@@ -18,7 +18,7 @@ pub(super) fn find_doubtful<T>(
     map: &Map,
     ended: EndedIn<'_>,
     slots: &[T],
-    lpn_of: impl Fn(&T) -> u32,
+    lpn_of: impl Fn(&T) -> Lpn,
     place_of: impl Fn(usize) -> u32,
     found: &mut Vec<u32>,
 ) {
@@ -37,7 +37,7 @@ pub(super) fn find_doubtful<T>(
 fn doubtful_of<T>(
     ended: EndedIn<'_>,
     slots: &[T],
-    lpn_of: impl Fn(&T) -> u32,
+    lpn_of: impl Fn(&T) -> Lpn,
     doubtful: &mut [u32; CHUNK],
 ) -> usize {
     // About one in ten is, which no processor can predict: no branches.
@@ -55,8 +55,8 @@ fn doubtful_of<T>(
 pub(super) fn keep_gone(
     tables: &mut Tables,
     doubtful: &mut Vec<u32>,
-    hidden: &mut Vec<u32>,
-    mapping_at: impl Fn(&Tables, u32) -> Option<(u32, Ppn)>,
+    hidden: &mut Vec<Lpn>,
+    mapping_at: impl Fn(&Tables, u32) -> Option<(Lpn, Ppn)>,
 ) {
     const AHEAD: usize = 24;
     hidden.clear();

@@ -9,7 +9,7 @@ use super::in_force::{find_doubtful, keep_gone, take_out};
 use crate::contract::{OwnerRef, Remapping};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
-use remap_ssd_media::{Geometry, Ppn, SbId};
+use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
 #[derive(Default)]
 pub(super) struct OwnerIndex {
@@ -20,7 +20,7 @@ pub(super) struct OwnerIndex {
 #[derive(Default)]
 struct Scratch {
     doubtful: Vec<u32>,
-    hidden: Vec<u32>,
+    hidden: Vec<Lpn>,
 }
 
 impl OwnerIndex {
@@ -129,7 +129,7 @@ impl OwnerIndex {
     }
 
     pub fn check(&self, tables: &Tables) -> Result<(), String> {
-        for lpn in 0..tables.map.len() {
+        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };

@@ -10,7 +10,7 @@ use crate::guard::Guard;
 use crate::superblock::{Superblock, SuperblockState, Superblocks};
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{Geometry, MediaError, Ppn, SbId};
+use remap_ssd_media::{Geometry, Lpn, MediaError, Ppn, SbId};
 
 /// Entries in a 4 KiB log page.
 pub(super) const ENTRIES_PER_PAGE: usize = 256;
@@ -30,7 +30,7 @@ pub(super) struct LogEntry {
     pub wsn: u64,
     pub torn_second: bool,
     #[bits(31)]
-    pub lpn: u32,
+    pub lpn: Lpn,
     __: bool,
     #[bits(31)]
     pub ppn: u32,
@@ -51,7 +51,7 @@ impl LogEntry {
 
     /// The entry of a remap into this incarnation of a superblock.
     #[inline]
-    pub fn new_in(incarnation: u32, wsn: u64, lpn: u32, ppn: Ppn) -> Self {
+    pub fn new_in(incarnation: u32, wsn: u64, lpn: Lpn, ppn: Ppn) -> Self {
         Self::new()
             .with_torn_first(true)
             .with_incarnation(incarnation)

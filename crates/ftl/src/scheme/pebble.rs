@@ -36,7 +36,7 @@ use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 
 const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
 /// Slots whose superseded entry was overwritten.
@@ -107,7 +107,7 @@ struct OwnerSlot {
     valid: bool,
     /// LPN that was remapped to this page.
     #[bits(31)]
-    lpn: u32,
+    lpn: Lpn,
     /// Sequence number of the remap less the room's base.
     #[bits(32)]
     age: u32,
@@ -212,7 +212,7 @@ impl Pebble {
         tables: &Tables,
         media: &mut Media,
         ppn: Ppn,
-        lpn: Option<u32>,
+        lpn: Option<Lpn>,
         reuse: bool,
     ) -> Option<(usize, After)> {
         let (mut empty, mut stale) = (None, None);
@@ -262,7 +262,7 @@ impl Pebble {
     }
 
     /// What overwriting the stale entry of `old` waits for.
-    fn superseded(&self, tables: &Tables, ppn: Ppn, old: u32) -> After {
+    fn superseded(&self, tables: &Tables, ppn: Ppn, old: Lpn) -> After {
         if !self.guards.has(Guard::SlotReuse) {
             return self.entry_after(tables.geometry, ppn);
         }
@@ -271,7 +271,8 @@ impl Pebble {
         // record of a deallocation; the commit, if it is of an atomic command)  2. the new entry.
         // Cut before 2: the old entry is still there, and it may be the newest durable one. The
         // fence covers the old entry too, and so the page.
-        let written = (old < tables.map.len())
+        let written = old
+            .is_below(tables.map.len())
             .then(|| tables.map.get(old))
             .flatten()
             .filter(|mapping| !mapping.remapped);
@@ -641,7 +642,7 @@ impl Inspect for Pebble {
     }
 
     fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
-        for lpn in 0..tables.map.len() {
+        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };

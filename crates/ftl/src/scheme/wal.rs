@@ -32,7 +32,7 @@ use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::{Hinted, Witnesses};
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
 /// The scheme as the catalogue lists it.
@@ -68,11 +68,11 @@ struct Commit {
     wsn: u64,
     torn_second: bool,
     #[bits(31)]
-    target: u32,
+    target: Lpn,
     __: bool,
     /// First LPN that the pages were written under.
     #[bits(31)]
-    source: u32,
+    source: Lpn,
 }
 
 const _: () = assert!(size_of::<Commit>() == 8 * SLOT_WORDS);
@@ -92,8 +92,8 @@ impl Commit {
     }
 
     /// Homes, each with the LPN that its page was written under.
-    fn pairs(self) -> impl Iterator<Item = (u32, u32)> {
-        (0..self.len()).map(move |at| (self.target() + at, self.source() + at))
+    fn pairs(self) -> impl Iterator<Item = (Lpn, Lpn)> {
+        (0..self.len()).map(move |at| (self.target().offset(at), self.source().offset(at)))
     }
 }
 
@@ -284,12 +284,12 @@ impl OpenRecord {
         }
 
         let longer = self.commit.with_len(len + 1);
-        if (home, lpn) == (target + len, source + len) {
+        if (home, lpn) == (target.offset(len), source.offset(len)) {
             return Some((longer, pages));
         }
 
         // A remap whose target is above its source goes from the end.
-        let is_before = (home + 1, lpn + 1) == (target, source);
+        let is_before = (home.offset(1), lpn.offset(1)) == (target, source);
         is_before.then(|| (longer.with_target(home).with_source(lpn), pages))
     }
 }
@@ -398,7 +398,7 @@ impl Ownership for Wal {
         // No number: the core asks L2P whether a home has its page, and gives the copy a new one.
         for offset in 0..tables.geometry.pages_per_superblock() {
             let second = media.oob(tables.geometry.page(sb, offset)).second();
-            if let Some(lpn) = second.lpn().filter(|lpn| *lpn < self.lpns) {
+            if let Some(lpn) = second.lpn().filter(|lpn| lpn.is_below(self.lpns)) {
                 out.push(OwnerRef {
                     offset,
                     lpn,
@@ -455,7 +455,7 @@ impl Recover for Wal {
             }
 
             let commit = Commit::from_words([first, second]);
-            let in_range = |from: u32| {
+            let in_range = |from: Lpn| {
                 u64::from(from) + u64::from(commit.len()) <= u64::from(core.config.lpns)
             };
             let intact = commit.is_intact() || !core.config.guards.has(Guard::TornBits);
@@ -548,7 +548,7 @@ impl Inspect for Wal {
             return Err("a commit record is in other groups than it counts".into());
         }
 
-        for lpn in 0..tables.map.len() {
+        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
@@ -588,7 +588,7 @@ impl LookAhead for Wal {}
 
 /// The newest page that was written under `lpn` for `home` before the record; of copies the one in
 /// the younger superblock.
-fn page_meant(guards: Guards, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
+fn page_meant(guards: Guards, hinted: &[Hinted], home: Lpn, lpn: Lpn, before: u64) -> Option<Ppn> {
     let from = hinted.partition_point(|page| page.lpn < lpn);
     let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
     let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
@@ -620,8 +620,8 @@ fn doubt(
         for page in pages {
             let is_meant = second.is_none_or(|second| {
                 page.lpn >= second.source()
-                    && page.home.checked_sub(second.target())
-                        == page.lpn.checked_sub(second.source())
+                    && page.home.0.checked_sub(second.target().0)
+                        == page.lpn.0.checked_sub(second.source().0)
             });
 
             // It was the newest page of its home, and was remapped while still mapped by the LPN it

@@ -7,7 +7,7 @@ use super::{Stream, SuperblockState, Superblocks};
 use crate::config::Config;
 use crate::dies::DieMask;
 use crate::guard::Guard;
-use remap_ssd_media::{After, Oob, PageSlot, Ppn, SbId};
+use remap_ssd_media::{After, Lpn, Oob, PageSlot, Ppn, SbId};
 use std::collections::VecDeque;
 
 impl Config {
@@ -48,7 +48,7 @@ impl AllocatedPage {
         self.slot.ppn
     }
     #[inline(always)]
-    pub fn oob(&self, lpn: u32, wsn: u64) -> Oob {
+    pub fn oob(&self, lpn: Lpn, wsn: u64) -> Oob {
         Oob::new(lpn, wsn, self.incarnation)
     }
 }

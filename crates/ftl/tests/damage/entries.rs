@@ -2,7 +2,7 @@
 
 use crate::kit::{self, Random, content, recovered, small};
 use crate::{churn, copy};
-use remap_ssd_ftl::{Ftl, RecoveryError, Refusal, SchemeKind};
+use remap_ssd_ftl::{Ftl, Lpn, RecoveryError, Refusal, SchemeKind};
 use remap_ssd_media::Page;
 
 /// First word of every intact entry of an LPN in the scheme's NVRAM.
@@ -20,7 +20,7 @@ fn entries_of(ftl: &mut Ftl, lpn: u32) -> Vec<usize> {
             ftl.media_mut().load(at + 1).unwrap(),
         ];
         let entry = remap_ssd_ftl::scheme::RmmEntry::from_words(pair[0], pair[1]);
-        if entry.is_intact() && entry.target() == lpn {
+        if entry.is_intact() && entry.target() == Lpn(lpn) {
             found.push(at);
         }
     }
@@ -29,8 +29,8 @@ fn entries_of(ftl: &mut Ftl, lpn: u32) -> Vec<usize> {
 
 fn with_a_remap() -> (Ftl, usize) {
     let mut ftl = small(SchemeKind::RemapSsd);
-    ftl.write(1, &content(11)).unwrap();
-    ftl.write(2, &content(22)).unwrap();
+    ftl.write(Lpn(1), &content(11)).unwrap();
+    ftl.write(Lpn(2), &content(22)).unwrap();
     ftl.remap(&copy(2, 1)).unwrap();
     let at = *entries_of(&mut ftl, 2)
         .last()
@@ -45,7 +45,7 @@ fn one_flipped_bit_of_an_entry_is_corrected() {
         faults.flips.insert(at, 1 << 40);
     });
     let (mut ftl, report) = recovered(ftl);
-    assert_eq!((ftl.read(2), report.lost), (Ok(Page::Identity(11)), 0));
+    assert_eq!((ftl.read(Lpn(2)), report.lost), (Ok(Page::Identity(11)), 0));
 }
 
 #[test]
@@ -57,11 +57,11 @@ fn an_entry_whose_lpn_is_readable_makes_that_lpn_a_media_error() {
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 1);
     assert_eq!(
-        ftl.read(2),
+        ftl.read(Lpn(2)),
         Err(Refusal::MediaError),
         "not 22, which was overwritten"
     );
-    assert_eq!(ftl.read(1), Ok(Page::Identity(11)));
+    assert_eq!(ftl.read(Lpn(1)), Ok(Page::Identity(11)));
 }
 
 #[test]
@@ -84,17 +84,18 @@ fn garbage_collection_survives_a_damaged_entry() {
         faults.flips.insert(at + 1, 0b11 << 30);
     });
     for lpn in 10..600 {
-        ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
+            .unwrap();
     }
     churn(&mut ftl, &[1, 2], 10_000);
     assert_eq!(
-        (ftl.read(1), ftl.read(2)),
+        (ftl.read(Lpn(1)), ftl.read(Lpn(2))),
         (Ok(Page::Identity(11)), Ok(Page::Identity(11)))
     );
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
     assert_eq!(
-        (ftl.read(1), ftl.read(2)),
+        (ftl.read(Lpn(1)), ftl.read(Lpn(2))),
         (Ok(Page::Identity(11)), Ok(Page::Identity(11)))
     );
 }
@@ -103,10 +104,13 @@ fn garbage_collection_survives_a_damaged_entry() {
 /// the write is between them.
 fn remapped_there_and_back(scheme: SchemeKind) -> (Ftl, Vec<usize>) {
     let mut ftl = small(scheme);
-    (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap());
-    ftl.write(1, &content(11)).unwrap();
+    (0..600).for_each(|lpn| {
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
+            .unwrap()
+    });
+    ftl.write(Lpn(1), &content(11)).unwrap();
     ftl.remap(&copy(2, 1)).unwrap();
-    ftl.write(2, &content(22)).unwrap();
+    ftl.write(Lpn(2), &content(22)).unwrap();
 
     let before: Vec<u64> = (0..ftl.media().nvram_words())
         .map(|at| ftl.media().peek(at))
@@ -149,7 +153,7 @@ fn a_damaged_entry_is_made_up_for_where_an_older_one_says_the_same() {
             let Ok((mut ftl, _)) = Ftl::recover(ftl.into_media(), config) else {
                 continue;
             };
-            let read = ftl.read(2);
+            let read = ftl.read(Lpn(2));
             let is_right = matches!(read, Ok(Page::Identity(11)) | Err(Refusal::MediaError));
             assert!(
                 is_right,
@@ -167,13 +171,13 @@ fn an_lpn_that_was_rewritten_is_not_taken_by_the_damaged_entry_again() {
         faults.flips.insert(at, 0b11 << 30);
     });
     let (mut ftl, _) = recovered(ftl);
-    assert_eq!(ftl.read(2), Err(Refusal::MediaError));
+    assert_eq!(ftl.read(Lpn(2)), Err(Refusal::MediaError));
     for round in 0..3 {
-        ftl.write(2, &content(33 + round)).unwrap();
+        ftl.write(Lpn(2), &content(33 + round)).unwrap();
         let (found, report) = recovered(ftl);
         ftl = found;
         assert_eq!(
-            (ftl.read(2), report.lost),
+            (ftl.read(Lpn(2)), report.lost),
             (Ok(Page::Identity(33 + round)), 0)
         );
     }
@@ -185,21 +189,21 @@ fn a_damaged_entry_that_was_superseded_long_ago_leaves_nothing_in_doubt() {
     let (mut ftl, at) = with_a_remap();
     for target in 10..40 {
         ftl.remap(&copy(target, 1)).unwrap();
-        ftl.write(target, &content(u64::from(target))).unwrap();
+        ftl.write(Lpn(target), &content(u64::from(target))).unwrap();
     }
-    ftl.write(2, &content(44)).unwrap();
+    ftl.write(Lpn(2), &content(44)).unwrap();
     ftl.media_mut().plant(|faults| {
         faults.flips.insert(at, 0b11 << 30);
     });
     let (mut ftl, report) = recovered(ftl);
-    assert_eq!((ftl.read(2), report.lost), (Ok(Page::Identity(44)), 0));
+    assert_eq!((ftl.read(Lpn(2)), report.lost), (Ok(Page::Identity(44)), 0));
 }
 
 /// Nothing was stored there: neither is LPN 0 in doubt, nor anything else.
 #[test]
 fn damage_where_nothing_is_stored_is_of_no_consequence() {
     let (mut ftl, at) = with_a_remap();
-    ftl.write(0, &content(7)).unwrap();
+    ftl.write(Lpn(0), &content(7)).unwrap();
     for word in [at + 2, at + 3] {
         ftl.media_mut().plant(|faults| {
             faults.flips.insert(word, 0b11 << 30);
@@ -207,7 +211,7 @@ fn damage_where_nothing_is_stored_is_of_no_consequence() {
         let (found, report) = recovered(ftl);
         ftl = found;
         assert_eq!(
-            (ftl.read(0), ftl.read(2), report.lost),
+            (ftl.read(Lpn(0)), ftl.read(Lpn(2)), report.lost),
             (Ok(Page::Identity(7)), Ok(Page::Identity(11)), 0)
         );
         assert!(ftl.media().faults().is_empty(), "and it is zeroed");

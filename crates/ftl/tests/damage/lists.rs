@@ -1,7 +1,7 @@
 //! Damaged words of the lists and bitmaps that stand beside the entries.
 
 use crate::kit::{Random, content, device, recovered, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, RecoveryError, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, RecoveryError, Remap, SchemeKind};
 use remap_ssd_media::{After, Media, Page, Ppn, Purpose};
 
 /// Copies on flash keep their numbers in the list.
@@ -14,12 +14,12 @@ fn any_word_of_a_list_of_several_is_told_by_the_sum() {
         ..small_config(SchemeKind::None)
     };
     let mut ftl = device(small_geometry(), &config);
-    (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    (0..100).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     for number in 0..5 {
         ftl.media_mut().attach_rail();
         ftl.remap(&Remap {
-            target: 2 * number,
-            source: 50,
+            target: Lpn(2 * number),
+            source: Lpn(50),
             len: 2,
             relocate: false,
             atomic: true,
@@ -48,7 +48,7 @@ fn any_word_of_a_list_of_several_is_told_by_the_sum() {
         let (mut found, _) = Ftl::recover(media, config.clone()).expect("the sum tells the word");
         assert_eq!(found.aborted().len(), 5);
         assert!(
-            (0..100).all(|lpn| found.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))),
+            (0..100).all(|lpn| found.read(Lpn(lpn)) == Ok(Page::Identity(u64::from(lpn) + 1))),
             "without word {word}"
         );
     }
@@ -57,12 +57,12 @@ fn any_word_of_a_list_of_several_is_told_by_the_sum() {
 #[test]
 fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
     let (geometry, mut ftl) = (small_geometry(), small(SchemeKind::RemapSsd));
-    (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
-    (0..40).for_each(|lpn| ftl.deallocate(lpn, 1).unwrap());
+    (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
+    (0..40).for_each(|lpn| ftl.deallocate(Lpn(lpn), 1).unwrap());
     let oob = |page: &Ppn| ftl.media().oob(*page);
     let bitmaps = (0..geometry.pages())
         .map(Ppn)
-        .filter(|page| ftl.media().is_programmed(*page) && oob(page).lpn() == 600);
+        .filter(|page| ftl.media().is_programmed(*page) && oob(page).lpn() == Lpn(600));
     let bitmap = bitmaps
         .max_by_key(|page| oob(page).wsn())
         .expect("a half of the log was full");
@@ -71,13 +71,13 @@ fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
     });
     let mut random = Random(9);
     while !ftl.media().faults().is_empty() {
-        ftl.write(100 + random.below(500) as u32, &content(50_000))
+        ftl.write(Lpn(100 + random.below(500) as u32), &content(50_000))
             .unwrap();
         ftl.media_mut().ops.clear();
     }
     let (mut ftl, _) = recovered(ftl);
-    (0..40).for_each(|lpn| assert_eq!(ftl.read(lpn), Ok(Page::Zeroes)));
-    assert_eq!(ftl.read(41), Ok(Page::Identity(42)));
+    (0..40).for_each(|lpn| assert_eq!(ftl.read(Lpn(lpn)), Ok(Page::Zeroes)));
+    assert_eq!(ftl.read(Lpn(41)), Ok(Page::Identity(42)));
 }
 
 /// The slot of an older device is 0: it opens, and has a sum of the aborted commands from then on.
@@ -89,7 +89,7 @@ fn a_word_of_the_aborted_list_is_told_by_the_sum_once_there_is_one() {
         ..small_config(SchemeKind::RemapSsd)
     };
     let mut ftl = device(small_geometry(), &config);
-    (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    (0..100).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     ftl.media_mut()
         .store(slot, 0, Purpose::Meta, After::NOTHING);
     let mut older = Media::from_image(&ftl.media().to_image());
@@ -106,8 +106,8 @@ fn a_word_of_the_aborted_list_is_told_by_the_sum_once_there_is_one() {
     let (mut ftl, _) = recovered(ftl);
     ftl.media_mut().attach_rail();
     ftl.remap(&Remap {
-        target: 0,
-        source: 50,
+        target: Lpn(0),
+        source: Lpn(50),
         len: 2,
         relocate: false,
         atomic: true,
@@ -131,7 +131,7 @@ fn a_word_of_the_aborted_list_is_told_by_the_sum_once_there_is_one() {
         damage(ftl.media_mut());
         ftl = recovered(ftl).0;
         assert_eq!(
-            [ftl.read(0), ftl.read(1)],
+            [ftl.read(Lpn(0)), ftl.read(Lpn(1))],
             [Ok(Page::Identity(1)), Ok(Page::Identity(2))]
         );
     }

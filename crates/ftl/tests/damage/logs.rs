@@ -2,7 +2,9 @@
 
 use crate::copy;
 use crate::kit::{self, Random, content, device, put, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind, SchemeValues, SuperblockState};
+use remap_ssd_ftl::{
+    Config, EntrySize, Ftl, Lpn, Remap, SchemeKind, SchemeValues, SuperblockState,
+};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, Oob, Page, Ppn, SbId};
 
@@ -40,7 +42,7 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
         };
         let mut ftl = device(geometry, &config);
         let mut contents: Vec<u64> = (1..=100).collect();
-        (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..100).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         let (mut random, mut tried) = (Random(3), 0);
         for round in 0..400 {
             let (target, source) = (random.below(100) as u32, random.below(100) as u32);
@@ -68,7 +70,7 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
                 let (mut fork, report) =
                     Ftl::recover(media, config.clone()).expect("one page is made up for");
                 let read = |lpn| fork.read(lpn);
-                let found: Vec<_> = (0..100).map(read).collect();
+                let found: Vec<_> = Lpn::range(Lpn::ZERO, 100).map(read).collect();
                 assert!(
                     found
                         .iter()
@@ -95,7 +97,7 @@ fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
                 ..small_config(SchemeKind::FLog)
             },
         );
-        (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         let before: Vec<u64> = (0..ftl.media().nvram_words())
             .map(|at| ftl.media().peek(at))
             .collect();
@@ -109,7 +111,7 @@ fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
         (0..200).for_each(|lpn| ftl.remap(&copy(300 + lpn, 100 + lpn)).unwrap());
         assert!(ftl.media().faults().is_empty(), "the buffer was zeroed");
         let (mut ftl, report) = recovered(ftl);
-        assert_eq!((ftl.read(2), report.lost), (Ok(Page::Identity(2)), 0));
+        assert_eq!((ftl.read(Lpn(2)), report.lost), (Ok(Page::Identity(2)), 0));
     }
 }
 
@@ -124,7 +126,7 @@ fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_numbe
     };
     let prepared = |earlier: u32| {
         let mut ftl = device(small_geometry(), &config);
-        (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         (0..earlier).for_each(|lpn| ftl.remap(&copy(400 + lpn, 100 + lpn)).unwrap());
         ftl
     };
@@ -136,8 +138,8 @@ fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_numbe
 
     for earlier in 0..40 {
         let atomic = Remap {
-            target: 2,
-            source: 20,
+            target: Lpn(2),
+            source: Lpn(20),
             len: 6,
             relocate: false,
             atomic: true,
@@ -158,7 +160,7 @@ fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_numbe
             let (mut ftl, _) = recovered(ftl);
             for (target, source) in (2..8).zip(20u64..) {
                 assert_eq!(
-                    ftl.read(target),
+                    ftl.read(Lpn(target)),
                     Ok(Page::Identity(source + 1)),
                     "{earlier} entries before, word {word}"
                 );
@@ -220,7 +222,7 @@ fn a_log_in_nvram_is_rewritten_whichever_word_of_it_is_damaged() {
             ftl.media_mut().ops.clear();
         }
         rewritten += ftl.stats().metadata_gc_runs;
-        let read: Vec<_> = (0..config.lpns).map(|lpn| ftl.read(lpn)).collect();
+        let read: Vec<_> = (0..config.lpns).map(|lpn| ftl.read(Lpn(lpn))).collect();
         assert!(
             read.iter()
                 .zip(&model)

@@ -7,14 +7,14 @@ mod lists;
 mod logs;
 
 use kit::{Random, content, device, recovered, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, RecoveryError, Refusal, Remap, SchemeKind, SuperblockState};
+use remap_ssd_ftl::{Config, Ftl, Lpn, RecoveryError, Refusal, Remap, SchemeKind, SuperblockState};
 use remap_ssd_media::{OpKind, Page, Ppn, SbId};
 
 /// A remap of one page.
 fn copy(target: u32, source: u32) -> Remap {
     Remap {
-        target,
-        source,
+        target: Lpn(target),
+        source: Lpn(source),
         len: 1,
         relocate: false,
         atomic: false,
@@ -24,7 +24,7 @@ fn copy(target: u32, source: u32) -> Remap {
 /// The flash page that serves an LPN.
 fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
     ftl.media_mut().ops.clear();
-    ftl.read(lpn).unwrap();
+    ftl.read(Lpn(lpn)).unwrap();
     ftl.media()
         .ops
         .iter()
@@ -39,7 +39,7 @@ fn churn(ftl: &mut Ftl, spared: &[u32], from: u64) {
     for step in 0..8000u64 {
         let lpn = random.below(600) as u32;
         if !spared.contains(&lpn) {
-            ftl.write(lpn, &content(from + step)).unwrap();
+            ftl.write(Lpn(lpn), &content(from + step)).unwrap();
             ftl.media_mut().ops.clear();
         }
     }
@@ -52,32 +52,33 @@ fn an_unreadable_page_is_a_media_error_wherever_gc_takes_it() {
         .filter(|scheme| scheme.is_durable())
     {
         let mut ftl = small(scheme);
-        ftl.write(5, &content(1)).unwrap();
-        ftl.write(5, &content(2)).unwrap();
+        ftl.write(Lpn(5), &content(1)).unwrap();
+        ftl.write(Lpn(5), &content(2)).unwrap();
         for lpn in 10..300 {
-            ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap();
+            ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
+                .unwrap();
         }
         let page = page_of(&mut ftl, 5);
         ftl.media_mut().plant(|faults| {
             faults.read.insert(page);
         });
-        assert_eq!(ftl.read(5), Err(Refusal::MediaError), "{scheme}");
+        assert_eq!(ftl.read(Lpn(5)), Err(Refusal::MediaError), "{scheme}");
         churn(&mut ftl, &[5], 10_000);
         assert!(ftl.stats().gc_runs > 20);
         assert_eq!(
-            ftl.read(5),
+            ftl.read(Lpn(5)),
             Err(Refusal::MediaError),
             "{scheme}: after garbage collection"
         );
         let (mut ftl, _) = recovered(ftl);
         assert_eq!(
-            ftl.read(5),
+            ftl.read(Lpn(5)),
             Err(Refusal::MediaError),
             "{scheme}: after recovery"
         );
-        ftl.write(5, &content(3)).unwrap();
+        ftl.write(Lpn(5), &content(3)).unwrap();
         assert_eq!(
-            ftl.read(5),
+            ftl.read(Lpn(5)),
             Ok(Page::Identity(3)),
             "{scheme}: a write heals it"
         );
@@ -90,15 +91,15 @@ fn an_unreadable_page_is_a_media_error_wherever_gc_takes_it() {
 fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first() {
     let mut ftl = small(SchemeKind::Unsafe);
     for lpn in [1, 2] {
-        ftl.write(lpn, &content(u64::from(lpn) * 11)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) * 11)).unwrap();
     }
     for (target, source) in [(3, 1), (4, 1), (5, 2)] {
         ftl.remap(&copy(target, source)).unwrap();
     }
-    ftl.deallocate(2, 1).unwrap(); // Nobody the device knows owns that page any more.
+    ftl.deallocate(Lpn(2), 1).unwrap(); // Nobody the device knows owns that page any more.
     churn(&mut ftl, &[1, 2, 3, 4, 5], 10_000);
     ftl.check().unwrap();
-    let reads = [1, 2, 3, 4, 5].map(|lpn| ftl.read(lpn).unwrap());
+    let reads = [1, 2, 3, 4, 5].map(|lpn| ftl.read(Lpn(lpn)).unwrap());
     assert_eq!(
         reads,
         [
@@ -115,8 +116,8 @@ fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first()
 /// The word of the slot that names LPN 2, after `with_a_remap` on slots.
 fn with_a_slot() -> (Ftl, usize) {
     let mut ftl = small(SchemeKind::Pebble);
-    ftl.write(1, &content(11)).unwrap();
-    ftl.write(2, &content(22)).unwrap();
+    ftl.write(Lpn(1), &content(11)).unwrap();
+    ftl.write(Lpn(2), &content(22)).unwrap();
     let before: Vec<u64> = (0..ftl.media().nvram_words())
         .map(|at| ftl.media().peek(at))
         .collect();
@@ -139,7 +140,7 @@ fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
         match Ftl::recover(ftl.into_media(), config) {
             Ok((mut ftl, _)) => {
                 assert!(outcome);
-                assert_eq!(ftl.read(2), Ok(Page::Identity(11)));
+                assert_eq!(ftl.read(Lpn(2)), Ok(Page::Identity(11)));
             }
             Err(error) => assert!(
                 !outcome && error == RecoveryError::NvramDamaged { word: at },
@@ -152,13 +153,14 @@ fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
         faults.flips.insert(at, 0b11 << 20);
     });
     for lpn in 10..600 {
-        ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap();
+        ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
+            .unwrap();
     }
     churn(&mut ftl, &[1, 2], 10_000);
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
     assert_eq!(
-        (ftl.read(1), ftl.read(2)),
+        (ftl.read(Lpn(1)), ftl.read(Lpn(2))),
         (Ok(Page::Identity(11)), Ok(Page::Identity(11)))
     );
 }
@@ -187,7 +189,7 @@ fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad(
         while step < 3000 || !is_as_wanted(&ftl) {
             step += 1;
             let lpn = random.below(600) as u32;
-            ftl.write(lpn, &content(step)).unwrap();
+            ftl.write(Lpn(lpn), &content(step)).unwrap();
             ftl.media_mut().ops.clear();
             contents[lpn as usize] = step;
         }
@@ -202,7 +204,7 @@ fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad(
                 } else {
                     Page::Identity(*identity)
                 };
-                assert_eq!(ftl.read(lpn), Ok(expected), "word {word}");
+                assert_eq!(ftl.read(Lpn(lpn)), Ok(expected), "word {word}");
             }
         }
     }

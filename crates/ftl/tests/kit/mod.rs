@@ -4,7 +4,7 @@
 
 pub mod script;
 
-use remap_ssd_ftl::{Config, Ftl, SchemeKind};
+use remap_ssd_ftl::{Config, Ftl, Lpn, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry, Media, OpKind, Page, Payload, Ppn};
 
@@ -68,7 +68,8 @@ pub fn content(identity: u64) -> Payload<'static> {
 /// Writes a page; apart, since each place where `Ftl::write` is called takes long to compile.
 #[inline(never)]
 pub fn put(ftl: &mut Ftl, lpn: u32, identity: u64) {
-    ftl.write(lpn, &content(identity)).expect("there is room");
+    ftl.write(Lpn(lpn), &content(identity))
+        .expect("there is room");
 }
 
 /// A generator good enough for scripts, the same everywhere.
@@ -96,7 +97,7 @@ pub fn durable() -> impl Iterator<Item = SchemeKind> {
 /// The flash page that an LPN is read from.
 pub fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
     ftl.media_mut().ops.clear();
-    ftl.read(lpn).unwrap();
+    ftl.read(Lpn(lpn)).unwrap();
     ftl.media()
         .ops
         .iter()
@@ -107,7 +108,7 @@ pub fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
 
 /// What every LPN holds.
 pub fn read_all(ftl: &mut Ftl) -> script::Contents {
-    let lpns = 0..ftl.config().lpns;
+    let lpns = Lpn::range(Lpn::ZERO, ftl.config().lpns);
     let read = |lpn| match ftl.read(lpn).expect("readable") {
         Page::Identity(identity) => Some(identity),
         _ => None,

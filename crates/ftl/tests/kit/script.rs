@@ -1,7 +1,7 @@
 //! Scripts of random commands on tiny devices, and what the commands make of the pages.
 
 use super::{Random, content, durable, fullest};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 
@@ -88,8 +88,8 @@ pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Comm
         let len = len.min(half - home);
         return match below(random, 8) {
             0..2 => Command::Remap(Remap {
-                target: home,
-                source: home + half,
+                target: Lpn(home),
+                source: Lpn(home + half),
                 len,
                 relocate: false,
                 atomic: false,
@@ -118,8 +118,8 @@ pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Comm
                 len
             };
             Command::Remap(Remap {
-                target,
-                source: lpn,
+                target: Lpn(target),
+                source: Lpn(lpn),
                 len,
                 relocate: random.below(3) == 0,
                 atomic,
@@ -137,19 +137,19 @@ pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Comm
 
 pub fn execute(ftl: &mut Ftl, command: Command) -> Result<(), Refusal> {
     match command {
-        Command::Write { lpn, identity } => ftl.write(lpn, &content(identity)),
+        Command::Write { lpn, identity } => ftl.write(Lpn(lpn), &content(identity)),
         Command::WriteFor {
             lpn,
             home,
             identity,
-        } => ftl.write_for(lpn, &content(identity), home),
+        } => ftl.write_for(Lpn(lpn), &content(identity), Lpn(home)),
         Command::WriteMore { lpn, len, identity } => {
-            (lpn..lpn + len).try_for_each(|lpn| ftl.write_more(lpn, &content(identity)))?;
+            (lpn..lpn + len).try_for_each(|lpn| ftl.write_more(Lpn(lpn), &content(identity)))?;
             ftl.end_write();
             Ok(())
         }
         Command::Remap(remap) => ftl.remap(&remap),
-        Command::Deallocate { lpn, len } => ftl.deallocate(lpn, len),
+        Command::Deallocate { lpn, len } => ftl.deallocate(Lpn(lpn), len),
     }
 }
 
@@ -169,7 +169,7 @@ pub fn apply(command: Command, contents: &mut Contents) {
             relocate,
             ..
         }) => {
-            let (target, source, len) = (target as usize, source as usize, len as usize);
+            let (target, source, len) = (target.index(), source.index(), len as usize);
             let moved = contents[source..source + len].to_vec();
             if relocate && target != source {
                 contents[source..source + len].fill(None);

@@ -206,14 +206,14 @@ impl Mail {
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
-        self.recent.push_back(page.lpn);
+        self.recent.push_back(page.lpn.0);
         Ok(match page.kind {
             PageKind::Read => {
                 self.reads += 1;
-                Request::Read { page: page.lpn }
+                Request::Read { page: page.lpn.0 }
             }
             _ => Request::Write {
-                page: page.lpn,
+                page: page.lpn.0,
                 content: page.content,
             },
         })

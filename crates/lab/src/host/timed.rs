@@ -9,13 +9,14 @@
 //! same times; what is read is what was written or remapped. Absent: the host's own time (hashing,
 //! looking up), which is not charged.
 
-use remap_ssd_device::{Completion, Device, Disk, DiskRemap};
+use remap_ssd_device::{Completion, Device, Disk, DiskRemap, Lpn};
 use remap_ssd_ftl::{Refusal, Remap};
 use remap_ssd_media::Payload;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// Identities of pages of metadata lie above this one; each is used once.
 const METADATA: u64 = 1 << 62;
@@ -41,7 +42,7 @@ pub struct TimedDisk {
     /// When commands under way are done.
     under_way: BinaryHeap<Reverse<u64>>,
     depth: usize,
-    contents: FxHashMap<u32, Content>,
+    contents: FxHashMap<Lpn, Content>,
     metadata: u64,
     /// Whether a read waits for its data.
     pub reads_wait: bool,
@@ -95,14 +96,14 @@ impl TimedDisk {
         result
     }
 
-    fn lpns(&self, page: u64, pages: u64) -> Result<std::ops::Range<u32>, Refusal> {
+    fn lpns(&self, page: u64, pages: u64) -> Result<Range<Lpn>, Refusal> {
         match page.checked_add(pages) {
-            Some(end) if end <= self.pages() => Ok(page as u32..end as u32),
+            Some(end) if end <= self.pages() => Ok(Lpn(page as u32)..Lpn(end as u32)),
             _ => Err(Refusal::OutOfRange),
         }
     }
 
-    fn set(&mut self, lpn: u32, content: Option<Content>) {
+    fn set(&mut self, lpn: Lpn, content: Option<Content>) {
         match content {
             Some(content) => drop(self.contents.insert(lpn, content)),
             None => drop(self.contents.remove(&lpn)),
@@ -125,7 +126,7 @@ impl Disk for TimedDisk {
         let mut last = self.now;
 
         let lpns = self.lpns(page, (into.len() / PAGE_BYTES) as u64)?;
-        for (lpn, into) in lpns.zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
+        for (lpn, into) in Lpn::between(lpns).zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
             match self.contents.get(&lpn) {
                 None => into.fill(0),
                 Some(Content::Number(number)) => {
@@ -151,7 +152,7 @@ impl Disk for TimedDisk {
 
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Refusal> {
         let lpns = self.lpns(page, (data.len() / PAGE_BYTES) as u64)?;
-        for (lpn, bytes) in lpns.zip(data.as_chunks::<PAGE_BYTES>().0) {
+        for (lpn, bytes) in Lpn::between(lpns).zip(data.as_chunks::<PAGE_BYTES>().0) {
             let words = bytes.as_chunks::<8>().0;
             let (identity, content) = if words.iter().all(|word| *word == words[0]) {
                 let number = u64::from_le_bytes(words[0]);
@@ -168,11 +169,12 @@ impl Disk for TimedDisk {
 
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), Refusal> {
         let lpns = self.lpns(page, pages)?;
-        self.post(|device, now| ended(device.deallocate(now, lpns.start, lpns.len() as u32)))?;
-        if lpns.len() > self.contents.len() {
+        let len = lpns.end.offset_from(lpns.start);
+        self.post(|device, now| ended(device.deallocate(now, lpns.start, len)))?;
+        if len as usize > self.contents.len() {
             self.contents.retain(|lpn, _| !lpns.contains(lpn))
         } else {
-            lpns.for_each(|lpn| self.set(lpn, None))
+            Lpn::between(lpns).for_each(|lpn| self.set(lpn, None))
         }
         Ok(())
     }
@@ -193,20 +195,19 @@ impl Disk for TimedDisk {
         let command = Remap {
             target: target.start,
             source: source.start,
-            len: target.len() as u32,
+            len: remap.pages,
             relocate,
             atomic,
         };
         self.post(|device, now| ended(device.remap(now, &command).into()))?;
 
-        let contents: Vec<Option<Content>> = source
-            .clone()
+        let contents: Vec<Option<Content>> = Lpn::between(source.clone())
             .map(|lpn| self.contents.get(&lpn).cloned())
             .collect();
         if relocate {
-            source.for_each(|lpn| self.set(lpn, None));
+            Lpn::between(source).for_each(|lpn| self.set(lpn, None));
         }
-        target
+        Lpn::between(target)
             .zip(contents)
             .for_each(|(lpn, content)| self.set(lpn, content));
         Ok(())

@@ -4,7 +4,7 @@
 use super::numbers::Numbers;
 use super::tiny;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, BlockId, ContentMode, Image, Media, Oob, Ppn, Purpose, Stored};
+use remap_ssd_media::{After, BlockId, ContentMode, Image, Lpn, Media, Oob, Ppn, Purpose, Stored};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ impl Operation {
                     0 => Stored::Meta(vec![value as u8; (value % 4097) as usize].into()),
                     _ => Stored::Bytes(Arc::new([value as u8; PAGE_BYTES])),
                 };
-                let oob = Oob::new(value as u32 / 2, value >> 30, 1);
+                let oob = Oob::new(Lpn(value as u32 / 2), value >> 30, 1);
                 media
                     .program(ppn, oob, stored, Purpose::Host, After::NOTHING)
                     .expect("no fault is planted");

@@ -7,7 +7,7 @@ pub mod numbers;
 
 use remap_ssd_media::geometry::{PageSlot, Shape};
 use remap_ssd_media::{
-    After, BlockId, ContentMode, Geometry, Image, Media, MediaError, Oob, Outcome, Page, Ppn,
+    After, BlockId, ContentMode, Geometry, Image, Lpn, Media, MediaError, Oob, Outcome, Page, Ppn,
     Purpose, SbId, Stored,
 };
 
@@ -46,7 +46,7 @@ pub fn slot(block: u32, row: u32) -> PageSlot {
 
 /// Programs a data page on behalf of the host.
 pub fn program(media: &mut Media, ppn: Ppn, identity: u64, after: After) -> Result<(), MediaError> {
-    let oob = Oob::new(identity as u32, identity, 1);
+    let oob = Oob::new(Lpn(identity as u32), identity, 1);
     media.program(ppn, oob, Stored::Identity(identity), Purpose::Host, after)
 }
 
@@ -89,7 +89,7 @@ pub fn lived_in(mode: ContentMode) -> Image {
             media
                 .program(
                     page(block, row),
-                    Oob::new(row, identity, 3),
+                    Oob::new(Lpn(row), identity, 3),
                     stored,
                     Purpose::Host,
                     After::NOTHING,
@@ -113,7 +113,7 @@ pub fn lived_in(mode: ContentMode) -> Image {
     });
     let torn = media.program(
         page(2, 1),
-        Oob::new(7, 7, 3),
+        Oob::new(Lpn(7), 7, 3),
         Stored::Nothing,
         Purpose::Host,
         After::NOTHING,

@@ -5,7 +5,7 @@
 use super::data::HostData;
 use super::io::{ActiveCommand, status_of};
 use super::request::Blocks;
-use super::subsystem::{Namespace, PAGE_SHIFT};
+use super::subsystem::Namespace;
 use super::turn::Step;
 use crate::spec::status::Status;
 use remap_ssd_device::Completion;
@@ -21,7 +21,7 @@ impl ActiveCommand<'_, '_> {
         data: &mut dyn HostData,
         page: FilePage,
     ) -> Result<FileStatus, Status> {
-        let lpn = namespace.first_lpn + ((blocks.slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
+        let lpn = namespace.page_of(blocks.slba);
 
         self.device.spend(Step::Write);
 
@@ -82,14 +82,14 @@ impl ActiveCommand<'_, '_> {
         })?;
 
         // The map is the device's. A host must not learn where other namespaces have files.
-        let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
+        let own = namespace.first_lpn..namespace.first_lpn.offset(namespace.pages);
         let blocks = blocks
             .map_err(status_of)?
             .into_iter()
             .filter(|block| own.contains(&block.lpn));
 
         Ok(blocks
-            .map(|block| [block.offset, block.lpn - own.start])
+            .map(|block| [block.offset, block.lpn.offset_from(own.start)])
             .collect())
     }
 

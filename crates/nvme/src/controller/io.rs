@@ -19,7 +19,7 @@ use remap_ssd_device::Completion;
 use remap_ssd_ftl::Refusal;
 use remap_ssd_media::folder::Position;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{PageView, Payload};
+use remap_ssd_media::{Lpn, PageView, Payload};
 
 /// Pages that one deallocation records as one extent, at multiples of it: 32 MiB.
 const DEALLOCATE_PAGES: u32 = 8 << 10;
@@ -51,7 +51,7 @@ pub(super) struct ActiveCommand<'a, 't> {
 
 /// A part of one page.
 pub(super) struct Piece {
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// First byte in the page.
     pub start: usize,
     pub len: usize,
@@ -59,14 +59,14 @@ pub(super) struct Piece {
 
 /// The pages that a range of blocks covers, whole or in part.
 pub(super) fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Item = Piece> + use<> {
-    let (first_lpn, shift) = (u64::from(namespace.first_lpn), namespace.lba_shift);
+    let (first_lpn, shift) = (namespace.first_lpn, namespace.lba_shift);
     let mut at = blocks.slba << shift;
     let end = at + (u64::from(blocks.count) << shift);
     std::iter::from_fn(move || {
         let start = (at as usize) & (PAGE_BYTES - 1);
         let len = (PAGE_BYTES - start).min((end - at) as usize);
         let piece = (at < end).then_some(Piece {
-            lpn: (first_lpn + (at >> PAGE_SHIFT)) as u32,
+            lpn: first_lpn.offset((at >> PAGE_SHIFT) as u32),
             start,
             len,
         });
@@ -92,7 +92,7 @@ pub(super) fn status_of(refusal: Refusal) -> Status {
 fn whole_pages(
     namespace: &Namespace,
     blocks: Blocks,
-) -> ((u32, u32), impl Iterator<Item = Piece> + use<>) {
+) -> ((Lpn, u32), impl Iterator<Item = Piece> + use<>) {
     let page = PAGE_BYTES as u64;
 
     // Pages that lie within the range entirely. If there is none, `behind` may be below `first`.
@@ -109,14 +109,14 @@ fn whole_pages(
         .into_iter()
         .filter(|part| !part.is_empty())
         .map(move |part| Piece {
-            lpn: first_lpn + (part.start / page) as u32,
+            lpn: first_lpn.offset((part.start / page) as u32),
             start: (part.start % page) as usize,
             len: (part.end - part.start) as usize,
         });
 
     (
         (
-            first_lpn + first as u32,
+            first_lpn.offset(first as u32),
             behind.saturating_sub(first) as u32,
         ),
         parts,
@@ -188,7 +188,7 @@ impl ActiveCommand<'_, '_> {
     }
 
     #[inline]
-    pub fn note_write(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) {
+    pub fn note_write(&mut self, lpn: Lpn, page: &[u8; PAGE_BYTES]) {
         if let Some(record) = &mut self.record {
             record
                 .ops
@@ -199,7 +199,7 @@ impl ActiveCommand<'_, '_> {
     /// Reads a page and shows it where it is.
     pub fn view<R>(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         show: impl FnOnce(PageView<'_>) -> Result<R, Status>,
     ) -> Result<R, Status> {
         // The cache is asked first, because it has the newer version. It hands `show` back if it
@@ -293,7 +293,7 @@ impl ActiveCommand<'_, '_> {
 
     /// Writes a page; `end_write` must follow.
     #[inline]
-    pub fn write_page(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
+    pub fn write_page(&mut self, lpn: Lpn, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
         self.device.spend(Step::Write);
         let completion = self.device.write_more(self.now, lpn, &Payload::Bytes(page));
         self.done(completion)?;
@@ -343,30 +343,30 @@ impl ActiveCommand<'_, '_> {
 
         // A short range is deallocated in the cache, where a flush finds it. A long one goes to the
         // device at once.
-        let behind = lpn + pages;
+        let behind = lpn.offset(pages);
 
         if self.caches_deallocation(pages) {
             while lpn < behind {
                 self.pause()?;
                 self.deallocate_cached(lpn)?;
-                lpn += 1;
+                lpn = lpn.offset(1);
             }
         }
 
         while lpn < behind {
             self.pause()?;
             // Up to the next multiple: extents that begin and end there are recorded as one.
-            let len = (DEALLOCATE_PAGES - lpn % DEALLOCATE_PAGES).min(behind - lpn);
+            let len = (DEALLOCATE_PAGES - lpn.0 % DEALLOCATE_PAGES).min(behind.offset_from(lpn));
 
             self.device.spend(Step::Deallocate(len));
             let completion = self.device.deallocate(self.now, lpn, len);
             self.done(completion)?;
             self.forget_pages(lpn, len);
-            lpn += len;
+            lpn = lpn.offset(len);
         }
 
         if pages > 0 {
-            self.note(RecordedOp::Deallocate(behind - pages, pages));
+            self.note(RecordedOp::Deallocate(behind.back(pages), pages));
         }
 
         if !must_be_zero {

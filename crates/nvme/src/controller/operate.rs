@@ -6,9 +6,9 @@
 //! is broken for everybody. Absent: who may do this (`remap-ssd-http`), and the connections that a
 //! power cut ends (`tcp::roster`).
 
-use super::subsystem::{Latency, PAGE_SHIFT, Subsystem};
+use super::subsystem::{Latency, Subsystem};
 use super::turn::DeviceTurn;
-use remap_ssd_device::{Device, DeviceConfig, OpenError};
+use remap_ssd_device::{Device, DeviceConfig, Lpn, OpenError};
 use remap_ssd_ftl::{RecoveryReport, SchemeKind};
 use remap_ssd_media::Ppn;
 use std::sync::atomic::Ordering::Relaxed;
@@ -119,7 +119,7 @@ impl Subsystem {
                 // A page that is not mapped has no place on the flash that could be damaged.
                 let placed: Vec<Ppn> = pages
                     .into_iter()
-                    .flatten()
+                    .flat_map(Lpn::between)
                     .filter_map(|lpn| turn.ftl().place(lpn))
                     .collect();
 
@@ -159,7 +159,7 @@ impl Subsystem {
         nsid: u32,
         slba: u64,
         count: u32,
-    ) -> Result<std::ops::RangeInclusive<u32>, OperateError> {
+    ) -> Result<std::ops::Range<Lpn>, OperateError> {
         let namespace = self
             .namespace(nsid)
             .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
@@ -169,9 +169,8 @@ impl Subsystem {
                 "namespace {nsid} has {blocks} blocks: {count} from {slba} on are not there"
             )));
         }
-        let lpn =
-            |slba: u64| namespace.first_lpn + (slba << namespace.lba_shift >> PAGE_SHIFT) as u32;
-        Ok(lpn(slba)..=lpn(slba + u64::from(count) - 1))
+        let last = namespace.page_of(slba + u64::from(count) - 1);
+        Ok(namespace.page_of(slba)..last.offset(1))
     }
 
     /// From now on completions are due at once, or when the timing model says.

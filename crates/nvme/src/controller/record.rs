@@ -4,7 +4,7 @@
 //! block of 512 bytes that is written is a page read and a page written. Absent: commands that were
 //! refused, registers, and lists of files.
 
-use remap_ssd_ftl::Remap;
+use remap_ssd_ftl::{Lpn, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Tells contents apart: equal only where they are.
@@ -14,11 +14,11 @@ pub type Fingerprint = [u8; 16];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedOp {
     /// A page was read, whatever it holds.
-    Read(u32),
+    Read(Lpn),
     /// A page was written whole, with contents of this fingerprint.
-    Write(u32, Fingerprint),
+    Write(Lpn, Fingerprint),
     /// Pages were deallocated: the first, and how many.
-    Deallocate(u32, u32),
+    Deallocate(Lpn, u32),
     /// Pages were remapped by a Copy command.
     Remap(Remap),
     /// All that was written before was made durable.

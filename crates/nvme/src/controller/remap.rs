@@ -53,8 +53,8 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
         done += count;
 
         let step = Remap {
-            target: target + first,
-            source: source + first,
+            target: target.offset(first),
+            source: source.offset(first),
             len: count,
             relocate,
             atomic: false,
@@ -127,7 +127,7 @@ impl ActiveCommand<'_, '_> {
         let page_of = |(namespace, slba): (&Namespace, u64)| {
             let at = slba << namespace.lba_shift;
             let whole = at.is_multiple_of(PAGE_BYTES as u64);
-            whole.then_some((u64::from(namespace.first_lpn) + (at >> PAGE_SHIFT)) as u32)
+            whole.then(|| namespace.page_of(slba))
         };
 
         let bytes = u64::from(count) << from.0.lba_shift;
@@ -189,15 +189,12 @@ impl ActiveCommand<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remap_ssd_ftl::Lpn;
 
     /// What a step does: all its sources are read first, and those that are not its targets are
     /// deallocated.
     fn does(step: &Remap, pages: &mut [u32]) {
-        let (from, to, len) = (
-            step.source as usize,
-            step.target as usize,
-            step.len as usize,
-        );
+        let (from, to, len) = (step.source.index(), step.target.index(), step.len as usize);
         let read = pages[from..from + len].to_vec();
         if step.relocate {
             pages[from..from + len].fill(0);
@@ -215,8 +212,8 @@ mod tests {
             (0, 1000, 900),
         ] {
             let command = Remap {
-                target,
-                source,
+                target: Lpn(target),
+                source: Lpn(source),
                 len,
                 relocate: true,
                 atomic: false,

@@ -251,10 +251,9 @@ impl IoRequest {
             return Err(Status::INVALID_FIELD);
         }
 
-        let lpn = |slba: u64| namespace.first_lpn + (bytes(slba) >> PAGE_SHIFT) as u32;
         let pages = Remap {
-            target: lpn(target.slba),
-            source: lpn(source),
+            target: namespace.page_of(target.slba),
+            source: namespace.page_of(source),
             len: (bytes(target.count.into()) >> PAGE_SHIFT) as u32,
             relocate,
             atomic,

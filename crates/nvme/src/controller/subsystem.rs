@@ -12,7 +12,7 @@ use super::telemetry::Telemetry;
 use super::turn::{DeviceTurn, Turnstile};
 use super::volatile::VolatileCache;
 use crate::spec::status::Status;
-use remap_ssd_device::Device;
+use remap_ssd_device::{Device, Lpn};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub struct Namespace {
     /// Its number, which counts from 1.
     pub nsid: u32,
     /// First logical page of the device.
-    pub first_lpn: u32,
+    pub first_lpn: Lpn,
     /// Its size in logical pages.
     pub pages: u32,
     /// log2 of the logical block size: 9 or 12.
@@ -53,6 +53,13 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// The device's page that a logical block is in.
+    #[inline]
+    pub fn page_of(&self, slba: u64) -> Lpn {
+        self.first_lpn
+            .offset((slba << self.lba_shift >> PAGE_SHIFT) as u32)
+    }
+
     /// Its size in logical blocks of its format.
     pub fn size_blocks(&self) -> u64 {
         u64::from(self.pages) << (PAGE_SHIFT - self.lba_shift)
@@ -198,7 +205,7 @@ fn namespaces(specs: &[NamespaceSpec], lpns: u32) -> Result<Vec<Namespace>, Subs
 
         namespaces.push(Namespace {
             nsid,
-            first_lpn,
+            first_lpn: Lpn(first_lpn),
             pages,
             lba_shift,
         });

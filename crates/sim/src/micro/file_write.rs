@@ -5,7 +5,7 @@
 
 use super::{FRESH, Measured, Step, closed_loop};
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{FilePage, FileStatus, Refusal};
+use remap_ssd_ftl::{FilePage, FileStatus, Lpn, Refusal};
 use remap_ssd_media::Payload;
 use serde::Serialize;
 
@@ -41,7 +41,10 @@ pub fn file_writes(
     let measured = closed_loop(device, threads, count, |device, now, n, _| {
         // A multiplicative hash spreads consecutive numbers over the device.
         let random = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
-        let (lpn, payload) = ((random % lpns) as u32, Payload::Identity(2 * FRESH + n));
+        let (lpn, payload) = (
+            Lpn((random % lpns) as u32),
+            Payload::Identity(2 * FRESH + n),
+        );
 
         if !noted {
             let written = device.write(now, lpn, &payload);

@@ -12,7 +12,7 @@ mod moves;
 pub use file_write::{FileWrites, file_writes};
 pub use moves::{MoveHow, moves};
 
-use remap_ssd_device::Device;
+use remap_ssd_device::{Device, Lpn};
 use remap_ssd_ftl::Refusal;
 use remap_ssd_media::Payload;
 use serde::Serialize;
@@ -123,13 +123,13 @@ pub fn precondition(device: &mut Device, times: u32, seed: u64) -> Result<(), Re
     let lpns = device.config().addressable_lpns();
 
     device.untimed(|ftl| {
-        let mut write = |lpn: u32, n: u64| {
+        let mut write = |lpn: Lpn, n: u64| {
             let result = ftl.write(lpn, &Payload::Identity(FRESH + n));
             ftl.media_mut().ops.clear();
             result
         };
 
-        (0..lpns).try_for_each(|lpn| write(lpn, lpn.into()))?;
+        Lpn::range(Lpn::ZERO, lpns).try_for_each(|lpn| write(lpn, lpn.into()))?;
 
         // Knuth's MMIX generator; its high bits choose the page.
         let mut random = seed;
@@ -139,7 +139,7 @@ pub fn precondition(device: &mut Device, times: u32, seed: u64) -> Result<(), Re
                 .wrapping_add(1_442_695_040_888_963_407);
 
             write(
-                ((u128::from(random) * u128::from(lpns)) >> 64) as u32,
+                Lpn(((u128::from(random) * u128::from(lpns)) >> 64) as u32),
                 u64::from(lpns) + n,
             )?;
         }

@@ -8,7 +8,7 @@
 
 use super::{FRESH, Measured, Step, closed_loop};
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{Refusal, Remap};
+use remap_ssd_ftl::{Lpn, Refusal, Remap};
 use remap_ssd_media::{Page, Payload};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub fn moves(
     let mut with_host = BTreeMap::new();
 
     closed_loop(device, threads, count, |device, now, n, step| {
-        let (source, target) = (n as u32, half + n as u32);
+        let (source, target) = (Lpn(n as u32), Lpn(half + n as u32));
         match (how, step) {
             (MoveHow::Remap, _) => {
                 let remap = Remap {

@@ -14,6 +14,7 @@
 //! Invariants: the pages of one extent ascend by one and cover it; a folded number is below
 //! `addressable`; the same page of the same device always folds to the same number.
 
+use remap_ssd_device::Lpn;
 use std::fmt;
 use std::str::FromStr;
 
@@ -103,7 +104,7 @@ pub struct DevicePage {
 pub struct Folder {
     addressable: u32,
     /// Present when compacting: the numbers given so far.
-    numbers: Option<FxHashMap<DevicePage, u32>>,
+    numbers: Option<FxHashMap<DevicePage, Lpn>>,
 }
 
 impl Folder {
@@ -121,7 +122,7 @@ impl Folder {
     }
 
     /// The logical page number of a page that is read or written.
-    pub fn fold(&mut self, page: DevicePage) -> u32 {
+    pub fn fold(&mut self, page: DevicePage) -> Lpn {
         let addressable = self.addressable;
         match &mut self.numbers {
             None => modulo(page.page, addressable),
@@ -133,7 +134,7 @@ impl Folder {
     }
 
     /// The logical page number of a page that is deallocated; `None` if it never had one.
-    pub fn folded(&self, page: DevicePage) -> Option<u32> {
+    pub fn folded(&self, page: DevicePage) -> Option<Lpn> {
         match &self.numbers {
             None => Some(modulo(page.page, self.addressable)),
             Some(numbers) => numbers.get(&page).copied(),
@@ -141,6 +142,6 @@ impl Folder {
     }
 }
 
-fn modulo(page: u64, addressable: u32) -> u32 {
-    (page % u64::from(addressable)) as u32
+fn modulo(page: u64, addressable: u32) -> Lpn {
+    Lpn((page % u64::from(addressable)) as u32)
 }

@@ -8,6 +8,7 @@ use super::address::{Cut, DevicePage, Folder, cut};
 use super::record::{Moved, Verb};
 use super::{Fold, TraceOptions};
 use crate::source::{HostPage, PageKind};
+use remap_ssd_device::Lpn;
 
 /// A request as it was recorded, at a time since the first.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +93,7 @@ impl Expander {
                 out.push(HostPage {
                     at_ns,
                     content: 0,
-                    lpn: 0,
+                    lpn: Lpn::ZERO,
                     kind: PageKind::Flush,
                     last: true,
                 });
@@ -139,8 +140,8 @@ impl Expander {
         let start = out.len();
 
         // The run so far: target, source and length; broken off where either end stops following.
-        let mut run: Option<(u32, u32, u16)> = None;
-        let put = |(lpn, source, len): (u32, u32, u16), out: &mut Vec<HostPage>| {
+        let mut run: Option<(Lpn, Lpn, u16)> = None;
+        let put = |(lpn, source, len): (Lpn, Lpn, u16), out: &mut Vec<HostPage>| {
             let kind = PageKind::Remap {
                 source,
                 len,
@@ -170,8 +171,8 @@ impl Expander {
             run = match run {
                 Some((to, from, len))
                     if len < u16::MAX
-                        && to + u32::from(len) == target
-                        && from + u32::from(len) == source =>
+                        && to.offset(len.into()) == target
+                        && from.offset(len.into()) == source =>
                 {
                     Some((to, from, len + 1))
                 }

@@ -21,6 +21,7 @@
 //! Invariants: counts are pages as replayed; memory grows with distinct pages and contents. Absent:
 //! reading files (the readers').
 
+use remap_ssd_device::Lpn;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -135,13 +136,13 @@ struct SeenPage {
 #[derive(Default)]
 pub struct Profiler {
     profile: Profile,
-    pages: FxHashMap<u32, SeenPage>,
+    pages: FxHashMap<Lpn, SeenPage>,
     /// How many pages hold each content that was ever written.
     holders: FxHashMap<u64, u32>,
     /// Pages of the request under way.
     request: u32,
     /// Where the latest read and the latest write ended.
-    ends: [Option<u32>; 2],
+    ends: [Option<Lpn>; 2],
     data_pages: u64,
 }
 
@@ -172,7 +173,7 @@ impl Profiler {
                 ..
             } => {
                 pages.remapped += u64::from(len);
-                let sources = source..source + u32::from(len);
+                let sources = Lpn::range(source, len.into());
 
                 let content = |lpn| {
                     self.pages
@@ -189,7 +190,7 @@ impl Profiler {
                     sources.for_each(|lpn| self.hold(lpn, 0));
                 }
 
-                (page.lpn..)
+                Lpn::range(page.lpn, len.into())
                     .zip(contents)
                     .for_each(|(lpn, content)| self.hold(lpn, content));
             }
@@ -218,7 +219,7 @@ impl Profiler {
     }
 
     /// A page holds another content, or none (0).
-    fn hold(&mut self, lpn: u32, content: u64) {
+    fn hold(&mut self, lpn: Lpn, content: u64) {
         let old = match content {
             0 => self
                 .pages
@@ -250,7 +251,7 @@ impl Profiler {
             if self.request == 0 && self.ends[side] == Some(page.lpn) {
                 requests.sequential += 1;
             }
-            self.ends[side] = page.lpn.checked_add(1);
+            self.ends[side] = page.lpn.checked_offset(1);
         }
 
         self.request += 1;

@@ -4,6 +4,7 @@
 //! no identity is at or below the base. Absent: which contents are still on flash. A duplicate here
 //! is a duplicate to the host; whether the device finds it is the device's matter.
 
+use remap_ssd_device::Lpn;
 use std::fmt;
 use std::str::FromStr;
 
@@ -258,7 +259,7 @@ impl Contents {
 
     /// The content that the next write stores in `lpn`.
     #[inline]
-    pub fn next(&mut self, lpn: u32) -> u64 {
+    pub fn next(&mut self, lpn: Lpn) -> u64 {
         match &mut self.source {
             From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
             From::New => take(&mut self.fresh),
@@ -309,7 +310,7 @@ impl Contents {
                 };
 
                 // What the address had is gone: only what is stored now can be repeated.
-                present[lpn as usize] = content;
+                present[lpn.index()] = content;
                 *newest = content;
                 content
             }

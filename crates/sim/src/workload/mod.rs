@@ -31,6 +31,7 @@ mod zipf;
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_device::Lpn;
 use serde::Serialize;
 
 pub use bursts::Bursts;
@@ -183,9 +184,10 @@ impl Workload {
 
         let first = unit * request_pages;
         // The range may end within the last unit.
-        let end = first + request_pages.min(addressable - first);
+        let len = request_pages.min(addressable - first);
+        let last = Lpn(first + len - 1);
 
-        for lpn in first..end {
+        for lpn in Lpn::range(Lpn(first), len) {
             let (kind, content) = if read {
                 (PageKind::Read, 0)
             } else {
@@ -197,7 +199,7 @@ impl Workload {
                 content,
                 lpn,
                 kind,
-                last: lpn + 1 == end,
+                last: lpn == last,
             });
         }
     }

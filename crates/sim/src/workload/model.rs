@@ -17,6 +17,7 @@
 //! nothing is allocated per page once a model runs. Absent: time; metadata of the file system (one
 //! journal commit in five seconds is less than a hundredth of the pages).
 
+use remap_ssd_device::Lpn;
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
@@ -400,8 +401,10 @@ impl Steps {
     /// if it has one.
     pub fn write_for(&mut self, first: u32, homes: &[Option<u32>]) {
         for (index, home) in (0..).zip(homes) {
-            let (lpn, last) = (first + index, index as usize + 1 == homes.len());
-            let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor { home });
+            let (lpn, last) = (Lpn(first + index), index as usize + 1 == homes.len());
+            let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor {
+                home: Lpn(home),
+            });
             self.out.push(HostPage {
                 at_ns: 0,
                 content: self.contents.next(lpn),
@@ -417,7 +420,7 @@ impl Steps {
         // A request is at most a few megabytes in every model.
         let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
         let kind = PageKind::Remap {
-            source,
+            source: Lpn(source),
             len,
             relocate: false,
             atomic: false,
@@ -425,7 +428,7 @@ impl Steps {
         self.out.push(HostPage {
             at_ns: 0,
             content: 0,
-            lpn: target.first,
+            lpn: Lpn(target.first),
             kind,
             last: true,
         });
@@ -435,7 +438,7 @@ impl Steps {
         &mut self,
         kind: PageKind,
         extent: PageExtent,
-        content: impl Fn(&mut Self, u32) -> u64,
+        content: impl Fn(&mut Self, Lpn) -> u64,
     ) {
         let PageExtent { mut first, mut len } = extent;
         while len > 0 {
@@ -449,18 +452,18 @@ impl Steps {
         &mut self,
         kind: PageKind,
         PageExtent { first, len }: PageExtent,
-        content: impl Fn(&mut Self, u32) -> u64,
+        content: impl Fn(&mut Self, Lpn) -> u64,
     ) {
-        let end = first + len;
+        let end = Lpn(first + len);
         // Page by page, since a content may be its own.
-        for lpn in first..end {
+        for lpn in Lpn::range(Lpn(first), len) {
             let content = content(self, lpn);
             self.out.push(HostPage {
                 at_ns: 0,
                 content,
                 lpn,
                 kind,
-                last: lpn + 1 == end,
+                last: lpn.offset(1) == end,
             });
         }
     }

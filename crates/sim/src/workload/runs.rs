@@ -5,6 +5,7 @@
 //! show in sequential ones, or in requests of as many pages.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_device::Lpn;
 
 use super::content::NOTHING;
 use super::draw::{Chance, below};
@@ -17,7 +18,7 @@ pub(super) struct Runs {
     left: u32,
     /// Where the next of them is repeated from; `None` if they are new.
     source: Option<u32>,
-    next_lpn: u32,
+    next_lpn: Lpn,
 }
 
 impl Runs {
@@ -29,12 +30,12 @@ impl Runs {
             present,
             left: 0,
             source: None,
-            next_lpn: 0,
+            next_lpn: Lpn::ZERO,
         }
     }
 
     /// The content that a write of `lpn` repeats, if it does.
-    pub fn repeated(&mut self, lpn: u32, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
+    pub fn repeated(&mut self, lpn: Lpn, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
         // A gap in the addresses is another file: a run does not go on over it.
         if self.left == 0 || lpn != self.next_lpn {
             // The last of them may be a short one.
@@ -45,7 +46,7 @@ impl Runs {
                 .happens(rng)
                 .then(|| below(runs, rng) * self.pages);
         }
-        (self.left, self.next_lpn) = (self.left - 1, lpn + 1);
+        (self.left, self.next_lpn) = (self.left - 1, lpn.offset(1));
         let source = self.source?;
 
         // The source moves on with the run, page by page.
@@ -58,7 +59,7 @@ impl Runs {
     }
 
     /// A page has this content now.
-    pub fn note(&mut self, lpn: u32, content: u64) {
-        self.present[lpn as usize] = content;
+    pub fn note(&mut self, lpn: Lpn, content: u64) {
+        self.present[lpn.index()] = content;
     }
 }

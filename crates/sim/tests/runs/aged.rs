@@ -104,8 +104,8 @@ fn a_device_filled_whole_has_every_page_mapped_and_no_other() {
         "{report:?}"
     );
     let lpns = device.config().firmware.lpns;
-    let mapped =
-        (0..lpns).filter(|lpn| device.untimed(|ftl| !matches!(ftl.read(*lpn), Ok(Page::Zeroes))));
+    let mapped = (0..lpns)
+        .filter(|lpn| device.untimed(|ftl| !matches!(ftl.read(Lpn(*lpn)), Ok(Page::Zeroes))));
     assert!(mapped.eq(0..pages));
 }
 

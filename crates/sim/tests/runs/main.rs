@@ -3,7 +3,7 @@
 mod aged;
 mod requests;
 
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, Lpn};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::{Media, Page};
 use remap_ssd_sim::aging::{AgingError, AgingOptions, Fill, age};
@@ -28,7 +28,7 @@ fn page(kind: PageKind, lpn: u32, last: bool) -> HostPage {
     HostPage {
         at_ns: 0,
         content: u64::from(lpn) + 1,
-        lpn,
+        lpn: Lpn(lpn),
         kind,
         last,
     }
@@ -159,7 +159,7 @@ fn a_run_stops_at_a_limit_between_requests() {
     let mut pages = writes(0..100);
     pages
         .iter_mut()
-        .for_each(|page| page.last = page.lpn % 10 == 9);
+        .for_each(|page| page.last = page.lpn.0 % 10 == 9);
     let summary = go(
         &mut device(SchemeKind::None),
         &mut Fixed(pages),

@@ -44,7 +44,9 @@ fn the_latency_of_a_request_is_that_of_its_last_page() {
     let mut device = device(SchemeKind::None);
     // 33 pages on 16 dies: one die gets three.
     let mut pages = writes(0..33);
-    pages.iter_mut().for_each(|page| page.last = page.lpn == 32);
+    pages
+        .iter_mut()
+        .for_each(|page| page.last = page.lpn == Lpn(32));
     let summary = go(&mut device, &mut Fixed(pages), &options(33, 1)).unwrap();
     assert_eq!(summary.requests.submitted, 1);
     assert!(summary.latency_us.max >= 1500.0, "{:?}", summary.latency_us);
@@ -156,7 +158,7 @@ fn a_flush_waits_for_what_came_before_it_and_what_follows_waits_for_it() {
 fn a_remap_command_is_one_request_of_many_pages() {
     let latency = |scheme, len| {
         let remap = PageKind::Remap {
-            source: 0,
+            source: Lpn(0),
             len,
             relocate: false,
             atomic: false,
@@ -192,8 +194,8 @@ fn a_remap_command_is_one_request_of_many_pages() {
         );
         assert!((summary.iops * summary.seconds_simulated - f64::from(65 + len)).abs() < 1e-6);
         assert_eq!(
-            device.read(u64::MAX / 4, 1000).1,
-            device.read(u64::MAX / 4, 0).1
+            device.read(u64::MAX / 4, Lpn(1000)).1,
+            device.read(u64::MAX / 4, Lpn(0)).1
         );
         summary.remap_latency_us.max
     };
@@ -215,7 +217,7 @@ fn a_remap_command_is_one_request_of_many_pages() {
 fn a_remap_past_the_end_is_refused_and_accounted_for() {
     let mut device = device(SchemeKind::RemapSsd);
     let remap = PageKind::Remap {
-        source: u32::MAX,
+        source: Lpn(u32::MAX),
         len: 2,
         relocate: true,
         atomic: false,

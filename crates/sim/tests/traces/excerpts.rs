@@ -2,6 +2,7 @@
 //!
 //! The excerpts are not part of the project; without them their tests say so and pass.
 
+use remap_ssd_sim::source::Lpn;
 use std::path::{Path, PathBuf};
 
 use remap_ssd_sim::source::{PageKind, SourceError};
@@ -97,7 +98,7 @@ fn the_vscsi_excerpt_counts_as_its_authors_say() {
     assert_eq!(writes, 66_898);
     let seconds = pages.last().unwrap().at_ns / 1_000_000_000;
     assert!((7000..=7200).contains(&seconds), "{seconds} s");
-    assert!(pages.iter().all(|page| page.lpn < ADDRESSABLE));
+    assert!(pages.iter().all(|page| page.lpn < Lpn(ADDRESSABLE)));
     assert!(pages.is_sorted_by_key(|page| page.at_ns));
 }
 

@@ -186,7 +186,7 @@ fn compact_folding_numbers_pages_by_first_touch_and_keeps_devices_apart() {
         replay(text.as_bytes(), None, options)
             .unwrap()
             .iter()
-            .map(|page| page.lpn)
+            .map(|page| page.lpn.0)
             .collect()
     };
     assert_eq!(lpns(compact), [0, 1, 2, 0, 0]); // The fourth distinct page wraps around.
@@ -203,7 +203,7 @@ fn a_discard_of_the_whole_disk_names_each_page_once() {
         };
         let pages = replay(text.as_bytes(), None, options).unwrap();
         let trims = pages.iter().filter(|page| page.kind == PageKind::Trim);
-        trims.map(|page| page.lpn).collect()
+        trims.map(|page| page.lpn.0).collect()
     };
     assert_eq!(trims(Fold::Modulo), (0..64).collect::<Vec<u32>>());
     // Pages that nobody has touched have no number; the one that was written has the first.

@@ -1,5 +1,6 @@
 //! Small traces, files of them, and what they replay to.
 
+use remap_ssd_sim::source::Lpn;
 use std::io::{Read, Write};
 
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
@@ -30,7 +31,7 @@ pub fn page(at_ns: u64, content: u64, lpn: u32, kind: PageKind, last: bool) -> H
     HostPage {
         at_ns,
         content,
-        lpn,
+        lpn: Lpn(lpn),
         kind,
         last,
     }

@@ -96,7 +96,7 @@ proptest! {
                 touched.push(target);
             }
             let rank = touched.iter().position(|&seen| seen == target).unwrap();
-            prop_assert_eq!(compact.fold(target) as usize, rank % addressable as usize);
+            prop_assert_eq!(compact.fold(target).index(), rank % addressable as usize);
         }
     }
 

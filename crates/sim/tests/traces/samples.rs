@@ -58,7 +58,7 @@ fn the_requests_of_a_cache_are_reads_of_objects() {
         .iter()
         .map(|page| {
             assert_eq!(page.kind, PageKind::Read);
-            (page.at_ns, page.lpn)
+            (page.at_ns, page.lpn.0)
         })
         .collect();
     assert_eq!(pages, [(0, 0), (S, 8), (S, 9), (2 * S, 3), (3 * S, 0)]);

@@ -1,5 +1,6 @@
 //! What is written reads back as the same requests, in every format.
 
+use remap_ssd_sim::source::Lpn;
 use std::collections::HashMap;
 
 use proptest::prelude::*;
@@ -96,12 +97,12 @@ fn remaps_read_back_and_are_taken_apart_where_folding_does() {
     };
     let found = |addressable| -> Vec<(u32, PageKind)> {
         let pages = replay(text.as_bytes(), None, TraceOptions::new(addressable)).unwrap();
-        pages.iter().map(|page| (page.lpn, page.kind)).collect()
+        pages.iter().map(|page| (page.lpn.0, page.kind)).collect()
     };
     let whole = [
         (3, PageKind::Write),
-        (100, remap(3, 1, false, false)),
-        (200, remap(100, 3, true, true)),
+        (100, remap(Lpn(3), 1, false, false)),
+        (200, remap(Lpn(100), 3, true, true)),
         (7, PageKind::ReadModifyWrite),
         (100, PageKind::Trim),
         (101, PageKind::Trim),
@@ -111,8 +112,8 @@ fn remaps_read_back_and_are_taken_apart_where_folding_does() {
     assert_eq!(
         found(102)[2..4],
         [
-            (98, remap(100, 2, true, true)),
-            (100, remap(0, 1, true, true))
+            (98, remap(Lpn(100), 2, true, true)),
+            (100, remap(Lpn(0), 1, true, true))
         ]
     );
     for bad in [

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output;
 use indicatif::ProgressBar;
 use load::{Kind, Lane, Load, Until};
-use remap_ssd_device::{Device, DeviceConfig, Setting};
+use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
 use remap_ssd_media::PageView;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{COPY_BYTES_MAX, Latency};
@@ -309,10 +309,12 @@ fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
         ..config.clone()
     };
     let mut device = Device::format(config).map_err(Failure::failed)?;
-    device.write(0, 0, &remap_ssd_media::Payload::Identity(1));
+    device.write(0, Lpn(0), &remap_ssd_media::Payload::Identity(1));
     // Long after the write, so that the read meets an idle device.
     let later = 1_000_000_000;
-    let (done_at, _) = device.view(later, 0, |page| assert_eq!(page, PageView::Identity(1)));
+    let (done_at, _) = device.view(later, Lpn(0), |page| {
+        assert_eq!(page, PageView::Identity(1))
+    });
     Ok(Duration::from_nanos(done_at - later))
 }
 

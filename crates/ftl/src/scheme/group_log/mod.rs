@@ -29,7 +29,7 @@ use crate::scheme::entry::RmmEntry;
 use crate::stats::Counter;
 use crate::tables::Tables;
 use page::{GroupOwner, GroupPlace};
-use remap_ssd_media::{After, Geometry, Media, MediaError, Oob, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Geometry, Lpn, Media, MediaError, Oob, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeMap;
 
 /// Counters of a scheme with such a log.
@@ -375,7 +375,7 @@ struct Doubts {
     at: Vec<u32>,
     /// Of them, those that are not in force; and the LPNs of the others.
     gone: Vec<u32>,
-    in_force: Vec<u32>,
+    in_force: Vec<Lpn>,
 }
 
 /// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten

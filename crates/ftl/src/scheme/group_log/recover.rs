@@ -15,7 +15,7 @@ use crate::guard::Guard;
 use crate::scheme::log_pages::{self, LogPage};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{Media, Ppn, SbId};
+use remap_ssd_media::{Lpn, Media, Ppn, SbId};
 use std::sync::Arc;
 
 /// A page of the log as recovery read it.
@@ -140,9 +140,9 @@ impl GroupLog {
         &self,
         tables: &Tables,
         media: &Media,
-        mut known: impl FnMut(SbId) -> Vec<(u32, u32)>,
+        mut known: impl FnMut(SbId) -> Vec<(Lpn, u32)>,
     ) -> Result<(), String> {
-        let mut entries: Vec<std::collections::BTreeSet<(u32, u32)>> =
+        let mut entries: Vec<std::collections::BTreeSet<(Lpn, u32)>> =
             Vec::with_capacity(self.groups.len());
         let mut is_unreadable = vec![false; self.groups.len()];
         let mut live = 0;
@@ -176,7 +176,7 @@ impl GroupLog {
             ));
         }
 
-        for lpn in 0..tables.map.len() {
+        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };

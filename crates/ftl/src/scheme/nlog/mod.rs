@@ -30,7 +30,7 @@ use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use recover::FoundUnits;
-use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -85,7 +85,7 @@ pub(super) struct NLog {
     fullest: u32,
     reclaim_pays_from: u64,
     gone: Vec<u32>,
-    hidden: Vec<u32>,
+    hidden: Vec<Lpn>,
     /// Units whose heads were unreadable at recovery, and entries that were.
     heads: Vec<(usize, u64)>,
     damaged: Vec<usize>,

@@ -12,7 +12,7 @@ use crate::scheme::in_force::keep_gone;
 use crate::scheme::log_entry::LogEntry;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
-use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -206,7 +206,7 @@ impl NLog {
         blocks: &Superblocks,
         read: &mut [Vec<LogEntry>],
     ) -> Vec<LogEntry> {
-        let known: BTreeSet<(u32, u64)> = read
+        let known: BTreeSet<(Lpn, u64)> = read
             .iter()
             .flatten()
             .map(|entry| (entry.lpn(), entry.wsn()))
@@ -216,7 +216,7 @@ impl NLog {
         let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
         let unread: Vec<Remapping> = self.index.iter(tables.geometry).filter(is_unread).collect();
 
-        let lpns: BTreeSet<u32> = unread.iter().map(|remapping| remapping.lpn).collect();
+        let lpns: BTreeSet<Lpn> = unread.iter().map(|remapping| remapping.lpn).collect();
         read.iter_mut()
             .for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
         unread

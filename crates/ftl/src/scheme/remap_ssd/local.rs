@@ -8,7 +8,7 @@ use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::scheme::entry::RmmEntry;
 use crate::tables::Tables;
-use remap_ssd_media::{Geometry, Media, Ppn, SbId};
+use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
 
 impl RemapSsd {
     /// Are its segment numbers nearly used up, so that host remaps must be demoted to copies?
@@ -68,7 +68,7 @@ impl RemapSsd {
     }
 
     /// Target and page offset of a group's entries, as stored: for checks.
-    pub(in crate::scheme) fn peek(&self, media: &Media, sb: SbId) -> Vec<(u32, u32)> {
+    pub(in crate::scheme) fn peek(&self, media: &Media, sb: SbId) -> Vec<(Lpn, u32)> {
         let group = &self.groups[sb.0 as usize];
         let places = (0..group.segments.len()).flat_map(|index| self.segments.places(group, index));
         let entries = places.map(|at| RmmEntry::from_words(media.peek(at), media.peek(at + 1)));

@@ -485,7 +485,8 @@ impl RemapSsd {
             _ => {
                 let command = CommandWord::from_bits(words[2]);
                 let pages = command.pages().min(ATOMIC_PAGES_MAX);
-                (0..pages).for_each(|page| witnesses.doubt(command.start() + page, entry.wsn()));
+                (0..pages)
+                    .for_each(|page| witnesses.doubt(command.start().offset(page), entry.wsn()));
             }
         }
 

@@ -10,6 +10,7 @@
 
 use crate::scheme::entry::{EntryPlace, RmmEntry};
 use bitfield_struct::bitfield;
+use remap_ssd_media::Lpn;
 
 pub(super) const SLOT_WORDS: usize = 2;
 
@@ -23,7 +24,7 @@ pub(super) struct Span {
     pub torn: bool,
     /// Bits 65-95: first target LPN; of a slot of sources, the first source.
     #[bits(31)]
-    pub first: u32,
+    pub first: Lpn,
     /// Bit 96: Table 2's remapping flag. If it is 1, the rest is the source LPN of a single page.
     pub flag: bool,
     /// Bits 97-104: pages less one.
@@ -44,7 +45,7 @@ const _: () = assert!(size_of::<Span>() == 8 && PAGES_MAX == 1 << 8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RemapExtent {
     /// First LPN that was remapped to the run.
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// First page offset in the superblock.
     pub offset: u32,
     pub pages: u32,
@@ -53,7 +54,7 @@ pub(super) struct RemapExtent {
     /// Is it the number of all?
     pub one_number: bool,
     /// First LPN that lost its page, for a relocation.
-    pub source: Option<u32>,
+    pub source: Option<Lpn>,
 }
 
 /// What is in a slot.
@@ -62,7 +63,7 @@ pub(super) enum ExtentSlot {
     /// An extent; if it relocates several pages, the next slot must tell the sources.
     Extent(RemapExtent, bool),
     /// Sources of the extent before, if that has this number.
-    Sources(u32, u64),
+    Sources(Lpn, u64),
 }
 
 impl RemapExtent {
@@ -77,8 +78,8 @@ impl RemapExtent {
     }
 
     /// The LPN that lost page `index`.
-    pub fn source_of(&self, index: u32) -> Option<u32> {
-        self.source.map(|source| source + index)
+    pub fn source_of(&self, index: u32) -> Option<Lpn> {
+        self.source.map(|source| source.offset(index))
     }
 
     /// Second word of its first slot.
@@ -92,7 +93,7 @@ impl RemapExtent {
         }
     }
 
-    fn span_from(&self, first: u32) -> Span {
+    fn span_from(&self, first: Lpn) -> Span {
         let several = self.pages > 1;
         Span::new()
             .with_torn(true)
@@ -105,7 +106,7 @@ impl RemapExtent {
     pub fn words(&self) -> [u64; 2 * SLOT_WORDS] {
         let when = EntryPlace::new().with_torn(true).with_wsn(self.wsn);
         let sources = self
-            .span_from(self.source.unwrap_or(0))
+            .span_from(self.source.unwrap_or(Lpn::ZERO))
             .with_is_sources(true);
         [
             when.with_offset(self.offset).into(),
@@ -141,9 +142,9 @@ impl RemapExtent {
 }
 
 /// The LPNs that a slot's second word names, whatever its first word says.
-pub(super) fn lpns_named(second: u64) -> std::ops::Range<u32> {
+pub(super) fn lpns_named(second: u64) -> std::ops::Range<Lpn> {
     let span = Span::from_bits(second);
-    span.first()..span.first() + named(second).0
+    span.first()..span.first().offset(named(second).0)
 }
 
 fn named(second: u64) -> (u32, bool) {
@@ -168,9 +169,9 @@ mod tests {
 
     #[test]
     fn an_extent_of_one_page_is_the_entry_of_table_2() {
-        for source in [None, Some(0x7fff_fff0)] {
+        for source in [None, Some(Lpn(0x7fff_fff0))] {
             let remapping = Remapping {
-                lpn: 0x1234_5678,
+                lpn: Lpn(0x1234_5678),
                 ppn: Ppn(77),
                 wsn: 1 << 41,
                 source,
@@ -199,11 +200,11 @@ mod tests {
         for (pages, one_number, source) in [
             (2, false, None),
             (256, true, None),
-            (17, true, Some(5)),
-            (256, false, Some(9)),
+            (17, true, Some(Lpn(5))),
+            (256, false, Some(Lpn(9))),
         ] {
             let extent = RemapExtent {
-                lpn: 0x7fff_ff00,
+                lpn: Lpn(0x7fff_ff00),
                 offset: 0x1f_ff00,
                 pages,
                 wsn: 99,
@@ -243,14 +244,17 @@ mod tests {
                 ]
             );
 
-            assert_eq!(lpns_named(extent.span()), extent.lpn..extent.lpn + pages);
+            assert_eq!(
+                lpns_named(extent.span()),
+                extent.lpn..extent.lpn.offset(pages)
+            );
         }
     }
 
     #[test]
     fn a_slot_with_a_torn_bit_missing_does_not_count() {
         let [a, b, ..] = RemapExtent {
-            lpn: 1,
+            lpn: Lpn(1),
             offset: 2,
             pages: 3,
             wsn: 4,

@@ -37,7 +37,7 @@ use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
-use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 use run::RemapRun;
 use valid::ValidExtents;
 
@@ -329,7 +329,7 @@ impl OpenExtent {
             next.wsn == wsn + u64::from(pages) || !config.guards.has(Guard::ExtensionInTime);
         !next.one_number
             && next.source.is_none()
-            && (next.lpn, next.offset) == (lpn + pages, offset + pages)
+            && (next.lpn, next.offset) == (lpn.offset(pages), offset + pages)
             && in_time
             && pages + next.pages <= PAGES_MAX
     }
@@ -488,7 +488,7 @@ impl Ownership for RemapSsdX {
         for extent in &extents {
             out.extend((0..extent.pages).map(|index| OwnerRef {
                 offset: extent.offset + index,
-                lpn: extent.lpn + index,
+                lpn: extent.lpn.offset(index),
                 wsn: extent.wsn_of(index),
                 source: extent.source_of(index),
             }));
@@ -597,6 +597,7 @@ fn after_pages(
 #[inline]
 fn has_neighbour(geometry: Geometry, map: &Map, sb: SbId, extent: &RemapExtent) -> bool {
     let (lpn, first) = (extent.lpn, geometry.page(sb, extent.offset).0);
-    let behind = map.is_remapped_at(lpn + extent.pages, Ppn(first + extent.pages));
-    behind || (lpn > 0 && extent.offset > 0 && map.is_remapped_at(lpn - 1, Ppn(first - 1)))
+    let behind = map.is_remapped_at(lpn.offset(extent.pages), Ppn(first + extent.pages));
+    behind
+        || (lpn > Lpn::ZERO && extent.offset > 0 && map.is_remapped_at(lpn.back(1), Ppn(first - 1)))
 }

@@ -15,7 +15,7 @@ use crate::scheme::entry::EntryPlace;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ enum ScannedSlot {
     /// An extent, and the words that it is stored in.
     Extent(RemapExtent, Range<usize>),
     /// The first word of the slot at this address is unreadable: these LPNs may be in doubt.
-    Lost(usize, Range<u32>),
+    Lost(usize, Range<Lpn>),
     /// The second word of the slot at this address is unreadable: its first word, and whether it
     /// holds the sources of the extent before it.
     Unknown(usize, EntryPlace, bool),
@@ -329,7 +329,7 @@ impl RemapSsdX {
                         self.damaged.push(at);
                         let bound = newest.iter().find(|(places, _)| places.contains(&at));
                         let newest = bound.map_or(u64::MAX, |(_, wsn)| *wsn);
-                        lpns.for_each(|lpn| witnesses.doubt(lpn, newest));
+                        Lpn::between(lpns).for_each(|lpn| witnesses.doubt(lpn, newest));
                     }
                     ScannedSlot::Unknown(at, first, has_sources) => {
                         self.damaged.push(at);
@@ -379,7 +379,7 @@ impl RemapSsdX {
             };
             if let Some(ExtentSlot::Extent(extent, _)) = RemapExtent::read(first, second, true) {
                 (0..extent.pages)
-                    .for_each(|page| witnesses.doubt(extent.lpn + page, extent.wsn_of(page)));
+                    .for_each(|page| witnesses.doubt(extent.lpn.offset(page), extent.wsn_of(page)));
             }
         }
     }
@@ -440,7 +440,9 @@ impl RemapSsdX {
                 {
                     let first = tables.geometry.page(SbId(id as u32), extent.offset).0;
                     ends.push((extent, id));
-                    for (lpn, ppn) in (0..extent.pages).map(|at| (extent.lpn + at, first + at)) {
+                    for (lpn, ppn) in
+                        (0..extent.pages).map(|at| (extent.lpn.offset(at), first + at))
+                    {
                         if !tables.map.is_remapped_at(lpn, Ppn(ppn)) && !ended.may_have_ended(lpn) {
                             return Err(format!(
                                 "superblock {id} has an entry for LPN {lpn} that ended unnoticed"
@@ -455,23 +457,29 @@ impl RemapSsdX {
         for (extent, id) in ends.iter().filter(|(_, id)| !self.groups[*id].may_join) {
             let first = tables.geometry.page(SbId(*id as u32), extent.offset).0;
             let (end, behind) = (extent.pages - 1, extent.pages);
-            let in_force = |at: u32| tables.map.is_remapped_at(extent.lpn + at, Ppn(first + at));
+            let in_force = |at: u32| {
+                tables
+                    .map
+                    .is_remapped_at(extent.lpn.offset(at), Ppn(first + at))
+            };
             let overlaps = |other: &RemapExtent| {
-                (other.lpn..other.lpn + other.pages).contains(&(extent.lpn + end))
+                (other.lpn..other.lpn.offset(other.pages)).contains(&(extent.lpn.offset(end)))
             };
             let says_both = |(other, of): &(RemapExtent, usize)| {
-                of == id && overlaps(other) && other.lpn + other.pages > extent.lpn + behind
+                of == id
+                    && overlaps(other)
+                    && other.lpn.offset(other.pages) > extent.lpn.offset(behind)
             };
 
             if in_force(end) && in_force(behind) && !ends.iter().any(says_both) {
                 return Err(format!(
                     "superblock {id} has a neighbour of LPN {} unnoticed",
-                    extent.lpn + end
+                    extent.lpn.offset(end)
                 ));
             }
         }
 
-        for lpn in 0..tables.map.len() {
+        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };
@@ -493,7 +501,7 @@ impl RemapSsdX {
 #[cold]
 fn append_in_force(tables: &Tables, clock: &mut WsnClock, sb: SbId, out: &mut Vec<RemapExtent>) {
     let remapped = tables.remapped_in(sb);
-    for run in remapped.chunk_by(|(lpn, offset), next| *next == (lpn + 1, offset + 1)) {
+    for run in remapped.chunk_by(|(lpn, offset), next| *next == (lpn.offset(1), offset + 1)) {
         for run in run.chunks(PAGES_MAX as usize) {
             let (lpn, offset) = run[0];
             let numbers: Vec<u64> = run.iter().map(|_| clock.tick()).collect();
@@ -527,7 +535,7 @@ fn add_remapped_pages(
         let ppn = core.geometry.page(sb, extent.offset + at);
         counts &= witnesses.remap(
             core,
-            extent.lpn + at,
+            extent.lpn.offset(at),
             ppn,
             extent.wsn_of(at),
             extent.source_of(at),

@@ -6,7 +6,7 @@
 
 use super::extent::{PAGES_MAX, RemapExtent};
 use crate::contract::Remapping;
-use remap_ssd_media::{Purpose, SbId};
+use remap_ssd_media::{Lpn, Purpose, SbId};
 
 /// Which numbers its pages have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl RemapRun {
     }
 
     /// The source of a reference that garbage collection moves is not told again.
-    fn source_of(&self, next: &Remapping) -> Option<u32> {
+    fn source_of(&self, next: &Remapping) -> Option<Lpn> {
         next.source.filter(|_| self.numbers != Numbers::Renewed)
     }
 
@@ -86,9 +86,9 @@ impl RemapRun {
             lpn, pages, source, ..
         } = self.extent;
         !self.descending
-            && next.lpn == lpn + pages
+            && next.lpn == lpn.offset(pages)
             && offset == self.extent.offset + pages
-            && self.source_of(next) == source.map(|source| source + pages)
+            && self.source_of(next) == source.map(|source| source.offset(pages))
     }
 
     fn precedes(&self, next: &Remapping, offset: u32) -> bool {
@@ -96,9 +96,9 @@ impl RemapRun {
             lpn, pages, source, ..
         } = self.extent;
         (self.descending || pages == 1)
-            && next.lpn + 1 == lpn
+            && next.lpn.offset(1) == lpn
             && offset + 1 == self.extent.offset
-            && self.source_of(next).map(|source| source + 1) == source
+            && self.source_of(next).map(|source| source.offset(1)) == source
     }
 
     /// Takes one more remap, which continues it.
@@ -109,7 +109,7 @@ impl RemapRun {
             // From the second page on the direction is settled: a run that goes both ways would mix
             // up its numbers.
             self.descending = true;
-            let source = self.extent.source.map(|source| source - 1);
+            let source = self.extent.source.map(|source| source.back(1));
             self.extent = RemapExtent {
                 lpn: next.lpn,
                 offset,

@@ -20,7 +20,7 @@ use crate::scheme::entry::{EntryOwners, RmmEntry};
 use crate::scheme::in_force::{find_doubtful, take_out};
 use crate::stats::SchemeCounters;
 use crate::tables::Tables;
-use remap_ssd_media::{Geometry, Media, Ppn, SbId};
+use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
 
 /// Extents whose tables are asked for before they are looked at.
 const AHEAD: usize = 24;
@@ -65,12 +65,12 @@ impl Distances {
     }
 
     #[inline(always)]
-    fn place(&self, lpn: u32, offset: u32) -> usize {
-        (lpn.wrapping_sub(offset).wrapping_mul(0x9e37_79b1) >> self.shift) as usize
+    fn place(&self, lpn: Lpn, offset: u32) -> usize {
+        (lpn.0.wrapping_sub(offset).wrapping_mul(0x9e37_79b1) >> self.shift) as usize
     }
 
     #[inline(always)]
-    fn add(&mut self, lpn: u32, offset: u32) {
+    fn add(&mut self, lpn: Lpn, offset: u32) {
         let place = self.place(lpn, offset);
         let (word, bit) = (place / 64, 1 << (place % 64));
         self.twice[word] |= self.once[word] & bit;
@@ -78,7 +78,7 @@ impl Distances {
     }
 
     #[inline(always)]
-    fn may_be_shared(&self, lpn: u32, offset: u32) -> bool {
+    fn may_be_shared(&self, lpn: Lpn, offset: u32) -> bool {
         let place = self.place(lpn, offset);
         self.twice[place / 64] >> (place % 64) & 1 == 1
     }
@@ -265,7 +265,11 @@ impl ValidExtents {
             let is_valid = |at: &u32| {
                 // The number matters only if it is an aborted command's, and all pages of such a
                 // command have it.
-                tables.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn)
+                tables.is_in_force(
+                    extent.lpn.offset(*at),
+                    Ppn(base + extent.offset + at),
+                    extent.wsn,
+                )
             };
             let before = self.pieces.len();
             let mut at = 0;
@@ -273,7 +277,7 @@ impl ValidExtents {
                 at = (first..extent.pages)
                     .find(|at| !is_valid(at))
                     .unwrap_or(extent.pages);
-                let (lpn, offset) = (extent.lpn + first, extent.offset + first);
+                let (lpn, offset) = (extent.lpn.offset(first), extent.offset + first);
                 self.pieces.push(RemapExtent {
                     lpn,
                     offset,
@@ -307,10 +311,12 @@ impl ValidExtents {
         let mut last = renewed(&self.pieces[0]);
         for at in 1..self.pieces.len() {
             let new = renewed(&self.pieces[at]);
-            if last.lpn + last.pages >= new.lpn && last.joins(&new) {
-                let joins = last.lpn + last.pages == new.lpn;
+            if last.lpn.offset(last.pages) >= new.lpn && last.joins(&new) {
+                let joins = last.lpn.offset(last.pages) == new.lpn;
                 counters.add(EXTENTS_JOINED, u64::from(joins));
-                last.pages = last.pages.max(new.lpn + new.pages - last.lpn);
+                last.pages = last
+                    .pages
+                    .max(new.lpn.offset(new.pages).offset_from(last.lpn));
             } else {
                 self.push(&last);
                 last = new;
@@ -334,7 +340,7 @@ impl ValidExtents {
 impl RemapExtent {
     /// Are the LPNs of both mapped to the same distance?
     fn joins(&self, other: &RemapExtent) -> bool {
-        other.offset.wrapping_sub(self.offset) == other.lpn.wrapping_sub(self.lpn)
+        other.offset.wrapping_sub(self.offset) == other.lpn.0.wrapping_sub(self.lpn.0)
     }
 
     /// Itself, in as many extents as it takes.
@@ -343,7 +349,7 @@ impl RemapExtent {
         (0..self.pages).step_by(PAGES_MAX as usize).map(move |at| {
             let pages = PAGES_MAX.min(whole.pages - at);
             RemapExtent {
-                lpn: whole.lpn + at,
+                lpn: whole.lpn.offset(at),
                 offset: whole.offset + at,
                 pages,
                 ..whole

@@ -42,7 +42,7 @@ use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use recover::LogSuperblocks;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 use saved::{Reserve, SLOT_WORDS};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -86,13 +86,13 @@ const SWEPT_SHARE: usize = 64;
 /// The slot of an entry that is on flash only.
 const SAVED: u32 = u32::MAX;
 /// The LPN of an entry that is being dropped; LPNs have 31 bits.
-const DROPPED: u32 = u32::MAX;
+const DROPPED: Lpn = Lpn(u32::MAX);
 
 /// An entry, and its slot. There are as many as remaps, and they are gone through often.
 #[derive(Clone, Copy)]
 struct EntryTag {
     slot: u32,
-    lpn: u32,
+    lpn: Lpn,
     /// 42 bits of sequence number above 21 of page offset.
     place: u64,
 }
@@ -100,7 +100,7 @@ struct EntryTag {
 const _: () = assert!(size_of::<EntryTag>() == 16);
 
 impl EntryTag {
-    fn new(slot: u32, lpn: u32, offset: u32, wsn: u64) -> Self {
+    fn new(slot: u32, lpn: Lpn, offset: u32, wsn: u64) -> Self {
         Self {
             slot,
             lpn,
@@ -395,14 +395,14 @@ impl Inspect for ShadowOob {
             ));
         }
 
-        let mut known: Vec<BTreeSet<(u32, u32)>> = Vec::with_capacity(self.tags.len());
+        let mut known: Vec<BTreeSet<(Lpn, u32)>> = Vec::with_capacity(self.tags.len());
         known.extend(
             self.tags
                 .iter()
                 .map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()),
         );
 
-        for lpn in 0..tables.map.len() {
+        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
             let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
             };

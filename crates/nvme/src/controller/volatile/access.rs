@@ -25,7 +25,7 @@ use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{PageView, Payload};
+use remap_ssd_media::{Lpn, PageView, Payload};
 use std::sync::MutexGuard;
 
 /// Pages that one step of write-back remaps or deallocates.
@@ -56,7 +56,7 @@ impl<'t> ActiveCommand<'_, 't> {
     /// The newest content of a page of which the cache has something; otherwise `show` is given
     /// back.
     #[inline]
-    pub fn view_cached<R, S>(&mut self, lpn: u32, show: S) -> Result<Result<R, Status>, S>
+    pub fn view_cached<R, S>(&mut self, lpn: Lpn, show: S) -> Result<Result<R, Status>, S>
     where
         S: FnOnce(PageView<'_>) -> Result<R, Status>,
     {
@@ -70,7 +70,7 @@ impl<'t> ActiveCommand<'_, 't> {
     /// The same, for a device with a cache. Not inlined: its page on the stack would be touched by
     /// devices without one too.
     #[inline(never)]
-    fn view_in_cache<R, S>(&mut self, lpn: u32, show: S) -> Result<Result<R, Status>, S>
+    fn view_in_cache<R, S>(&mut self, lpn: Lpn, show: S) -> Result<Result<R, Status>, S>
     where
         S: FnOnce(PageView<'_>) -> Result<R, Status>,
     {
@@ -90,7 +90,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// A page as a host sees it; the device is asked only for what the cache does not have.
-    fn newest_page(&mut self, cache: &VolatileCache, lpn: u32) -> Result<[u8; PAGE_BYTES], Status> {
+    fn newest_page(&mut self, cache: &VolatileCache, lpn: Lpn) -> Result<[u8; PAGE_BYTES], Status> {
         // The device is not asked for a page that is cached as a whole.
         let mut page = match cache.covered(lpn) {
             Sectors::ALL => [0; PAGE_BYTES],
@@ -101,7 +101,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// A page as the device has it.
-    fn durable_page(&mut self, lpn: u32) -> Result<[u8; PAGE_BYTES], Status> {
+    fn durable_page(&mut self, lpn: Lpn) -> Result<[u8; PAGE_BYTES], Status> {
         self.device.spend(Step::Read);
         let (done_at, page) = self.device.view(self.now, lpn, bytes_of);
         self.done_at = self.done_at.max(done_at);
@@ -109,7 +109,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Adds a version, after room was made for it: the oldest pages are written back.
-    fn put(&mut self, lpn: u32, new: NewVersion) -> Result<(), Status> {
+    fn put(&mut self, lpn: Lpn, new: NewVersion) -> Result<(), Status> {
         let bytes = match &new.content {
             Content::Zeroes => 0,
             Content::Bytes { bytes, .. } => bytes.len() as u64,
@@ -183,16 +183,16 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// The device has what the host has asked for: older versions are gone.
-    fn forget(&mut self, lpn: u32, sectors: Sectors) {
+    fn forget(&mut self, lpn: Lpn, sectors: Sectors) {
         if let Some(mut cache) = self.cache() {
             cache.forget(lpn, sectors);
         }
     }
 
     /// The device has whole pages: what the cache has of them is gone.
-    pub fn forget_pages(&mut self, lpn: u32, len: u32) {
+    pub fn forget_pages(&mut self, lpn: Lpn, len: u32) {
         if let Some(mut cache) = self.cache() {
-            while let Some(found) = cache.next_page(lpn, lpn + len) {
+            while let Some(found) = cache.next_page(lpn, lpn.offset(len)) {
                 cache.forget(found, Sectors::ALL);
             }
         }
@@ -204,7 +204,7 @@ impl<'t> ActiveCommand<'_, 't> {
     }
 
     /// Deallocates a page in the cache.
-    pub fn deallocate_cached(&mut self, lpn: u32) -> Result<(), Status> {
+    pub fn deallocate_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
         let new = NewVersion {
             command: self.number,
             sectors: Sectors::ALL,
@@ -226,7 +226,7 @@ impl<'t> ActiveCommand<'_, 't> {
 
         // All sources are read first, since a target may be a source as well.
         let mut contents = Vec::with_capacity(len as usize);
-        for lpn in source..source + len {
+        for lpn in Lpn::range(source, len) {
             self.device.spend(Step::Read);
             let content = self.view(lpn, |page| {
                 Ok(match page {
@@ -242,8 +242,8 @@ impl<'t> ActiveCommand<'_, 't> {
 
         // Targets are older than the deallocation of their sources, so that write-back can remap
         // them.
-        for (lpn, content) in (target..).zip(contents) {
-            let from = lpn - target + source;
+        for (lpn, content) in Lpn::range(target, len).zip(contents) {
+            let from = source.offset(lpn.offset_from(target));
             let source = matches!(content, Content::Bytes { .. }).then_some(from);
             self.put(
                 lpn,
@@ -257,18 +257,18 @@ impl<'t> ActiveCommand<'_, 't> {
         }
 
         // A source that is also a target has its new content by now, and keeps it.
-        let targets = target..target + len;
-        (source..source + len)
+        let targets = target..target.offset(len);
+        Lpn::range(source, len)
             .filter(|lpn| relocate && !targets.contains(lpn))
             .try_for_each(|lpn| self.deallocate_cached(lpn))
     }
 
     /// Writes back what the cache has of a range of pages.
-    pub fn write_back_pages(&mut self, lpn: u32, len: u32) -> Result<(), Status> {
+    pub fn write_back_pages(&mut self, lpn: Lpn, len: u32) -> Result<(), Status> {
         loop {
             let next = self
                 .cache()
-                .and_then(|cache| cache.next_page(lpn, lpn + len));
+                .and_then(|cache| cache.next_page(lpn, lpn.offset(len)));
             let Some(next) = next else {
                 return Ok(());
             };
@@ -310,7 +310,7 @@ impl<'t> ActiveCommand<'_, 't> {
 
     /// Puts the newest version of a page on the device, and those of the pages behind it that take
     /// the same step.
-    fn write_back(&mut self, lpn: u32) -> Result<(), Status> {
+    fn write_back(&mut self, lpn: Lpn) -> Result<(), Status> {
         let cache = self.cache().expect("it has the page");
         let newest = cache.newest(lpn).expect("it has the page");
         // How many pages from here on a step may take together.
@@ -322,7 +322,7 @@ impl<'t> ActiveCommand<'_, 't> {
         let pages = match newest {
             // Zeroes take no flash page: they are deallocated.
             Newest::Zeroes => {
-                let pages = run(&|more| cache.newest(lpn + more) == Some(Newest::Zeroes));
+                let pages = run(&|more| cache.newest(lpn.offset(more)) == Some(Newest::Zeroes));
                 self.device.spend(Step::Deallocate(pages));
                 let completion = self.device.deallocate(self.now, lpn, pages);
                 self.done(completion)?;
@@ -330,7 +330,8 @@ impl<'t> ActiveCommand<'_, 't> {
             }
             Newest::RemappedFrom(source) => {
                 let pages = run(&|more| {
-                    cache.newest(lpn + more) == Some(Newest::RemappedFrom(source + more))
+                    cache.newest(lpn.offset(more))
+                        == Some(Newest::RemappedFrom(source.offset(more)))
                 });
 
                 // The source may have changed on the device since. Then the bytes that were cached
@@ -367,7 +368,7 @@ impl<'t> ActiveCommand<'_, 't> {
         Ok(())
     }
 
-    fn write_newest(&mut self, cache: &VolatileCache, lpn: u32) -> Result<(), Status> {
+    fn write_newest(&mut self, cache: &VolatileCache, lpn: Lpn) -> Result<(), Status> {
         let page = self.newest_page(cache, lpn)?;
         self.device.spend(Step::Write);
         let completion = self.device.write(self.now, lpn, &Payload::Bytes(&page));
@@ -380,8 +381,8 @@ impl<'t> ActiveCommand<'_, 't> {
     fn still_there(
         &mut self,
         cache: &VolatileCache,
-        lpn: u32,
-        source: u32,
+        lpn: Lpn,
+        source: Lpn,
         pages: u32,
     ) -> Result<u32, Status> {
         let apart = lpn.abs_diff(source);
@@ -389,12 +390,12 @@ impl<'t> ActiveCommand<'_, 't> {
 
         for at in 0..pages {
             // Bytes are compared, not histories: an equal content is as good, whatever wrote it.
-            let wanted = self.newest_page(cache, lpn + at)?;
+            let wanted = self.newest_page(cache, lpn.offset(at))?;
 
             self.device.spend(Step::Read);
             let (_, same) = self.device.view(
                 self.now,
-                source + at,
+                source.offset(at),
                 |page| matches!(page, PageView::Bytes(bytes) if *bytes == wanted),
             );
 
@@ -460,7 +461,7 @@ impl Subsystem {
 
         let block_bytes = |lpn| {
             let of_page = self.namespaces().iter().find(|namespace| {
-                (namespace.first_lpn..namespace.first_lpn + namespace.pages).contains(&lpn)
+                (namespace.first_lpn..namespace.first_lpn.offset(namespace.pages)).contains(&lpn)
             });
             of_page.map_or(PAGE_BYTES, |namespace| 1 << namespace.lba_shift)
         };

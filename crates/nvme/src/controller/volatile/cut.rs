@@ -7,6 +7,7 @@
 use super::{SECTOR_BYTES, Sectors, Version, VolatileCache};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_media::Lpn;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostBlocks {
     /// Number of the page on the device.
-    pub lpn: u32,
+    pub lpn: Lpn,
     /// Blocks of it that lose something.
     pub blocks: u32,
     /// Versions that they lose, together.
@@ -39,7 +40,7 @@ pub struct CutReport {
 /// there.
 enum Draw {
     All,
-    Few(BTreeSet<u32>),
+    Few(BTreeSet<Lpn>),
     Commands(BTreeSet<u64>),
     Share(f64),
 }
@@ -49,7 +50,7 @@ impl Draw {
         match random.random_range(0..6u32) {
             0 => Self::All,
             1 => {
-                let pages: Vec<u32> = cache.pages.keys().copied().collect();
+                let pages: Vec<Lpn> = cache.pages.keys().copied().collect();
                 let count = random.random_range(1..=3usize);
 
                 let chosen = (0..count).filter(|_| !pages.is_empty());
@@ -81,7 +82,7 @@ impl Draw {
     }
 
     /// Of a block's versions, oldest first, how many of the newest are lost.
-    fn lost(&self, lpn: u32, versions: &[&Version], random: &mut Xoshiro256PlusPlus) -> usize {
+    fn lost(&self, lpn: Lpn, versions: &[&Version], random: &mut Xoshiro256PlusPlus) -> usize {
         match self {
             Self::All => versions.len(),
             Self::Few(pages) if pages.contains(&lpn) => random.random_range(1..=versions.len()),
@@ -103,7 +104,7 @@ impl Draw {
 
 /// What survives of a page: sectors that change on the device, with their content.
 pub(super) struct Survivor {
-    pub lpn: u32,
+    pub lpn: Lpn,
     pub sectors: Sectors,
     pub page: Box<[u8; PAGE_BYTES]>,
 }
@@ -114,7 +115,7 @@ impl VolatileCache {
     pub(super) fn cut(
         &mut self,
         seed: u64,
-        block_bytes: impl Fn(u32) -> usize,
+        block_bytes: impl Fn(Lpn) -> usize,
     ) -> (Vec<Survivor>, CutReport) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let draw = Draw::new(self, &mut random);
@@ -123,7 +124,7 @@ impl VolatileCache {
             ..CutReport::default()
         };
 
-        let pages: BTreeMap<u32, Vec<Version>> = std::mem::take(&mut self.pages);
+        let pages: BTreeMap<Lpn, Vec<Version>> = std::mem::take(&mut self.pages);
         // Empty from here on: what survives goes to the device.
         self.ages.clear();
         self.used_bytes = 0;

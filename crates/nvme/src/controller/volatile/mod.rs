@@ -20,6 +20,7 @@ mod access;
 mod cut;
 
 pub use cut::{CutReport, LostBlocks};
+use remap_ssd_media::Lpn;
 
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::BTreeMap;
@@ -80,7 +81,7 @@ struct Version {
     content: Content,
     /// The page from which it was remapped or copied: write-back remaps again if that page still
     /// holds the same.
-    source: Option<u32>,
+    source: Option<Lpn>,
 }
 
 impl Version {
@@ -109,7 +110,7 @@ struct NewVersion {
     command: u64,
     sectors: Sectors,
     content: Content,
-    source: Option<u32>,
+    source: Option<Lpn>,
 }
 
 /// What the newest versions make of a page as a whole.
@@ -122,7 +123,7 @@ enum Newest {
     /// The last command has made zeroes of the whole page.
     Zeroes,
     /// The last command has remapped the whole page from this one.
-    RemappedFrom(u32),
+    RemappedFrom(Lpn),
 }
 
 /// Versions of pages that are not durable yet.
@@ -131,9 +132,9 @@ pub struct VolatileCache {
     used_bytes: u64,
     /// Number of the next version.
     next: u64,
-    pages: BTreeMap<u32, Vec<Version>>,
+    pages: BTreeMap<Lpn, Vec<Version>>,
     /// Number of a page's oldest version: the order of write-back.
-    ages: BTreeMap<u64, u32>,
+    ages: BTreeMap<u64, Lpn>,
 }
 
 impl VolatileCache {
@@ -158,7 +159,7 @@ impl VolatileCache {
         self.used_bytes + bytes > self.capacity_bytes
     }
 
-    fn put(&mut self, lpn: u32, new: NewVersion) {
+    fn put(&mut self, lpn: Lpn, new: NewVersion) {
         let number = self.next;
         self.next += 1;
         let NewVersion {
@@ -185,7 +186,7 @@ impl VolatileCache {
     }
 
     /// Sectors whose newest content is here.
-    fn covered(&self, lpn: u32) -> Sectors {
+    fn covered(&self, lpn: Lpn) -> Sectors {
         let versions = self.pages.get(&lpn).map_or(&[][..], Vec::as_slice);
         versions
             .iter()
@@ -193,7 +194,7 @@ impl VolatileCache {
     }
 
     /// Lays the newest versions over a page's durable content.
-    fn overlay(&self, lpn: u32, page: &mut [u8; PAGE_BYTES]) {
+    fn overlay(&self, lpn: Lpn, page: &mut [u8; PAGE_BYTES]) {
         // Oldest first: what comes later lies on top.
         for version in self.pages.get(&lpn).into_iter().flatten() {
             let sectors = (0..PAGE_BYTES / SECTOR_BYTES).filter(|at| version.sectors.has(*at));
@@ -202,7 +203,7 @@ impl VolatileCache {
     }
 
     /// What a page with versions is as a whole.
-    fn newest(&self, lpn: u32) -> Option<Newest> {
+    fn newest(&self, lpn: Lpn) -> Option<Newest> {
         let last = self.pages.get(&lpn)?.last()?;
         Some(match (&last.content, last.source) {
             // A page that is known in part needs the device, so neither zeroes nor a source stand
@@ -216,19 +217,19 @@ impl VolatileCache {
     }
 
     /// The page whose oldest version is the oldest of all, if that is older than `number`.
-    fn oldest_before(&self, number: u64) -> Option<u32> {
+    fn oldest_before(&self, number: u64) -> Option<Lpn> {
         let (oldest, lpn) = self.ages.first_key_value()?;
         (*oldest < number).then_some(*lpn)
     }
 
     /// The first page from `lpn` on, and before `end`, that has versions.
-    fn next_page(&self, lpn: u32, end: u32) -> Option<u32> {
+    fn next_page(&self, lpn: Lpn, end: Lpn) -> Option<Lpn> {
         let (found, _) = self.pages.range(lpn..end).next()?;
         Some(*found)
     }
 
     /// Sectors of a page are durable as the device has them: their versions are gone.
-    fn forget(&mut self, lpn: u32, durable: Sectors) {
+    fn forget(&mut self, lpn: Lpn, durable: Sectors) {
         let Some(versions) = self.pages.get_mut(&lpn) else {
             return;
         };

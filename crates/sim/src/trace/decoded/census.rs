@@ -5,6 +5,7 @@
 use super::super::expand::{Expander, Item};
 use super::super::{TraceOptions, TraceStat};
 use crate::source::{HostPage, PageKind};
+use remap_ssd_device::Lpn;
 use remap_ssd_media::slab::prefetch;
 
 /// Counts what is in a trace while it is read.
@@ -75,7 +76,7 @@ impl Census {
 struct PageSet {
     chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
     /// To be put in.
-    waiting: Vec<u32>,
+    waiting: Vec<Lpn>,
     /// Pages that are in.
     len: u64,
 }
@@ -85,7 +86,7 @@ const WAITING_MAX: usize = 64;
 
 impl PageSet {
     #[inline]
-    fn insert(&mut self, page: u32) {
+    fn insert(&mut self, page: Lpn) {
         if self.waiting.len() == WAITING_MAX {
             self.settle();
         }
@@ -111,14 +112,14 @@ impl PageSet {
             }
 
             let chunk = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
-            let bit = 1 << (page % 64);
+            let bit = 1 << (page.0 % 64);
             self.len += u64::from(chunk[word] & bit == 0);
             chunk[word] |= bit;
         }
     }
 
-    fn place(page: u32) -> (usize, usize) {
-        let word = page as usize / 64;
+    fn place(page: Lpn) -> (usize, usize) {
+        let word = page.index() / 64;
         (word / CHUNK_WORDS, word % CHUNK_WORDS)
     }
 }
