@@ -346,6 +346,7 @@ fn copy(
     for part in parts {
         command.read_from(part.source.nsid)?;
     }
+
     for (index, part) in parts.iter().enumerate() {
         let from = (part.source, part.slba);
         command
@@ -356,6 +357,7 @@ fn copy(
                 result: index as u64,
             })?;
     }
+
     Ok(())
 }
 
