@@ -187,6 +187,7 @@ fn names(args: &Args, library: &Library, list: bool) -> Result<Vec<String>, Fail
 
 fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
     let ids = |planned: &Planned| {
+        // Several claims of one paper may share an identifier.
         let mut ids: Vec<&str> = planned
             .expectation
             .claim
@@ -225,6 +226,7 @@ fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
 
 /// A table of words: all columns to the left.
 fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
+    // By characters: some titles have more bytes than those.
     let chars = |text: &str| text.chars().count();
     let width = |column: usize| {
         rows.iter()

@@ -214,6 +214,8 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
         sum(|row| row.segments as u64),
         sum(|row| row.entries.into()),
     );
+
+    // More than entries where one entry is for several pages.
     let entry_pages = sum(|row| row.entry_pages);
     text.push('\n');
     text.push_str(&pairs(&[
@@ -281,6 +283,8 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
             },
         ),
     ]));
+
+    // A large device has thousands of superblocks.
     if !args.summary {
         text.push('\n');
         text.push_str(&superblock_table(rows));
@@ -349,6 +353,7 @@ fn superblock_table(rows: &[Row]) -> String {
         ]
         .map(u64::from);
 
+        // What is no number keeps its words; the rest is set to be read.
         let words = [row.id.to_string(), row.state.into(), row.stream.into()];
         words
             .into_iter()

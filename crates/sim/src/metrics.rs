@@ -183,6 +183,7 @@ impl Meters {
             glimpse,
             backlog,
         });
+
         // Twice as many as wanted: every second one goes, and the interval doubles.
         if self.readings.len() >= 2 * self.wanted {
             // The readings that stay are those at even multiples of the interval.
@@ -193,6 +194,7 @@ impl Meters {
             });
             self.interval_ns *= 2;
         }
+
         // Due on the grid of the new interval, and not twice within half of it.
         self.due_ns = (self.due_ns + self.interval_ns).max(now + self.interval_ns / 2);
     }

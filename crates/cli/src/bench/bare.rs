@@ -186,6 +186,7 @@ mod tests {
     fn check(bare: &Bare) {
         let mut live = vec![0; bare.live.len()];
 
+        // Each mapped page points back, and is counted once.
         for (lpn, page) in bare
             .l2p
             .iter()
@@ -204,6 +205,7 @@ mod tests {
         }
         assert_eq!(live, bare.live);
 
+        // A page that nothing maps counts nothing.
         let total: u32 = bare
             .counts
             .iter()

@@ -406,15 +406,18 @@ const BAR_STEPS: u64 = 1000;
 
 /// A line for each job, on standard error if that is a terminal.
 fn bars(args: &Args, comparison: &Comparison<'_>, stop: &Arc<AtomicBool>) -> Vec<Bar> {
+    // JSON is read by programs, whose logs a line that moves would fill.
     let target = if args.json {
         ProgressDrawTarget::hidden()
     } else {
         ProgressDrawTarget::stderr()
     };
+
     let lines = MultiProgress::with_draw_target(target);
     let style =
         ProgressStyle::with_template("{prefix:10} {bar:40} {percent:>3} %  {elapsed}  {msg}")
             .expect("the template is valid");
+
     let bar = |name: String| {
         let bar = lines
             .add(ProgressBar::new(BAR_STEPS))
@@ -422,5 +425,6 @@ fn bars(args: &Args, comparison: &Comparison<'_>, stop: &Arc<AtomicBool>) -> Vec
         let line = bar.with_prefix(name).with_message("waiting");
         Bar::new(line, Arc::clone(stop))
     };
+
     comparison.names().into_iter().map(bar).collect()
 }

@@ -446,10 +446,12 @@ fn check_workload(
         return Ok(());
     };
 
+    // Asked before the first run: a comparison may take hours until the one that fails.
     if let Some(arrivals) = arrivals {
         arrivals.check(spec).map_err(Failure::usage)?;
     }
 
+    // Images have sizes of their own; they are checked when they are read.
     for job in jobs {
         if let Start::New { config, .. } = job {
             spec.source(*content, config.addressable_lpns(), seed, 0)

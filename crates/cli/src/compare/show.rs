@@ -202,6 +202,7 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
 
 /// What was run, in a few lines.
 fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String)> {
+    // Nothing was run: there is no device to describe.
     let Some(first) = done.first() else {
         return Vec::new();
     };
@@ -209,6 +210,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
     let config = &first.config;
     let addressable = counted(config.addressable_lpns().into(), "page");
 
+    // What sets the pace: the trace itself, a rate, or completions.
     let host = match args.arrivals() {
         Some(Arrivals::OWN) => "requests enter at their own times".into(),
         Some(arrivals) => format!("arrivals {arrivals}"),
@@ -233,6 +235,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
             ));
         }
         Feed::Trace(facts) => {
+            // The name alone, so that results do not depend on a folder.
             let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
 
             let times = if facts.repeat > 1 {

@@ -145,11 +145,13 @@ fn addresses_of(name: &str) -> Result<Vec<IpAddr>, String> {
             "no such name".to_owned()
         }
     })?;
+
     let mut known = BTreeSet::new();
     let each: Vec<IpAddr> = found
         .map(|one| one.ip())
         .filter(|one| known.insert(*one))
         .collect();
+
     if each.is_empty() {
         Err("the name has no address".into())
     } else {

@@ -5,7 +5,8 @@
 //! the timing model has one.
 
 use super::access::{Access, Listen, Reload};
-use super::serve::{Args, LogLevel};
+use super::log::LogLevel;
+use super::serve::Args;
 use super::supervisor::{self, Supervisor};
 use crate::failure::Failure;
 use crate::watch::served::Served;
@@ -317,12 +318,15 @@ fn bind(
     limits: Limits,
 ) -> Result<Option<Server>, Failure> {
     let bound = match listen {
+        // No address is a way of serving, too: by a socket, or by a bus.
         Listen::At(addresses) if addresses.is_empty() => return Ok(None),
         Listen::At(addresses) => {
             Server::bind_since(epoch, &addresses, port, Box::new(Lines), limits)
         }
         Listen::On(socket) => Server::on(epoch, vec![socket], port, Box::new(Lines), limits),
     };
+
+    // The two that an operator can do something about say what.
     bound.map(Some).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Failure::failed(format_args!(
             "{error}: stop what listens there, or choose another with --listen"
@@ -365,6 +369,7 @@ fn run(
         server.addresses().map_err(Failure::failed)?,
         server.stopper().map_err(Failure::failed)?,
     );
+
     let spawned = std::thread::Builder::new()
         .name("nvme/tcp".into())
         .spawn(move || {
@@ -373,9 +378,11 @@ fn run(
             let _ = events.send(Event::Ended("NVMe/TCP"));
             result
         });
+
     for address in addresses {
         tracing::info!(%address, %nqn, "serving");
     }
+
     Ok((stopper, spawned.map_err(Failure::failed)?))
 }
 

@@ -235,6 +235,7 @@ fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
         }));
     }
 
+    // The server's words, which may hold anything: a terminal must not obey them.
     let shown = |field: &[u8]| Escaped::text(&text(field)).to_string();
     output::text(&pairs(&[
         ("name", Escaped::name(client.subnqn()).to_string()),

@@ -9,10 +9,11 @@
 
 use super::access::{Access, ListenAt};
 use super::fronts::{Fronts, Tick};
-use super::image::{Shape, random};
 use super::kept::{Kept, ReservationFolder, Service};
+use super::log::start_log;
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
+use super::shape::{Shape, random};
 use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
@@ -27,10 +28,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing_subscriber::filter::{LevelFilter, filter_fn};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, Registry, reload};
 
 /// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, as files in
 /// a folder, or as a PCI Express function of a virtual machine; any of them at once.
@@ -281,66 +278,6 @@ fn advertised(text: &str) -> Result<Advertised, String> {
         .map_err(|_| "an address, or an address and a port".into())
 }
 
-type Handle = reload::Handle<LevelFilter, Registry>;
-
-/// What is logged, which an operator may change while the service runs.
-#[derive(Clone)]
-pub struct LogLevel(Handle);
-
-impl LogLevel {
-    /// The names of the levels.
-    const LEVELS: [(&str, LevelFilter); 5] = [
-        ("error", LevelFilter::ERROR),
-        ("warn", LevelFilter::WARN),
-        ("info", LevelFilter::INFO),
-        ("debug", LevelFilter::DEBUG),
-        ("trace", LevelFilter::TRACE),
-    ];
-
-    /// The level of the log, as it is now.
-    pub fn get(&self) -> String {
-        let level = self.0.clone_current().unwrap_or(LevelFilter::INFO);
-        level.to_string().to_lowercase()
-    }
-
-    /// Logs this and what is more serious from now on.
-    ///
-    /// # Errors
-    /// There is no such level.
-    pub fn set(&self, name: &str) -> Result<(), String> {
-        let level = Self::LEVELS.iter().find(|(known, _)| *known == name);
-        let (_, level) = level.ok_or("level: error, warn, info, debug or trace")?;
-        // Fails only if there is no log any more.
-        let _ = self.0.reload(*level);
-        Ok(())
-    }
-}
-
-fn start_log(args: &Args) -> LogLevel {
-    // Ours alone: what libraries log is for those who develop them.
-    let ours = filter_fn(|about| about.target().starts_with("remap_ssd"));
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_target(false);
-
-    // A log that cannot be written, on a full disk, must not end the service.
-    let lines = lines.log_internal_errors(false);
-
-    let lines = if args.json_log {
-        lines.json().boxed()
-    } else {
-        lines.with_ansi(false).boxed()
-    };
-
-    let (level, handle) = reload::Layer::new(LevelFilter::INFO);
-    // Fails only if there is a log already.
-    let _ = tracing_subscriber::registry()
-        .with(lines.with_filter(level).with_filter(ours))
-        .try_init();
-
-    LogLevel(handle)
-}
-
 /// Runs `serve`.
 ///
 /// # Errors
@@ -348,7 +285,7 @@ fn start_log(args: &Args) -> LogLevel {
 pub fn command(args: &Args) -> Result<(), Failure> {
     // Everything that can be wrong with the arguments comes before the device is opened.
     let access = Access::of(args)?;
-    let log = start_log(args);
+    let log = start_log(args.json_log);
 
     // Read before the device is opened: damaged reservations must not cost an unclean shutdown.
     let folder = args.image.clone().map(ReservationFolder);
@@ -542,12 +479,14 @@ fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
 }
 
 fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
+    // An image has its own shape; what is asked for must agree with it.
     if let Some(dir) = &args.image {
         let opened = open_image(dir)?;
         args.shape.must_be(opened.0.config(), &opened.1)?;
         return Ok(opened);
     }
 
+    // In memory the size is said by one option and may be repeated by another.
     let size = args.memory.unwrap_or(0);
     if args.shape.size.is_some_and(|asked| asked != size) {
         return Err(Failure::usage(
@@ -562,6 +501,7 @@ fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
         Device::in_memory(config).map_err(Failure::failed)?,
         service,
         Kept {
+            // Nothing was served before, so nothing can have been cut off.
             clean: true,
             ..Kept::default()
         },

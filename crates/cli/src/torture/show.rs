@@ -314,14 +314,18 @@ fn described(recording: &Recording, state: &State, lost: &Lost) -> String {
         .pending
         .get(&lost.block)
         .map_or(&[][..], Vec::as_slice);
+
     let kept = versions.len().saturating_sub(lost.versions as usize);
+
     let kept = kept
         .checked_sub(1)
         .map_or(state.durable[lost.block as usize], |index| {
             versions[index].content
         });
+
     let newest = versions.last().map_or(kept, |version| version.content);
     let offset = lost.block * u64::from(recording.shape.block_bytes);
+
     format!(
         "byte {offset}: {} instead of {}",
         glimpse(recording, kept),

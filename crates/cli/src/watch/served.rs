@@ -7,8 +7,8 @@
 
 use super::backup;
 use super::table::Table;
-use crate::service::image::random;
-use crate::service::serve::LogLevel;
+use crate::service::log::LogLevel;
+use crate::service::shape::random;
 use remap_ssd_http::status::Holds;
 use remap_ssd_http::{Cells, Host, Refused, Status, Watched};
 use remap_ssd_nvme::controller::operate::{Damage, OperateError};

@@ -261,16 +261,19 @@ mod tests {
         let pair = KeyPair::new(group);
         let params = group.modulus().expect("it has one");
         let prime = params.modulus().as_ref().to_be_bytes();
+
         let small = |value: u8| {
             let mut bytes = vec![0; group.bytes()];
             bytes[group.bytes() - 1] = value;
             bytes
         };
+
         let below = |by: u8| {
             let mut bytes = prime.to_vec();
             bytes[group.bytes() - 1] -= by;
             bytes
         };
+
         for weak in [
             small(0),
             small(1),
@@ -282,6 +285,7 @@ mod tests {
         ] {
             assert!(pair.shared(&weak).is_none(), "{weak:x?}");
         }
+
         assert!(pair.shared(&small(2)).is_some() && pair.shared(&below(2)).is_some());
     }
 }

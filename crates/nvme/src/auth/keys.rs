@@ -229,9 +229,11 @@ fn put_key(
         let key = Secret::parse(word).map_err(|error| error.to_string())?;
         secret.replace(key).is_some()
     };
+
     if is_second {
         return Err("there is one secret and one TLS key in a line, no more".into());
     }
+
     Ok(())
 }
 

@@ -275,6 +275,7 @@ pub(super) fn put_reply(
     let nothing = [0; Hash::LEN_MAX];
     // The place of the challenge is always there, zeroes without one.
     let (own, sequence) = challenge.unwrap_or((&nothing[..response.len()], 0));
+
     let record = Reply {
         head: Head::new(kind::DH_HMAC_CHAP, message::REPLY, t_id),
         hash_len: response.len() as u8,
@@ -284,6 +285,7 @@ pub(super) fn put_reply(
         dh_len: value.len() as u16,
         sequence,
     };
+
     put(&record, &[response, own, value])
 }
 

@@ -355,6 +355,7 @@ impl Association {
         // The size of a property: 1 is 8 bytes, 0 is 4.
         let wide = sqe.cdw10 & 7 == 1;
         let state = self.state();
+
         match (sqe.cdw11, wide) {
             (property::CAP, true) => {
                 let cap = Cap::new()

@@ -347,6 +347,7 @@ fn copy(
     for part in parts {
         command.read_from(part.source.nsid)?;
     }
+
     for (index, part) in parts.iter().enumerate() {
         let from = (part.source, part.slba);
         command
@@ -357,6 +358,7 @@ fn copy(
                 result: index as u64,
             })?;
     }
+
     Ok(())
 }
 

@@ -312,6 +312,7 @@ impl Transport {
         } else {
             RecvFlags::DONTWAIT
         };
+
         let received = loop {
             match recv(&self.socket, &mut self.input[..], flags) {
                 Ok((_, received)) => break received,
@@ -324,6 +325,7 @@ impl Transport {
                 }
             }
         };
+
         self.ended |= received == 0;
         (self.start, self.end) = (0, received);
         Ok(())

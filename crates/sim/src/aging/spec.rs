@@ -146,17 +146,20 @@ impl fmt::Display for AgingSpec {
             overwrite,
             ..
         } = self;
+
         // Filled in order, nothing else was done, so nothing else is said.
         match self.fill {
             FillSpec::Sequential => return f.write_str("fill=sequential"),
             FillSpec::Random => f.write_str("fill=random")?,
             FillSpec::Whole => f.write_str("fill=whole")?,
         }
+
         write!(f, ",nvram_used={nvram_used},nvram_valid={nvram_valid}")?;
         // Left out if it is nothing, so that the usual form stays short.
         if *overwrite > 0.0 {
             write!(f, ",overwrite={overwrite}")?;
         }
+
         Ok(())
     }
 }

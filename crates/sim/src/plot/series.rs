@@ -35,19 +35,23 @@ pub fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
         limit >= 4,
         "a stretch needs two points beside the ends, limit is {limit}"
     );
+
     // Few enough: every point is drawn.
     if points.len() <= limit {
         return points.to_vec();
     }
+
     let inner = &points[1..points.len() - 1];
     // Two points a stretch, beside both ends.
     let stretches = (limit - 2) / 2;
     let mut kept = vec![points[0]];
+
     for stretch in 0..stretches {
         let start = stretch * inner.len() / stretches;
         let end = (stretch + 1) * inner.len() / stretches;
         kept.extend(extremes(&inner[start..end]));
     }
+
     kept.push(points[points.len() - 1]);
     kept
 }

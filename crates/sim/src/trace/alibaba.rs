@@ -16,18 +16,23 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     if line == b"device_id,opcode,offset,length,timestamp" {
         return Ok(Parsed::Blank);
     }
+
     let [device, verb, offset, length, time] = exactly(values(line))?;
+
     let verb = match verb {
         b"R" => Verb::Read,
         b"W" => Verb::Write,
         other => return Err(format!("opcode `{}` is neither R nor W", clip(other))),
     };
+
     let at_ns = number(time, "timestamp")?
         .checked_mul(TICK_NS)
         .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
+
     let extent = ByteExtent {
         offset: number(offset, "offset")?,
         len: number(length, "length")?,
     };
+
     extent.request(at_ns, number(device, "device")?, verb)
 }

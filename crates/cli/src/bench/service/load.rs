@@ -298,6 +298,7 @@ impl Lane {
         region: u32,
         count: usize,
     ) -> Result<Vec<Duration>, Failure> {
+        // One command at a time, so that each has the device to itself.
         let load = Load {
             kind: Kind::RandomRead,
             pages: 1,
@@ -316,6 +317,7 @@ impl Lane {
         let mut took = Vec::with_capacity(count);
         for _ in 0..count {
             let first = self.numbers.below(region.into()) as u32;
+            // From before it is put together until its completion is taken.
             let began = Instant::now();
             self.put(client, &load, first);
             self.queue.send().map_err(Failure::failed)?;
@@ -329,6 +331,7 @@ impl Lane {
             took.push(began.elapsed());
         }
 
+        // A read that failed took no time that means anything.
         match self.under_way.wrong.take() {
             Some(wrong) => Err(Failure::failed(wrong)),
             None => Ok(took),

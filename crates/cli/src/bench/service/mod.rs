@@ -223,6 +223,8 @@ fn loads(region: u32, size: ServiceBenchSize) -> [Load; 4] {
         depth: DEPTH_SEQUENTIAL,
         ..random(kind)
     };
+
+    // Reads come first: writes leave the device collecting garbage.
     [
         random(Kind::RandomRead),
         random(Kind::RandomWrite),
@@ -239,6 +241,7 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<
     let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
     let (region, device) = (pages(size.region), pages(size.device_bytes()));
 
+    // The whole device once, so that its flash has memory; then the region again, in order.
     for region in [device, region] {
         let fill = Load {
             kind: Kind::SequentialWrite,
@@ -250,6 +253,8 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<
         };
         fill.run(&rig.client, lanes)?;
     }
+
+    // What is outside of the region would be moved about for nothing.
     rig.client
         .trim(region, device - region)
         .map_err(Failure::failed)
@@ -383,6 +388,7 @@ fn as_text(results: &Results) -> String {
         None => "memory".into(),
     };
 
+    // What a figure depends on stands above it.
     let mut text = format!(
         "NVMe/TCP on the loopback, both ends on this machine, the device in {place}; medians of {} rounds.\n\
          Random: 4 KiB, {} queues of {}; sequential: 128 KiB, {} queues of {}; {:.0} % of the writes repeat a content.\n\
@@ -430,6 +436,7 @@ fn as_text(results: &Results) -> String {
     ];
     text.push_str(&output::table(&head, &rows));
 
+    // Both ways of serving, each against the model of the flash.
     let e = &results.emulated;
     text.push_str(&format!(
         "\nOne read at a time, µs: the model says {:.1}. Median {:.1} emulated, {:.1} without: {:+.1} from the model.\n\

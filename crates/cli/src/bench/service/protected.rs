@@ -65,6 +65,8 @@ impl Lap {
             ..*served
         })?;
         let mut lanes = Lane::connect(&rig.client, QUEUES)?;
+
+        // Each way starts from a device in the same state.
         warm_up(&mut rig, &mut lanes, size)?;
         Ok(Self {
             name,
@@ -97,9 +99,11 @@ impl Lap {
             let pairs = self.rates[load].iter().zip(&bare.rates[load]);
             median(pairs.map(|(own, bare)| own / bare).collect())
         });
+
         let [reads, writes, reads_in_order, writes_in_order] = self.rates.clone().map(median);
         let bytes = f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64;
         let gib = |rate: f64| rate * bytes / (1u64 << 30) as f64;
+
         Way {
             name: self.name,
             random_reads_per_s: reads,

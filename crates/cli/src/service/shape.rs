@@ -1,0 +1,294 @@
+//! What a device for service is like: its size, scheme, namespaces and name, as options and as what
+//! an image must agree with.
+//!
+//! Invariant: what is asked for never changes an image; a difference is an error that names the
+//! option. Absent: folders (`image.rs`), and a device in memory (`serve.rs`).
+
+use super::kept::Service;
+use crate::failure::Failure;
+use crate::numbers;
+use crate::settings;
+use clap::builder::TypedValueParser;
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_sim::report::format::bytes;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher};
+
+const PAGE_BYTES: u64 = 4096;
+/// Namespaces that a device can have.
+const NAMESPACES_MAX: u32 = 128;
+
+/// What a device for service is like.
+#[derive(Debug, clap::Args)]
+pub struct Shape {
+    /// Size of the device, as hosts see it.
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "New device")]
+    pub size: Option<u64>,
+    /// Remapping scheme [default: remap-ssd].
+    #[arg(long, help_heading = "New device")]
+    pub scheme: Option<SchemeKind>,
+    /// Deduplicate writes in the device [default: off].
+    #[arg(long, value_name = "on|off", value_parser = on_off, action = clap::ArgAction::Set, help_heading = "New device")]
+    pub dedup: Option<bool>,
+    /// Any other value of the device: --set firmware.gc_free=0.2.
+    ///
+    /// May be repeated, or several with commas. The configuration reference (docs/configuration.md)
+    /// lists the keys.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        help_heading = "New device"
+    )]
+    pub set: Vec<String>,
+    /// Size of NVRAM, or of the log on flash, for remaps.
+    ///
+    /// Default: 0.5 % of the device's size.
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, hide_short_help = true, help_heading = "New device")]
+    pub log_size: Option<u64>,
+    /// Maximum number of files in the file map, which vendor commands use.
+    ///
+    /// Default: no file map.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "fs_blocks",
+        hide_short_help = true,
+        help_heading = "New device"
+    )]
+    pub fs_files: Option<u32>,
+    /// Maximum number of pages in all lists of the file map.
+    #[arg(
+        long,
+        value_name = "N",
+        hide_short_help = true,
+        help_heading = "New device"
+    )]
+    pub fs_blocks: Option<u32>,
+    /// Logical block size in bytes [default: 4096].
+    #[arg(long, value_name = "BYTES", value_parser = clap::builder::PossibleValuesParser::new(["512", "4096"]).map(|text| text.parse::<u32>().unwrap_or(4096)), hide_short_help = true, help_heading = "New device")]
+    pub block: Option<u32>,
+    /// Number of namespaces, of equal size [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128), hide_short_help = true, help_heading = "New device")]
+    pub namespaces: Option<u32>,
+    /// Additional namespaces for snapshots of the others [default: none].
+    ///
+    /// `share snapshot` takes them. They come on top of the size.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127), hide_short_help = true, help_heading = "New device")]
+    pub snapshots: Option<u32>,
+    /// Number of a namespace whose pages are never shared.
+    ///
+    /// No deduplication, and remaps become copies. For hosts that keep data twice on purpose. May be
+    /// repeated, or a list with commas.
+    #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128), hide_short_help = true, help_heading = "New device")]
+    pub unshared: Vec<u32>,
+    /// NVMe qualified name [default: a new unique name].
+    #[arg(
+        long,
+        value_name = "NQN",
+        hide_short_help = true,
+        help_heading = "New device"
+    )]
+    pub nqn: Option<String>,
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("on or off".into()),
+    }
+}
+
+impl Shape {
+    /// The device of `size` bytes.
+    ///
+    /// # Errors
+    /// Invalid device configuration.
+    pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
+        let (scheme, dedup) = (self.scheme.unwrap_or_default(), self.dedup.unwrap_or(false));
+        let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
+        if namespaces + snapshots > NAMESPACES_MAX {
+            return Err(Failure::usage(format_args!(
+                "{namespaces} namespaces and {snapshots} for snapshots: at most {NAMESPACES_MAX} are possible"
+            )));
+        }
+
+        // What snapshots need is added, so that `--size` stays what hosts can use.
+        let pages = size.div_ceil(PAGE_BYTES);
+        let for_snapshots = u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
+        let size = if snapshots > 0 {
+            (pages + for_snapshots).saturating_mul(PAGE_BYTES)
+        } else {
+            size
+        };
+        let config = DeviceConfig::for_service_with_log(size, scheme, dedup, self.log_size);
+        let mut config = config.map_err(Failure::usage)?;
+        let firmware = &mut config.firmware;
+        (firmware.fs_files, firmware.fs_blocks) =
+            (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
+        let config = config
+            // `--set` comes last: it may change what options have chosen.
+            .with(&settings::parse(&self.set)?)
+            .map_err(Failure::usage)?;
+        config.check().map_err(Failure::usage)?;
+
+        // A namespace that is not there would be kept apart in vain.
+        if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {
+            return Err(Failure::usage(format_args!(
+                "--unshared {nsid}: there are {namespaces} namespaces (--namespaces)"
+            )));
+        }
+        Ok(config)
+    }
+
+    /// The name and the namespaces that it is made with.
+    pub fn service(&self, config: &DeviceConfig) -> Service {
+        let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
+        let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
+        let pages = pages_without_snapshots(config.firmware.lpns, namespaces, snapshots);
+        Service::new(
+            nqn,
+            pages,
+            namespaces,
+            self.block.unwrap_or(4096),
+            &self.unshared,
+        )
+        .with_snapshots(snapshots)
+    }
+
+    /// Checks that the options match what the image was created with; none of them can change
+    /// later.
+    ///
+    /// # Errors
+    /// An option differs; the message says what the image has.
+    pub fn must_be(&self, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {
+        let firmware = &config.firmware;
+        let (snapshots, snapshot_pages) = service.snapshots();
+
+        // As hosts see it: without what is set aside for snapshots.
+        let namespaces = service.namespaces.len() - snapshots as usize;
+        let size = u64::from(firmware.lpns.saturating_sub(snapshot_pages)) * 4096;
+        let block = service
+            .namespaces
+            .first()
+            .map_or(4096, |share| share.block_bytes);
+        let unshared = service.unshared();
+        let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+
+        // For each option whether it agrees, and what the image has. Options that were not given
+        // agree.
+        let asked = [
+            (
+                "--size",
+                self.size.map(|asked| asked.next_multiple_of(4096) == size),
+                bytes(size),
+            ),
+            (
+                "--scheme",
+                self.scheme.map(|asked| asked == firmware.scheme),
+                firmware.scheme.to_string(),
+            ),
+            (
+                "--dedup",
+                self.dedup.map(|asked| asked == firmware.dedup),
+                on(firmware.dedup),
+            ),
+            (
+                "--log-size",
+                self.log_size.map(|asked| asked == firmware.log_bytes),
+                bytes(firmware.log_bytes),
+            ),
+            (
+                "--fs-files",
+                self.fs_files.map(|asked| asked == firmware.fs_files),
+                firmware.fs_files.to_string(),
+            ),
+            (
+                "--fs-blocks",
+                self.fs_blocks.map(|asked| asked == firmware.fs_blocks),
+                firmware.fs_blocks.to_string(),
+            ),
+            (
+                "--block",
+                self.block.map(|asked| asked == block),
+                block.to_string(),
+            ),
+            (
+                "--namespaces",
+                self.namespaces.map(|asked| asked as usize == namespaces),
+                namespaces.to_string(),
+            ),
+            (
+                "--snapshots",
+                self.snapshots.map(|asked| asked == snapshots),
+                snapshots.to_string(),
+            ),
+            (
+                "--unshared",
+                has_unshared(&self.unshared, &unshared),
+                numbers_of(&unshared),
+            ),
+            (
+                "--nqn",
+                self.nqn.as_ref().map(|asked| *asked == service.nqn),
+                service.nqn.clone(),
+            ),
+        ];
+
+        match asked.iter().find(|(_, is_so, _)| *is_so == Some(false)) {
+            None => Ok(()),
+            Some((option, _, is)) => Err(Failure::usage(format_args!(
+                "{option}: the image was created with {is}, which cannot be changed; omit the option, or create another image"
+            ))),
+        }
+    }
+}
+
+/// Pages of all namespaces but those for snapshots, each of which has one page more than one of the
+/// others.
+fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
+    let all = |pages: u64| pages + u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
+    // Solved for the pages of the others, then rounded up as long as it fits.
+    let share = u64::from(lpns.saturating_sub(snapshots)) * u64::from(namespaces)
+        / u64::from(namespaces + snapshots);
+    // Rounding may have left a few.
+    let pages = (share..=u64::from(lpns))
+        .take_while(|pages| all(*pages) <= u64::from(lpns))
+        .last();
+    pages.unwrap_or(0) as u32
+}
+
+/// Are these the unshared namespaces of an image? `None` if nothing was said.
+fn has_unshared(asked: &[u32], unshared: &[u32]) -> Option<bool> {
+    let asked: BTreeSet<u32> = asked.iter().copied().collect();
+    (!asked.is_empty()).then(|| asked.iter().eq(unshared))
+}
+
+fn numbers_of(unshared: &[u32]) -> String {
+    let numbers: Vec<String> = unshared.iter().map(u32::to_string).collect();
+    if numbers.is_empty() {
+        "none".into()
+    } else {
+        numbers.join(",")
+    }
+}
+
+/// A number that does not come again, from the system's randomness.
+pub fn random() -> u64 {
+    std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish()
+}
+
+/// A name nobody else has: a random UUID.
+pub(super) fn new_nqn() -> String {
+    let (a, b) = (random(), random());
+    let version = (a & 0x0fff) | 0x4000;
+    let variant = (b >> 48 & 0x3fff) | 0x8000;
+    let (first, second, last) = (a >> 32, a >> 16 & 0xffff, b & 0xffff_ffff_ffff);
+    format!(
+        "nqn.2014-08.org.nvmexpress:uuid:{first:08x}-{second:04x}-{version:04x}-{variant:04x}-{last:012x}"
+    )
+}
