@@ -9,4 +9,5 @@ mod recording;
 mod relearn;
 pub mod serve;
 mod supervisor;
+mod traces;
 pub mod writeback;

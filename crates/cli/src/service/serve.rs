@@ -13,6 +13,7 @@ use super::image::{Shape, random};
 use super::kept::{Kept, ReservationFolder, Service};
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
+use super::traces::{TracePlan, Traces};
 use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
@@ -94,6 +95,31 @@ pub struct Args {
         help_heading = "Connections"
     )]
     pub http_token: Option<PathBuf>,
+    /// Send traces of commands to this collector, by OTLP over HTTP.
+    ///
+    /// A span for each command of NVMe/TCP: who sent it, what it asked for, how long it waited and
+    /// how long the device worked on it. A URL like http://127.0.0.1:4318. Hosts never wait for the
+    /// collector: spans that it does not take are dropped, and counted. Needs a program that was
+    /// built with OpenTelemetry (`--features otel`).
+    #[arg(
+        long,
+        value_name = "URL",
+        hide_short_help = true,
+        help_heading = "Connections"
+    )]
+    pub otlp: Option<String>,
+    /// The part of all commands that is traced.
+    ///
+    /// 1 traces every command, 0.01 one in a hundred.
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        requires = "otlp",
+        default_value_t = 1.0,
+        hide_short_help = true,
+        help_heading = "Connections"
+    )]
+    pub otlp_sample: f64,
     /// Address that discovery announces to hosts.
     ///
     /// For address translation, which makes it differ from --listen.
@@ -347,6 +373,11 @@ fn start_log(args: &Args) -> LogLevel {
 /// The device cannot be opened or served as asked, or it failed in service.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let access = Access::of(args)?;
+    let plan = args
+        .otlp
+        .as_deref()
+        .map(|url| TracePlan::new(url, args.otlp_sample))
+        .transpose()?;
     let log = start_log(args);
     let folder = args.image.clone().map(ReservationFolder);
     let kept_reservations = folder.map(|folder| {
@@ -356,6 +387,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let kept_reservations = kept_reservations.transpose()?;
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
+    let traces = plan.map(|plan| plan.start(&service.nqn)).transpose()?;
+    let (tracer, traces) = traces.unzip();
 
     let health = Health {
         power_cycles: kept.health.power_cycles + 1,
@@ -383,6 +416,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     let subsystem = match kept_reservations {
         Some((folder, all)) => subsystem.with_reservations(all, Box::new(folder)),
+        None => subsystem,
+    };
+
+    let subsystem = match tracer {
+        Some(tracer) => subsystem.traced(tracer),
         None => subsystem,
     };
 
@@ -429,6 +467,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     });
 
     drop((writeback, relearn));
+    traces.into_iter().for_each(Traces::finish);
     recording.iter().for_each(Recording::flush);
     let clean = kept(true);
     served?;

@@ -31,6 +31,7 @@ pub use port::{Advertised, Port, canonical};
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
 use crate::auth::Exchange;
+use crate::controller::spans::{SpanDraft, SpanOrigin};
 use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue, Latency,
@@ -142,12 +143,16 @@ struct ReceiveContext<'a> {
     /// DelayedCompletion from the first I/O command until the end of the call or the next admin
     /// command.
     device: Option<DeviceTurn<'a>>,
+    /// Of the command under way, if it is sampled.
+    span: Option<Box<SpanDraft>>,
     out: &'a mut Output,
 }
 
 /// One connection.
 pub struct Connection {
     port: Arc<Port>,
+    /// Its number, as logs have it.
+    number: u64,
     peer: SocketAddr,
     local: SocketAddr,
     agreed: Option<Agreement>,
@@ -173,6 +178,7 @@ impl Connection {
     pub fn new(port: Arc<Port>, peer: SocketAddr, local: SocketAddr) -> Self {
         Self {
             port,
+            number: 0,
             peer,
             local,
             agreed: None,
@@ -187,6 +193,12 @@ impl Connection {
             weight: Weight::default(),
             executed: Batch::default(),
         }
+    }
+
+    /// With the number that logs have.
+    pub fn numbered(mut self, number: u64) -> Self {
+        self.number = number;
+        self
     }
 
     /// The Connect that was refused, if that is why it ended.
@@ -277,6 +289,7 @@ impl Connection {
             now,
             subsystem: &port.subsystem,
             device: None,
+            span: None,
             out,
         };
         let mut at = 0;
@@ -399,6 +412,7 @@ impl Connection {
             }
         }
 
+        context.span = self.begin_span(&sqe, context);
         if self.is_under_way(cid) {
             return self.refuse(&sqe, Status::ID_CONFLICT, context);
         }
@@ -415,6 +429,9 @@ impl Connection {
             Ok(command) => command,
             Err(status) => return self.refuse(&sqe, *status, context),
         };
+        if let Some(span) = &mut context.span {
+            span.checked(command.transfer);
+        }
         let bytes = match self.bytes_from_host(&sqe, command.transfer, pdu.data.len()) {
             Ok(bytes) => bytes,
             Err(status) => return self.refuse(&sqe, status, context),
@@ -422,7 +439,8 @@ impl Connection {
 
         match sqe.sgl.identifier {
             Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
-                self.transfers.add(sqe, *command, bytes as u32);
+                self.transfers
+                    .add(sqe, *command, bytes as u32, context.span.take());
                 self.grant(context);
                 Ok(())
             }
@@ -553,7 +571,34 @@ impl Connection {
             queue.association.log_error(queue.qid, sqe, status);
         }
         self.respond(sqe.head().cid(), status, 0, context.out.open());
+        if let Some(span) = context.span.take() {
+            self.end_span(*span, sqe, (status, context.now, false));
+        }
         Ok(())
+    }
+
+    /// The draft of a command's span, if it is sampled.
+    #[inline]
+    fn begin_span(&self, sqe: &Sqe, context: &ReceiveContext<'_>) -> Option<Box<SpanDraft>> {
+        let tracer = context.subsystem.tracer()?;
+        let on_io_queue = self.queue.as_ref().is_some_and(|queue| queue.qid > 0);
+        on_io_queue
+            .then(|| SpanDraft::begin(tracer, sqe, context.now))
+            .flatten()
+    }
+
+    /// A sampled command is answered: with what status, when that is due, and whether it waited
+    /// until it was durable.
+    fn end_span(&self, span: SpanDraft, sqe: &Sqe, ended: (Status, u64, bool)) {
+        let Some(queue) = &self.queue else { return };
+        let origin = SpanOrigin {
+            hostnqn: queue.association.hostnqn(),
+            connection: self.number,
+            peer: self.peer,
+            cntlid: queue.association.cntlid(),
+            qid: queue.qid,
+        };
+        span.end(&self.port.subsystem, &origin, sqe, ended);
     }
 
     /// Whether there is unsent output and no memory for as much again.
