@@ -94,6 +94,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     }
     files.extend(crate::auth::make());
     files.extend(crate::tls::make());
+    files.extend(crate::keys::make());
     files.extend(crate::sessions::make());
     files.push(("trace/vscsi-1".into(), vscsi(1)));
     files.push(("trace/vscsi-2".into(), vscsi(2)));

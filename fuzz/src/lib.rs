@@ -7,6 +7,7 @@
 //! - [`trace`]: a trace in any format, compressed or not.
 //! - [`auth::auth`]: what hosts send to authenticate.
 //! - [`tls::tls`]: what strangers send before anybody knows who they are.
+//! - [`keys::keys`], [`keys::rights`]: a file of keys, and what a host may do.
 //! - [`nvme::pdu`], [`nvme::command`], [`nvme::session`]: what hosts send over NVMe/TCP.
 //!
 //! Each returns or the bytes are a finding: a panic, an endless loop, memory without bound. Absent:
@@ -14,6 +15,7 @@
 
 pub mod auth;
 pub mod corpus;
+pub mod keys;
 pub mod mutate;
 pub mod nvme;
 pub mod seal;

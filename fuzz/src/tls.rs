@@ -5,14 +5,12 @@
 //! tls      which (1 byte) | the rest
 //! which    0  bytes of a connection, from its first one on
 //!          1  an identity, as a handshake names it
-//!          2  text of a file of keys
 //! ```
 //! Checked beside panics: no handshake succeeds, since nobody here answers the server's part of it;
 //! an identity finds a key only if it is one of the two that the key has. Absent: what follows a
 //! handshake (`nvme::session`).
 
-use remap_ssd_nvme::auth::{Claim, Derivation, HostKeys, Keyring, Keys, TlsKey};
-use remap_ssd_nvme::controller::Rights;
+use remap_ssd_nvme::auth::{Claim, Derivation, Keyring, Keys, TlsKey};
 use remap_ssd_nvme::tls::{ClientContext, ServerContext, TlsStream};
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -74,10 +72,9 @@ pub fn tls(bytes: &[u8]) {
     };
     SERVER.with_borrow_mut(|server| {
         let server = server.get_or_insert_with(Server::new);
-        match which % 3 {
+        match which % 2 {
             0 => server.shake_hands(&bytes[..bytes.len().min(64 << 10)]),
-            1 => identity(&server.keyring, bytes),
-            _ => keys(bytes),
+            _ => identity(&server.keyring, bytes),
         }
     });
 }
@@ -92,41 +89,6 @@ fn identity(keyring: &Keyring, bytes: &[u8]) {
         let ours = Derivation::ALL.map(|way| key.psk(claim.hostnqn, claim.subnqn, way).identity);
         assert!(ours.iter().any(|ours| ours == text), "{text}");
     }
-}
-
-fn keys(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return;
-    };
-    let _ = Keys::parse(text);
-    let _ = HostKeys::parse(text);
-    for word in text.split_whitespace() {
-        if let Ok(key) = TlsKey::parse(word) {
-            assert_eq!(*key.reveal(), word, "a key has one text");
-        }
-        let listed = word.strip_prefix("namespaces=").unwrap_or(word);
-        if let Ok(rights) = Rights::parse(listed) {
-            check_rights(&rights);
-        }
-    }
-}
-
-/// Rights have a text that means the same, but for none at all; none are added by halves.
-fn check_rights(rights: &Rights) {
-    let text = rights.to_string();
-    if text != "none" {
-        let again = Rights::parse(&text).expect("its own text");
-        let numbers = rights
-            .listed()
-            .chain(again.listed())
-            .chain([1, 0xffff_fffd]);
-        for nsid in numbers {
-            assert_eq!(again.access(nsid), rights.access(nsid), "{text}: {nsid}");
-        }
-        assert_eq!(again.is_all(), rights.is_all(), "{text}");
-    }
-    assert_eq!(rights.and(rights), *rights);
-    assert_eq!(rights.or(&Rights::NONE), *rights);
 }
 
 /// What a host of ours says first.
@@ -154,13 +116,9 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         "NVMeTLSkey-1:02:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8BI0VniavN7wEjRWeJq83vsm4Jtg==:";
     let psk = TlsKey::parse(KEY).expect("in order");
     let psk = psk.psk(HOST, crate::nvme::NQN, Derivation::Libnvme);
-    let line = format!("{HOST} {long} until=2027-06-30\n");
-    let rights = format!("{HOST} {KEY} namespaces=all:ro,1:rw,27:ro\n");
     vec![
         ("tls/hello".into(), with(0, &hello(KEY))),
         ("tls/hello-long".into(), with(0, &hello(long))),
         ("tls/identity".into(), with(1, psk.identity.as_bytes())),
-        ("tls/line".into(), with(2, line.as_bytes())),
-        ("tls/rights".into(), with(2, rights.as_bytes())),
     ]
 }

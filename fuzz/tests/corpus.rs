@@ -6,7 +6,7 @@
 //! Findings go to `corpus/found` under such names once they are mended. `UPDATE_CORPUS=1` writes
 //! the rest of the corpus anew.
 
-use remap_ssd_fuzz::{auth, corpus, file, mutate, nvme, recover, seal, tls, trace};
+use remap_ssd_fuzz::{auth, corpus, file, keys, mutate, nvme, recover, seal, tls, trace};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -140,6 +140,8 @@ fn run(path: &str, bytes: &[u8]) {
         Some("trace") => trace(bytes),
         Some("auth") => auth::auth(bytes),
         Some("tls") => tls::tls(bytes),
+        Some("keys") => keys::keys(bytes),
+        Some("rights") => keys::rights(bytes),
         Some("pdu") => nvme::pdu(bytes),
         Some("command") => nvme::command(bytes),
         Some("session") => nvme::session(bytes),
@@ -180,6 +182,12 @@ fn the_corpus_is_read_without_a_panic() {
         .iter()
         .for_each(|(_, bytes)| auth::auth(bytes));
     files("tls").iter().for_each(|(_, bytes)| tls::tls(bytes));
+    files("keys")
+        .iter()
+        .for_each(|(_, bytes)| keys::keys(bytes));
+    files("rights")
+        .iter()
+        .for_each(|(_, bytes)| keys::rights(bytes));
     files("pdu").iter().for_each(|(_, bytes)| nvme::pdu(bytes));
     files("command")
         .iter()
@@ -264,6 +272,21 @@ fn nobody_is_authenticated_who_does_not_know_the_secret() {
 fn no_stranger_ends_a_handshake() {
     let seeds: Vec<Vec<u8>> = files("tls").into_iter().map(|(_, bytes)| bytes).collect();
     hunt("tls", &seeds, tls::tls);
+}
+
+#[test]
+fn a_file_of_keys_is_read_or_refused() {
+    let seeds: Vec<Vec<u8>> = files("keys").into_iter().map(|(_, bytes)| bytes).collect();
+    hunt("keys", &seeds, keys::keys);
+}
+
+#[test]
+fn rights_mean_what_their_text_says() {
+    let seeds: Vec<Vec<u8>> = files("rights")
+        .into_iter()
+        .map(|(_, bytes)| bytes)
+        .collect();
+    hunt("rights", &seeds, keys::rights);
 }
 
 #[test]

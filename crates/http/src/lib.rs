@@ -26,5 +26,5 @@ pub mod token;
 
 pub use route::Refused;
 pub use server::{Limits, Server};
-pub use status::{Cells, CommandStatistics, Host, Status, Watched};
+pub use status::{Cells, CommandStatistics, Host, Spans, Status, Watched};
 pub use token::{Token, TokenError};

@@ -132,6 +132,17 @@ pub struct Holds {
     pub superblocks_max: u64,
 }
 
+/// What became of the spans of traced commands.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Spans {
+    /// Spans that a collector has taken.
+    pub exported: u64,
+    /// Spans for which there was no room: the collector is slower than the hosts.
+    pub dropped_full: u64,
+    /// Spans that were lost with a collector that could not be reached, or refused them.
+    pub dropped_failed: u64,
+}
+
 /// What is known of a device.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
@@ -179,6 +190,8 @@ pub struct Status {
     pub resident_bytes: u64,
     /// Time for which watching held the device.
     pub holds: Holds,
+    /// What became of spans, if commands are traced.
+    pub spans: Option<Spans>,
     /// How fast a simulation is played, and whether it has ended.
     pub playing: Option<Playing>,
 }

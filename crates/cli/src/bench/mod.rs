@@ -97,6 +97,15 @@ pub struct Args {
     /// The same for hosts that authenticate by DH-HMAC-CHAP.
     #[arg(long, requires = "service", help_heading = "Service")]
     pub chap: bool,
+    /// Compare the service while nobody looks at it with one whose metrics are scraped, and with one
+    /// whose live page is open as well, in turns, instead.
+    #[arg(
+        long,
+        requires = "service",
+        conflicts_with_all = ["tls", "chap"],
+        help_heading = "Service"
+    )]
+    pub http: bool,
 
     /// Print the results as JSON.
     #[arg(long, help_heading = "Output")]
@@ -110,7 +119,8 @@ Examples:
   remap-ssd bench --quick --set firmware.gc_free=0.1
   remap-ssd bench --service
   remap-ssd bench --service --memory --json
-  remap-ssd bench --service --memory --tls --chap";
+  remap-ssd bench --service --memory --tls --chap
+  remap-ssd bench --service --memory --http";
 
 /// What was measured; rates are medians over the rounds.
 #[derive(Clone, Debug, Default, Serialize)]

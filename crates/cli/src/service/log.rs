@@ -24,6 +24,11 @@ impl LogLevel {
         ("trace", LevelFilter::TRACE),
     ];
 
+    /// Of a log that nobody reads.
+    pub fn unheard() -> Self {
+        Self(reload::Layer::new(LevelFilter::OFF).1)
+    }
+
     /// The level of the log, as it is now.
     pub fn get(&self) -> String {
         let level = self.0.clone_current().unwrap_or(LevelFilter::INFO);

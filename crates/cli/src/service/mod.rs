@@ -11,4 +11,5 @@ mod relearn;
 pub mod serve;
 pub mod shape;
 mod supervisor;
+mod traces;
 pub mod writeback;

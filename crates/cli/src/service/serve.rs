@@ -14,6 +14,7 @@ use super::log::start_log;
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
 use super::shape::{Shape, random};
+use super::traces::{TracePlan, Traces};
 use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
@@ -91,6 +92,31 @@ pub struct Args {
         help_heading = "Connections"
     )]
     pub http_token: Option<PathBuf>,
+    /// Send traces of commands to this collector, by OTLP over HTTP.
+    ///
+    /// A span for each command of NVMe/TCP: who sent it, what it asked for, how long it waited and
+    /// how long the device worked on it. A URL like http://127.0.0.1:4318. Hosts never wait for the
+    /// collector: spans that it does not take are dropped, and counted. Needs a program that was
+    /// built with OpenTelemetry (`--features otel`).
+    #[arg(
+        long,
+        value_name = "URL",
+        hide_short_help = true,
+        help_heading = "Connections"
+    )]
+    pub otlp: Option<String>,
+    /// The part of all commands that is traced.
+    ///
+    /// 1 traces every command, 0.01 one in a hundred.
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        requires = "otlp",
+        default_value_t = 1.0,
+        hide_short_help = true,
+        help_heading = "Connections"
+    )]
+    pub otlp_sample: f64,
     /// Address that discovery announces to hosts.
     ///
     /// For address translation, which makes it differ from --listen.
@@ -285,6 +311,11 @@ fn advertised(text: &str) -> Result<Advertised, String> {
 pub fn command(args: &Args) -> Result<(), Failure> {
     // Everything that can be wrong with the arguments comes before the device is opened.
     let access = Access::of(args)?;
+    let plan = args
+        .otlp
+        .as_deref()
+        .map(|url| TracePlan::new(url, args.otlp_sample))
+        .transpose()?;
     let log = start_log(args.json_log);
 
     // Read before the device is opened: damaged reservations must not cost an unclean shutdown.
@@ -296,6 +327,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let kept_reservations = kept_reservations.transpose()?;
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
+    let traces = plan.map(|plan| plan.start(&service.nqn)).transpose()?;
+    let (tracer, traces) = traces.unzip();
 
     // Counted now: if this process dies, the cycle has been all the same.
     let health = Health {
@@ -326,6 +359,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     let subsystem = match kept_reservations {
         Some((folder, all)) => subsystem.with_reservations(all, Box::new(folder)),
+        None => subsystem,
+    };
+
+    let subsystem = match tracer {
+        Some(tracer) => subsystem.traced(tracer),
         None => subsystem,
     };
 
@@ -378,6 +416,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
     // Threads that hold the device end first; then it can be closed.
     drop((writeback, relearn));
+    traces.into_iter().for_each(Traces::finish);
     recording.iter().for_each(Recording::flush);
     let clean = kept(true);
     served?;

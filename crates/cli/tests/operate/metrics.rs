@@ -269,3 +269,57 @@ fn an_address_that_others_reach_needs_a_token_that_others_cannot_read() {
     let address = taken.local_addr().expect("bound").to_string();
     serve(&["--http", &address]).fails(1, "in use");
 }
+
+#[cfg(feature = "otel")]
+#[test]
+fn spans_that_no_collector_takes_are_counted_and_cost_no_command() {
+    // Nobody listens there any more.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", gone.local_addr().expect("bound"));
+    drop(gone);
+
+    let served = serve_openly(&["--memory", "32MiB", "--otlp", &url]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = crate::kit::file(dir.path(), "data", &[7; 64 << 10]);
+    served.io(&["write", "--lba", "0", "--file", &file]).ok();
+
+    let lost = "remap_ssd_spans_dropped_total{reason=\"export_failed\"}";
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let said = samples(&scrape(&served.http, "*/*"));
+        assert_eq!(said["remap_ssd_spans_exported_total"], 0.0);
+        if said[lost] > 0.0 {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{said:?}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn metrics_of_spans_are_there_only_where_commands_are_traced() {
+    let served = serve_openly(&["--memory", "32MiB"]);
+    assert!(!scrape(&served.http, "*/*").contains("remap_ssd_spans"));
+}
+
+#[test]
+fn traces_that_cannot_be_sent_are_refused_before_anything_is_served() {
+    let refused = |args: &[&str], why: &str| {
+        let serve = ["serve", "--memory", "32MiB", "--listen", "127.0.0.1:0"];
+        run(&[&serve, args].concat()).fails(2, why);
+    };
+    if cfg!(feature = "otel") {
+        refused(
+            &["--otlp", "https://127.0.0.1:4318"],
+            "no TLS to collectors",
+        );
+        refused(&["--otlp", "127.0.0.1:4318"], "http://127.0.0.1:4318");
+        let url = "http://127.0.0.1:4318";
+        refused(
+            &["--otlp", url, "--otlp-sample", "2"],
+            "above 0 and up to 1",
+        );
+    } else {
+        refused(&["--otlp", "http://127.0.0.1:4318"], "--features otel");
+    }
+}

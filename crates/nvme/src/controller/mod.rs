@@ -15,6 +15,7 @@
 //! format      all blocks of a namespace at once
 //! gate        the way in for services that may have to let go of the device
 //! telemetry   how many commands, how long they took: for an operator
+//! spans       one sampled command from its arrival to its answer: for an operator
 //! operate     power cuts, damage and switches, for an operator
 //! record      what the device was asked, for traces
 //! reservations which hosts may use a namespace while others must not
@@ -50,6 +51,7 @@ mod remap;
 mod request;
 mod reservations;
 mod rights;
+pub mod spans;
 pub mod statistics;
 mod subsystem;
 pub mod telemetry;

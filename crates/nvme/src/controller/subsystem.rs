@@ -8,6 +8,7 @@ use super::portals::Portals;
 use super::record::Recorder;
 use super::request::Blocks;
 use super::reservations::Reservations;
+use super::spans::Tracer;
 use super::telemetry::Telemetry;
 use super::turn::{DeviceTurn, Turnstile};
 use super::volatile::VolatileCache;
@@ -174,6 +175,7 @@ pub struct Subsystem {
     cntlids: Mutex<Cntlids>,
     capacity_bytes: u64,
     recorder: Option<Box<dyn Recorder>>,
+    tracer: Option<Box<dyn Tracer>>,
     pub(super) reservations: Reservations,
     pub(super) portals: Portals,
 }
@@ -270,6 +272,7 @@ impl Subsystem {
             }),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
+            tracer: None,
             reservations: Reservations::default(),
             portals: Portals::default(),
         })
@@ -304,6 +307,19 @@ impl Subsystem {
     }
     pub(super) fn recorder(&self) -> Option<&dyn Recorder> {
         self.recorder.as_deref()
+    }
+
+    /// With somebody who traces commands that come over NVMe/TCP.
+    pub fn traced(self, tracer: Box<dyn Tracer>) -> Self {
+        Self {
+            tracer: Some(tracer),
+            ..self
+        }
+    }
+    /// Who traces commands, if anybody does.
+    #[inline]
+    pub fn tracer(&self) -> Option<&dyn Tracer> {
+        self.tracer.as_deref()
     }
 
     /// Its name (NQN), by which hosts connect to it.

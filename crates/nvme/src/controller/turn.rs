@@ -15,6 +15,7 @@
 //! erase. Absent: clocks, and what is done in a turn.
 
 use super::reservations::Reservations;
+use super::spans::Tracer;
 use super::subsystem::Subsystem;
 use super::volatile::VolatileCache;
 use remap_ssd_device::Device;
@@ -236,6 +237,8 @@ pub struct DeviceTurn<'a> {
     programs: u64,
     /// The turn may be paused when the slice is used up.
     divisible: bool,
+    /// Time for which it waited for the device, where a tracer has a clock.
+    waited_ns: u64,
 }
 
 impl<'a> DeviceTurn<'a> {
@@ -247,8 +250,11 @@ impl<'a> DeviceTurn<'a> {
             units: 0,
             programs: 0,
             divisible: true,
+            waited_ns: 0,
         };
+        let began = turn.clock();
         turn.enter(weight);
+        turn.note_wait(began);
         turn
     }
 
@@ -256,6 +262,25 @@ impl<'a> DeviceTurn<'a> {
     pub fn undivided(mut self) -> Self {
         self.divisible = false;
         self
+    }
+
+    /// The time, if there is a tracer: nobody else asks how long a turn was waited for.
+    #[inline]
+    fn clock(&self) -> Option<u64> {
+        self.subsystem.tracer().map(Tracer::now_ns)
+    }
+
+    /// The device was waited for since `began`.
+    #[inline]
+    fn note_wait(&mut self, began: Option<u64>) {
+        if let (Some(began), Some(now)) = (began, self.clock()) {
+            self.waited_ns += now.saturating_sub(began);
+        }
+    }
+
+    /// Time for which the device was waited for since the turn began, if there is a tracer.
+    pub(crate) fn waited_ns(&self) -> u64 {
+        self.waited_ns
     }
 
     fn enter(&mut self, weight: Weight) {
@@ -334,12 +359,14 @@ impl<'a> DeviceTurn<'a> {
         let behind = long && programs_much && self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
         if self.subsystem.turnstile.is_waited_for() || behind {
             let position = self.ftl().media().position();
+            let began = self.clock();
             self.leave();
             if let Some(position) = position.filter(|_| behind) {
                 // If the disk has failed, the command finds out by itself.
                 let _ = self.subsystem.make_durable(position);
             }
             self.enter(Weight::Heavy);
+            self.note_wait(began);
         } else {
             // Nobody waits: the slice is over, and the turn goes on.
             self.subsystem.turnstile.queues().slices += 1;

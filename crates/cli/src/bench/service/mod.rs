@@ -4,8 +4,9 @@
 //! so that a machine that is busy for a while slows all of them. Absent: other hosts' drivers.
 
 mod load;
-mod protected;
 mod rig;
+mod watchers;
+mod ways;
 
 use super::{Args, median};
 use crate::failure::Failure;
@@ -23,6 +24,7 @@ use rig::{Protection, Rig, Served};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use watchers::Watching;
 
 /// I/O queues, and commands under way on each.
 const QUEUES: u16 = 2;
@@ -125,19 +127,22 @@ pub fn command(args: &Args, set: &[Setting], line: &ProgressBar) -> Result<(), F
         latency,
         dir: dir.as_deref(),
         protection: Protection::default(),
+        watching: Watching::default(),
         set,
     };
     if args.tls && !tls::IS_BUILT {
         return Err(Failure::usage(format_args!("--tls: {}", tls::ABSENT)));
     }
 
-    // Comparing ways of protection is another measurement: it replaces the usual one.
-    if args.tls || args.chap {
-        let wanted = Protection {
-            tls: args.tls,
-            chap: args.chap,
+    // Comparing ways of serving is another measurement: it replaces the usual one.
+    if args.tls || args.chap || args.http {
+        let served = served(false, Latency::None);
+        let ways = if args.http {
+            ways::watched(served)
+        } else {
+            ways::protected(served, args.tls, args.chap)
         };
-        let compared = protected::compare(&served(false, Latency::None), wanted, size, line)?;
+        let compared = ways::compare(&ways, size, line)?;
         line.finish_and_clear();
         return compared.show(args.json);
     }

@@ -1,5 +1,6 @@
 //! A device, its server and a client, all in this process; the image goes when they do.
 
+use super::watchers::{Watchers, Watching};
 use crate::failure::Failure;
 use crate::service::writeback::Writeback;
 use remap_ssd_device::{Device, DeviceConfig, Setting};
@@ -66,6 +67,8 @@ pub struct Served<'a> {
     pub dir: Option<&'a Path>,
     /// What hosts must prove before they are served.
     pub protection: Protection,
+    /// Who looks at it meanwhile.
+    pub watching: Watching,
     /// What is otherwise than in a device made for service.
     pub set: &'a [Setting],
 }
@@ -85,6 +88,7 @@ pub struct Rig {
     options: Options,
     /// What the device was made from.
     pub config: DeviceConfig,
+    watchers: Option<Watchers>,
     stopper: Stopper,
     server: Option<JoinHandle<std::io::Result<()>>>,
     _writeback: Option<Writeback>,
@@ -137,7 +141,7 @@ impl Rig {
         let (known, keyring) = served.protection.keys(&options.hostnqn);
         let options = options.with_keys(known);
         let port = Port::new(
-            subsystem,
+            subsystem.clone(),
             Allowed {
                 anybody: true,
                 ..Allowed::default()
@@ -150,6 +154,8 @@ impl Rig {
             server.address().map_err(Failure::failed)?,
             server.stopper().map_err(Failure::failed)?,
         );
+        let roster = server.roster();
+        let watchers = Watchers::start(served.watching, &subsystem, roster, Instant::now())?;
         let server = Some(std::thread::spawn(|| server.run()));
 
         // Last, so that a failure before leaves no connection.
@@ -159,6 +165,7 @@ impl Rig {
             address,
             options,
             config,
+            watchers,
             stopper,
             server,
             _writeback: writeback,
@@ -182,6 +189,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
+        drop(self.watchers.take());
         self.stopper.stop();
         // What it failed with, its clients have been told.
         let _ = self.server.take().map(JoinHandle::join);

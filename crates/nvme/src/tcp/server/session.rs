@@ -62,7 +62,7 @@ impl Shared {
     pub(super) fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64) {
         let began = Instant::now();
         let local = stream.local_addr().map_or(peer, canonical);
-        let mut connection = Connection::new(self.port.clone(), peer, local);
+        let mut connection = Connection::new(self.port.clone(), peer, local).numbered(number);
 
         let result = match self.begin(stream) {
             Ok(Beginning::Open(socket, proven)) => {

@@ -6,6 +6,7 @@
 
 use super::{Connection, Latency, Output};
 use crate::controller::Outcome;
+use crate::controller::spans::SpanDraft;
 use crate::spec::command::Sqe;
 
 /// A command that waits until it is durable.
@@ -16,6 +17,8 @@ pub(super) struct AwaitingSync {
     pub data: Vec<u8>,
     /// The last data PDU carries the success flag: no response follows.
     pub data_suffice: bool,
+    /// If the command is sampled.
+    pub span: Option<Box<SpanDraft>>,
 }
 
 impl Connection {
@@ -44,6 +47,7 @@ impl Connection {
             outcome,
             data,
             data_suffice,
+            span,
         } in std::mem::take(&mut self.awaiting_sync)
         {
             // If the commit failed, no command keeps what it had done: neither its status, nor its
@@ -59,6 +63,9 @@ impl Connection {
                 self.respond(sqe.head().cid(), status, result, &mut answer);
             }
 
+            if let Some(span) = span {
+                self.end_span(*span, &sqe, (status, outcome.done_at, true));
+            }
             if emulated {
                 self.held.put(outcome.done_at, sqe.head().cid(), answer);
             } else {

@@ -55,6 +55,8 @@ impl Connection {
             }
         }
 
+        context.span = self.begin_span(&sqe, context);
+
         // The answers to two commands with one identifier could not be told apart.
         if self.is_under_way(cid) {
             return self.refuse(&sqe, Status::ID_CONFLICT, context);
@@ -73,6 +75,9 @@ impl Connection {
             Ok(command) => command,
             Err(status) => return self.refuse(&sqe, *status, context),
         };
+        if let Some(span) = &mut context.span {
+            span.checked(command.transfer);
+        }
         let bytes = match self.bytes_from_host(&sqe, command.transfer, pdu.data.len()) {
             Ok(bytes) => bytes,
             Err(status) => return self.refuse(&sqe, status, context),
@@ -82,7 +87,8 @@ impl Connection {
             // Nothing of a command without its data is executed: the host is asked for them, as
             // memory allows.
             Sgl::TRANSPORT if matches!(command.transfer, Transfer::FromHost(_)) => {
-                self.transfers.add(sqe, *command, bytes as u32);
+                self.transfers
+                    .add(sqe, *command, bytes as u32, context.span.take());
                 self.grant(context);
                 Ok(())
             }
@@ -216,6 +222,33 @@ impl Connection {
             queue.association.log_error(queue.qid, sqe, status);
         }
         self.respond(sqe.head().cid(), status, 0, context.out.open());
+        if let Some(span) = context.span.take() {
+            self.end_span(*span, sqe, (status, context.now, false));
+        }
         Ok(())
+    }
+
+    /// The draft of a command's span, if it is sampled.
+    #[inline]
+    fn begin_span(&self, sqe: &Sqe, context: &ReceiveContext<'_>) -> Option<Box<SpanDraft>> {
+        let tracer = context.subsystem.tracer()?;
+        let on_io_queue = self.queue.as_ref().is_some_and(|queue| queue.qid > 0);
+        on_io_queue
+            .then(|| SpanDraft::begin(tracer, sqe, context.now))
+            .flatten()
+    }
+
+    /// A sampled command is answered: with what status, when that is due, and whether it waited
+    /// until it was durable.
+    pub(super) fn end_span(&self, span: SpanDraft, sqe: &Sqe, ended: (Status, u64, bool)) {
+        let Some(queue) = &self.queue else { return };
+        let origin = SpanOrigin {
+            hostnqn: queue.association.hostnqn(),
+            connection: self.number,
+            peer: self.peer,
+            cntlid: queue.association.cntlid(),
+            qid: queue.qid,
+        };
+        span.end(&self.port.subsystem, &origin, sqe, ended);
     }
 }

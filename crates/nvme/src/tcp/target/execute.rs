@@ -4,9 +4,11 @@
 
 use super::awaiting_sync::AwaitingSync;
 use super::{CheckedCommand, Connection, End, ReceiveContext, Verb};
+use crate::controller::spans::Tracer;
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    Actor, AdminOutcome, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
+    Actor, AdminOutcome, DeviceTurn, InMemory, IoRequest, Job, Latency, Outcome, Transfer,
+    fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::kind as fabrics;
@@ -97,7 +99,49 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn execute_io(
+        &self,
+        sqe: &Sqe,
+        request: &IoRequest,
+        continued: bool,
+        data: InMemory<'_>,
+        context: &mut ReceiveContext<'_>,
+    ) -> Outcome {
+        if context.span.is_some() {
+            return self.execute_traced(sqe, request, continued, data, context);
+        }
+        self.execute_now(sqe, request, continued, data, context)
+    }
+
+    /// A command that is sampled: how long it waits for the device, and how long it has it.
+    #[cold]
+    #[inline(never)]
+    fn execute_traced(
+        &self,
+        sqe: &Sqe,
+        request: &IoRequest,
+        continued: bool,
+        data: InMemory<'_>,
+        context: &mut ReceiveContext<'_>,
+    ) -> Outcome {
+        let subsystem = context.subsystem;
+        let now_ns = || subsystem.tracer().map_or(0, Tracer::now_ns);
+        let from_ns = now_ns();
+        // What a turn that is there already has waited for, other commands have waited for.
+        let waited_before = context.device.as_ref().map_or(0, DeviceTurn::waited_ns);
+
+        let outcome = self.execute_now(sqe, request, continued, data, context);
+
+        let until_ns = now_ns();
+        let waited = context.device.as_ref().map_or(0, DeviceTurn::waited_ns);
+        if let Some(span) = &mut context.span {
+            span.executed(from_ns, until_ns, waited.saturating_sub(waited_before));
+        }
+        outcome
+    }
+
+    fn execute_now(
         &self,
         sqe: &Sqe,
         request: &IoRequest,
@@ -212,6 +256,7 @@ impl Connection {
                 outcome,
                 data,
                 data_suffice,
+                span: context.span.take(),
             });
             if !emulated {
                 *context.out.open() = to;
@@ -222,6 +267,9 @@ impl Connection {
         if !data_suffice {
             self.log_failure(sqe, outcome.status);
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
+        }
+        if let Some(span) = context.span.take() {
+            self.end_span(*span, sqe, (outcome.status, outcome.done_at, false));
         }
         if emulated {
             self.held.put(outcome.done_at, sqe.head().cid(), to);
@@ -244,11 +292,15 @@ impl Connection {
                 outcome: *outcome,
                 data: Vec::new(),
                 data_suffice: false,
+                span: context.span.take(),
             };
             return self.awaiting_sync.push(awaiting_sync);
         }
 
         self.log_failure(sqe, outcome.status);
+        if let Some(span) = context.span.take() {
+            self.end_span(*span, sqe, (outcome.status, outcome.done_at, false));
+        }
         let cid = sqe.head().cid();
 
         match context.subsystem.latency() {
@@ -306,6 +358,9 @@ impl Connection {
                     self.put_data(cid, &page, out);
                 }
                 self.respond(cid, status, result, out);
+                if let Some(span) = context.span.take() {
+                    self.end_span(*span, sqe, (status, context.now, false));
+                }
             }
         }
         Ok(())

@@ -19,7 +19,27 @@ impl Connection {
         pdu: &Pdu<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        let Arrived { tag, last } = self.transfers.arrive(pdu)?;
+        let arrived = self.transfers.arrive(pdu)?;
+        if context.subsystem.tracer().is_none() {
+            return self.take_data(pdu, arrived, context);
+        }
+
+        let incoming = self.transfers.get(arrived.tag);
+        context.span = incoming.and_then(|incoming| incoming.span.take());
+        let result = self.take_data(pdu, arrived, context);
+        // The command goes on as long as it has no answer.
+        if let Some(incoming) = self.transfers.get(arrived.tag) {
+            incoming.span = context.span.take();
+        }
+        result
+    }
+
+    fn take_data(
+        &mut self,
+        pdu: &Pdu<'_>,
+        Arrived { tag, last }: Arrived,
+        context: &mut ReceiveContext<'_>,
+    ) -> Result<(), End> {
         let Some(incoming) = self.transfers.get(tag) else {
             return Ok(());
         };

@@ -33,6 +33,7 @@ pub use port::{Advertised, Port, canonical};
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
 use crate::auth::Exchange;
+use crate::controller::spans::{SpanDraft, SpanOrigin};
 use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue, Latency,
@@ -144,12 +145,16 @@ struct ReceiveContext<'a> {
     /// DelayedCompletion from the first I/O command until the end of the call or the next admin
     /// command.
     device: Option<DeviceTurn<'a>>,
+    /// Of the command under way, if it is sampled.
+    span: Option<Box<SpanDraft>>,
     out: &'a mut Output,
 }
 
 /// One connection: a queue of a host, from its first byte on.
 pub struct Connection {
     port: Arc<Port>,
+    /// Its number, as logs have it.
+    number: u64,
     peer: SocketAddr,
     local: SocketAddr,
     agreed: Option<Agreement>,
@@ -175,6 +180,7 @@ impl Connection {
     pub fn new(port: Arc<Port>, peer: SocketAddr, local: SocketAddr) -> Self {
         Self {
             port,
+            number: 0,
             peer,
             local,
             agreed: None,
@@ -189,6 +195,12 @@ impl Connection {
             weight: Weight::default(),
             executed: Batch::default(),
         }
+    }
+
+    /// With the number that logs have.
+    pub fn numbered(mut self, number: u64) -> Self {
+        self.number = number;
+        self
     }
 
     /// The Connect that was refused, if that is why it ended.
@@ -282,6 +294,7 @@ impl Connection {
             now,
             subsystem: &port.subsystem,
             device: None,
+            span: None,
             out,
         };
         let mut at = 0;

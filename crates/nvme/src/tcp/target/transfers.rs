@@ -6,6 +6,7 @@
 use super::CheckedCommand;
 use super::cids::Cids;
 use crate::controller::Outcome;
+use crate::controller::spans::SpanDraft;
 use crate::spec::command::Sqe;
 use crate::spec::pdu::{Data, FatalError, Flags, kind, offset};
 use crate::tcp::wire::{self, Agreement, Fault, Pdu};
@@ -33,6 +34,8 @@ pub(super) struct Incoming {
     pub outcome: Option<Outcome>,
     /// Did data arrive with a wrong digest? Then no more of it is executed.
     pub damaged: bool,
+    /// If the command is sampled.
+    pub span: Option<Box<SpanDraft>>,
 }
 
 impl Incoming {
@@ -72,7 +75,13 @@ impl Transfers {
     }
 
     /// A command whose data are to be asked for when memory allows.
-    pub fn add(&mut self, sqe: Sqe, command: CheckedCommand, total: u32) {
+    pub fn add(
+        &mut self,
+        sqe: Sqe,
+        command: CheckedCommand,
+        total: u32,
+        span: Option<Box<SpanDraft>>,
+    ) {
         // Tags are numbers of ours: the next one that is free, so that late data of an old transfer
         // fit none.
         while self.incoming.contains_key(&self.next_tag) {
@@ -95,6 +104,7 @@ impl Transfers {
             gathered,
             outcome,
             damaged,
+            span,
         };
 
         self.incoming.insert(tag, incoming);

@@ -1,5 +1,5 @@
 //! `bench --service --tls --chap`: what it costs that hosts prove who they are, and that nobody
-//! else can read.
+//! else can read; `--http`: that somebody looks at the device meanwhile.
 //!
 //! Invariant: the ways of serving take turns, load by load, so that a machine that is busy for a
 //! while slows all of them; what is compared is the median of the ratios of each round. Absent:
@@ -7,6 +7,7 @@
 
 use super::load::{Lane, Load};
 use super::rig::{Protection, Rig, Served};
+use super::watchers::Watching;
 use super::{QUEUES, SEQUENTIAL_PAGES, ServiceBenchSize, loads, warm_up};
 use crate::bench::median;
 use crate::failure::Failure;
@@ -56,14 +57,10 @@ struct Lap {
 impl Lap {
     fn start(
         name: &'static str,
-        protection: Protection,
         served: &Served<'_>,
         size: ServiceBenchSize,
     ) -> Result<Self, Failure> {
-        let mut rig = Rig::new(&Served {
-            protection,
-            ..*served
-        })?;
+        let mut rig = Rig::new(served)?;
         let mut lanes = Lane::connect(&rig.client, QUEUES)?;
 
         // Each way starts from a device in the same state.
@@ -117,36 +114,57 @@ impl Lap {
     }
 }
 
-/// Serves in all ways that are wanted, in turns.
+/// A way of serving, and its name.
+pub(super) type NamedWay<'a> = (&'static str, Served<'a>);
+
+/// What hosts must prove: nothing first.
+pub(super) fn protected(served: Served<'_>, tls: bool, chap: bool) -> Vec<NamedWay<'_>> {
+    let ways = [
+        (true, "neither", [false, false]),
+        (chap, "DH-HMAC-CHAP", [false, true]),
+        (tls, "TLS", [true, false]),
+        (tls && chap, "both", [true, true]),
+    ];
+    let wanted = ways.into_iter().filter(|(is_wanted, ..)| *is_wanted);
+    wanted
+        .map(|(_, name, [tls, chap])| {
+            let protection = Protection { tls, chap };
+            (
+                name,
+                Served {
+                    protection,
+                    ..served
+                },
+            )
+        })
+        .collect()
+}
+
+/// Who looks at the device: nobody first.
+pub(super) fn watched(served: Served<'_>) -> Vec<NamedWay<'_>> {
+    let ways = [
+        ("neither", [false, false]),
+        ("metrics scraped", [true, false]),
+        ("and the page open", [true, true]),
+    ];
+    ways.into_iter()
+        .map(|(name, [metrics, page])| {
+            let watching = Watching { metrics, page };
+            (name, Served { watching, ..served })
+        })
+        .collect()
+}
+
+/// Serves in all these ways, in turns.
 pub(super) fn compare(
-    served: &Served<'_>,
-    wanted: Protection,
+    ways: &[NamedWay<'_>],
     size: ServiceBenchSize,
     line: &ProgressBar,
 ) -> Result<Compared, Failure> {
-    let none = Protection::default();
-    let (tls, chap) = (
-        Protection { tls: true, ..none },
-        Protection { chap: true, ..none },
-    );
-    let ways = [
-        (true, "neither", none),
-        (wanted.chap, "DH-HMAC-CHAP", chap),
-        (wanted.tls, "TLS", tls),
-        (
-            wanted.tls && wanted.chap,
-            "both",
-            Protection {
-                tls: true,
-                chap: true,
-            },
-        ),
-    ];
     line.set_message("starting");
     let mut laps: Vec<Lap> = ways
-        .into_iter()
-        .filter(|(is_wanted, ..)| *is_wanted)
-        .map(|(_, name, protection)| Lap::start(name, protection, served, size))
+        .iter()
+        .map(|(name, served)| Lap::start(name, served, size))
         .collect::<Result<_, _>>()?;
 
     let region = (size.region / PAGE_BYTES as u64) as u32;
