@@ -97,8 +97,10 @@ pub struct Args {
     /// The same for hosts that authenticate by DH-HMAC-CHAP.
     #[arg(long, requires = "service", help_heading = "Service")]
     pub chap: bool,
-    /// Compare the service while nobody looks at it with one whose metrics are scraped, and with one
-    /// whose live page is open as well, in turns, instead.
+    /// The same for a service whose metrics are scraped.
+    ///
+    /// And for one whose live page is open as well. Each takes turns with a service that nobody
+    /// looks at.
     #[arg(
         long,
         requires = "service",
