@@ -97,21 +97,23 @@ pub(crate) fn look_ahead<T>(
     }
 
     let ahead = |by: usize| {
-        list.get(index + by..index + by + TOGETHER)
-            .unwrap_or_default()
+        list.get(index + by..)
+            .and_then(<[T]>::first_chunk::<TOGETHER>)
     };
 
-    for far in ahead(LOOK_AHEAD_FAR) {
-        let far = command(far);
-        ftl.look_ahead_far(far.lpn, far.identity());
-        if let PageKind::Remap { source, .. } = far.kind {
-            ftl.look_ahead_far(source, None);
+    if let Some(pair) = ahead(LOOK_AHEAD_FAR) {
+        for far in pair.each_ref().map(&command) {
+            ftl.look_ahead_far(far.lpn, far.identity());
+            if let PageKind::Remap { source, .. } = far.kind {
+                ftl.look_ahead_far(source, None);
+            }
         }
     }
 
-    for near in ahead(LOOK_AHEAD_NEAR) {
-        let near = command(near);
-        ftl.look_ahead_near(near.lpn, near.identity());
+    if let Some(pair) = ahead(LOOK_AHEAD_NEAR) {
+        for near in pair.each_ref().map(&command) {
+            ftl.look_ahead_near(near.lpn, near.identity());
+        }
     }
 }
 

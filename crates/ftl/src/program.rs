@@ -8,7 +8,9 @@ use crate::dedup::{Fingerprint, Pages};
 use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
 use crate::superblock::{AllocatedPage, Stream};
-use remap_ssd_media::{After, Lpn, Payload, Ppn, Purpose, SecondOwner, Stored};
+use remap_ssd_media::{
+    After, Lpn, MediaError, Oob, PageSlot, Payload, Ppn, Purpose, SecondOwner, Stored,
+};
 
 /// Where a page to be written comes from.
 pub(crate) enum Origin<'a> {
@@ -58,15 +60,9 @@ impl Ftl {
                     media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
                 }
                 Origin::Copy(source) => {
-                    let from = self
-                        .core
-                        .tables
-                        .map
-                        .get(*source)
-                        .expect("the source of a copy is mapped")
-                        .ppn;
+                    let (from, programmed) = self.program_copy(*source, taken.slot, oob, after);
                     copied = Some(from);
-                    media.copy(from, taken.slot, oob, LOST, Purpose::Host, after)
+                    programmed
                 }
             };
 
@@ -98,6 +94,28 @@ impl Ftl {
 
             return Ok(ppn);
         }
+    }
+
+    /// Copies the page that an LPN has now. Returns which one it is.
+    // Apart: most programs are of what the host sends.
+    #[inline(never)]
+    fn program_copy(
+        &mut self,
+        source: Lpn,
+        to: PageSlot,
+        oob: Oob,
+        after: After,
+    ) -> (Ppn, Result<(), MediaError>) {
+        let from = self
+            .core
+            .tables
+            .map
+            .get(source)
+            .expect("the source of a copy is mapped")
+            .ppn;
+        let media = &mut self.core.media;
+        let programmed = media.copy(from, to, oob, LOST, Purpose::Host, after);
+        (from, programmed)
     }
 
     /// The next page of the host's superblock, collecting garbage where it is time to.

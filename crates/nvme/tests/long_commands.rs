@@ -4,7 +4,7 @@ mod kit;
 
 use kit::Rig;
 use proptest::prelude::*;
-use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::controller::{COPY_BYTES_MAX, Latency, NamespaceSpec};
 use remap_ssd_nvme::tcp::client::Client;
 
 const PAGE: usize = 4096;
@@ -41,6 +41,43 @@ fn remapped(model: &[u16], from: usize, to: usize, len: usize, relocate: bool) -
     }
     after[to..to + len].copy_from_slice(&model[from..from + len]);
     after
+}
+
+/// Copies of more than a command may copy, which the client divides: apart from their source, and
+/// over a part of it in both directions.
+#[test]
+fn a_copy_of_several_commands_reads_as_if_all_sources_were_read_first() {
+    const COMMAND_PAGES: usize = (COPY_BYTES_MAX / PAGE as u64) as usize;
+    const LEN: usize = 2 * COMMAND_PAGES + 100;
+    let pages = 2 * LEN + 1;
+
+    for (from, to) in [(0, LEN + 1), (LEN, 0), (0, 300), (300, 0)] {
+        let rig = Rig::with(
+            kit::device((pages * PAGE) as u64, false),
+            &[],
+            Latency::None,
+        );
+        let mut client = rig.client();
+        let mut model: Vec<u16> = (1..=pages as u16).collect();
+        for (first, pages) in (0..).step_by(256).zip(model.chunks(256)) {
+            client.write(first, &numbered(pages)).expect("served");
+        }
+
+        client
+            .copy(from as u64, to as u64, LEN as u64)
+            .expect("served");
+
+        model.copy_within(from..from + LEN, to);
+        for (first, pages) in (0..).step_by(256).zip(model.chunks(256)) {
+            let read = client.read(first, pages.len() as u64).expect("served");
+            assert!(
+                read == numbered(pages),
+                "{from} to {to}: page {first} and on"
+            );
+        }
+        drop(client);
+        rig.stop();
+    }
 }
 
 proptest! {

@@ -17,7 +17,7 @@ mod spec;
 
 pub use spec::{AgingSpec, FillSpec};
 
-use crate::run::{Feed, command};
+use crate::run::Feed;
 use crate::source::{Source, SourceError};
 use crate::workload::stride;
 use rand::{Rng, SeedableRng};
@@ -270,23 +270,21 @@ impl Aging<'_> {
                 continue;
             }
 
-            let mut page = page;
+            let mut lpn = page.lpn;
             // A place that was chosen wins over the workload's: each page is written once, in a
             // scattered order.
             if let Some((at, step, pages)) = &mut self.place {
-                page.lpn = Lpn(*at as u32);
+                lpn = Lpn(*at as u32);
                 *at = (*at + *step) % *pages;
             }
 
-            let command = command(&page);
-            let result = self
-                .device
-                .untimed(|ftl| ftl.write(command.lpn, &Payload::Identity(command.content)));
+            let payload = Payload::Identity(page.content);
+            let result = self.device.untimed(|ftl| ftl.write(lpn, &payload));
             result.map_err(AgingError::Refused)?;
 
             // Each written page once: remaps draw their sources from these.
-            if self.written.insert(page.lpn) {
-                self.lpns.push(page.lpn);
+            if self.written.insert(lpn) {
+                self.lpns.push(lpn);
             }
             done += 1;
         }

@@ -113,11 +113,21 @@ impl FingerprintLine {
     /// Gives up a slot, and has a new one in front of all others.
     #[inline(always)]
     fn replace(&mut self, slot: usize, tag: u32, ppn: Ppn) {
+        // In most cases the last one: then all slots move, without a choice for each.
+        if slot == WAYS - 1 {
+            self.shift(WAYS - 1, tag, ppn);
+        } else {
+            self.shift(slot, tag, ppn);
+        }
+    }
+
+    #[inline(always)]
+    fn shift(&mut self, last: usize, tag: u32, ppn: Ppn) {
         let Self { tags, pages } = *self;
         let shifted = |first: u32, old: [u32; WAYS]| -> [u32; WAYS] {
             std::array::from_fn(|at| match at {
                 0 => first,
-                _ if at <= slot => old[at - 1],
+                _ if at <= last => old[at - 1],
                 _ => old[at],
             })
         };
@@ -287,7 +297,7 @@ impl Dedup {
         let nominated = line.nominated(place.1);
 
         // Nearly always one page is nominated at most, and it decides.
-        let mut goes_on = nominated.are_several() || line.may_have_spilled(place.1);
+        let mut is_full = false;
         if let Some(ppn) = nominated.first().and_then(|slot| line.page(slot))
             && self.same(fingerprint, pages.media, ppn)
         {
@@ -295,9 +305,9 @@ impl Dedup {
                 return Some(ppn);
             }
             // Live, but full of references: another page with the same content may have room.
-            goes_on |= !pages.counts.is_zero(ppn);
+            is_full = !pages.counts.is_zero(ppn);
         }
-        if goes_on {
+        if is_full || nominated.are_several() || line.may_have_spilled(place.1) {
             self.find_further(place, fingerprint, pages)
         } else {
             None
@@ -370,7 +380,13 @@ impl Dedup {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let Some(slot) = line.nominated(tag).first() else {
-            return self.insert_new((at, tag), ppn, pages);
+            // A line that is not full yet has room at its end.
+            if line.page(WAYS - 1).is_none() {
+                self.lines[at].shift(WAYS - 1, tag, ppn);
+            } else {
+                self.insert_new((at, tag), ppn, pages);
+            }
+            return;
         };
         if let Some(old) = line.page(slot)
             // A live page with another content spills. Of two with the same content, only an exact

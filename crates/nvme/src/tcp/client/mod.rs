@@ -5,6 +5,7 @@
 //! and is reported instead. Absent: caching.
 
 mod authenticate;
+mod copies;
 mod disk;
 mod error;
 mod file_map;
@@ -19,10 +20,8 @@ pub use queue::{Answer, Arrivals, Call, Queue, entry};
 
 use crate::auth::{Credentials, HostKeys, TlsKey};
 use crate::controller::{COPY_FORMAT_NAMESPACES, statistics};
-use crate::spec::command::{
-    CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RemapResult, RwCdw12, Sqe,
-};
-use crate::spec::identify::{Controller, Namespace, cns, oncs};
+use crate::spec::command::{DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RemapResult, RwCdw12, Sqe};
+use crate::spec::identify::{Controller, Namespace, cns};
 use crate::spec::log::{Smart, lid};
 use crate::spec::opcode::{admin, io as opcode};
 use error::broken;
@@ -183,6 +182,12 @@ impl Client {
         Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())
     }
 
+    /// Commands that the I/O queue takes before the first of them is answered.
+    fn commands_at_once(&self) -> usize {
+        // One entry stays free: a full queue could not be told from an empty one.
+        usize::from(self.options.entries).saturating_sub(1).max(1)
+    }
+
     fn io(
         &mut self,
         what: &'static str,
@@ -261,96 +266,6 @@ impl Client {
                 },
             )?;
             slba += count as u64;
-        }
-        Ok(())
-    }
-
-    /// Copies blocks with as many Copy commands as the device's limits require, one after the
-    /// other. The ranges may overlap: the target gets the old content of the source.
-    ///
-    /// # Errors
-    /// The connection or the device failed; a part may have been copied.
-    pub fn copy(&mut self, from: u64, to: u64, blocks: u64) -> Result<(), ClientError> {
-        self.copy_from(None, from, to, blocks)
-    }
-
-    /// Can the device copy; across namespaces? (For these the connection must have been made with
-    /// `copy_across`.)
-    pub fn can_copy(&self, across: bool) -> bool {
-        let formats = if across {
-            1 << COPY_FORMAT_NAMESPACES
-        } else {
-            1
-        };
-        self.controller.oncs & oncs::COPY != 0 && self.controller.ocfs & formats == formats
-    }
-
-    /// The same from another namespace, if one is given; nothing overlaps then.
-    ///
-    /// # Errors
-    /// As `copy`.
-    pub fn copy_from(
-        &mut self,
-        namespace: Option<u32>,
-        from: u64,
-        to: u64,
-        blocks: u64,
-    ) -> Result<(), ClientError> {
-        // A device that states no limit of its own is asked for a block at a time.
-        let [longest, most] =
-            [self.namespace.mssrl.into(), u64::from(self.namespace.mcl)].map(|limit| limit.max(1));
-        let per_command = u64::from(self.namespace.msrc_z) + 1;
-
-        // Blocks of another namespace cannot be overwritten by this copy.
-        let overlap = namespace.is_none() && from.abs_diff(to) < blocks;
-        let backwards = overlap && from < to;
-        // The ranges of one command are copied in ascending order. To copy from the end, each range
-        // is a command of its own.
-        let step = if backwards {
-            longest.min(most)
-        } else {
-            most.min(longest.saturating_mul(per_command))
-        };
-
-        let mut done = 0;
-        while done < blocks {
-            let count = (blocks - done).min(step);
-            let first = if backwards {
-                blocks - done - count
-            } else {
-                done
-            };
-            let ranges = (0..count).step_by(longest as usize);
-            let ranges: Vec<_> = ranges
-                .map(|at| {
-                    CopyRange::new(
-                        from.saturating_add(first + at),
-                        ((count - at).min(longest) - 1) as u16,
-                    )
-                })
-                .map(|range| range.of_namespace(namespace.unwrap_or(0)))
-                .collect();
-            let format = if namespace.is_some() {
-                COPY_FORMAT_NAMESPACES
-            } else {
-                0
-            };
-            let mut sqe = self.rw(opcode::COPY, to.saturating_add(first), 0);
-            sqe.cdw12 = CopyCdw12::new()
-                .with_nr_z((ranges.len() - 1) as u8)
-                .with_format(format)
-                .into_bits();
-            // With overlapping ranges a retry would copy what the first try has changed.
-            self.io(
-                "copy",
-                !overlap,
-                &Call {
-                    sqe,
-                    send: ranges.as_bytes(),
-                    receive: 0,
-                },
-            )?;
-            done += count;
         }
         Ok(())
     }

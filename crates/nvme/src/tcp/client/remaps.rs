@@ -231,8 +231,7 @@ impl Client {
 
     /// Sends commands, as many at a time as the queue holds.
     fn send_wave(&mut self, commands: &[RemapCommand]) -> Result<(), RemapAllError<ClientError>> {
-        // One entry stays free: a full queue could not be told from an empty one.
-        let depth = usize::from(self.options.entries).saturating_sub(1).max(1);
+        let depth = self.commands_at_once();
         for together in commands.chunks(depth) {
             let calls: Vec<Call<'_>> = together
                 .iter()

@@ -20,8 +20,7 @@ impl Client {
     /// Writes a list, wave by wave.
     pub(super) fn write_list(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), ClientError> {
         let pieces = self.pieces(writes)?;
-        // One entry stays free: a full queue could not be told from an empty one.
-        let depth = usize::from(self.options.entries).saturating_sub(1).max(1);
+        let depth = self.commands_at_once();
 
         let mut rest = &pieces[..];
         while !rest.is_empty() {
