@@ -117,6 +117,9 @@ impl Exporter {
             let endpoint = &self.endpoint;
             tracing::warn!(%endpoint, "the collector did not take the last spans in time");
         }
+
+        // The thread may still wait for an answer, and could not say it.
+        tell_if_full(&self.shared, &self.endpoint);
         self.shared.counts()
     }
 }
@@ -178,22 +181,26 @@ impl Worker {
             }
             Err(error) => {
                 self.shared.dropped_failed.fetch_add(spans, Relaxed);
-                self.tell_dropped(&error.to_string());
+                tell_dropped(&self.shared, &self.endpoint, &error.to_string());
             }
         }
-        if self.shared.dropped_full.load(Relaxed) > 0 {
-            self.tell_dropped("it is slower than the hosts");
-        }
+        tell_if_full(&self.shared, &self.endpoint);
     }
+}
 
-    /// Logs once that spans are dropped; how many is among the metrics.
-    fn tell_dropped(&self, why: &str) {
-        if !self.shared.is_told.swap(true, Relaxed) {
-            let endpoint = &self.endpoint;
-            tracing::warn!(
-                %endpoint,
-                "spans are dropped, and counted in remap_ssd_spans_dropped_total: {why}"
-            );
-        }
+/// Logs that the queue was full, if it was.
+fn tell_if_full(shared: &Shared, endpoint: &Endpoint) {
+    if shared.dropped_full.load(Relaxed) > 0 {
+        tell_dropped(shared, endpoint, "it is slower than the hosts");
+    }
+}
+
+/// Logs once that spans are dropped; how many is among the metrics.
+fn tell_dropped(shared: &Shared, endpoint: &Endpoint, why: &str) {
+    if !shared.is_told.swap(true, Relaxed) {
+        tracing::warn!(
+            %endpoint,
+            "spans are dropped, and counted in remap_ssd_spans_dropped_total: {why}"
+        );
     }
 }
