@@ -42,6 +42,8 @@ fn smaller(example: &[String]) -> Vec<String> {
         "compare" => TINY.to_vec(),
         "crash" if has("--replay") => vec![],
         "crash" => vec!["--cuts", "200", "--seconds", "20"],
+        // As it is, it serves gigabytes from memory, for minutes.
+        "bench" if !has("--quick") => vec!["--quick"],
         _ => vec![],
     };
     example
