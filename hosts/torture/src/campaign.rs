@@ -5,15 +5,18 @@
 //! error. Absent: how results are shown.
 
 use crate::array::{Array, Shape};
-use crate::child::{Ending, Task};
+use crate::child::{Ending, Environment, Task};
+use crate::contents::ContentId;
 use crate::cut::{Choice, Cut, Lost, Replay, State};
 use crate::error::TortureError;
 use crate::faults::{Fault, Faulty};
-use crate::firmware::{Firmware, Played, Player};
+use crate::firmware::{Firmware, FirmwareDisk, Played, Player};
 use crate::image::Image;
+use crate::marks::MarkPipe;
 use crate::record::{About, Event, Recorder, Recording};
 use crate::shrink::shrink;
 use crate::stage::{FileSystem, MountedFs, Stage};
+use crate::target::{Observer, Target, device_with, empty_device};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Setting;
@@ -24,6 +27,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
+/// How often the marks of a workload over NVMe/TCP are looked for, between its commands.
+const MARKS_INTERVAL: Duration = Duration::from_millis(20);
+
 /// A run that is to be recorded.
 #[derive(Clone, Debug)]
 pub struct RecordingSpec {
@@ -31,6 +37,8 @@ pub struct RecordingSpec {
     pub shape: Shape,
     /// The file system; none: the workload uses the disk's file.
     pub fs: Option<FileSystem>,
+    /// The disk is behind NVMe/TCP, and not behind a file; without file system and faults.
+    pub nvme_tcp: bool,
     /// Shell command of the workload.
     pub workload: String,
     /// When it is ended; none: it ends by itself.
@@ -100,13 +108,10 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// The variables that commands have.
-fn environment<'a>(
-    dir: &'a Path,
-    file: &'a Path,
-    marks: &'a Path,
-) -> Vec<(&'static str, &'a Path)> {
-    vec![("DIR", dir), ("FILE", file), ("MARKS", marks)]
+/// The variables that commands have where the disk is a file.
+fn environment(dir: &Path, file: &Path, marks: &Path) -> Environment {
+    let variables = [("DIR", dir), ("FILE", file), ("MARKS", marks)];
+    variables.map(|(name, path)| (name, path.into())).into()
 }
 
 /// Records a run of a workload.
@@ -118,6 +123,10 @@ pub fn record(
     check: &str,
     stop: &AtomicBool,
 ) -> Result<Recording, TortureError> {
+    if run.nvme_tcp {
+        return record_over_tcp(run, check, stop);
+    }
+
     let stage = Stage::new(run.shape)?;
     let recorder = Arc::new(Recorder::new(run.shape)?);
     let faulty = Arc::new(Faulty::new(recorder.clone(), &run.faults, run.seed));
@@ -133,7 +142,11 @@ pub fn record(
         return Err(failure);
     }
     result?;
-    Ok(recorder.finish(About {
+    Ok(recorder.finish(about(run, check)))
+}
+
+fn about(run: &RecordingSpec, check: &str) -> About {
+    About {
         fs: run.fs.as_ref().map(|fs| fs.name.clone()),
         mount_options: run
             .fs
@@ -142,8 +155,76 @@ pub fn record(
             .filter(|options| !options.is_empty()),
         workload: run.workload.clone(),
         check: check.to_owned(),
+        nvme_tcp: run.nvme_tcp,
         faults: run.faults.iter().map(Fault::to_string).collect(),
-    }))
+    }
+}
+
+/// Records a run whose hosts reach the disk by NVMe/TCP.
+fn record_over_tcp(
+    run: &RecordingSpec,
+    check: &str,
+    stop: &AtomicBool,
+) -> Result<Recording, TortureError> {
+    if run.fs.is_some() || !run.faults.is_empty() {
+        return Err(TortureError::missing(
+            "over NVMe/TCP there are neither file systems nor faults: choose one of them",
+        ));
+    }
+
+    let mut target = Target::new(run.shape)?;
+    let recorder = Arc::new(Recorder::new(run.shape)?);
+    let observer = Observer::new(recorder.clone(), MarkPipe::new(&target.marks())?);
+    target.serve(empty_device(run.shape)?, Some(Box::new(observer.clone())))?;
+    recorder.note(Event::Start)?;
+
+    let over = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        // A workload that does nothing but write marks must not wait until the pipe is read.
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                observer.take_marks();
+                std::thread::sleep(MARKS_INTERVAL);
+            }
+        });
+        let task = Task {
+            command: &run.workload,
+            environment: target.environment(),
+            limit: run.limit,
+        };
+        let result = task.run(stop);
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    observer.take_marks();
+    recorder.note(Event::End)?;
+
+    // A process that is left has no disk any more.
+    target.stop();
+    if let Some(failure) = observer.take_failure() {
+        return Err(failure);
+    }
+    must_end_well(run, result?, false)?;
+    Ok(recorder.finish(about(run, check)))
+}
+
+/// What the end of a workload says of its record.
+fn must_end_well(
+    run: &RecordingSpec,
+    (ending, output): (Ending, String),
+    has_failed: bool,
+) -> Result<(), TortureError> {
+    match ending {
+        Ending::Well => Ok(()),
+        // On a disk that fails a program may end with an error; what it acknowledged before must be
+        // there.
+        _ if has_failed => Ok(()),
+        Ending::Late if run.limit.is_some() => Ok(()),
+        ending => Err(TortureError::Workload {
+            ended: ending.to_string(),
+            output: output.trim_end().to_owned(),
+        }),
+    }
 }
 
 /// Makes the file system if there is to be one, and runs the workload.
@@ -219,17 +300,7 @@ fn work(
     recorder.note(Event::End)?;
     faulty.arm(false);
 
-    match result? {
-        (Ending::Well, _) => Ok(()),
-        // On a disk that fails a program may end with an error; what it acknowledged before must be
-        // there.
-        _ if faulty.has_failed() => Ok(()),
-        (Ending::Late, _) if run.limit.is_some() => Ok(()),
-        (ending, output) => Err(TortureError::Workload {
-            ended: ending.to_string(),
-            output: output.trim_end().to_owned(),
-        }),
-    }
+    must_end_well(run, result?, faulty.has_failed())
 }
 
 fn sync(dir: &Path) -> Result<(), TortureError> {
@@ -252,13 +323,53 @@ fn write_back(dir: &Path, interval: Duration, seed: u64, over: &AtomicBool) {
     }
 }
 
+/// Where the disk is that a cut has left.
+enum Place {
+    Files(Stage),
+    Target(Target),
+}
+
+impl Place {
+    fn new(recording: &Recording) -> Result<Self, TortureError> {
+        if recording.about.nvme_tcp {
+            Target::new(recording.shape).map(Self::Target)
+        } else {
+            Stage::new(recording.shape).map(Self::Files)
+        }
+    }
+
+    /// The file in which a check reads the marks before the cut.
+    fn marks_seen(&self) -> PathBuf {
+        match self {
+            Self::Files(stage) => stage.marks_seen(),
+            Self::Target(target) => target.marks(),
+        }
+    }
+
+    /// Why a request of the disk has failed, if one has: the machine's fault.
+    fn take_failure(&self) -> Option<TortureError> {
+        match self {
+            Self::Files(stage) => stage.take_failure(),
+            // Its device is in memory.
+            Self::Target(_) => None,
+        }
+    }
+}
+
+/// The disk that a cut has left.
+enum Left {
+    Blocks(Vec<ContentId>),
+    /// As the firmware below the cache has recovered it.
+    Device(Box<FirmwareDisk>),
+}
+
 /// A recording and where its cuts are checked.
 pub struct Campaign<'a> {
     recording: &'a Recording,
     fs: Option<FileSystem>,
     check: String,
     limit: Duration,
-    stage: Stage,
+    place: Place,
     /// The device that loses its power; none: the disk is a cache and nothing else.
     player: Option<Player<'a>>,
     /// Instants right behind a flush or a mark.
@@ -318,7 +429,7 @@ impl<'a> Campaign<'a> {
 
         // What mkfs and mount have written is the same for all cuts, so it is played once.
         let start = Replay::new(recording).until(recording.instants().start);
-        let stage = Stage::new(recording.shape)?;
+        let place = Place::new(recording)?;
         let check = check.into();
 
         Ok(Self {
@@ -326,7 +437,7 @@ impl<'a> Campaign<'a> {
             fs,
             check,
             limit,
-            stage,
+            place,
             player: None,
             points,
             start,
@@ -441,7 +552,7 @@ impl<'a> Campaign<'a> {
         })
     }
 
-    /// Cuts, mounts, and checks.
+    /// Cuts, brings the disk back, and checks it.
     ///
     /// # Errors
     /// Nothing could be found out.
@@ -449,14 +560,14 @@ impl<'a> Campaign<'a> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(TortureError::Interrupted);
         }
-        let result = self.mount_and_check(cut);
-        match self.stage.take_failure() {
+        let result = self.restore_and_check(cut);
+        match self.place.take_failure() {
             Some(failure) => Err(failure),
             None => result,
         }
     }
 
-    fn mount_and_check(&mut self, cut: &Cut) -> Result<Verdict, TortureError> {
+    fn restore_and_check(&mut self, cut: &Cut) -> Result<Verdict, TortureError> {
         let (state, lost) = self.state(cut);
         let verdict = |finding, output| Verdict {
             finding,
@@ -464,22 +575,18 @@ impl<'a> Campaign<'a> {
             pending: state.pending.len(),
             lost: lost.len(),
         };
-        let Recording {
-            shape, contents, ..
-        } = self.recording;
 
         // With firmware the disk is what the device has after recovery.
-        let array: Arc<dyn Array> = match &self.player {
-            None => Arc::new(Image::new(*shape, contents.clone(), state.after(&lost))),
+        let left = match &self.player {
+            None => Left::Blocks(state.after(&lost)),
             Some(player) => match player.play(cut, &lost)? {
                 Played {
                     wrong: Some(reason),
                     ..
                 } => return Ok(verdict(Finding::Device, reason)),
-                Played { array, .. } => Arc::new(array),
+                Played { array, .. } => Left::Device(Box::new(array)),
             },
         };
-        self.stage.put(array);
         let marks: String = self
             .recording
             .marks_before(cut.instant)
@@ -487,37 +594,81 @@ impl<'a> Campaign<'a> {
             .collect();
 
         // A check reads there what the workload had promised by then.
-        std::fs::write(self.stage.marks_seen(), marks)?;
+        std::fs::write(self.place.marks_seen(), marks)?;
+
+        let (finding, output) = match self.place {
+            Place::Files(_) => self.mount_and_check(left)?,
+            Place::Target(_) => self.serve_and_check(left)?,
+        };
+        Ok(verdict(finding, output))
+    }
+
+    /// Checks a disk behind a file, or the file system on it.
+    fn mount_and_check(&mut self, left: Left) -> Result<(Finding, String), TortureError> {
+        let Recording {
+            shape, contents, ..
+        } = self.recording;
+        let Place::Files(stage) = &self.place else {
+            unreachable!("the disk is behind a file");
+        };
+        let array: Arc<dyn Array> = match left {
+            Left::Blocks(blocks) => Arc::new(Image::new(*shape, contents.clone(), blocks)),
+            Left::Device(device) => Arc::from(device as Box<dyn Array>),
+        };
+        stage.put(array);
+        let (file, marks) = (stage.file(), stage.marks_seen());
 
         let Some(fs) = &self.fs else {
-            let dir = self.stage.file().with_file_name("");
-            let (ending, output) = self.run_check(&dir)?;
-            return Ok(verdict(Finding::of(ending), output));
+            let dir = file.with_file_name("");
+            let (ending, output) = self.run_check(environment(&dir, &file, &marks))?;
+            return Ok((Finding::of(ending), output));
         };
-        let mounted: MountedFs = match self.stage.mount(fs)? {
+        let mounted: MountedFs = match stage.mount(fs)? {
             Ok(mounted) => mounted,
-            Err(words) => return Ok(verdict(Finding::Mount, words)),
+            Err(words) => return Ok((Finding::Mount, words)),
         };
-        let checked = self.run_check(mounted.folder());
+        let checked = self.run_check(environment(mounted.folder(), &file, &marks));
 
         // The verdict is of a file system that was given back in order.
         if mounted.unmount() {
             let (ending, output) = checked?;
-            return Ok(verdict(Finding::of(ending), output));
+            return Ok((Finding::of(ending), output));
         }
 
         // Whoever still uses the file system must not write to the next disk.
-        self.stage = Stage::new(*shape)?;
+        self.place = Place::new(self.recording)?;
         Ok(match checked? {
             // That it did not end explains why something is left.
-            (Ending::Late, output) => verdict(Finding::Check(Ending::Late), output),
-            (_, output) => verdict(Finding::InUse, output),
+            (Ending::Late, output) => (Finding::Check(Ending::Late), output),
+            (_, output) => (Finding::InUse, output),
         })
     }
 
-    fn run_check(&self, dir: &Path) -> Result<(Ending, String), TortureError> {
-        let (file, marks): (PathBuf, PathBuf) = (self.stage.file(), self.stage.marks_seen());
-        let environment = environment(dir, &file, &marks);
+    /// Checks a disk behind NVMe/TCP.
+    fn serve_and_check(&mut self, left: Left) -> Result<(Finding, String), TortureError> {
+        let Recording {
+            shape, contents, ..
+        } = self.recording;
+        let Place::Target(target) = &mut self.place else {
+            unreachable!("the disk is behind NVMe/TCP");
+        };
+        let device = match left {
+            Left::Blocks(blocks) => device_with(*shape, contents, &blocks)?,
+            Left::Device(disk) => disk.into_device(),
+        };
+        target.serve(device, None)?;
+        let environment = target.environment();
+        let checked = self.run_check(environment);
+
+        // A process that is left has no disk any more.
+        if let Place::Target(target) = &mut self.place {
+            target.stop();
+        }
+        let (ending, output) = checked?;
+        Ok((Finding::of(ending), output))
+    }
+
+    fn run_check(&self, environment: Environment) -> Result<(Ending, String), TortureError> {
         Task {
             command: &self.check,
             environment,

@@ -12,6 +12,8 @@
 //! file      a recording in a file
 //! child     commands of the user, in groups of processes that end
 //! stage     FUSE, loop device, file system: made, mounted, and taken away again
+//! target    the disk behind NVMe/TCP: served, recorded, and served again after a cut
+//! marks     the pipe by which a workload over NVMe/TCP says what it has acknowledged
 //! shrink    the least that still fails
 //! campaign  one recorded run, cut many times
 //! ```
@@ -30,6 +32,7 @@
 //! let run = RecordingSpec {
 //!     shape: Shape { block_bytes: 4096, blocks: 256 },
 //!     fs: None, // The workload writes to the disk itself.
+//!     nvme_tcp: false,
 //!     workload: "printf one | dd of=$FILE conv=notrunc,fsync status=none; echo one > $MARKS".into(),
 //!     limit: None,
 //!     writeback: None,
@@ -60,9 +63,11 @@ mod faults;
 mod file;
 mod firmware;
 mod image;
+mod marks;
 mod record;
 mod shrink;
 mod stage;
+mod target;
 
 pub use array::{Array, Shape};
 pub use campaign::{Campaign, Finding, RecordingSpec, Smallest, Verdict, record};
