@@ -2,54 +2,28 @@
 //!
 //! Invariants: the same recording and seed give the same cuts; a cut leaves nothing for the next
 //! one. A verdict is of a check that ran, or of a file system that did not mount; all else is an
-//! error. Absent: how results are shown.
+//! error. Absent: the run itself (`run`), and how results are shown.
 
-use crate::array::{Array, Shape};
-use crate::child::{Ending, Environment, Task};
+use crate::array::Array;
+use crate::child::{Ending, Environment, Task, disk_environment};
 use crate::contents::ContentId;
 use crate::cut::{Choice, Cut, Lost, Replay, State};
 use crate::error::TortureError;
-use crate::faults::{Fault, Faulty};
 use crate::firmware::{Firmware, FirmwareDisk, Played, Player};
 use crate::image::Image;
-use crate::marks::MarkPipe;
-use crate::record::{About, Event, Recorder, Recording};
+use crate::record::{About, Event, Recording};
 use crate::shrink::shrink;
 use crate::stage::{FileSystem, MountedFs, Stage};
-use crate::target::{Observer, Target, device_with, empty_device};
+use crate::target::{Target, device_with};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Setting;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
-
-/// How often the marks of a workload over NVMe/TCP are looked for, between its commands.
-const MARKS_INTERVAL: Duration = Duration::from_millis(20);
-
-/// A run that is to be recorded.
-#[derive(Clone, Debug)]
-pub struct RecordingSpec {
-    /// Block size and number of blocks of the disk.
-    pub shape: Shape,
-    /// The file system; none: the workload uses the disk's file.
-    pub fs: Option<FileSystem>,
-    /// The disk is behind NVMe/TCP, and not behind a file; without file system and faults.
-    pub nvme_tcp: bool,
-    /// Shell command of the workload.
-    pub workload: String,
-    /// When it is ended; none: it ends by itself.
-    pub limit: Option<Duration>,
-    /// How often, on average, the file system is made to write back what it holds; never without.
-    pub writeback: Option<Duration>,
-    /// For the moments of writing back, and for the faults.
-    pub seed: u64,
-    /// What the disk does to the workload besides. With any, the workload may fail.
-    pub faults: Vec<Fault>,
-}
 
 /// What the check found after a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,221 +82,6 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// The variables that commands have where the disk is a file.
-fn environment(dir: &Path, file: &Path, marks: &Path) -> Environment {
-    let variables = [("DIR", dir), ("FILE", file), ("MARKS", marks)];
-    variables.map(|(name, path)| (name, path.into())).into()
-}
-
-/// Records a run of a workload.
-///
-/// # Errors
-/// Something is missing, or the workload fails.
-pub fn record(
-    run: &RecordingSpec,
-    check: &str,
-    stop: &AtomicBool,
-) -> Result<Recording, TortureError> {
-    if run.nvme_tcp {
-        return record_over_tcp(run, check, stop);
-    }
-
-    let stage = Stage::new(run.shape)?;
-    let recorder = Arc::new(Recorder::new(run.shape)?);
-    let faulty = Arc::new(Faulty::new(recorder.clone(), &run.faults, run.seed));
-    stage.put(faulty.clone());
-    let sink = recorder.clone();
-    stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
-
-    // The failure of ours is looked at first: what the workload reports may only follow from it.
-    let result = perform(run, &stage, &recorder, &faulty, stop);
-    // A request that we could not serve is the reason of what came after it, and its record proves
-    // nothing.
-    if let Some(failure) = stage.take_failure() {
-        return Err(failure);
-    }
-    result?;
-    Ok(recorder.finish(about(run, check)))
-}
-
-fn about(run: &RecordingSpec, check: &str) -> About {
-    About {
-        fs: run.fs.as_ref().map(|fs| fs.name.clone()),
-        mount_options: run
-            .fs
-            .as_ref()
-            .map(|fs| fs.mount_options.clone())
-            .filter(|options| !options.is_empty()),
-        workload: run.workload.clone(),
-        check: check.to_owned(),
-        nvme_tcp: run.nvme_tcp,
-        faults: run.faults.iter().map(Fault::to_string).collect(),
-    }
-}
-
-/// Records a run whose hosts reach the disk by NVMe/TCP.
-fn record_over_tcp(
-    run: &RecordingSpec,
-    check: &str,
-    stop: &AtomicBool,
-) -> Result<Recording, TortureError> {
-    if run.fs.is_some() || !run.faults.is_empty() {
-        return Err(TortureError::missing(
-            "over NVMe/TCP there are neither file systems nor faults: choose one of them",
-        ));
-    }
-
-    let mut target = Target::new(run.shape)?;
-    let recorder = Arc::new(Recorder::new(run.shape)?);
-    let observer = Observer::new(recorder.clone(), MarkPipe::new(&target.marks())?);
-    target.serve(empty_device(run.shape)?, Some(Box::new(observer.clone())))?;
-    recorder.note(Event::Start)?;
-
-    let over = AtomicBool::new(false);
-    let result = std::thread::scope(|scope| {
-        // A workload that does nothing but write marks must not wait until the pipe is read.
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                observer.take_marks();
-                std::thread::sleep(MARKS_INTERVAL);
-            }
-        });
-        let task = Task {
-            command: &run.workload,
-            environment: target.environment(),
-            limit: run.limit,
-        };
-        let result = task.run(stop);
-        over.store(true, Ordering::Relaxed);
-        result
-    });
-    observer.take_marks();
-    recorder.note(Event::End)?;
-
-    // A process that is left has no disk any more.
-    target.stop();
-    if let Some(failure) = observer.take_failure() {
-        return Err(failure);
-    }
-    must_end_well(run, result?, false)?;
-    Ok(recorder.finish(about(run, check)))
-}
-
-/// What the end of a workload says of its record.
-fn must_end_well(
-    run: &RecordingSpec,
-    (ending, output): (Ending, String),
-    has_failed: bool,
-) -> Result<(), TortureError> {
-    match ending {
-        Ending::Well => Ok(()),
-        // On a disk that fails a program may end with an error; what it acknowledged before must be
-        // there.
-        _ if has_failed => Ok(()),
-        Ending::Late if run.limit.is_some() => Ok(()),
-        ending => Err(TortureError::Workload {
-            ended: ending.to_string(),
-            output: output.trim_end().to_owned(),
-        }),
-    }
-}
-
-/// Makes the file system if there is to be one, and runs the workload.
-fn perform(
-    run: &RecordingSpec,
-    stage: &Stage,
-    recorder: &Recorder,
-    faulty: &Faulty,
-    stop: &AtomicBool,
-) -> Result<(), TortureError> {
-    let Some(fs) = &run.fs else {
-        // Without a file system the workload has the disk itself.
-        let dir = stage.file().with_file_name("");
-        return work(run, stage, recorder, faulty, &dir, stop);
-    };
-    stage.make(fs)?;
-    let mounted = stage.mount(fs)?.map_err(|words| {
-        TortureError::Missing(format!(
-            "a new {} cannot be mounted ({words}): see --mount-options",
-            fs.name
-        ))
-    })?;
-    work(run, stage, recorder, faulty, mounted.folder(), stop)?;
-
-    // A process that is left would write during the cuts.
-    if mounted.unmount() {
-        Ok(())
-    } else {
-        Err(TortureError::missing(
-            "the workload left processes that use $DIR: let it end them before it ends itself",
-        ))
-    }
-}
-
-/// Runs the workload between the start and the end of the record.
-fn work(
-    run: &RecordingSpec,
-    stage: &Stage,
-    recorder: &Recorder,
-    faulty: &Faulty,
-    dir: &Path,
-    stop: &AtomicBool,
-) -> Result<(), TortureError> {
-    // What mkfs and mount have done is no part of the cuts.
-    if run.fs.is_some() {
-        sync(dir)?;
-    }
-
-    // Durable and noted: cuts begin here.
-    recorder.flush()?;
-    recorder.note(Event::Start)?;
-    faulty.arm(true);
-
-    let over = AtomicBool::new(false);
-    let (file, marks) = (stage.file(), stage.marks());
-    let environment = environment(dir, &file, &marks);
-    let result = std::thread::scope(|scope| {
-        // The kernel writes back when it likes. Here it is made to, at times that follow from the
-        // seed.
-        if let (Some(interval), Some(_)) = (run.writeback, &run.fs) {
-            let over = &over;
-            scope.spawn(move || write_back(dir, interval, run.seed, over));
-        }
-        let task = Task {
-            command: &run.workload,
-            environment,
-            limit: run.limit,
-        };
-        let result = task.run(stop);
-        over.store(true, Ordering::Relaxed);
-        result
-    });
-    recorder.note(Event::End)?;
-    faulty.arm(false);
-
-    must_end_well(run, result?, faulty.has_failed())
-}
-
-fn sync(dir: &Path) -> Result<(), TortureError> {
-    let folder = std::fs::File::open(dir)?;
-    Ok(rustix::fs::syncfs(&folder).map_err(std::io::Error::from)?)
-}
-
-/// Has the file system write back every now and then, as the kernel does after half a minute: what
-/// a program never syncs is not on the disk at all before, and nothing of it could be torn.
-fn write_back(dir: &Path, interval: Duration, seed: u64, over: &AtomicBool) {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
-    while !over.load(Ordering::Relaxed) {
-        if Instant::now() >= next {
-            // A file system that cannot sync tells the workload, too.
-            let _ = sync(dir);
-            next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
-        }
-        std::thread::sleep(Duration::from_millis(5).min(interval));
-    }
-}
-
 /// Where the disk is that a cut has left.
 enum Place {
     Files(Stage),
@@ -353,6 +112,28 @@ impl Place {
             // Its device is in memory.
             Self::Target(_) => None,
         }
+    }
+}
+
+/// What a check has found.
+struct Checked {
+    finding: Finding,
+    output: String,
+    /// The file system is still used: the place must not be used again.
+    in_use: bool,
+}
+
+impl Checked {
+    fn new(finding: Finding, output: String) -> Self {
+        Self {
+            finding,
+            output,
+            in_use: false,
+        }
+    }
+
+    fn of((ending, output): (Ending, String)) -> Self {
+        Self::new(Finding::of(ending), output)
     }
 }
 
@@ -596,21 +377,27 @@ impl<'a> Campaign<'a> {
         // A check reads there what the workload had promised by then.
         std::fs::write(self.place.marks_seen(), marks)?;
 
-        let (finding, output) = match self.place {
-            Place::Files(_) => self.mount_and_check(left)?,
-            Place::Target(_) => self.serve_and_check(left)?,
+        let Checked {
+            finding,
+            output,
+            in_use,
+        } = match &self.place {
+            Place::Files(stage) => self.mount_and_check(stage, left)?,
+            Place::Target(target) => self.serve_and_check(target, left)?,
         };
+
+        // Whoever still uses the file system must not write to the next disk.
+        if in_use {
+            self.place = Place::new(self.recording)?;
+        }
         Ok(verdict(finding, output))
     }
 
     /// Checks a disk behind a file, or the file system on it.
-    fn mount_and_check(&mut self, left: Left) -> Result<(Finding, String), TortureError> {
+    fn mount_and_check(&self, stage: &Stage, left: Left) -> Result<Checked, TortureError> {
         let Recording {
             shape, contents, ..
         } = self.recording;
-        let Place::Files(stage) = &self.place else {
-            unreachable!("the disk is behind a file");
-        };
         let array: Arc<dyn Array> = match left {
             Left::Blocks(blocks) => Arc::new(Image::new(*shape, contents.clone(), blocks)),
             Left::Device(device) => Arc::from(device as Box<dyn Array>),
@@ -620,52 +407,48 @@ impl<'a> Campaign<'a> {
 
         let Some(fs) = &self.fs else {
             let dir = file.with_file_name("");
-            let (ending, output) = self.run_check(environment(&dir, &file, &marks))?;
-            return Ok((Finding::of(ending), output));
+            return self
+                .run_check(disk_environment(&dir, &file, &marks))
+                .map(Checked::of);
         };
         let mounted: MountedFs = match stage.mount(fs)? {
             Ok(mounted) => mounted,
-            Err(words) => return Ok((Finding::Mount, words)),
+            Err(words) => return Ok(Checked::new(Finding::Mount, words)),
         };
-        let checked = self.run_check(environment(mounted.folder(), &file, &marks));
+        let checked = self.run_check(disk_environment(mounted.folder(), &file, &marks));
 
         // The verdict is of a file system that was given back in order.
         if mounted.unmount() {
-            let (ending, output) = checked?;
-            return Ok((Finding::of(ending), output));
+            return checked.map(Checked::of);
         }
 
-        // Whoever still uses the file system must not write to the next disk.
-        self.place = Place::new(self.recording)?;
-        Ok(match checked? {
+        let (ending, output) = checked?;
+        let finding = match ending {
             // That it did not end explains why something is left.
-            (Ending::Late, output) => (Finding::Check(Ending::Late), output),
-            (_, output) => (Finding::InUse, output),
+            Ending::Late => Finding::Check(Ending::Late),
+            _ => Finding::InUse,
+        };
+        Ok(Checked {
+            in_use: true,
+            ..Checked::new(finding, output)
         })
     }
 
     /// Checks a disk behind NVMe/TCP.
-    fn serve_and_check(&mut self, left: Left) -> Result<(Finding, String), TortureError> {
+    fn serve_and_check(&self, target: &Target, left: Left) -> Result<Checked, TortureError> {
         let Recording {
             shape, contents, ..
         } = self.recording;
-        let Place::Target(target) = &mut self.place else {
-            unreachable!("the disk is behind NVMe/TCP");
-        };
         let device = match left {
             Left::Blocks(blocks) => device_with(*shape, contents, &blocks)?,
             Left::Device(disk) => disk.into_device(),
         };
-        target.serve(device, None)?;
-        let environment = target.environment();
-        let checked = self.run_check(environment);
 
-        // A process that is left has no disk any more.
-        if let Place::Target(target) = &mut self.place {
-            target.stop();
-        }
-        let (ending, output) = checked?;
-        Ok((Finding::of(ending), output))
+        // A process that is left behind has no disk any more.
+        let serving = target.serve(device, None)?;
+        let checked = self.run_check(target.environment());
+        drop(serving);
+        checked.map(Checked::of)
     }
 
     fn run_check(&self, environment: Environment) -> Result<(Ending, String), TortureError> {

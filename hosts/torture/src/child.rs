@@ -22,6 +22,12 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Variables that a command has besides those of this process.
 pub type Environment = Vec<(&'static str, OsString)>;
 
+/// The variables that commands have where the disk is a file.
+pub fn disk_environment(dir: &Path, file: &Path, marks: &Path) -> Environment {
+    let variables = [("DIR", dir), ("FILE", file), ("MARKS", marks)];
+    variables.map(|(name, path)| (name, path.into())).into()
+}
+
 /// A command, and what it may know.
 pub struct Task<'a> {
     /// The command, which a shell is given.

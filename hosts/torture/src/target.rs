@@ -38,18 +38,16 @@ const MARKS: &str = "marks";
 
 /// An address at which one disk after the other is served.
 pub(crate) struct Target {
-    // Dropped in this order: first the connections, then the folder.
-    serving: Option<Serving>,
     listener: TcpListener,
     address: SocketAddr,
     shape: Shape,
     scratch: TempDir,
 }
 
-/// A server and its thread.
-struct Serving {
+/// A disk while it is served.
+pub(crate) struct Serving {
     stopper: Stopper,
-    thread: JoinHandle<io::Result<()>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 /// Hosts that come and go are not worth a word.
@@ -73,7 +71,6 @@ impl Target {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         Ok(Self {
-            serving: None,
             listener,
             address,
             shape,
@@ -99,17 +96,16 @@ impl Target {
         self.scratch.path().join(MARKS)
     }
 
-    /// Serves a device from now on, instead of the one before.
+    /// Serves a device until what is returned is dropped. Then all connections end; a host that
+    /// connects waits until the next device is served.
     ///
     /// # Errors
     /// The system's reason.
     pub fn serve(
-        &mut self,
+        &self,
         device: Device,
         witness: Option<Box<dyn Witness>>,
-    ) -> Result<(), TortureError> {
-        self.stop();
-
+    ) -> Result<Serving, TortureError> {
         // A volatile write cache, in the workload's run and after it: what a witness is told of is
         // lost in the cuts.
         let disk = NamespaceSpec {
@@ -134,28 +130,24 @@ impl Target {
             Box::new(Silent),
             Limits::default(),
         )?;
-        self.serving = Some(Serving {
-            stopper: server.stopper()?,
-            thread: std::thread::Builder::new()
-                .name("torture target".into())
-                .spawn(|| server.run())?,
-        });
-        Ok(())
-    }
-
-    /// Ends all connections. A host that is left waits until the next disk is served.
-    pub fn stop(&mut self) {
-        if let Some(Serving { stopper, thread }) = self.serving.take() {
-            stopper.stop();
-            // A device that has failed has told its hosts so.
-            let _ = thread.join();
-        }
+        let stopper = server.stopper()?;
+        let thread = std::thread::Builder::new()
+            .name("torture target".into())
+            .spawn(|| server.run())?;
+        Ok(Serving {
+            stopper,
+            thread: Some(thread),
+        })
     }
 }
 
-impl Drop for Target {
+impl Drop for Serving {
     fn drop(&mut self) {
-        self.stop();
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            // A device that has failed has told its hosts so.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -300,24 +292,25 @@ mod tests {
         recorder: Arc<Recorder>,
         observer: Observer,
         target: Target,
+        serving: Serving,
         client: Client,
     }
 
     impl Bench {
         fn new() -> Self {
-            let mut target = Target::new(SHAPE).unwrap();
+            let target = Target::new(SHAPE).unwrap();
             let recorder = Arc::new(Recorder::new(SHAPE).unwrap());
             let marks = MarkPipe::new(&target.marks()).unwrap();
             let observer = Observer::new(recorder.clone(), marks);
             let device = empty_device(SHAPE).unwrap();
-            target
-                .serve(device, Some(Box::new(observer.clone())))
-                .unwrap();
+            let serving = target.serve(device, Some(Box::new(observer.clone())));
+            let serving = serving.unwrap();
             let client = Client::connect(target.address, Options::default()).unwrap();
             Self {
                 recorder,
                 observer,
                 target,
+                serving,
                 client,
             }
         }
@@ -341,7 +334,7 @@ mod tests {
 
         fn finish(self) -> Recording {
             drop(self.client);
-            drop(self.target);
+            drop(self.serving);
             assert!(self.observer.take_failure().is_none());
             self.recorder.finish(About::default())
         }
@@ -547,13 +540,13 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_served_again_has_what_was_put_on_it_and_the_same_address() {
-        let mut target = Target::new(SHAPE).unwrap();
+        let target = Target::new(SHAPE).unwrap();
         let contents = Contents::new(BLOCK).unwrap();
         for byte in [7, 8] {
             let mut blocks = vec![ZEROES; SHAPE.blocks as usize];
             blocks[9] = contents.put(&[byte; BLOCK]).unwrap();
             let device = device_with(SHAPE, &contents, &blocks).unwrap();
-            target.serve(device, None).unwrap();
+            let _serving = target.serve(device, None).unwrap();
 
             let mut client = Client::connect(target.address, Options::default()).unwrap();
             assert_eq!({ client.namespace().nsze }, SHAPE.blocks);
