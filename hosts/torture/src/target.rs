@@ -412,6 +412,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_a_host_has_formatted_does_not_come_back() {
+        let mut bench = Bench::new();
+        bench.client.write(3, &[1; BLOCK]).unwrap();
+        bench.client.flush().unwrap();
+        bench.client.write(3, &[2; BLOCK]).unwrap();
+        let call = Call {
+            sqe: entry(admin::FORMAT, 1),
+            send: &[],
+            receive: 0,
+        };
+        bench.client.admin(|queue| queue.call("it", &call)).unwrap();
+
+        let recording = bench.finish();
+        let state = State::at(&recording, recording.events.len());
+        assert!(state.pending.is_empty() && state.durable.iter().all(|id| *id == ZEROES));
+    }
+
+    #[test]
+    fn what_a_read_with_fua_has_returned_is_durable() {
+        let mut bench = Bench::new();
+        bench.client.write(3, &[1; BLOCK]).unwrap();
+        bench.client.write(4, &[2; BLOCK]).unwrap();
+        let sqe = bench.entry(opcode::READ, 3, 1, true);
+        let call = Call {
+            sqe,
+            send: &[],
+            receive: BLOCK,
+        };
+        let answer = bench.client.queue(|io| io.call("it", &call)).unwrap();
+        assert_eq!(answer.data, [1; BLOCK]);
+
+        let recording = bench.finish();
+        assert_eq!([3, 4].map(|block| worst(&recording, block)), [1, 0]);
+    }
+
     // A host that sends a flush before it has the answer to its write may lose the write.
     #[test]
     fn a_flush_covers_what_was_answered_before_it_was_sent() {

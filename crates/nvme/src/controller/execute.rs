@@ -265,6 +265,7 @@ impl Subsystem {
 
         // FUA reads what is on the device (NVM 1.0 §3.2.4).
         if fua {
+            command.touch(namespace, blocks);
             command.write_back_blocks(namespace, blocks)?;
         }
         Ok(command.read_all(namespace, blocks, data)?)

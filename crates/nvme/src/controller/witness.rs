@@ -8,7 +8,7 @@
 //! was never sent is never completed. Absent: what is made of it; registers, reads, and reservations.
 
 use super::io::{ActiveCommand, pieces_of};
-use super::request::Blocks;
+use super::request::{Blocks, IoRequest};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use crate::spec::status::Status;
 use remap_ssd_ftl::Remap;
@@ -91,8 +91,13 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
+    /// A read with FUA changes nothing, but what it returns is durable.
+    fn reads_from_medium(&self) -> bool {
+        matches!(self.job.request, IoRequest::Read { fua: true, .. })
+    }
+
     fn tell_range(&mut self, witness: &dyn Witness, range: Range<u64>) -> Result<(), Status> {
-        let through = self.through;
+        let through = self.through || self.reads_from_medium();
         let mut bytes = Vec::new();
         let mut zeroes = 0;
         let mut start = range.start;
