@@ -31,7 +31,8 @@ pub enum NewContent<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Is told what commands do. Called with the device held, but for `flush` and `completed`.
+/// Is told what commands do. Called with the device held, but for `flush` and `completed`. Remaps
+/// that are to be atomic are refused where there is one.
 pub trait Witness: Send + Sync {
     /// A flush was submitted. It covers what was completed before, so that it is told before it
     /// waits for the device.
@@ -69,8 +70,14 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// The pages of a remap may be changed from now on.
-    pub fn touch_remapped(&mut self, remap: &Remap) {
+    ///
+    /// # Errors
+    /// Not Atomic: a witness is told of blocks, each of which may survive a power cut on its own.
+    pub fn touch_remapped(&mut self, remap: &Remap) -> Result<(), Status> {
         if let Some(touched) = &mut self.touched {
+            if remap.atomic {
+                return Err(Status::NOT_ATOMIC);
+            }
             let bytes = |first: u32| {
                 let start = u64::from(first) << PAGE_SHIFT;
                 start..start + (u64::from(remap.len) << PAGE_SHIFT)
@@ -81,6 +88,7 @@ impl ActiveCommand<'_, '_> {
                 touched.push(bytes(remap.source.0));
             }
         }
+        Ok(())
     }
 
     /// Tells the witness what the command has left in its blocks, whether it has failed or not.
