@@ -52,6 +52,7 @@ class Torture:
         check: Words,
         *,
         fs: Optional[str] = "ext4",
+        nvme_tcp: bool = False,
         rounds: int = 20,
         seed: int = 1,
         scheme: Optional[str] = None,
@@ -62,14 +63,15 @@ class Torture:
     ) -> dict[str, Any]:
         """Records the workload, cuts it, and checks: the command's JSON if all cuts passed.
 
-        ``fs=None`` gives the disk itself as ``$FILE``, and needs no root. ``scheme``, ``dedup`` and ``faults`` are those of the
+        ``fs=None`` gives the disk itself as ``$FILE``, and needs no root. ``nvme_tcp=True`` serves it at ``$ADDRESS``, without a
+        file system; it needs neither root nor FUSE. ``scheme``, ``dedup`` and ``faults`` are those of the
         command line, and so are further ``options``. ``missing="skip"`` skips the test where this machine lacks something
         (root, FUSE, loop devices), instead of failing it.
         """
         self._runs += 1
         recording = self._folder / f"{self._runs}.recording"
         words = [_program(), "torture", "--json", "--rounds", str(rounds), "--seed", str(seed)]
-        words += ["--file"] if fs is None else ["--fs", fs]
+        words += ["--nvme-tcp"] if nvme_tcp else ["--file"] if fs is None else ["--fs", fs]
         words += ["--workload", _command(workload), "--check", _command(check)]
         words += ["--record", str(recording)]
         words += ["--scheme", scheme] if scheme else []

@@ -39,6 +39,14 @@ def test_the_firmware_can_be_chosen(torture):
     assert found["device"] == "remap-ssd+dedup"
 
 
+def test_a_program_that_is_a_host_needs_no_file(torture, program):
+    io = f"'{program}' io --connect $ADDRESS"
+    workload = f"echo one | {io} write --lba 3 --file - --fua; echo one > $MARKS"
+    check = f"! grep -q one $MARKS || {io} read --lba 3 | grep -aq one"
+    found = torture(workload, check, nvme_tcp=True, rounds=5, options=["--size", "16MiB"])
+    assert found["nvme_tcp"] and found["recording"]["marks"] == 1
+
+
 def test_a_check_that_fails_without_a_cut_is_no_power_cut(torture):
     with pytest.raises(pytest.fail.Exception, match="without any power cut"):
         torture("true", "false", fs=None, options=["--size", "16MiB"], missing="skip")

@@ -73,6 +73,7 @@ fn recorded(arguments: &str, stop: &AtomicBool) -> Result<Recording, TortureErro
             blocks: 2048,
         },
         fs: None,
+        nvme_tcp: false,
         workload: format!("'{}' append {arguments}", program.display()),
         limit: None,
         writeback: None,

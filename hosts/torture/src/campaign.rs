@@ -2,46 +2,28 @@
 //!
 //! Invariants: the same recording and seed give the same cuts; a cut leaves nothing for the next
 //! one. A verdict is of a check that ran, or of a file system that did not mount; all else is an
-//! error. Absent: how results are shown.
+//! error. Absent: the run itself (`run`), and how results are shown.
 
-use crate::array::{Array, Shape};
-use crate::child::{Ending, Task};
+use crate::array::Array;
+use crate::child::{Ending, Environment, Task, disk_environment};
+use crate::contents::ContentId;
 use crate::cut::{Choice, Cut, Lost, Replay, State};
 use crate::error::TortureError;
-use crate::faults::{Fault, Faulty};
-use crate::firmware::{Firmware, Played, Player};
+use crate::firmware::{Firmware, FirmwareDisk, Played, Player};
 use crate::image::Image;
-use crate::record::{About, Event, Recorder, Recording};
+use crate::record::{About, Event, Recording};
 use crate::shrink::shrink;
 use crate::stage::{FileSystem, MountedFs, Stage};
+use crate::target::{Target, device_with};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Setting;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
-
-/// A run that is to be recorded.
-#[derive(Clone, Debug)]
-pub struct RecordingSpec {
-    /// Block size and number of blocks of the disk.
-    pub shape: Shape,
-    /// The file system; none: the workload uses the disk's file.
-    pub fs: Option<FileSystem>,
-    /// Shell command of the workload.
-    pub workload: String,
-    /// When it is ended; none: it ends by itself.
-    pub limit: Option<Duration>,
-    /// How often, on average, the file system is made to write back what it holds; never without.
-    pub writeback: Option<Duration>,
-    /// For the moments of writing back, and for the faults.
-    pub seed: u64,
-    /// What the disk does to the workload besides. With any, the workload may fail.
-    pub faults: Vec<Fault>,
-}
 
 /// What the check found after a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,156 +82,66 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// The variables that commands have.
-fn environment<'a>(
-    dir: &'a Path,
-    file: &'a Path,
-    marks: &'a Path,
-) -> Vec<(&'static str, &'a Path)> {
-    vec![("DIR", dir), ("FILE", file), ("MARKS", marks)]
+/// Where the disk is that a cut has left.
+enum Place {
+    Files(Stage),
+    Target(Target),
 }
 
-/// Records a run of a workload.
-///
-/// # Errors
-/// Something is missing, or the workload fails.
-pub fn record(
-    run: &RecordingSpec,
-    check: &str,
-    stop: &AtomicBool,
-) -> Result<Recording, TortureError> {
-    let stage = Stage::new(run.shape)?;
-    let recorder = Arc::new(Recorder::new(run.shape)?);
-    let faulty = Arc::new(Faulty::new(recorder.clone(), &run.faults, run.seed));
-    stage.put(faulty.clone());
-    let sink = recorder.clone();
-    stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
-
-    // The failure of ours is looked at first: what the workload reports may only follow from it.
-    let result = perform(run, &stage, &recorder, &faulty, stop);
-    // A request that we could not serve is the reason of what came after it, and its record proves
-    // nothing.
-    if let Some(failure) = stage.take_failure() {
-        return Err(failure);
-    }
-    result?;
-    Ok(recorder.finish(About {
-        fs: run.fs.as_ref().map(|fs| fs.name.clone()),
-        mount_options: run
-            .fs
-            .as_ref()
-            .map(|fs| fs.mount_options.clone())
-            .filter(|options| !options.is_empty()),
-        workload: run.workload.clone(),
-        check: check.to_owned(),
-        faults: run.faults.iter().map(Fault::to_string).collect(),
-    }))
-}
-
-/// Makes the file system if there is to be one, and runs the workload.
-fn perform(
-    run: &RecordingSpec,
-    stage: &Stage,
-    recorder: &Recorder,
-    faulty: &Faulty,
-    stop: &AtomicBool,
-) -> Result<(), TortureError> {
-    let Some(fs) = &run.fs else {
-        // Without a file system the workload has the disk itself.
-        let dir = stage.file().with_file_name("");
-        return work(run, stage, recorder, faulty, &dir, stop);
-    };
-    stage.make(fs)?;
-    let mounted = stage.mount(fs)?.map_err(|words| {
-        TortureError::Missing(format!(
-            "a new {} cannot be mounted ({words}): see --mount-options",
-            fs.name
-        ))
-    })?;
-    work(run, stage, recorder, faulty, mounted.folder(), stop)?;
-
-    // A process that is left would write during the cuts.
-    if mounted.unmount() {
-        Ok(())
-    } else {
-        Err(TortureError::missing(
-            "the workload left processes that use $DIR: let it end them before it ends itself",
-        ))
-    }
-}
-
-/// Runs the workload between the start and the end of the record.
-fn work(
-    run: &RecordingSpec,
-    stage: &Stage,
-    recorder: &Recorder,
-    faulty: &Faulty,
-    dir: &Path,
-    stop: &AtomicBool,
-) -> Result<(), TortureError> {
-    // What mkfs and mount have done is no part of the cuts.
-    if run.fs.is_some() {
-        sync(dir)?;
-    }
-
-    // Durable and noted: cuts begin here.
-    recorder.flush()?;
-    recorder.note(Event::Start)?;
-    faulty.arm(true);
-
-    let over = AtomicBool::new(false);
-    let (file, marks) = (stage.file(), stage.marks());
-    let environment = environment(dir, &file, &marks);
-    let result = std::thread::scope(|scope| {
-        // The kernel writes back when it likes. Here it is made to, at times that follow from the
-        // seed.
-        if let (Some(interval), Some(_)) = (run.writeback, &run.fs) {
-            let over = &over;
-            scope.spawn(move || write_back(dir, interval, run.seed, over));
+impl Place {
+    fn new(recording: &Recording) -> Result<Self, TortureError> {
+        if recording.about.nvme_tcp {
+            Target::new(recording.shape).map(Self::Target)
+        } else {
+            Stage::new(recording.shape).map(Self::Files)
         }
-        let task = Task {
-            command: &run.workload,
-            environment,
-            limit: run.limit,
-        };
-        let result = task.run(stop);
-        over.store(true, Ordering::Relaxed);
-        result
-    });
-    recorder.note(Event::End)?;
-    faulty.arm(false);
-
-    match result? {
-        (Ending::Well, _) => Ok(()),
-        // On a disk that fails a program may end with an error; what it acknowledged before must be
-        // there.
-        _ if faulty.has_failed() => Ok(()),
-        (Ending::Late, _) if run.limit.is_some() => Ok(()),
-        (ending, output) => Err(TortureError::Workload {
-            ended: ending.to_string(),
-            output: output.trim_end().to_owned(),
-        }),
     }
-}
 
-fn sync(dir: &Path) -> Result<(), TortureError> {
-    let folder = std::fs::File::open(dir)?;
-    Ok(rustix::fs::syncfs(&folder).map_err(std::io::Error::from)?)
-}
-
-/// Has the file system write back every now and then, as the kernel does after half a minute: what
-/// a program never syncs is not on the disk at all before, and nothing of it could be torn.
-fn write_back(dir: &Path, interval: Duration, seed: u64, over: &AtomicBool) {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
-    while !over.load(Ordering::Relaxed) {
-        if Instant::now() >= next {
-            // A file system that cannot sync tells the workload, too.
-            let _ = sync(dir);
-            next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
+    /// The file in which a check reads the marks before the cut.
+    fn marks_seen(&self) -> PathBuf {
+        match self {
+            Self::Files(stage) => stage.marks_seen(),
+            Self::Target(target) => target.marks(),
         }
-        std::thread::sleep(Duration::from_millis(5).min(interval));
     }
+
+    /// Why a request of the disk has failed, if one has: the machine's fault.
+    fn take_failure(&self) -> Option<TortureError> {
+        match self {
+            Self::Files(stage) => stage.take_failure(),
+            // Its device is in memory.
+            Self::Target(_) => None,
+        }
+    }
+}
+
+/// What a check has found.
+struct Checked {
+    finding: Finding,
+    output: String,
+    /// The file system is still used: the place must not be used again.
+    in_use: bool,
+}
+
+impl Checked {
+    fn new(finding: Finding, output: String) -> Self {
+        Self {
+            finding,
+            output,
+            in_use: false,
+        }
+    }
+
+    fn of((ending, output): (Ending, String)) -> Self {
+        Self::new(Finding::of(ending), output)
+    }
+}
+
+/// The disk that a cut has left.
+enum Left {
+    Blocks(Vec<ContentId>),
+    /// As the firmware below the cache has recovered it.
+    Device(Box<FirmwareDisk>),
 }
 
 /// A recording and where its cuts are checked.
@@ -258,7 +150,7 @@ pub struct Campaign<'a> {
     fs: Option<FileSystem>,
     check: String,
     limit: Duration,
-    stage: Stage,
+    place: Place,
     /// The device that loses its power; none: the disk is a cache and nothing else.
     player: Option<Player<'a>>,
     /// Instants right behind a flush or a mark.
@@ -318,7 +210,7 @@ impl<'a> Campaign<'a> {
 
         // What mkfs and mount have written is the same for all cuts, so it is played once.
         let start = Replay::new(recording).until(recording.instants().start);
-        let stage = Stage::new(recording.shape)?;
+        let place = Place::new(recording)?;
         let check = check.into();
 
         Ok(Self {
@@ -326,7 +218,7 @@ impl<'a> Campaign<'a> {
             fs,
             check,
             limit,
-            stage,
+            place,
             player: None,
             points,
             start,
@@ -441,7 +333,7 @@ impl<'a> Campaign<'a> {
         })
     }
 
-    /// Cuts, mounts, and checks.
+    /// Cuts, brings the disk back, and checks it.
     ///
     /// # Errors
     /// Nothing could be found out.
@@ -449,14 +341,14 @@ impl<'a> Campaign<'a> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(TortureError::Interrupted);
         }
-        let result = self.mount_and_check(cut);
-        match self.stage.take_failure() {
+        let result = self.restore_and_check(cut);
+        match self.place.take_failure() {
             Some(failure) => Err(failure),
             None => result,
         }
     }
 
-    fn mount_and_check(&mut self, cut: &Cut) -> Result<Verdict, TortureError> {
+    fn restore_and_check(&mut self, cut: &Cut) -> Result<Verdict, TortureError> {
         let (state, lost) = self.state(cut);
         let verdict = |finding, output| Verdict {
             finding,
@@ -464,22 +356,18 @@ impl<'a> Campaign<'a> {
             pending: state.pending.len(),
             lost: lost.len(),
         };
-        let Recording {
-            shape, contents, ..
-        } = self.recording;
 
         // With firmware the disk is what the device has after recovery.
-        let array: Arc<dyn Array> = match &self.player {
-            None => Arc::new(Image::new(*shape, contents.clone(), state.after(&lost))),
+        let left = match &self.player {
+            None => Left::Blocks(state.after(&lost)),
             Some(player) => match player.play(cut, &lost)? {
                 Played {
                     wrong: Some(reason),
                     ..
                 } => return Ok(verdict(Finding::Device, reason)),
-                Played { array, .. } => Arc::new(array),
+                Played { array, .. } => Left::Device(Box::new(array)),
             },
         };
-        self.stage.put(array);
         let marks: String = self
             .recording
             .marks_before(cut.instant)
@@ -487,37 +375,83 @@ impl<'a> Campaign<'a> {
             .collect();
 
         // A check reads there what the workload had promised by then.
-        std::fs::write(self.stage.marks_seen(), marks)?;
+        std::fs::write(self.place.marks_seen(), marks)?;
+
+        let Checked {
+            finding,
+            output,
+            in_use,
+        } = match &self.place {
+            Place::Files(stage) => self.mount_and_check(stage, left)?,
+            Place::Target(target) => self.serve_and_check(target, left)?,
+        };
+
+        // Whoever still uses the file system must not write to the next disk.
+        if in_use {
+            self.place = Place::new(self.recording)?;
+        }
+        Ok(verdict(finding, output))
+    }
+
+    /// Checks a disk behind a file, or the file system on it.
+    fn mount_and_check(&self, stage: &Stage, left: Left) -> Result<Checked, TortureError> {
+        let Recording {
+            shape, contents, ..
+        } = self.recording;
+        let array: Arc<dyn Array> = match left {
+            Left::Blocks(blocks) => Arc::new(Image::new(*shape, contents.clone(), blocks)),
+            Left::Device(device) => Arc::from(device as Box<dyn Array>),
+        };
+        stage.put(array);
+        let (file, marks) = (stage.file(), stage.marks_seen());
 
         let Some(fs) = &self.fs else {
-            let dir = self.stage.file().with_file_name("");
-            let (ending, output) = self.run_check(&dir)?;
-            return Ok(verdict(Finding::of(ending), output));
+            let dir = file.with_file_name("");
+            return self
+                .run_check(disk_environment(&dir, &file, &marks))
+                .map(Checked::of);
         };
-        let mounted: MountedFs = match self.stage.mount(fs)? {
+        let mounted: MountedFs = match stage.mount(fs)? {
             Ok(mounted) => mounted,
-            Err(words) => return Ok(verdict(Finding::Mount, words)),
+            Err(words) => return Ok(Checked::new(Finding::Mount, words)),
         };
-        let checked = self.run_check(mounted.folder());
+        let checked = self.run_check(disk_environment(mounted.folder(), &file, &marks));
 
         // The verdict is of a file system that was given back in order.
         if mounted.unmount() {
-            let (ending, output) = checked?;
-            return Ok(verdict(Finding::of(ending), output));
+            return checked.map(Checked::of);
         }
 
-        // Whoever still uses the file system must not write to the next disk.
-        self.stage = Stage::new(*shape)?;
-        Ok(match checked? {
+        let (ending, output) = checked?;
+        let finding = match ending {
             // That it did not end explains why something is left.
-            (Ending::Late, output) => verdict(Finding::Check(Ending::Late), output),
-            (_, output) => verdict(Finding::InUse, output),
+            Ending::Late => Finding::Check(Ending::Late),
+            _ => Finding::InUse,
+        };
+        Ok(Checked {
+            in_use: true,
+            ..Checked::new(finding, output)
         })
     }
 
-    fn run_check(&self, dir: &Path) -> Result<(Ending, String), TortureError> {
-        let (file, marks): (PathBuf, PathBuf) = (self.stage.file(), self.stage.marks_seen());
-        let environment = environment(dir, &file, &marks);
+    /// Checks a disk behind NVMe/TCP.
+    fn serve_and_check(&self, target: &Target, left: Left) -> Result<Checked, TortureError> {
+        let Recording {
+            shape, contents, ..
+        } = self.recording;
+        let device = match left {
+            Left::Blocks(blocks) => device_with(*shape, contents, &blocks)?,
+            Left::Device(disk) => disk.into_device(),
+        };
+
+        // A process that is left behind has no disk any more.
+        let serving = target.serve(device, None)?;
+        let checked = self.run_check(target.environment());
+        drop(serving);
+        checked.map(Checked::of)
+    }
+
+    fn run_check(&self, environment: Environment) -> Result<(Ending, String), TortureError> {
         Task {
             command: &self.check,
             environment,

@@ -5,6 +5,7 @@
 
 use crate::error::TortureError;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -18,12 +19,21 @@ const OUTPUT_BYTES: u64 = 64 << 10;
 /// Time between SIGTERM and SIGKILL for a workload whose time is over.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// Variables that a command has besides those of this process.
+pub type Environment = Vec<(&'static str, OsString)>;
+
+/// The variables that commands have where the disk is a file.
+pub fn disk_environment(dir: &Path, file: &Path, marks: &Path) -> Environment {
+    let variables = [("DIR", dir), ("FILE", file), ("MARKS", marks)];
+    variables.map(|(name, path)| (name, path.into())).into()
+}
+
 /// A command, and what it may know.
 pub struct Task<'a> {
     /// The command, which a shell is given.
     pub command: &'a str,
     /// Variables added to its environment.
-    pub environment: Vec<(&'static str, &'a Path)>,
+    pub environment: Environment,
     /// How long it may take.
     pub limit: Option<Duration>,
 }
@@ -75,7 +85,7 @@ impl Task<'_> {
         command
             .arg("-c")
             .arg(self.command)
-            .envs(self.environment.iter().copied());
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

@@ -68,7 +68,7 @@ pub(crate) struct Player<'a> {
     at_start: Replay<'a>,
 }
 
-fn broken(what: impl std::fmt::Display) -> TortureError {
+pub(crate) fn broken(what: impl std::fmt::Display) -> TortureError {
     TortureError::Io(io::Error::other(format!("the device: {what}")))
 }
 
@@ -355,6 +355,13 @@ impl FirmwareDisk {
             pages,
             device: Mutex::new(device),
         }
+    }
+
+    /// The device itself.
+    pub(crate) fn into_device(self) -> Device {
+        self.device
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn device(&self) -> MutexGuard<'_, Device> {

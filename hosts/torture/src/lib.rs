@@ -12,7 +12,10 @@
 //! file      a recording in a file
 //! child     commands of the user, in groups of processes that end
 //! stage     FUSE, loop device, file system: made, mounted, and taken away again
+//! target    the disk behind NVMe/TCP: served, recorded, and served again after a cut
+//! marks     the pipe by which a workload over NVMe/TCP says what it has acknowledged
 //! shrink    the least that still fails
+//! run       a run of a workload, recorded
 //! campaign  one recorded run, cut many times
 //! ```
 //! Invariants: a cut leaves nothing that a disk with a volatile write cache could not; a recording
@@ -30,6 +33,7 @@
 //! let run = RecordingSpec {
 //!     shape: Shape { block_bytes: 4096, blocks: 256 },
 //!     fs: None, // The workload writes to the disk itself.
+//!     nvme_tcp: false,
 //!     workload: "printf one | dd of=$FILE conv=notrunc,fsync status=none; echo one > $MARKS".into(),
 //!     limit: None,
 //!     writeback: None,
@@ -60,12 +64,15 @@ mod faults;
 mod file;
 mod firmware;
 mod image;
+mod marks;
 mod record;
+mod run;
 mod shrink;
 mod stage;
+mod target;
 
 pub use array::{Array, Shape};
-pub use campaign::{Campaign, Finding, RecordingSpec, Smallest, Verdict, record};
+pub use campaign::{Campaign, Finding, Smallest, Verdict};
 pub use child::Ending;
 pub use code::{Code, NoCode};
 pub use contents::{ContentId, Contents, ZEROES};
@@ -76,5 +83,6 @@ pub use file::{id, load, save};
 pub use firmware::Firmware;
 pub use image::Image;
 pub use record::{About, Event, Recorder, Recording};
+pub use run::{RecordingSpec, record};
 pub use shrink::shrink;
 pub use stage::{FileSystem, require};

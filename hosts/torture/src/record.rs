@@ -52,6 +52,9 @@ pub struct About {
     pub workload: String,
     /// Shell command of the check.
     pub check: String,
+    /// The disk was behind NVMe/TCP, and not behind a file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nvme_tcp: bool,
     /// What the disk did to the workload besides, as on the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
@@ -148,6 +151,22 @@ impl State {
             through,
         })
     }
+
+    fn zero(&mut self, block: u64, count: u64, through: bool) -> io::Result<u32> {
+        self.now[block as usize..(block + count) as usize].fill(ZEROES);
+
+        // Zeroes are lost like writes. Those with FUA are a write of zeroes with FUA.
+        if !through {
+            return self.submit(Event::Zero { block, count });
+        }
+        let start = self.words.len();
+        self.words.resize(start + count as usize, ZEROES);
+        self.submit(Event::Write {
+            block,
+            words: start..self.words.len(),
+            through,
+        })
+    }
 }
 
 impl Recorder {
@@ -188,6 +207,41 @@ impl Recorder {
     /// The record is full.
     pub fn note(&self, event: Event) -> io::Result<()> {
         self.state().submit(event).map(drop)
+    }
+
+    /// A write of whole blocks was submitted, from this byte on: its entry, for `done`.
+    ///
+    /// # Errors
+    /// There is no room for the contents, or the record is full.
+    pub fn submit_write(&self, offset: u64, data: &[u8], through: bool) -> io::Result<u32> {
+        let (block, _, _) = self.shape.cover(offset, data.len() as u64);
+        let block_bytes = self.shape.block_bytes as usize;
+        self.state().write(block, data, block_bytes, through)
+    }
+
+    /// Whole blocks become zeroes: its entry, for `done`.
+    ///
+    /// # Errors
+    /// The record is full.
+    pub fn submit_zero(&self, offset: u64, len: u64, through: bool) -> io::Result<u32> {
+        let (block, count, _) = self.shape.cover(offset, len);
+        self.state().zero(block, count, through)
+    }
+
+    /// A flush was submitted: its entry, for `done`.
+    ///
+    /// # Errors
+    /// The record is full.
+    pub fn submit_flush(&self) -> io::Result<u32> {
+        self.state().submit(Event::Flush)
+    }
+
+    /// The request of that entry is completed.
+    ///
+    /// # Errors
+    /// The record is full.
+    pub fn done(&self, request: u32) -> io::Result<()> {
+        self.note(Event::Done(request))
     }
 
     /// Adds a mark for each line.
@@ -259,13 +313,7 @@ impl Array for Recorder {
             return Ok(());
         }
 
-        self.request(|state| {
-            state.now[blocks.start as usize..blocks.end as usize].fill(ZEROES);
-            state.submit(Event::Zero {
-                block: blocks.start,
-                count: blocks.end - blocks.start,
-            })
-        })
+        self.request(|state| state.zero(blocks.start, blocks.end - blocks.start, false))
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -24,6 +24,7 @@ fn recorded(fs: Option<&str>, workload: &str) -> Option<Recording> {
     let run = RecordingSpec {
         shape,
         fs,
+        nvme_tcp: false,
         workload: workload.into(),
         limit: None,
         writeback: None,
@@ -158,6 +159,7 @@ fn a_workload_that_fails_says_what_it_wrote() {
     let run = RecordingSpec {
         shape,
         fs: None,
+        nvme_tcp: false,
         workload: "echo words; exit 3".into(),
         limit: None,
         writeback: None,

@@ -79,6 +79,9 @@ enum Command {
         /// File to write.
         #[arg(long)]
         file: PathBuf,
+        /// Durable when it is done (FUA), without a flush.
+        #[arg(long)]
+        fua: bool,
     },
     /// Copies blocks with standard Copy commands, as many as the device's limit requires; no flash
     /// page is programmed.
@@ -162,9 +165,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
                 .map_err(about)?;
             write_to(file, &data)
         }
-        Command::Write { lba, file } => {
-            let data = read_from(file)?;
-            client.write(scaled(*lba)?, &data).map_err(about)
+        Command::Write { lba, file, fua } => {
+            let (first, data) = (scaled(*lba)?, read_from(file)?);
+            let written = if *fua {
+                client.write_through(first, &data)
+            } else {
+                client.write(first, &data)
+            };
+            written.map_err(about)
         }
         Command::Copy(Ranges { from, to, blocks }) => client
             .copy(scaled(*from)?, scaled(*to)?, scaled(*blocks)?)

@@ -40,6 +40,12 @@ pub struct Args {
     /// No file system: $FILE is the disk, in the folder $DIR. Needs no root.
     #[arg(long, conflicts_with_all = ["from", "replay"], help_heading = "Run")]
     file: bool,
+    /// No file: the disk is served at $ADDRESS by NVMe/TCP, as $NQN. Needs no root.
+    ///
+    /// For programs that are NVMe hosts themselves. What was acknowledged is what their commands'
+    /// completions say: Flush, FUA, and the write cache feature count.
+    #[arg(long, conflicts_with_all = ["fs", "file", "fault", "from", "replay"], help_heading = "Run")]
+    nvme_tcp: bool,
     /// Command to record, run by `sh -c`.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["from", "replay"], help_heading = "Run")]
     workload: Option<String>,
@@ -182,9 +188,10 @@ pub struct Args {
 const EXAMPLES_SHORT: &str = "\
 Examples:
   remap-ssd torture --fs ext4 --workload './load.sh $DIR' --check './check.sh $DIR' --rounds 200
+  remap-ssd torture --nvme-tcp --workload './load.sh $ADDRESS' --check './check.sh $ADDRESS'
   remap-ssd torture --replay 3fa9c1d2-1043-8f00aa17
 
-Both commands have DIR, FILE and MARKS in their environment.
+Both commands have DIR, FILE and MARKS in their environment; with --nvme-tcp ADDRESS, NQN and MARKS.
 Exit codes: 0 every check passed, 1 a check failed, 2 it could not be done.
 
 --help shows all options (time limits, disk, faults, mkfs, mount) and more examples.";
@@ -195,11 +202,13 @@ Examples:
   remap-ssd torture --fs xfs --workload 'sqlite3 $DIR/db < load.sql' --check 'sqlite3 $DIR/db \"pragma integrity_check\" | grep -qx ok'
   remap-ssd torture --fs ext4 --workload ... --check ... --scheme remap-ssd --dedup      # firmware below that recovers
   remap-ssd torture --fs ext4 --workload ... --check ... --fault full:8000000
+  remap-ssd torture --nvme-tcp --workload './load.sh $ADDRESS $NQN' --check './check.sh $ADDRESS $NQN' --rounds 200
   remap-ssd torture --replay 3fa9c1d2-1043-8f00aa17 --check 'cp -a $DIR/. /tmp/left'
   remap-ssd torture --from torture-3fa9c1d2.recording --rounds 1000 --seed 2
 
 Both commands have DIR, FILE and MARKS in their environment. A line that the workload writes to $MARKS is a mark:
 `echo committed 7 > $MARKS`. The check finds the marks before the cut in the file $MARKS, and can so tell what was acknowledged.
+With --nvme-tcp there are ADDRESS (HOST:PORT), its parts TRADDR and TRSVCID, and NQN instead of DIR and FILE.
 
 Exit codes: 0 every check passed, 1 a check failed, 2 a mistake in the arguments, something is missing, or it was interrupted
 before a check failed. A check that fails, hangs, or finds a file system that does not mount has failed. Another run is another
@@ -347,9 +356,9 @@ impl Args {
             return Ok(Some(path));
         }
         match (&self.workload, &self.check) {
-            (Some(_), Some(_)) if self.fs.is_some() || self.file => Ok(None),
+            (Some(_), Some(_)) if self.fs.is_some() || self.file || self.nvme_tcp => Ok(None),
             (Some(_), Some(_)) => Err(Failure::usage(
-                "choose a file system with --fs, or --file for none",
+                "choose a file system with --fs, --file for none, or --nvme-tcp",
             )),
             _ => Err(Failure::usage(
                 "say what to run with --workload CMD, and what must hold with --check CMD",
@@ -431,6 +440,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
     let run = RecordingSpec {
         shape,
         fs,
+        nvme_tcp: args.nvme_tcp,
         workload: args.workload.clone().unwrap_or_default(),
         limit: args.limit.map(Duration::from_secs_f64),
         writeback: (args.writeback > 0).then(|| Duration::from_millis(args.writeback)),

@@ -360,6 +360,7 @@ pub fn json(recording: &Recording, results: &Results) -> Value {
         "device": results.firmware.map(|firmware| firmware.to_string()),
         "faults": about.faults,
         "fs": about.fs,
+        "nvme_tcp": about.nvme_tcp,
         "workload": about.workload,
         "check": about.check,
         "recording": {

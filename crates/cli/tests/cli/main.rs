@@ -19,5 +19,6 @@ mod service;
 mod sharing;
 mod sweeping;
 mod torture;
+mod torture_over_tcp;
 mod traces;
 mod volumes;

@@ -182,6 +182,7 @@ impl Subsystem {
     /// # Errors
     /// As `make_durable`.
     pub(super) fn flush_all(&self) -> Result<(), Status> {
+        self.witness_flush();
         // With a cache of its own the process writes that back first; it ends with the same wait.
         if self.has_cache() {
             return self.drain();

@@ -109,6 +109,7 @@ impl Subsystem {
             source: None,
             number,
             through: !is_flush && (write_through || job.request.is_forced()),
+            touched: self.witness().map(|_| Vec::new()),
             copied: RemapResult::new(),
             record: self.recorder().map(|recorder| CommandRecord {
                 recorder,
@@ -143,6 +144,13 @@ impl Subsystem {
         {
             record.recorder.command(job.now, &record.ops);
         }
+
+        // Before others get the device: what it holds now is this command's.
+        let told = match self.witness() {
+            Some(witness) => command.tell(witness),
+            None => Ok(()),
+        };
+        let status = told.err().unwrap_or(status);
 
         // All ways out of a command that was begun pass this place, so none that failed is missed.
         if !status.is_success() {
@@ -257,6 +265,7 @@ impl Subsystem {
 
         // FUA reads what is on the device (NVM 1.0 §3.2.4).
         if fua {
+            command.touch(namespace, blocks);
             command.write_back_blocks(namespace, blocks)?;
         }
         Ok(command.read_all(namespace, blocks, data)?)

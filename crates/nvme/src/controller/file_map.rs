@@ -23,6 +23,7 @@ impl ActiveCommand<'_, '_> {
     ) -> Result<FileStatus, Status> {
         let lpn = namespace.page_of(blocks.slba);
 
+        self.touch(namespace, blocks);
         self.device.spend(Step::Write);
 
         // Too few bytes are the transport's mistake, and nothing may be written then.

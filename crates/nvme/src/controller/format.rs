@@ -54,6 +54,7 @@ impl Association {
         }
 
         // What was trimmed is durable before the host is told so.
+        self.subsystem.witness_flush();
         self.format_step(sqe.nsid, &IoRequest::Flush)
     }
 

@@ -20,6 +20,7 @@ use remap_ssd_ftl::Refusal;
 use remap_ssd_media::folder::Position;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Lpn, PageView, Payload};
+use std::ops::Range;
 
 /// Pages that one deallocation records as one extent, at multiples of it: 32 MiB.
 const DEALLOCATE_PAGES: u32 = 8 << 10;
@@ -44,6 +45,8 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub number: u64,
     /// Its changes must not stay in the volatile cache.
     pub through: bool,
+    /// Bytes of the device that it may have changed, if a witness is to be told.
+    pub touched: Option<Vec<Range<u64>>>,
     /// Pages that it copied, though it was to remap them.
     pub copied: RemapResult,
     pub record: Option<CommandRecord<'a>>,
@@ -59,9 +62,17 @@ pub(super) struct Piece {
 
 /// The pages that a range of blocks covers, whole or in part.
 pub(super) fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Item = Piece> + use<> {
-    let (first_lpn, shift) = (namespace.first_lpn, namespace.lba_shift);
-    let mut at = blocks.slba << shift;
-    let end = at + (u64::from(blocks.count) << shift);
+    let start = blocks.slba << namespace.lba_shift;
+    let end = start + (u64::from(blocks.count) << namespace.lba_shift);
+    pieces_of(namespace.first_lpn, start..end)
+}
+
+/// The same of a range of bytes, which are counted from the page `first_lpn`.
+pub(super) fn pieces_of(
+    first_lpn: Lpn,
+    Range { start, end }: Range<u64>,
+) -> impl Iterator<Item = Piece> + use<> {
+    let mut at = start;
     std::iter::from_fn(move || {
         let start = (at as usize) & (PAGE_BYTES - 1);
         let len = (PAGE_BYTES - start).min((end - at) as usize);
@@ -307,6 +318,7 @@ impl ActiveCommand<'_, '_> {
         blocks: Blocks,
         data: &mut dyn HostData,
     ) -> Result<(), Status> {
+        self.touch(namespace, blocks);
         let written = pieces(namespace, blocks).try_for_each(|piece| {
             self.pause()?;
             let bytes = data.take(piece.len);
@@ -339,6 +351,7 @@ impl ActiveCommand<'_, '_> {
         blocks: Blocks,
         must_be_zero: bool,
     ) -> Result<(), Status> {
+        self.touch(namespace, blocks);
         let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
 
         // A short range is deallocated in the cache, where a flush finds it. A long one goes to the

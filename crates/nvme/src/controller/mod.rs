@@ -18,6 +18,7 @@
 //! spans       one sampled command from its arrival to its answer: for an operator
 //! operate     power cuts, damage and switches, for an operator
 //! record      what the device was asked, for traces
+//! witness     what commands change, and when that is completed
 //! reservations which hosts may use a namespace while others must not
 //! portals     the ways to the subsystem, and how good each is
 //! association one host's controller: registers, features, events; admin commands in `admin`
@@ -57,6 +58,7 @@ mod subsystem;
 pub mod telemetry;
 mod turn;
 mod volatile;
+mod witness;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
 pub use association::{Association, JoinedQueue};
@@ -75,6 +77,7 @@ pub use rights::{Access, HostRights, LOCAL, NOBODY, Rights};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};
+pub use witness::{NewContent, Ticket, Witness};
 
 /// Largest data transfer of one command: MDTS 8, in units of 4 KiB.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;

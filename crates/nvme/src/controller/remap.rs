@@ -66,6 +66,7 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
 
 impl ActiveCommand<'_, '_> {
     pub fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
+        self.touch_remapped(remap)?;
         if remap.atomic {
             self.remap_step(remap)?;
         } else {

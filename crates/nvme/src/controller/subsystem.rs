@@ -12,6 +12,7 @@ use super::spans::Tracer;
 use super::telemetry::Telemetry;
 use super::turn::{DeviceTurn, Turnstile};
 use super::volatile::VolatileCache;
+use super::witness::Witness;
 use crate::spec::status::Status;
 use remap_ssd_device::{Device, Lpn};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -176,6 +177,7 @@ pub struct Subsystem {
     capacity_bytes: u64,
     recorder: Option<Box<dyn Recorder>>,
     tracer: Option<Box<dyn Tracer>>,
+    witness: Option<Box<dyn Witness>>,
     pub(super) reservations: Reservations,
     pub(super) portals: Portals,
 }
@@ -273,6 +275,7 @@ impl Subsystem {
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
             tracer: None,
+            witness: None,
             reservations: Reservations::default(),
             portals: Portals::default(),
         })
@@ -320,6 +323,21 @@ impl Subsystem {
     #[inline]
     pub fn tracer(&self) -> Option<&dyn Tracer> {
         self.tracer.as_deref()
+    }
+
+    /// With somebody who is told what commands change. No command is paused then, so that those
+    /// with the same blocks have one order.
+    pub fn witnessed(self, witness: Box<dyn Witness>) -> Self {
+        Self {
+            witness: Some(witness),
+            ..self
+        }
+    }
+
+    /// Who is told what commands change, if anybody is.
+    #[inline]
+    pub fn witness(&self) -> Option<&dyn Witness> {
+        self.witness.as_deref()
     }
 
     /// Its name (NQN), by which hosts connect to it.

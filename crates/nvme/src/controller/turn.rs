@@ -18,6 +18,7 @@ use super::reservations::Reservations;
 use super::spans::Tracer;
 use super::subsystem::Subsystem;
 use super::volatile::VolatileCache;
+use super::witness::Ticket;
 use remap_ssd_device::Device;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -239,6 +240,8 @@ pub struct DeviceTurn<'a> {
     divisible: bool,
     /// Time for which it waited for the device, where a tracer has a clock.
     waited_ns: u64,
+    /// What the witness was told in this turn, and is not completed.
+    pub(super) tickets: Vec<Ticket>,
 }
 
 impl<'a> DeviceTurn<'a> {
@@ -249,8 +252,10 @@ impl<'a> DeviceTurn<'a> {
             slice: 0,
             units: 0,
             programs: 0,
-            divisible: true,
+            // A witness sees commands with the same blocks one after the other.
+            divisible: subsystem.witness().is_none(),
             waited_ns: 0,
+            tickets: Vec::new(),
         };
         let began = turn.clock();
         turn.enter(weight);
@@ -375,6 +380,11 @@ impl<'a> DeviceTurn<'a> {
         self.slice = 0;
     }
 
+    /// What the witness was told since this was asked last; the caller says when it is completed.
+    pub(crate) fn take_tickets(&mut self) -> impl Iterator<Item = Ticket> + use<> {
+        std::mem::take(&mut self.tickets).into_iter()
+    }
+
     /// The queue to wait in after this turn.
     pub fn weight(&self) -> Weight {
         // The whole turn counts, not the last slice: a command that was paused is heavy all the
@@ -406,6 +416,11 @@ impl DerefMut for DeviceTurn<'_> {
 
 impl Drop for DeviceTurn<'_> {
     fn drop(&mut self) {
+        // Nobody has asked for them: what was done is completed with the turn.
+        if let Some(witness) = self.subsystem.witness() {
+            let tickets = self.take_tickets();
+            tickets.for_each(|ticket| witness.completed(ticket));
+        }
         self.leave();
     }
 }

@@ -32,6 +32,7 @@ fn recording() -> Recording {
         workload: "w".into(),
         check: "c".into(),
         mount_options: None,
+        nvme_tcp: true,
         faults: vec!["full".into()],
     })
 }

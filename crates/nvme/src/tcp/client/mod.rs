@@ -252,10 +252,23 @@ impl Client {
     /// # Errors
     /// The connection or the device.
     pub fn write(&mut self, slba: u64, data: &[u8]) -> Result<(), ClientError> {
+        self.write_by(slba, data, false)
+    }
+
+    /// Writes whole blocks that are durable then (FUA).
+    ///
+    /// # Errors
+    /// The connection or the device.
+    pub fn write_through(&mut self, slba: u64, data: &[u8]) -> Result<(), ClientError> {
+        self.write_by(slba, data, true)
+    }
+
+    fn write_by(&mut self, slba: u64, data: &[u8], fua: bool) -> Result<(), ClientError> {
         let mut slba = slba;
         for piece in data.chunks(self.transfer_bytes_max()) {
             let count = piece.len() >> self.lba_shift();
-            let sqe = self.rw(opcode::WRITE, slba, (count - 1) as u16);
+            let mut sqe = self.rw(opcode::WRITE, slba, (count - 1) as u16);
+            sqe.cdw12 = RwCdw12::from_bits(sqe.cdw12).with_fua(fua).into_bits();
             self.io(
                 "write",
                 true,

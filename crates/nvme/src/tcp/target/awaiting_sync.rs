@@ -72,5 +72,6 @@ impl Connection {
                 out.open().extend_from_slice(&answer);
             }
         }
+        self.tell_completed();
     }
 }

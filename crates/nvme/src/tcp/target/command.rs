@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// Whether a command with this identifier is under way.
-    fn is_under_way(&self, cid: u16) -> bool {
+    pub(super) fn is_under_way(&self, cid: u16) -> bool {
         // An event request may wait for ever, and its identifier with it.
         let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
         let awaiting_sync = || {

@@ -108,6 +108,9 @@ impl Connection {
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
+        if context.subsystem.witness().is_some() {
+            return self.execute_witnessed(sqe, request, continued, data, context);
+        }
         if context.span.is_some() {
             return self.execute_traced(sqe, request, continued, data, context);
         }
@@ -117,7 +120,7 @@ impl Connection {
     /// A command that is sampled: how long it waits for the device, and how long it has it.
     #[cold]
     #[inline(never)]
-    fn execute_traced(
+    pub(super) fn execute_traced(
         &self,
         sqe: &Sqe,
         request: &IoRequest,
@@ -141,7 +144,7 @@ impl Connection {
         outcome
     }
 
-    fn execute_now(
+    pub(super) fn execute_now(
         &self,
         sqe: &Sqe,
         request: &IoRequest,

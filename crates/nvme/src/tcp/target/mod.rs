@@ -25,6 +25,7 @@ mod output;
 mod port;
 mod secure;
 mod transfers;
+mod witnessed;
 
 pub use allowed::{Allowed, AllowedHost, Network, Who};
 pub use output::Output;
@@ -37,7 +38,7 @@ use crate::controller::spans::{SpanDraft, SpanOrigin};
 use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue, Latency,
-    QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
+    QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Ticket, Transfer, Weight, admin_transfer,
     fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
@@ -147,6 +148,8 @@ struct ReceiveContext<'a> {
     device: Option<DeviceTurn<'a>>,
     /// Of the command under way, if it is sampled.
     span: Option<Box<SpanDraft>>,
+    /// What the witness was told of commands, by their identifiers.
+    told: Vec<(u16, Ticket)>,
     out: &'a mut Output,
 }
 
@@ -168,6 +171,8 @@ pub struct Connection {
     authentication_failure: Option<&'static str>,
     /// Executed, and not acknowledged before they are durable.
     awaiting_sync: Vec<AwaitingSync>,
+    /// What the witness was told and is not completed, by the commands' identifiers.
+    told: Vec<(u16, Ticket)>,
     output_bytes: usize,
     /// Weight of the last turn.
     weight: Weight,
@@ -191,6 +196,7 @@ impl Connection {
             refused: None,
             authentication_failure: None,
             awaiting_sync: Vec::new(),
+            told: Vec::new(),
             output_bytes: 0,
             weight: Weight::default(),
             executed: Batch::default(),
@@ -243,6 +249,7 @@ impl Connection {
         {
             out.push(bytes);
         }
+        self.tell_completed();
     }
 
     /// Handles what depends on time alone: keep-alive and events. Call it after receiving
@@ -295,6 +302,7 @@ impl Connection {
             subsystem: &port.subsystem,
             device: None,
             span: None,
+            told: Vec::new(),
             out,
         };
         let mut at = 0;
@@ -336,7 +344,10 @@ impl Connection {
         }
 
         // The turn ends before anything is sent: others need the device meanwhile.
+        let mut told = std::mem::take(&mut context.told);
         drop(context);
+        self.told.append(&mut told);
+        self.tell_completed();
 
         if at > 0
             && let Some(queue) = &self.queue

@@ -1,0 +1,62 @@
+//! What a witness is told of a connection's commands: when flushes come, and when answers go.
+//!
+//! Invariant: all that was told of a command is completed after it has its answer and before that
+//! is sent. Absent: what commands change (`controller::witness`).
+
+use super::{Connection, ReceiveContext};
+use crate::controller::{InMemory, IoRequest, Outcome};
+use crate::spec::command::Sqe;
+
+impl Connection {
+    /// Executes a command, or a part of one, and keeps what the witness is told of it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn execute_witnessed(
+        &self,
+        sqe: &Sqe,
+        request: &IoRequest,
+        continued: bool,
+        data: InMemory<'_>,
+        context: &mut ReceiveContext<'_>,
+    ) -> Outcome {
+        let cid = sqe.head().cid();
+        // Before it waits for the device: what is completed meanwhile is not covered.
+        if let (IoRequest::Flush, Some(witness)) = (request, context.subsystem.witness()) {
+            context.told.push((cid, witness.flush()));
+        }
+
+        let outcome = if context.span.is_some() {
+            self.execute_traced(sqe, request, continued, data, context)
+        } else {
+            self.execute_now(sqe, request, continued, data, context)
+        };
+
+        if let Some(device) = &mut context.device {
+            let tickets = device.take_tickets();
+            context.told.extend(tickets.map(|ticket| (cid, ticket)));
+        }
+        outcome
+    }
+
+    /// Commands that have their answers by now are completed: the answers are sent next.
+    #[inline]
+    pub(super) fn tell_completed(&mut self) {
+        if !self.told.is_empty() {
+            self.tell_answered();
+        }
+    }
+
+    #[cold]
+    fn tell_answered(&mut self) {
+        // Parts of a write wait for the rest of its data, others until they are due or durable.
+        let (open, answered): (Vec<_>, Vec<_>) = std::mem::take(&mut self.told)
+            .into_iter()
+            .partition(|(cid, _)| self.is_under_way(*cid));
+        self.told = open;
+
+        if let Some(witness) = self.port.subsystem.witness() {
+            let tickets = answered.into_iter().map(|(_, ticket)| ticket);
+            tickets.for_each(|ticket| witness.completed(ticket));
+        }
+    }
+}
