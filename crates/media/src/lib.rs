@@ -9,6 +9,7 @@
 
 mod array;
 pub mod content;
+mod effect;
 pub mod fault;
 pub mod folder;
 pub mod geometry;

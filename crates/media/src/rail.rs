@@ -11,12 +11,11 @@
 //! everything it comes after. Absent: randomness (the caller chooses each outcome) and time.
 
 use crate::array::Stored;
+use crate::effect::{MediaEffect, Order};
 use crate::geometry::{BlockId, Ppn};
 use crate::image::Image;
-use crate::oob::Oob;
 use crate::op::{After, ClearId, OpKind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
 
 /// What a cut leaves of one pending operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,59 +34,32 @@ pub struct AckSet {
     pub(crate) tokens: Vec<u64>,
 }
 
-#[derive(Clone)]
-pub(crate) enum MediaEffect {
-    Program {
-        ppn: Ppn,
-        oob: Oob,
-        stored: Stored,
-        failed: bool,
-    },
-    Erase {
-        block: BlockId,
-        failed: bool,
-    },
-    Store {
-        word: usize,
-        value: u64,
-    },
-    Clear {
-        start: usize,
-        len: usize,
-    },
-}
+/// An effect that is pending. Each word of a store lands by itself.
+type PendingEffect = MediaEffect<Stored, u64>;
 
-impl MediaEffect {
+impl PendingEffect {
     fn kind(&self) -> OpKind {
         match self {
-            Self::Program { .. } => OpKind::Program,
-            Self::Erase { .. } => OpKind::Erase,
+            Self::Program { .. } | Self::TornProgram { .. } => OpKind::Program,
+            Self::Erase { .. } | Self::SpoiledErase { .. } => OpKind::Erase,
             Self::Store { .. } => OpKind::NvWrite,
             Self::Clear { .. } => OpKind::NvClear,
         }
     }
-}
 
-/// What an operation comes after, and who waits for it.
-#[derive(Clone, Default)]
-pub(crate) struct Order {
-    pub after: After,
-    /// Programs and erases of one block are in the order in which they were issued.
-    pub block: Option<BlockId>,
-    /// The page that a program copies: it comes after that page's own program.
-    pub copied: Option<Ppn>,
-    /// The record that a store changes: it comes after all stores to these words so far.
-    pub record: Option<Range<usize>>,
-    /// Does the command's acknowledgement wait for it?
-    pub critical: bool,
-    /// Name of a clearing, or of the erases of a superblock.
-    pub clear_id: ClearId,
+    /// The page that it programs, or fails to.
+    fn page(&self) -> Option<Ppn> {
+        match self {
+            Self::Program { ppn, .. } | Self::TornProgram { ppn } => Some(*ppn),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone)]
 struct PendingOp {
     token: u64,
-    effect: MediaEffect,
+    effect: PendingEffect,
     block: Option<BlockId>,
     all: bool,
     /// Every store with a smaller token comes before this operation.
@@ -156,11 +128,35 @@ impl Rail {
         self.ack.extend(named(&self.programs, &self.clears, after));
     }
 
-    /// Records an operation as pending.
-    pub(crate) fn push(&mut self, effect: MediaEffect, order: Order) {
+    /// Records an effect as pending: a store as one operation a word, anything else as one.
+    pub(crate) fn push(&mut self, effect: &MediaEffect<Stored, &[u64]>, order: Order) {
+        let effect = match *effect {
+            MediaEffect::Store { word, values } => {
+                for (word, values) in (word..).zip(values.iter().copied()) {
+                    self.push_one(MediaEffect::Store { word, values }, order.clone());
+                }
+                return;
+            }
+            MediaEffect::Program {
+                ppn,
+                oob,
+                ref contents,
+            } => MediaEffect::Program {
+                ppn,
+                oob,
+                contents: contents.clone(),
+            },
+            MediaEffect::TornProgram { ppn } => MediaEffect::TornProgram { ppn },
+            MediaEffect::Erase { block } => MediaEffect::Erase { block },
+            MediaEffect::SpoiledErase { block } => MediaEffect::SpoiledErase { block },
+            MediaEffect::Clear { start, len } => MediaEffect::Clear { start, len },
+        };
+        self.push_one(effect, order);
+    }
+
+    fn push_one(&mut self, effect: PendingEffect, order: Order) {
         let Order {
             after,
-            block,
             copied,
             record,
             critical,
@@ -187,7 +183,7 @@ impl Rail {
 
         let pending = PendingOp {
             token,
-            block,
+            block: effect.block(self.image.geometry()),
             all: after.is_all(),
             stores_below,
             named: tokens,
@@ -196,16 +192,10 @@ impl Rail {
 
         // The newest program of a page is the one that others mean: a block is erased before it is
         // programmed again, and its operations are in order.
-        match &pending.effect {
-            MediaEffect::Program { ppn, .. } => {
-                self.programs.insert(ppn.0, token);
-            }
-            MediaEffect::Clear { .. } | MediaEffect::Erase { .. }
-                if clear_id != ClearId::default() =>
-            {
-                self.clears.entry(clear_id.0).or_default().push(token);
-            }
-            _ => {}
+        if let Some(page) = pending.effect.page() {
+            self.programs.insert(page.0, token);
+        } else if clear_id != ClearId::default() {
+            self.clears.entry(clear_id.0).or_default().push(token);
         }
 
         if critical {
@@ -264,13 +254,10 @@ impl Rail {
         let mut kept = VecDeque::with_capacity(self.pending.len());
         for (op, chosen) in self.pending.drain(..).zip(chosen) {
             if chosen {
-                match &op.effect {
-                    MediaEffect::Program { ppn, .. }
-                        if self.programs.get(&ppn.0) == Some(&op.token) =>
-                    {
-                        self.programs.remove(&ppn.0);
-                    }
-                    _ => {}
+                if let Some(page) = op.effect.page()
+                    && self.programs.get(&page.0) == Some(&op.token)
+                {
+                    self.programs.remove(&page.0);
                 }
                 land(&mut self.image, &op.effect, Outcome::Whole);
             } else {
@@ -352,31 +339,20 @@ fn named(
     pages.chain(clears.copied()).collect::<Vec<_>>().into_iter()
 }
 
-fn land(image: &mut Image, effect: &MediaEffect, outcome: Outcome) {
+fn land(image: &mut Image, effect: &PendingEffect, outcome: Outcome) {
     match (effect, outcome) {
         (_, Outcome::Absent) => {}
-        (
-            MediaEffect::Program {
-                ppn,
-                oob,
-                stored,
-                failed: false,
-            },
-            Outcome::Whole,
-        ) => image.put(*ppn, *oob, stored.clone()),
-        // Failed, or cut: its row is used up, and the page reads as uncorrectable.
-        (MediaEffect::Program { ppn, .. }, _) => image.tear(*ppn),
-        (
-            MediaEffect::Erase {
-                block,
-                failed: false,
-            },
-            Outcome::Whole,
-        ) => image.erase(*block),
-        // Failed, or cut: neither the old pages nor erased ones.
-        (MediaEffect::Erase { block, .. }, _) => image.spoil(*block),
+        (MediaEffect::Program { ppn, oob, contents }, Outcome::Whole) => {
+            image.put(*ppn, *oob, contents.clone())
+        }
+        // Cut, a program is what a failed one is: its row is used up, and the page is unreadable.
+        (MediaEffect::Program { ppn, .. }, Outcome::Torn(_))
+        | (MediaEffect::TornProgram { ppn }, _) => image.tear(*ppn),
+        (MediaEffect::Erase { block }, Outcome::Whole) => image.erase(*block),
+        (MediaEffect::Erase { block }, Outcome::Torn(_))
+        | (MediaEffect::SpoiledErase { block }, _) => image.spoil(*block),
         // Never torn: `cut` makes a torn store absent.
-        (MediaEffect::Store { word, value }, _) => image.set_word(*word, *value),
+        (MediaEffect::Store { word, values }, _) => image.set_word(*word, *values),
         (MediaEffect::Clear { start, len }, Outcome::Whole) => {
             (*start..start + len).for_each(|word| image.set_word(word, 0))
         }

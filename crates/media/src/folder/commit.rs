@@ -30,8 +30,9 @@
 //!
 //! Absent: who waits, and when to commit (the service decides).
 
-use super::{Folder, JournalRecord, slot};
+use super::{Durability, Folder, RecordedEffect, slot};
 use crate::array::{Contents, NandArray};
+use crate::effect::MediaEffect;
 use crate::media::Media;
 use std::fs::File;
 use std::io;
@@ -75,10 +76,10 @@ pub(super) struct Unproved {
 
 impl Unproved {
     #[inline]
-    pub(super) fn note(&mut self, record: &JournalRecord<'_>) {
-        // Only programs: the CRC of a record covers all of any other operation, but not a page's
+    pub(super) fn note(&mut self, effect: &RecordedEffect<'_>) {
+        // Only programs: the CRC of a record covers all of any other effect, but not a page's
         // contents.
-        let program = u64::from(matches!(record, JournalRecord::Program { .. }));
+        let program = u64::from(matches!(effect, MediaEffect::Program { .. }));
         self.programs += program;
         self.ever += program;
     }
@@ -139,7 +140,7 @@ impl Folder {
         // Whatever was programmed since step 1 was not covered by the sync of the contents, and a
         // record cannot leave some programs out.
         if self.unproved.ever == commit.programs {
-            self.append(&JournalRecord::Vouched);
+            self.note(Durability::Vouched);
             self.unproved.none();
             commit.until = self.position();
         } else if self.unproved.programs > UNPROVED_MAX {
@@ -152,7 +153,7 @@ impl Folder {
     fn finish(&mut self, until: Position) {
         // In another journal an offset would mean something else.
         if self.header.generation == until.generation {
-            self.append(&JournalRecord::Durable { until: until.end });
+            self.note(Durability::Durable { until: until.end });
         }
     }
 }

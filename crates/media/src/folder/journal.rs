@@ -1,4 +1,4 @@
-//! What happened since the last state was written: one record an operation, in order.
+//! What happened since the last state was written: one record an effect, in order.
 //!
 //! ```text
 //! header   16 bytes: magic, generation (32 bits), CRC of both
@@ -10,6 +10,9 @@
 //! leaves the old one or the new one. `Ended` is appended only after a sync has returned: behind a
 //! gap it proves that the gap was durable once. Absent: what records do (the folder's).
 
+use crate::array::Stored;
+use crate::effect::{MediaEffect, PageSource};
+use crate::geometry::{BlockId, Ppn};
 use crate::oob::{OOB_BYTES, Oob};
 use bitfield_struct::bitfield;
 use memmap2::MmapMut;
@@ -88,35 +91,37 @@ impl PageKind {
     }
 }
 
-/// One operation on the media, as recorded.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum JournalRecord<'a> {
-    /// A page was programmed; `crc` is that of the bytes stored in it.
-    Program {
-        ppn: u32,
-        oob: Oob,
-        kind: PageKind,
-        crc: u32,
-    },
-    Tear {
-        ppn: u32,
-    },
-    Erase {
-        block: u32,
-    },
-    Spoil {
-        block: u32,
-    },
-    /// Words of NVRAM were stored; little-endian bytes.
-    Store {
-        word: u64,
-        values: &'a [u64],
-    },
-    /// A range of NVRAM was zeroed.
-    Clear {
-        start: u64,
-        len: u64,
-    },
+/// What a program's record says of the page's contents, which are in a file of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageSum {
+    pub(super) kind: PageKind,
+    /// Of the bytes stored in the page.
+    pub(super) crc: u32,
+}
+
+impl PageSum {
+    pub(super) fn of(contents: &PageSource<'_>) -> Self {
+        let (kind, crc) = match contents {
+            PageSource::Stored(Stored::Bytes(bytes)) => {
+                (PageKind::DATA, crc32c::crc32c(&bytes[..]))
+            }
+            PageSource::Stored(Stored::Meta(bytes)) => {
+                (PageKind::meta(bytes.len()), crc32c::crc32c(bytes))
+            }
+            PageSource::Stored(Stored::Nothing | Stored::Identity(_)) => (PageKind::NOTHING, 0),
+            PageSource::Bytes(bytes) => (PageKind::DATA, crc32c::crc32c(&bytes[..])),
+            PageSource::CopyOf { crc, .. } => (PageKind::DATA, *crc),
+        };
+        Self { kind, crc }
+    }
+}
+
+/// An effect as it is written down.
+pub(super) type RecordedEffect<'a> = MediaEffect<PageSum, &'a [u64]>;
+
+/// What is known to be durable; changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durability {
     /// Appended by a sync: when this record is durable, everything before it is, contents too.
     Synced,
     /// Appended after a sync: everything before this record was durable.
@@ -124,20 +129,14 @@ pub(super) enum JournalRecord<'a> {
     /// Contents of every program before this record are durable. The records may not be.
     Vouched,
     /// Every record before this offset of the file was durable.
-    Durable {
-        until: u64,
-    },
+    Durable { until: u64 },
 }
 
-impl JournalRecord<'_> {
-    /// Does the record change the device? The others only record what is durable.
-    #[inline]
-    pub(super) fn is_operation(&self) -> bool {
-        !matches!(
-            self,
-            Self::Synced | Self::Ended | Self::Vouched | Self::Durable { .. }
-        )
-    }
+/// A record that was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum JournalRecord<'a> {
+    Effect(RecordedEffect<'a>),
+    Durability(Durability),
 }
 
 /// What the header of a journal says.
@@ -209,64 +208,46 @@ impl Journal {
         self.at + RECORD_BYTES_MAX + COMMIT_BYTES <= self.map.len()
     }
 
-    /// Appends a record to the buffer.
-    pub(super) fn append(&mut self, record: &JournalRecord<'_>) {
-        let mut words = [0u64; 3];
-        let (kind, page_kind, payload): (u8, u16, &[u64]) = match *record {
-            JournalRecord::Program {
-                ppn,
-                oob,
-                kind,
-                crc,
-            } => {
+    /// Appends the record of an effect.
+    pub(super) fn append(&mut self, effect: &RecordedEffect<'_>) {
+        match *effect {
+            MediaEffect::Program { ppn, oob, contents } => {
+                let place = ProgramWhere::new()
+                    .with_ppn(ppn.0)
+                    .with_crc(contents.crc)
+                    .into();
                 let bytes = oob.to_bytes();
                 let (low, high) = bytes
                     .split_first_chunk::<8>()
                     .expect("an OOB record has more than 8 bytes");
-                words[0] = ProgramWhere::new().with_ppn(ppn).with_crc(crc).into();
-                words[1] = u64::from_le_bytes(*low);
-                words[2] = u64::from(u16::from_le_bytes([high[0], high[1]]));
-                (PROGRAM, kind.0, &words)
+                let low = u64::from_le_bytes(*low);
+                let high = u64::from(u16::from_le_bytes([high[0], high[1]]));
+                self.put(PROGRAM, contents.kind.0, [place, low, high].into_iter(), 3);
             }
-            JournalRecord::Tear { ppn } => {
-                words[0] = u64::from(ppn);
-                (TEAR, 0, &words[..1])
-            }
-            JournalRecord::Erase { block } | JournalRecord::Spoil { block } => {
-                words[0] = u64::from(block);
-                (
-                    if matches!(record, JournalRecord::Erase { .. }) {
-                        ERASE
-                    } else {
-                        SPOIL
-                    },
-                    0,
-                    &words[..1],
-                )
-            }
-            JournalRecord::Store { word, values } => {
+            MediaEffect::TornProgram { ppn } => self.put_short(TEAR, [ppn.0.into()]),
+            MediaEffect::Erase { block } => self.put_short(ERASE, [block.0.into()]),
+            MediaEffect::SpoiledErase { block } => self.put_short(SPOIL, [block.0.into()]),
+            MediaEffect::Store { word, values } => {
                 // Straight from the caller's slice: a store may have hundreds of words.
-                return self.put(
-                    STORE,
-                    0,
-                    std::iter::once(word).chain(values.iter().copied()),
-                    values.len() + 1,
-                );
+                let words = std::iter::once(word as u64).chain(values.iter().copied());
+                self.put(STORE, 0, words, values.len() + 1);
             }
-            JournalRecord::Clear { start, len } => {
-                (words[0], words[1]) = (start, len);
-                (CLEAR, 0, &words[..2])
-            }
-            JournalRecord::Synced => (SYNCED, 0, &words[..0]),
-            JournalRecord::Ended => (ENDED, 0, &words[..0]),
-            JournalRecord::Vouched => (VOUCHED, 0, &words[..0]),
-            JournalRecord::Durable { until } => {
-                words[0] = until;
-                (DURABLE, 0, &words[..1])
-            }
-        };
+            MediaEffect::Clear { start, len } => self.put_short(CLEAR, [start as u64, len as u64]),
+        }
+    }
 
-        self.put(kind, page_kind, payload.iter().copied(), payload.len());
+    /// Appends a record of what is durable.
+    pub(super) fn note(&mut self, durability: Durability) {
+        match durability {
+            Durability::Synced => self.put_short(SYNCED, []),
+            Durability::Ended => self.put_short(ENDED, []),
+            Durability::Vouched => self.put_short(VOUCHED, []),
+            Durability::Durable { until } => self.put_short(DURABLE, [until]),
+        }
+    }
+
+    fn put_short<const W: usize>(&mut self, kind: u8, words: [u64; W]) {
+        self.put(kind, 0, words.into_iter(), W);
     }
 
     fn put(&mut self, kind: u8, page_kind: u16, payload: impl Iterator<Item = u64>, words: usize) {
@@ -416,41 +397,49 @@ impl Journal {
         );
 
         let small = |word: u64| u32::try_from(word).ok();
-        Some(match (head.kind(), values.as_slice()) {
+        let large = |word: u64| usize::try_from(word).ok();
+        let effect = match (head.kind(), values.as_slice()) {
             (PROGRAM, [place, low, high]) => {
                 let place = ProgramWhere::from_bits(*place);
                 let mut oob = [0; OOB_BYTES];
                 oob[..8].copy_from_slice(&low.to_le_bytes());
                 oob[8..].copy_from_slice(&high.to_le_bytes()[..2]);
-                let (ppn, crc, kind) = (place.ppn(), place.crc(), PageKind(head.page_kind()));
-                JournalRecord::Program {
-                    ppn,
+                MediaEffect::Program {
+                    ppn: Ppn(place.ppn()),
                     oob: Oob::from_bytes(oob),
-                    kind,
-                    crc,
+                    contents: PageSum {
+                        kind: PageKind(head.page_kind()),
+                        crc: place.crc(),
+                    },
                 }
             }
-            (TEAR, [ppn]) => JournalRecord::Tear { ppn: small(*ppn)? },
-            (ERASE, [block]) => JournalRecord::Erase {
-                block: small(*block)?,
+            (TEAR, [ppn]) => MediaEffect::TornProgram {
+                ppn: Ppn(small(*ppn)?),
             },
-            (SPOIL, [block]) => JournalRecord::Spoil {
-                block: small(*block)?,
+            (ERASE, [block]) => MediaEffect::Erase {
+                block: BlockId(small(*block)?),
             },
-            (STORE, [word, values @ ..]) if !values.is_empty() => JournalRecord::Store {
-                word: *word,
+            (SPOIL, [block]) => MediaEffect::SpoiledErase {
+                block: BlockId(small(*block)?),
+            },
+            (STORE, [word, values @ ..]) if !values.is_empty() => MediaEffect::Store {
+                word: large(*word)?,
                 values,
             },
-            (CLEAR, [start, len]) => JournalRecord::Clear {
-                start: *start,
-                len: *len,
+            (CLEAR, [start, len]) => MediaEffect::Clear {
+                start: large(*start)?,
+                len: large(*len)?,
             },
-            (SYNCED, []) => JournalRecord::Synced,
-            (ENDED, []) => JournalRecord::Ended,
-            (VOUCHED, []) => JournalRecord::Vouched,
-            (DURABLE, [until]) => JournalRecord::Durable { until: *until },
+            (SYNCED, []) => return Some(JournalRecord::Durability(Durability::Synced)),
+            (ENDED, []) => return Some(JournalRecord::Durability(Durability::Ended)),
+            (VOUCHED, []) => return Some(JournalRecord::Durability(Durability::Vouched)),
+            (DURABLE, [until]) => {
+                let until = *until;
+                return Some(JournalRecord::Durability(Durability::Durable { until }));
+            }
             _ => return None,
-        })
+        };
+        Some(JournalRecord::Effect(effect))
     }
 }
 

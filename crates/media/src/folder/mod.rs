@@ -43,18 +43,18 @@ mod open;
 mod pages;
 mod state;
 
-use crate::array::{Contents, NandArray, Stored};
+use crate::array::{Contents, NandArray};
 use crate::content::ContentMode;
-use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn};
+use crate::effect::{MediaEffect, NewEffect};
+use crate::geometry::{Geometry, PAGE_BYTES};
 use crate::image_file::ImageError;
 use crate::media::Media;
-use crate::oob::Oob;
 use crate::slab::Slab;
 pub use commit::{Commit, Position};
 use commit::{SyncedFiles, Unproved};
 pub use damage::Damage;
 use files::{Access, CONTENTS, JOURNALS, Locks, STATES, about};
-use journal::{Journal, JournalRecord, PageKind, STORE_WORDS_MAX};
+use journal::{Durability, Journal, PageKind, PageSum, RecordedEffect, STORE_WORDS_MAX};
 use open::map_journal;
 pub use open::{FoundFolder, ReplayReport};
 pub(crate) use pages::MappedPages;
@@ -209,11 +209,11 @@ impl Folder {
         };
         let of = slot(self.header.generation);
         let result = pages.sync().and_then(|()| {
-            self.journal().append(&JournalRecord::Synced);
+            self.journal().note(Durability::Synced);
             self.journal()
                 .sync()
                 .map_err(|error| about(JOURNALS[of], error))?;
-            self.journal().append(&JournalRecord::Ended);
+            self.journal().note(Durability::Ended);
             Ok(())
         });
 
@@ -269,20 +269,78 @@ impl Folder {
         }
     }
 
+    /// Does an effect, and writes it down.
+    #[inline(always)]
+    pub(crate) fn apply(&mut self, effect: NewEffect<'_>, nand: &mut NandArray, nvram: &mut [u64]) {
+        match effect {
+            // A record's head has 8 bits for its words. Each part of a store is a record of its
+            // own, as each word is a store of its own.
+            MediaEffect::Store { word, values } => {
+                for (part, values) in values.chunks(STORE_WORDS_MAX).enumerate() {
+                    let word = word + part * STORE_WORDS_MAX;
+                    self.apply_recorded(MediaEffect::Store { word, values }, nand, nvram);
+                }
+            }
+            effect => self.apply_recorded(effect, nand, nvram),
+        }
+    }
+
+    /// Does an effect that is one record, and writes it down. The process, or the machine, may die
+    /// between any two of these steps.
+    ///
+    /// 1. Room in the journal. That may write a new state, and the record of 4 is replayed on top
+    ///    of it: a state that has the effect already would have its page programmed twice.
+    /// 2. Before an erase, a sync, unless nothing but erases happened since the last one. Later
+    ///    programs overwrite the contents, so what replaced them must have survived.
+    /// 3. The cells, contents before the record. Killed before 4, the effect did not happen: OOBs
+    ///    and NVRAM are in memory, and a page whose contents are in the file is still erased.
+    /// 4. The record.
+    #[inline(always)]
+    fn apply_recorded(&mut self, effect: NewEffect<'_>, nand: &mut NandArray, nvram: &mut [u64]) {
+        self.make_room(nand, nvram);
+
+        if effect.is_erase() && self.unsynced {
+            // A failure is recorded in `broken`, and then nothing is overwritten.
+            let _ = self.sync(nand);
+        }
+
+        let record = effect.map_page(PageSum::of);
+        effect.change(nand, nvram);
+
+        self.set_sum(&record, nand);
+        self.heed(nand);
+        self.append(&record);
+    }
+
+    /// The checksum is set even if the content could not be stored: then the page reads as a media
+    /// error.
     #[inline]
-    fn append(&mut self, record: &JournalRecord<'_>) {
+    fn set_sum(&self, record: &RecordedEffect<'_>, nand: &mut NandArray) {
+        if let MediaEffect::Program { ppn, contents, .. } = record
+            && let Contents::Mapped(pages) = &mut nand.contents
+            && contents.kind != PageKind::NOTHING
+        {
+            pages.set_sum(ppn.0 as usize, contents.crc);
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, effect: &RecordedEffect<'_>) {
         if self.broken.is_none() {
             // Erases are left out: one that follows another gives up nothing that is not durable
             // already.
-            self.unsynced |= !matches!(
-                record,
-                JournalRecord::Erase { .. } | JournalRecord::Spoil { .. }
-            );
-            self.unproved.note(record);
-            self.journal().append(record);
-            if record.is_operation() {
-                self.operations_end = self.journal().end() as u64;
-            }
+            self.unsynced |= !effect.is_erase();
+            self.unproved.note(effect);
+            self.journal().append(effect);
+            self.operations_end = self.journal().end() as u64;
+        }
+    }
+
+    /// Appends a record that changes nothing.
+    fn note(&mut self, durability: Durability) {
+        if self.broken.is_none() {
+            self.unsynced = true;
+            self.journal().note(durability);
         }
     }
 }
@@ -396,99 +454,6 @@ impl Media {
     pub(crate) fn folder_room(&mut self) {
         if let Some(folder) = &mut self.folder {
             folder.make_room(&mut self.nand, &self.nvram);
-        }
-    }
-
-    pub(crate) fn folder_program(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
-        let (kind, crc) = match &stored {
-            Stored::Bytes(bytes) => (PageKind::DATA, crc32c::crc32c(&bytes[..])),
-            Stored::Meta(bytes) => (PageKind::meta(bytes.len()), crc32c::crc32c(bytes)),
-            Stored::Nothing | Stored::Identity(_) => (PageKind::NOTHING, 0),
-        };
-        // 1. contents  2. the record. Killed in between, the page is as it was: erased.
-        self.nand.put(ppn, oob, stored);
-        self.folder_append_program(ppn, oob, kind, crc);
-    }
-
-    /// A data page has been programmed with these bytes.
-    pub(crate) fn folder_programmed(&mut self, ppn: Ppn, oob: Oob, bytes: &[u8; PAGE_BYTES]) {
-        if self.folder.is_some() {
-            self.folder_append_program(ppn, oob, PageKind::DATA, crc32c::crc32c(bytes));
-        }
-    }
-
-    /// A data page was programmed as a copy of another one, with this CRC.
-    pub(crate) fn folder_copied(&mut self, ppn: Ppn, oob: Oob, crc: u32) {
-        if self.folder.is_some() {
-            self.folder_append_program(ppn, oob, PageKind::DATA, crc);
-        }
-    }
-
-    /// The checksum is set even if the content could not be stored: then the page reads as a media
-    /// error.
-    #[inline]
-    fn folder_append_program(&mut self, ppn: Ppn, oob: Oob, kind: PageKind, crc: u32) {
-        if let Contents::Mapped(pages) = &mut self.nand.contents
-            && kind != PageKind::NOTHING
-        {
-            pages.set_sum(ppn.0 as usize, crc);
-        }
-        self.folder_append(&JournalRecord::Program {
-            ppn: ppn.0,
-            oob,
-            kind,
-            crc,
-        });
-    }
-
-    pub(crate) fn folder_tear(&mut self, ppn: Ppn) {
-        self.folder_append(&JournalRecord::Tear { ppn: ppn.0 });
-    }
-
-    /// Before a block's contents are given up.
-    pub(crate) fn folder_before_erase(&mut self) {
-        self.folder_room();
-        if let Some(folder) = &mut self.folder
-            && folder.unsynced
-        {
-            // A failure is recorded in `broken`, and then nothing is overwritten.
-            let _ = folder.sync(&mut self.nand);
-        }
-    }
-
-    pub(crate) fn folder_erase(&mut self, block: BlockId, failed: bool) {
-        let block = block.0;
-        self.folder_append(&if failed {
-            JournalRecord::Spoil { block }
-        } else {
-            JournalRecord::Erase { block }
-        });
-    }
-
-    pub(crate) fn folder_store(&mut self, word: usize, values: &[u64]) {
-        // A record's head has 8 bits for its words. Each part is a record of its own, as each word
-        // is a store of its own.
-        for (index, values) in values.chunks(STORE_WORDS_MAX).enumerate() {
-            self.folder_room();
-            self.folder_append(&JournalRecord::Store {
-                word: (word + index * STORE_WORDS_MAX) as u64,
-                values,
-            });
-        }
-    }
-
-    pub(crate) fn folder_clear(&mut self, start: usize, len: usize) {
-        self.folder_append(&JournalRecord::Clear {
-            start: start as u64,
-            len: len as u64,
-        });
-    }
-
-    #[inline]
-    fn folder_append(&mut self, record: &JournalRecord<'_>) {
-        if let Some(folder) = &mut self.folder {
-            folder.heed(&self.nand);
-            folder.append(record);
         }
     }
 }

@@ -25,12 +25,15 @@
 use super::commit::SyncedFiles;
 use super::damage::{Damage, Findings};
 use super::files::{self, Access, JOURNALS, Locks, STATES, about};
-use super::journal::{HeaderFound, Journal, JournalRecord, PageKind};
+use super::journal::{
+    Durability, HeaderFound, Journal, JournalRecord, PageKind, PageSum, RecordedEffect,
+};
 use super::pages::MappedPages;
 use super::state::{self, Header};
 use super::{Folder, JOURNAL_BYTES_MIN, slot};
 use crate::array::{Contents, NandArray, Stored};
-use crate::geometry::{BlockId, PAGE_BYTES, Ppn};
+use crate::effect::{MediaEffect, PageSource};
+use crate::geometry::{PAGE_BYTES, Ppn};
 use crate::image_file::ImageError;
 use crate::media::Media;
 use crate::slab::Slab;
@@ -439,7 +442,9 @@ impl JournalReplay<'_> {
         let mut synced = None;
         for (index, at) in offsets.iter().enumerate() {
             match self.journal.record(*at, &mut values) {
-                Some(JournalRecord::Synced | JournalRecord::Vouched) => synced = Some(index),
+                Some(JournalRecord::Durability(Durability::Synced | Durability::Vouched)) => {
+                    synced = Some(index)
+                }
                 Some(_) => {}
                 None => {
                     let (what, lost) = senseless();
@@ -460,18 +465,17 @@ impl JournalReplay<'_> {
                 .record(*at, &mut values)
                 .expect("it made sense a moment ago");
 
-            let durable = synced.is_some_and(|synced| index <= synced);
-            let applied = if durable || self.has_contents(&record) {
-                apply(&record, self.nand, self.nvram, self.suspects)
-            } else {
-                report.dropped = (offsets.len() - index) as u64;
-                break;
-            };
-
-            if applied.is_none() {
-                let (what, lost) = senseless();
-                findings.add(name, *at as u64, what, lost)?;
-                break;
+            if let JournalRecord::Effect(effect) = record {
+                let durable = synced.is_some_and(|synced| index <= synced);
+                if !durable && !self.has_contents(&effect) {
+                    report.dropped = (offsets.len() - index) as u64;
+                    break;
+                }
+                if !self.replay(&effect) {
+                    let (what, lost) = senseless();
+                    findings.add(name, *at as u64, what, lost)?;
+                    break;
+                }
             }
             report.records += 1;
         }
@@ -479,94 +483,89 @@ impl JournalReplay<'_> {
     }
 
     /// Do the contents match a program's record? Also true if the page number is impossible, which
-    /// applying the record finds out.
-    fn has_contents(&self, record: &JournalRecord<'_>) -> bool {
-        let JournalRecord::Program { ppn, kind, crc, .. } = *record else {
+    /// replaying the record finds out.
+    fn has_contents(&self, effect: &RecordedEffect<'_>) -> bool {
+        let MediaEffect::Program { ppn, contents, .. } = *effect else {
             return true;
         };
         let Contents::Mapped(pages) = &self.nand.contents else {
             unreachable!("a folder's contents are mapped")
         };
-        let bytes = match kind {
+        let bytes = match contents.kind {
             PageKind::DATA => PAGE_BYTES,
             PageKind::NOTHING => 0,
             kind => kind.meta_bytes().unwrap_or(0),
         };
-        ppn >= self.nand.geometry.pages()
-            || crc32c::crc32c(&pages.page(ppn as usize)[..bytes]) == crc
+        ppn.0 >= self.nand.geometry.pages()
+            || crc32c::crc32c(&pages.page(ppn.0 as usize)[..bytes]) == contents.crc
     }
-}
 
-/// Applies a record; `None` if that is impossible.
-fn apply(
-    record: &JournalRecord<'_>,
-    nand: &mut NandArray,
-    nvram: &mut [u64],
-    suspects: &mut Vec<Ppn>,
-) -> Option<()> {
-    let geometry = nand.geometry;
-    // A program must be the next one of its block; anything else no firmware has done, whatever its
-    // CRC says.
-    let next = |nand: &NandArray, ppn: u32| {
-        let (block, row) = (ppn < geometry.pages()).then(|| nand.block_of(Ppn(ppn)))?;
-        (nand.next_row[block.0 as usize] == row).then_some(())
-    };
+    /// Does an effect again, if it is possible.
+    fn replay(&mut self, effect: &RecordedEffect<'_>) -> bool {
+        if !self.is_possible(effect) {
+            return false;
+        }
 
-    match *record {
-        JournalRecord::Program {
-            ppn,
-            oob,
-            kind,
-            crc,
-        } => {
-            next(nand, ppn)?;
-            let bytes = if matches!(kind, PageKind::DATA | PageKind::NOTHING) {
-                None
-            } else {
-                Some(kind.meta_bytes()?)
-            };
+        // The contents are in the file already, where the process left them.
+        let change = effect.map_page(|_| PageSource::Stored(Stored::Nothing));
+        change.change(self.nand, self.nvram);
 
-            // The contents are in the file already, where the process left them.
-            nand.put(Ppn(ppn), oob, Stored::Nothing);
-            let Contents::Mapped(pages) = &mut nand.contents else {
-                unreachable!("a folder's contents are mapped")
-            };
-            if kind != PageKind::NOTHING {
-                pages.set_sum(ppn as usize, crc);
-            }
-
-            let Some(bytes) = bytes else { return Some(()) };
-            if pages.is_intact(ppn as usize, bytes) {
-                let bytes = pages.page(ppn as usize)[..bytes].into();
-                nand.adopt_meta(ppn, bytes);
-            } else {
-                nand.torn.insert(ppn);
-                suspects.push(Ppn(ppn));
-            }
+        if let MediaEffect::Program { ppn, contents, .. } = effect {
+            self.adopt_contents(*ppn, *contents);
         }
-        JournalRecord::Tear { ppn } => {
-            next(nand, ppn)?;
-            nand.tear(Ppn(ppn));
-        }
-        JournalRecord::Erase { block } if block < geometry.blocks() => nand.erase(BlockId(block)),
-        JournalRecord::Spoil { block } if block < geometry.blocks() => nand.spoil(BlockId(block)),
-        JournalRecord::Store { word, values } => {
-            let word = usize::try_from(word).ok()?;
-            nvram
-                .get_mut(word..word.checked_add(values.len())?)?
-                .copy_from_slice(values);
-        }
-        JournalRecord::Clear { start, len } => {
-            let start = usize::try_from(start).ok()?;
-            nvram
-                .get_mut(start..start.checked_add(usize::try_from(len).ok()?)?)?
-                .fill(0);
-        }
-        JournalRecord::Synced
-        | JournalRecord::Ended
-        | JournalRecord::Vouched
-        | JournalRecord::Durable { .. } => {}
-        JournalRecord::Erase { .. } | JournalRecord::Spoil { .. } => return None,
+        true
     }
-    Some(())
+
+    /// Could the effect have been done? What no firmware has done makes no sense, whatever the CRC
+    /// of its record says.
+    fn is_possible(&self, effect: &RecordedEffect<'_>) -> bool {
+        let geometry = self.nand.geometry;
+        // A program must be the next one of its block.
+        let is_next = |ppn: Ppn| {
+            ppn.0 < geometry.pages() && {
+                let (block, row) = self.nand.block_of(ppn);
+                self.nand.next_row[block.0 as usize] == row
+            }
+        };
+        let has_words = |word: usize, len: usize| {
+            word.checked_add(len)
+                .is_some_and(|end| end <= self.nvram.len())
+        };
+
+        match *effect {
+            MediaEffect::Program { ppn, contents, .. } => {
+                let is_kind = matches!(contents.kind, PageKind::DATA | PageKind::NOTHING)
+                    || contents.kind.meta_bytes().is_some();
+                is_kind && is_next(ppn)
+            }
+            MediaEffect::TornProgram { ppn } => is_next(ppn),
+            MediaEffect::Erase { block } | MediaEffect::SpoiledErase { block } => {
+                block.0 < geometry.blocks()
+            }
+            MediaEffect::Store { word, values } => has_words(word, values.len()),
+            MediaEffect::Clear { start, len } => has_words(start, len),
+        }
+    }
+
+    /// What the file holds belongs to a page that has been programmed.
+    fn adopt_contents(&mut self, ppn: Ppn, PageSum { kind, crc }: PageSum) {
+        let Contents::Mapped(pages) = &mut self.nand.contents else {
+            unreachable!("a folder's contents are mapped")
+        };
+        let at = ppn.0 as usize;
+        if kind != PageKind::NOTHING {
+            pages.set_sum(at, crc);
+        }
+
+        let Some(bytes) = kind.meta_bytes() else {
+            return;
+        };
+        if pages.is_intact(at, bytes) {
+            let bytes = pages.page(at)[..bytes].into();
+            self.nand.adopt_meta(ppn.0, bytes);
+        } else {
+            self.nand.torn.insert(ppn.0);
+            self.suspects.push(ppn);
+        }
+    }
 }

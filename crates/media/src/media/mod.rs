@@ -4,8 +4,10 @@
 //! Invariants: an operation takes effect in the live view when it is called; every one of them is
 //! pushed to `ops`; with a rail attached, all of them are also pending there until settled. A
 //! page's program or read that fails says so at once. `program`, `read`, `nvram` and `power` are
-//! the verbs. Absent: durations, retries, and what to do about a failure.
+//! the verbs; `apply` does what they change. Absent: durations, retries, and what to do about a
+//! failure.
 
+mod apply;
 mod nvram;
 mod power;
 mod program;

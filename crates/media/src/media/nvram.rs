@@ -4,9 +4,9 @@
 //! lands. Absent: what is stored where (the firmware's layout).
 
 use super::Media;
+use crate::effect::{MediaEffect, Order};
 use crate::fault::MediaError;
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::{MediaEffect, Order};
 use crate::slab::{LINE_BYTES, prefetch};
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ impl Media {
         purpose: Purpose,
         after: impl Fn(&[u64; W]) -> After,
     ) {
-        // Where nothing is pending, the order of the stores cannot matter.
+        // `apply` of all these stores: where nothing is pending, their order cannot matter.
         if !self.is_tracked() {
             let words = records.as_flattened();
             self.nvram[to..to + words.len()].copy_from_slice(words);
@@ -76,6 +76,7 @@ impl Media {
         after: impl Fn(&[u64; W]) -> After,
     ) {
         debug_assert!(from.len().is_multiple_of(W));
+        // As in `store_records`.
         if !self.is_tracked() {
             self.counts.nv_bytes_written += 8 * from.len() as u64;
             self.nvram.copy_within(from, to);
@@ -94,7 +95,6 @@ impl Media {
     /// bytes.
     #[inline]
     pub fn store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
-        self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
 
         // Up to a cache line, as the memory behind it takes them: several words of one record cost
@@ -115,9 +115,7 @@ impl Media {
             }
         }
 
-        if self.is_tracked() {
-            self.track_stores(word, &[value], None, purpose, after);
-        }
+        self.put_words(word, &[value], purpose, after);
     }
 
     /// Stores the words of one record; each is atomic by itself, and they are one access of their
@@ -149,29 +147,39 @@ impl Media {
         op.amount = 8;
         self.record(op);
 
-        self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
 
+        // `apply` of the store: where nothing is pending, the order cannot matter.
         if self.is_tracked() {
-            self.track_stores(word, &[value], Some(record), purpose, after);
+            self.put_tracked(word, &[value], Some(record), purpose, after);
+        } else {
+            self.nvram[word] = value;
         }
     }
 
     /// Stores the words of one record among many that are charged together (`charge`).
     #[inline]
     pub fn store_uncharged(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
-        self.nvram[word..word + values.len()].copy_from_slice(values);
         self.counts.nv_bytes_written += 8 * values.len() as u64;
+        self.put_words(word, values, purpose, after);
+    }
+
+    /// Stores words, charged or not. Without rail, faults and folder this is `apply` of the store,
+    /// where only words change.
+    #[inline(always)]
+    fn put_words(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
         if self.is_tracked() {
-            self.track_stores(word, values, None, purpose, after);
+            return self.put_tracked(word, values, None, purpose, after);
+        }
+        match *values {
+            [value] => self.nvram[word] = value,
+            _ => self.nvram[word..word + values.len()].copy_from_slice(values),
         }
     }
 
-    /// What every store does on media that are not plain: it is written down in the folder, it
-    /// cures flipped words, and each word is pending on the rail. `record`: the stored record that
-    /// the words change.
+    /// The same with one of them. `record`: the stored record that the words change.
     #[cold]
-    fn track_stores(
+    fn put_tracked(
         &mut self,
         word: usize,
         values: &[u64],
@@ -179,60 +187,24 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) {
-        self.folder_store(word, values);
-        if self.faulty {
-            self.heal(word..word + values.len());
-        }
-
-        let Some(rail) = &mut self.rail else { return };
         let order = Order {
             after,
             record,
             critical: purpose == Purpose::Host,
             ..Order::default()
         };
-        for (word, value) in (word..).zip(values) {
-            let value = *value;
-            rail.push(MediaEffect::Store { word, value }, order.clone());
-        }
-    }
-
-    /// The same for every clearing.
-    #[cold]
-    fn track_clear(&mut self, words: Range<usize>, after: After, clear_id: ClearId) {
-        let (start, len) = (words.start, words.len());
-        self.folder_clear(start, len);
-        if self.faulty {
-            self.heal(words);
-        }
-        if let Some(rail) = &mut self.rail {
-            let order = Order {
-                after,
-                clear_id,
-                ..Order::default()
-            };
-            rail.push(MediaEffect::Clear { start, len }, order);
-        }
-    }
-
-    /// A word stored anew has no flipped bits.
-    #[cold]
-    fn heal(&mut self, words: Range<usize>) {
-        self.plant(|faults| faults.flips.retain(|word, _| !words.contains(word)));
+        self.apply(MediaEffect::Store { word, values }, order);
     }
 
     /// Stores words of DRAM that a capacitor saves when power fails: durable like NVRAM, each
     /// atomic by itself, at no cost.
     #[inline]
     pub fn store_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
-        self.nvram[word..word + values.len()].copy_from_slice(values);
         // Free, but not instant: what the store waits for delays the acknowledgement all the same.
         if purpose == Purpose::Host && after != After::NOTHING {
             self.record(Op::new(OpKind::Wait, purpose, after));
         }
-        if self.is_tracked() {
-            self.track_stores(word, values, None, purpose, after);
-        }
+        self.put_words(word, values, purpose, after);
     }
 
     /// Stores issued from now on become durable after all those issued before.
@@ -246,7 +218,7 @@ impl Media {
     /// Zeroes a range in the background. A cut may leave any subset of its words zeroed.
     pub fn clear(&mut self, start: usize, len: usize, after: After) -> ClearId {
         self.counts.nv_bytes_written += 8 * len as u64;
-        let id = self.zero(start..start + len, after);
+        let id = self.zero(start, len, after);
 
         // In the background, for collection: no command waits for zeroes but by naming them.
         let mut op = Op::new(OpKind::NvClear, Purpose::Gc, after);
@@ -259,18 +231,19 @@ impl Media {
     /// Zeroes a range of DRAM that a capacitor saves, at no cost.
     #[inline]
     pub fn clear_capacitor(&mut self, start: usize, len: usize, after: After) -> ClearId {
-        self.zero(start..start + len, after)
+        self.zero(start, len, after)
     }
 
     #[inline]
-    fn zero(&mut self, words: Range<usize>, after: After) -> ClearId {
-        self.folder_room();
-        self.nvram[words.clone()].fill(0);
-        let id = self.name_next();
-        if self.is_tracked() {
-            self.track_clear(words, after, id);
-        }
-        id
+    fn zero(&mut self, start: usize, len: usize, after: After) -> ClearId {
+        let clear_id = self.name_next();
+        let order = Order {
+            after,
+            clear_id,
+            ..Order::default()
+        };
+        self.apply(MediaEffect::Clear { start, len }, order);
+        clear_id
     }
 
     /// Asks for the cache lines of some words.

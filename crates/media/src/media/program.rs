@@ -5,13 +5,12 @@
 
 use super::Media;
 use crate::array::{Contents, PAGES_AHEAD, Stored};
-use crate::content::{ContentMode, Payload};
+use crate::content::Payload;
+use crate::effect::{MediaEffect, Order, PageSource};
 use crate::fault::MediaError;
 use crate::geometry::{BlockId, PageSlot, Ppn};
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
-use crate::rail::{MediaEffect, Order};
-use std::sync::Arc;
 
 impl Media {
     /// Programs a page.
@@ -27,22 +26,23 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        self.program_from(ppn, None, oob, stored, purpose, after)
+        let slot = self.nand.geometry.slot(ppn);
+        self.program_from(None, slot, oob, PageSource::Stored(stored), purpose, after)
     }
 
+    /// Programs a page. `copied`: the page that was read for it.
     fn program_from(
         &mut self,
-        ppn: Ppn,
-        from: Option<Ppn>,
+        copied: Option<Ppn>,
+        slot: PageSlot,
         oob: Oob,
-        stored: Stored,
+        contents: PageSource<'_>,
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
         let PageSlot {
-            block, row, die, ..
-        } = self.nand.geometry.slot(ppn);
-
+            ppn, block, row, ..
+        } = slot;
         let failed = self.faulty
             && self
                 .faults
@@ -51,42 +51,26 @@ impl Media {
                 .is_some_and(|from| row >= *from);
 
         // Charged even if it fails: the time has passed.
-        self.push_program(ppn, die, purpose, after);
+        self.push_program(ppn, slot.die, purpose, after);
 
-        if let Some(rail) = &mut self.rail {
-            let effect = MediaEffect::Program {
-                ppn,
-                oob,
-                stored: stored.clone(),
-                failed,
-            };
-            let order = Order {
-                after,
-                block: Some(block),
-                copied: from,
-                // A program that failed is done again elsewhere; the acknowledgement waits for that
-                // one.
-                critical: purpose == Purpose::Host && !failed,
-                ..Order::default()
-            };
-            rail.push(effect, order);
-        }
-
-        // Before the page is programmed: making room writes a state, and from one that has the page
-        // already replay would program it twice.
-        self.folder_room();
+        let effect = if failed {
+            MediaEffect::TornProgram { ppn }
+        } else {
+            MediaEffect::Program { ppn, oob, contents }
+        };
+        let order = Order {
+            after,
+            copied,
+            // A program that failed is done again elsewhere; the acknowledgement waits for that
+            // one.
+            critical: purpose == Purpose::Host && !failed,
+            ..Order::default()
+        };
+        self.apply(effect, order);
 
         if failed {
-            self.nand.tear(ppn);
-            self.folder_tear(ppn);
             return Err(MediaError::ProgramFailed);
         }
-
-        match self.folder {
-            None => self.nand.put(ppn, oob, stored),
-            Some(_) => self.folder_program(ppn, oob, stored),
-        }
-
         Ok(())
     }
 
@@ -106,6 +90,7 @@ impl Media {
     ) -> Result<(), MediaError> {
         self.charge_read(from, purpose);
 
+        // `apply` of the program, where only cells change.
         if self.is_plain() && !self.nand.is_meta(from) {
             let identity = match &self.nand.contents {
                 Contents::Identity(cells) => Some(cells.get(from.0 as usize)),
@@ -113,32 +98,54 @@ impl Media {
                 Contents::Bytes(_) | Contents::Mapped(_) => None,
             };
             if let Some(identity) = identity {
-                self.program_plain(to, oob, identity, purpose, after);
+                self.program_plain(to, oob, &Payload::Identity(identity), purpose, after);
                 return Ok(());
             }
         }
 
-        // Within the mapped file the bytes need not pass through memory of ours. Not with a rail,
-        // whose image must keep them.
-        let is_usual = self.rail.is_none()
-            && !self.faulty
+        self.program_copy(from, to, oob, lost, purpose, after)
+    }
+
+    /// Programs a copy of a page that has been read.
+    #[inline(never)]
+    fn program_copy(
+        &mut self,
+        from: Ppn,
+        to: PageSlot,
+        oob: Oob,
+        lost: &[u8],
+        purpose: Purpose,
+        after: After,
+    ) -> Result<(), MediaError> {
+        // `apply` of the program, where only cells change.
+        if let Contents::Mapped(pages) = &self.nand.contents
+            && self.is_plain()
             && !self.nand.is_meta(from)
-            && self.is_readable(from);
-        if let (true, Contents::Mapped(pages)) = (is_usual, &self.nand.contents)
-            && let Some(crc) = pages.crc_if_whole(from.0 as usize)
+            && pages.is_whole(from.0 as usize)
         {
             self.push_program(to.ppn, to.die, purpose, after);
-            self.folder_room();
             self.nand.put_copy(from, to, oob);
-            self.folder_copied(to.ppn, oob, crc);
             return Ok(());
         }
 
-        let stored = match self.check_readable(from) {
-            Ok(()) if self.nand.is_whole(from) => self.nand.stored(from),
-            _ => Stored::Meta(lost.into()),
+        let contents = match self.check_readable(from) {
+            Ok(()) => self.copy_source(from),
+            Err(_) => None,
         };
-        self.program_from(to.ppn, Some(from), oob, stored, purpose, after)
+        let contents = contents.unwrap_or_else(|| PageSource::Stored(Stored::Meta(lost.into())));
+        self.program_from(Some(from), to, oob, contents, purpose, after)
+    }
+
+    /// What a copy of a readable page is programmed with; `None` if it does not have its checksum.
+    fn copy_source(&self, from: Ppn) -> Option<PageSource<'static>> {
+        match &self.nand.contents {
+            // Within the mapped file the bytes need not pass through memory of ours.
+            Contents::Mapped(pages) if !self.nand.is_meta(from) => {
+                let crc = pages.crc_if_whole(from.0 as usize)?;
+                Some(PageSource::CopyOf { from, crc })
+            }
+            _ => Some(PageSource::Stored(self.nand.stored(from))),
+        }
     }
 
     /// Copies data pages of one superblock to consecutive pages of one row, from `to` on, each with
@@ -156,6 +163,7 @@ impl Media {
             return self.copy_tracked_row(to, pages, after);
         }
 
+        // `apply` of all these programs, where only cells change, in one pass.
         let len = pages.len();
         self.counts.reads += len as u64;
         self.counts.programs += len as u64;
@@ -240,17 +248,21 @@ impl Media {
         bytes
     }
 
+    /// Programs a data page without rail, faults and folder: `apply`, where only cells change.
     #[inline(always)]
     fn program_plain(
         &mut self,
         slot: PageSlot,
         oob: Oob,
-        identity: u64,
+        payload: &Payload<'_>,
         purpose: Purpose,
         after: After,
     ) {
         self.push_program(slot.ppn, slot.die, purpose, after);
-        self.nand.put_identity(slot, oob, identity);
+        match payload {
+            Payload::Identity(identity) => self.nand.put_identity(slot, oob, *identity),
+            Payload::Bytes(bytes) => self.nand.put_bytes(slot, oob, bytes),
+        }
     }
 
     #[inline(always)]
@@ -278,36 +290,15 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        match payload {
-            Payload::Identity(identity) if self.is_plain() => {
-                self.program_plain(slot, oob, *identity, purpose, after);
-                return Ok(());
-            }
-            // With a rail the bytes must outlive the command; with faults there is more to look
-            // after.
-            Payload::Bytes(bytes) if self.rail.is_none() && !self.faulty => {
-                self.push_program(slot.ppn, slot.die, purpose, after);
-                self.folder_room();
-                // 1. contents  2. the record. Killed in between, the page is as it was: erased.
-                self.nand.put_bytes(slot, oob, bytes);
-                self.folder_programmed(slot.ppn, oob, bytes);
-                return Ok(());
-            }
-            _ => {}
+        if !self.is_tracked() {
+            self.program_plain(slot, oob, payload, purpose, after);
+            return Ok(());
         }
-
-        let stored = self.stored_of(payload);
-        self.program(slot.ppn, oob, stored, purpose, after)
-    }
-
-    /// What a write of `payload` stores in this device's content mode.
-    fn stored_of(&self, payload: &Payload<'_>) -> Stored {
-        match (payload, self.mode()) {
-            // A device without contents takes either payload: a trace of bytes can run on it.
-            (_, ContentMode::None) => Stored::Nothing,
-            (Payload::Identity(identity), _) => Stored::Identity(*identity),
-            (Payload::Bytes(bytes), _) => Stored::Bytes(Arc::new(**bytes)),
-        }
+        let contents = match payload {
+            Payload::Identity(identity) => PageSource::Stored(Stored::Identity(*identity)),
+            Payload::Bytes(bytes) => PageSource::Bytes(bytes),
+        };
+        self.program_from(None, slot, oob, contents, purpose, after)
     }
 
     /// Erases a block, as one of the erases named `id`.
@@ -324,39 +315,20 @@ impl Media {
         op.clear_id = id;
         self.record(op);
 
-        if let Some(rail) = &mut self.rail {
-            let order = Order {
-                after,
-                block: Some(block),
-                clear_id: id,
-                ..Order::default()
-            };
-            rail.push(MediaEffect::Erase { block, failed }, order);
-        }
-
-        // Before the contents go: what takes their place must have survived.
-        self.folder_before_erase();
+        let effect = if failed {
+            MediaEffect::SpoiledErase { block }
+        } else {
+            MediaEffect::Erase { block }
+        };
+        let order = Order {
+            after,
+            clear_id: id,
+            ..Order::default()
+        };
+        self.apply(effect, order);
 
         if failed {
-            self.nand.spoil(block);
-            self.folder_erase(block, true);
             return Err(MediaError::EraseFailed);
-        }
-
-        self.nand.erase(block);
-        self.folder_erase(block, false);
-
-        // A planted read error is of what the page holds now: erased cells hold what is programmed
-        // next.
-        if self.faulty {
-            let geometry = self.nand.geometry;
-            let of_block = |ppn: &Ppn| {
-                geometry.block(
-                    geometry.superblock(*ppn),
-                    geometry.die_of_offset(geometry.offset(*ppn)),
-                ) == block
-            };
-            self.plant(|faults| faults.read.retain(|ppn| !of_block(ppn)));
         }
         Ok(())
     }

@@ -1,0 +1,150 @@
+//! What can happen to the media: six effects, in one vocabulary.
+//!
+//! The same effect is *done* to the cells (`media/apply.rs`), is *pending* on the power rail
+//! (`rail.rs`), and is *written down* in a folder's journal (`folder/journal.rs`). Each of them has
+//! its own terms for two things, which are the parameters of [`MediaEffect`]:
+//!
+//! ```text
+//!                what a program puts into a page   the words of a store
+//! done           PageSource: where it comes from   a slice
+//! pending        Stored: owned                     one word, since each lands by itself
+//! written down   PageSum: kind and checksum        a slice
+//! ```
+//! Invariant: cells change by [`MediaEffect::change`], in live media as in replay. Absent: what an
+//! operation costs, and whether it fails (the verbs in `media`).
+
+use crate::array::{NandArray, Stored};
+use crate::content::ContentMode;
+use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn};
+use crate::oob::Oob;
+use crate::op::{After, ClearId};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One change of the media.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum MediaEffect<P, W> {
+    /// A page is programmed.
+    Program { ppn: Ppn, oob: Oob, contents: P },
+    /// A program failed, or was cut: the page is used up, and unreadable.
+    TornProgram { ppn: Ppn },
+    /// A block is erased.
+    Erase { block: BlockId },
+    /// An erase failed, or was cut: neither the old pages are there nor erased ones.
+    SpoiledErase { block: BlockId },
+    /// Words of NVRAM are stored, each atomically.
+    Store { word: usize, values: W },
+    /// A range of NVRAM is zeroed. A cut may leave any subset of it zeroed.
+    Clear { start: usize, len: usize },
+}
+
+/// An effect to be done.
+pub(crate) type NewEffect<'a> = MediaEffect<PageSource<'a>, &'a [u64]>;
+
+/// Where the contents of a program come from. Bytes stay where they are until the page takes them.
+#[derive(Clone, Debug)]
+pub(crate) enum PageSource<'a> {
+    Stored(Stored),
+    /// Data of the host, in its buffer.
+    Bytes(&'a [u8; PAGE_BYTES]),
+    /// Another data page of the mapped file, whose bytes have this CRC.
+    CopyOf {
+        from: Ppn,
+        crc: u32,
+    },
+}
+
+/// What an effect comes after, and who waits for it.
+#[derive(Clone, Default)]
+pub(crate) struct Order {
+    pub after: After,
+    /// The page that a program copies: it comes after that page's own program.
+    pub copied: Option<Ppn>,
+    /// The record that a store changes: it comes after all stores to these words so far.
+    pub record: Option<Range<usize>>,
+    /// Does the command's acknowledgement wait for it?
+    pub critical: bool,
+    /// Name of a clearing, or of the erases of a superblock.
+    pub clear_id: ClearId,
+}
+
+impl PageSource<'_> {
+    /// The contents, held by themselves.
+    fn to_stored(&self, nand: &NandArray) -> Stored {
+        match self {
+            Self::Stored(stored) => stored.clone(),
+            // A device without contents takes bytes, too: a trace of bytes can run on it.
+            Self::Bytes(_) if nand.mode() == ContentMode::None => Stored::Nothing,
+            Self::Bytes(bytes) => Stored::Bytes(Arc::new(**bytes)),
+            Self::CopyOf { from, .. } => nand.stored(*from),
+        }
+    }
+}
+
+impl<P, W: Copy> MediaEffect<P, W> {
+    /// The same effect, with the page's contents in other terms.
+    #[inline(always)]
+    pub(crate) fn map_page<Q>(&self, terms: impl FnOnce(&P) -> Q) -> MediaEffect<Q, W> {
+        match *self {
+            Self::Program {
+                ppn,
+                oob,
+                ref contents,
+            } => MediaEffect::Program {
+                ppn,
+                oob,
+                contents: terms(contents),
+            },
+            Self::TornProgram { ppn } => MediaEffect::TornProgram { ppn },
+            Self::Erase { block } => MediaEffect::Erase { block },
+            Self::SpoiledErase { block } => MediaEffect::SpoiledErase { block },
+            Self::Store { word, values } => MediaEffect::Store { word, values },
+            Self::Clear { start, len } => MediaEffect::Clear { start, len },
+        }
+    }
+}
+
+impl<P, W> MediaEffect<P, W> {
+    /// The block whose effects are in the order in which they were issued; NVRAM has none.
+    pub(crate) fn block(&self, geometry: Geometry) -> Option<BlockId> {
+        match *self {
+            Self::Program { ppn, .. } | Self::TornProgram { ppn } => Some(geometry.slot(ppn).block),
+            Self::Erase { block } | Self::SpoiledErase { block } => Some(block),
+            Self::Store { .. } | Self::Clear { .. } => None,
+        }
+    }
+
+    /// Does it give up the contents of a block?
+    #[inline]
+    pub(crate) fn is_erase(&self) -> bool {
+        matches!(self, Self::Erase { .. } | Self::SpoiledErase { .. })
+    }
+}
+
+impl<'a> NewEffect<'a> {
+    /// The effect with contents that are held by themselves, so that it can outlive the command.
+    pub(crate) fn to_owned_page(&self, nand: &NandArray) -> MediaEffect<Stored, &'a [u64]> {
+        self.map_page(|contents| contents.to_stored(nand))
+    }
+
+    /// Changes the cells.
+    #[inline(always)]
+    pub(crate) fn change(self, nand: &mut NandArray, nvram: &mut [u64]) {
+        match self {
+            Self::Program { ppn, oob, contents } => match contents {
+                PageSource::Stored(stored) => nand.put(ppn, oob, stored),
+                PageSource::Bytes(bytes) => nand.put_bytes(nand.geometry.slot(ppn), oob, bytes),
+                PageSource::CopyOf { from, .. } => {
+                    nand.put_copy(from, nand.geometry.slot(ppn), oob)
+                }
+            },
+            Self::TornProgram { ppn } => nand.tear(ppn),
+            Self::Erase { block } => nand.erase(block),
+            Self::SpoiledErase { block } => nand.spoil(block),
+            Self::Store { word, values } => {
+                nvram[word..word + values.len()].copy_from_slice(values)
+            }
+            Self::Clear { start, len } => nvram[start..start + len].fill(0),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The sink: every change of the media is done here.
+//!
+//! A verb (`program`, `nvram`) charges an operation and finds out whether it fails. What the
+//! operation then does is a [`MediaEffect`], and `apply` does it.
+//!
+//! Invariant: a path that changes cells by itself is `apply` for media on which only the cells
+//! remain to be changed; it says so, and `tests/effects.rs` compares the two. Absent: costs. One
+//! effect has several: a word is stored alone, as one of many, or in DRAM that a capacitor saves.
+
+use super::Media;
+use crate::effect::{MediaEffect, NewEffect, Order, PageSource};
+use crate::geometry::Ppn;
+use std::ops::Range;
+
+impl Media {
+    /// Does one effect: it is pending on the rail, changes the cells, is written down in the
+    /// folder, and cures what it overwrites.
+    #[inline(always)]
+    pub(super) fn apply(&mut self, effect: NewEffect<'_>, order: Order) {
+        let effect = if self.rail.is_some() {
+            self.push_pending(&effect, order)
+        } else {
+            effect
+        };
+
+        if self.faulty {
+            self.heal(&effect);
+        }
+
+        match &mut self.folder {
+            None => effect.change(&mut self.nand, &mut self.nvram),
+            // Around the change; the order of its steps is a crash argument.
+            Some(folder) => folder.apply(effect, &mut self.nand, &mut self.nvram),
+        }
+    }
+
+    /// Gives an effect to the rail. What is pending outlives the command, so that it holds its
+    /// contents by itself; the cells share them.
+    #[cold]
+    fn push_pending<'a>(&mut self, effect: &NewEffect<'a>, order: Order) -> NewEffect<'a> {
+        let effect = effect.to_owned_page(&self.nand);
+        if let Some(rail) = &mut self.rail {
+            rail.push(&effect, order);
+        }
+        effect.map_page(|stored| PageSource::Stored(stored.clone()))
+    }
+
+    /// Planted faults are of what a place holds now, and go with it.
+    #[cold]
+    fn heal(&mut self, effect: &NewEffect<'_>) {
+        match *effect {
+            // Erased cells hold what is programmed next.
+            MediaEffect::Erase { block } => {
+                let geometry = self.nand.geometry;
+                let of_block = |ppn: &Ppn| geometry.slot(*ppn).block == block;
+                self.plant(|faults| faults.read.retain(|ppn| !of_block(ppn)));
+            }
+            MediaEffect::Store { word, values } => self.heal_words(word..word + values.len()),
+            MediaEffect::Clear { start, len } => self.heal_words(start..start + len),
+            MediaEffect::Program { .. }
+            | MediaEffect::TornProgram { .. }
+            | MediaEffect::SpoiledErase { .. } => {}
+        }
+    }
+
+    /// A word stored anew has no flipped bits.
+    fn heal_words(&mut self, words: Range<usize>) {
+        self.plant(|faults| faults.flips.retain(|word, _| !words.contains(word)));
+    }
+}
