@@ -6,7 +6,7 @@
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
-use crate::place::Place;
+use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_dedup::{
     Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme,
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "PAGES", default_value_t = 100)]
     window: u32,
     #[command(flatten)]
-    place: Place,
+    place: NamespacePlace,
     /// Empty folder to mount; the disk is the file `n1` in it.
     #[arg(long, value_name = "FOLDER")]
     fuse: PathBuf,

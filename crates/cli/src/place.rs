@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Where a namespace is.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Place {
+pub struct NamespacePlace {
     /// Address of the server.
     #[arg(
         long,
@@ -47,7 +47,7 @@ pub fn host_keys(secret: Option<&Path>) -> Result<HostKeys, Failure> {
     Ok(secret.map(load).transpose()?.unwrap_or_default())
 }
 
-impl Place {
+impl NamespacePlace {
     /// How messages name the place.
     pub fn name(&self) -> String {
         match (&self.connect, &self.image) {

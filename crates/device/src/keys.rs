@@ -22,7 +22,7 @@ pub struct Key {
     /// Its unit; empty where there is none.
     pub unit: &'static str,
     /// Kind and range of its values.
-    pub kind: Kind,
+    pub kind: KeyKind,
     /// The option in the help of the command line that sets it, if there is one besides `--set`.
     pub flag: &'static str,
     /// What it says, in one sentence or two.
@@ -31,7 +31,7 @@ pub struct Key {
 
 /// What a key can be.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum KeyKind {
     /// A whole number, from one to another.
     Integer(u64, u64),
     /// A number in a range.
@@ -59,7 +59,7 @@ pub struct Range {
     pub below: bool,
 }
 
-const fn key(path: &'static str, unit: &'static str, kind: Kind, about: &'static str) -> Key {
+const fn key(path: &'static str, unit: &'static str, kind: KeyKind, about: &'static str) -> Key {
     Key {
         path,
         unit,
@@ -89,18 +89,18 @@ impl Key {
 
 /// Larger latencies are typing errors, and sums of them could overflow.
 const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
-const TIME: Kind = Kind::Integer(0, LATENCY_MAX_NS);
-const TIME_ABOVE_0: Kind = Kind::Integer(1, LATENCY_MAX_NS);
-const ANY_U32: Kind = Kind::Integer(0, u32::MAX as u64);
-const SHARE: Kind = Kind::Number(Range {
+const TIME: KeyKind = KeyKind::Integer(0, LATENCY_MAX_NS);
+const TIME_ABOVE_0: KeyKind = KeyKind::Integer(1, LATENCY_MAX_NS);
+const ANY_U32: KeyKind = KeyKind::Integer(0, u32::MAX as u64);
+const SHARE: KeyKind = KeyKind::Number(Range {
     least: 0.0,
     most: 1.0,
     above: false,
     below: false,
 });
 
-const fn below(most: f64) -> Kind {
-    Kind::Number(Range {
+const fn below(most: f64) -> KeyKind {
+    KeyKind::Number(Range {
         least: 0.0,
         most,
         above: false,
@@ -110,68 +110,68 @@ const fn below(most: f64) -> Kind {
 
 /// The keys that every device has, in the order of a file.
 static COMMON: &[Key] = &[
-    key("preset", "", Kind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
+    key("preset", "", KeyKind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
         outside `[firmware]` must be there.").flag("--preset"),
-    key("scale", "", Kind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
+    key("scale", "", KeyKind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
         smaller; their number, the latencies and all shares stay.").flag("--scale"),
-    key("name", "", Kind::Text, "What to call the device in results."),
-    key("addressable", "", Kind::Number(Range { least: 0.0, most: 1.0, above: true, below: false }), "Share of the logical pages that workloads \
+    key("name", "", KeyKind::Text, "What to call the device in results."),
+    key("addressable", "", KeyKind::Number(Range { least: 0.0, most: 1.0, above: true, below: false }), "Share of the logical pages that workloads \
         address."),
-    key("queue_depth", "requests", Kind::Integer(1, 65_535), "Requests a host keeps in flight.").flag("--queue-depth"),
-    key("content", "", Kind::Choice(|| vec!["none", "identity", "bytes"]), "How data pages are stored: not at all (for devices of terabytes), as a \
+    key("queue_depth", "requests", KeyKind::Integer(1, 65_535), "Requests a host keeps in flight.").flag("--queue-depth"),
+    key("content", "", KeyKind::Choice(|| vec!["none", "identity", "bytes"]), "How data pages are stored: not at all (for devices of terabytes), as a \
         64-bit identity, or as 4 KiB of bytes."),
 
-    key("geometry.channels", "", Kind::Integer(1, 64), "Channels; dies are dealt to them round robin."),
-    key("geometry.dies", "", Kind::Integer(1, 64), "Dies of the whole device, each of one plane."),
-    key("geometry.superblocks", "", Kind::Integer(1, (1 << 21) - 1), "Blocks of a die: as many superblocks, if each spans all dies."),
-    key("geometry.pages_per_block", "pages", Kind::Integer(1, 1 << 21), "Pages of a block, 4 KiB each. With the dies of a superblock: 4 to 2,097,152."),
-    key("geometry.superblock_dies", "dies", Kind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`."),
+    key("geometry.channels", "", KeyKind::Integer(1, 64), "Channels; dies are dealt to them round robin."),
+    key("geometry.dies", "", KeyKind::Integer(1, 64), "Dies of the whole device, each of one plane."),
+    key("geometry.superblocks", "", KeyKind::Integer(1, (1 << 21) - 1), "Blocks of a die: as many superblocks, if each spans all dies."),
+    key("geometry.pages_per_block", "pages", KeyKind::Integer(1, 1 << 21), "Pages of a block, 4 KiB each. With the dies of a superblock: 4 to 2,097,152."),
+    key("geometry.superblock_dies", "dies", KeyKind::Integer(0, 64), "Dies that a superblock spans; 0 is all. It must divide `dies`."),
 
     key("flash.read_ns", "ns", TIME_ABOVE_0, "Reading a page inside its die."),
     key("flash.program_ns", "ns", TIME_ABOVE_0, "Programming a page inside its die."),
     key("flash.erase_ns", "ns", TIME_ABOVE_0, "Erasing a block."),
     key("flash.transfer_ns", "ns", TIME, "Moving a page over its channel; 0 if channels are not modelled."),
-    key("flash.endurance", "cycles", Kind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired."),
+    key("flash.endurance", "cycles", KeyKind::Integer(1, u64::MAX), "Program/erase cycles that a block endures before it is retired."),
 
     key("nvram.read_ns", "ns", TIME, "Reading 64 bytes of NVRAM; other amounts in proportion."),
     key("nvram.write_ns", "ns", TIME, "Writing 64 bytes of NVRAM; other amounts in proportion."),
-    key("nvram.endurance", "writes", Kind::Integer(1, u64::MAX), "Writes that a word of NVRAM endures."),
+    key("nvram.endurance", "writes", KeyKind::Integer(1, u64::MAX), "Writes that a word of NVRAM endures."),
 
     key("hash.latency_ns", "ns", TIME, "From a page to its fingerprint."),
     key("hash.interval_ns", "ns", TIME, "From one page's start in the hash unit to the next one's."),
 
-    key("link.mib_s", "MiB/s", Kind::Integer(0, 1 << 40), "Bandwidth of each direction of the host link; 0 is unlimited."),
+    key("link.mib_s", "MiB/s", KeyKind::Integer(0, 1 << 40), "Bandwidth of each direction of the host link; 0 is unlimited."),
     key("link.command_ns", "ns", TIME, "Fixed cost of a command; it does not occupy the link."),
 
-    key("background.lookup_stalls_dies", "", Kind::Flag, "All dies stand still while the owners of a victim's pages are looked up."),
+    key("background.lookup_stalls_dies", "", KeyKind::Flag, "All dies stand still while the owners of a victim's pages are looked up."),
     key("background.idle_after_ns", "ns", TIME, "After so much idle time the device collects garbage ahead of need."),
 
-    key("firmware.lpns", "pages", Kind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
-    key("firmware.scheme", "", Kind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),
-    key("firmware.log_bytes", "bytes", Kind::Integer(0, 1 << 44), "Remapping metadata: NVRAM of most schemes, the log's cap on flash of `flog`, DRAM \
+    key("firmware.lpns", "pages", KeyKind::Integer(1, (1 << 31) - 1), "Logical pages that the host sees, 4 KiB each."),
+    key("firmware.scheme", "", KeyKind::Choice(|| SchemeKind::ALL.map(SchemeKind::name).to_vec()), "How a remap survives a power cut.").flag("--scheme"),
+    key("firmware.log_bytes", "bytes", KeyKind::Integer(0, 1 << 44), "Remapping metadata: NVRAM of most schemes, the log's cap on flash of `flog`, DRAM \
         under a capacitor of `shadow-oob`, both mapping tables of `pebble`.").flag("--log-size"),
     key("firmware.segment_bytes", "bytes", ANY_U32, "Size of an NVRAM segment (FAST'21 section 4.3)."),
-    key("firmware.entry", "bytes", Kind::Choice(|| vec!["16", "24"]), "Size of a remapping entry; with 24 bytes whole commands can be atomic."),
-    key("firmware.mapping", "", Kind::Choice(|| Granularity::ALL.map(Granularity::name).to_vec()), "What an entry of the mapping table stands for: a \
+    key("firmware.entry", "bytes", KeyKind::Choice(|| vec!["16", "24"]), "Size of a remapping entry; with 24 bytes whole commands can be atomic."),
+    key("firmware.mapping", "", KeyKind::Choice(|| Granularity::ALL.map(Granularity::name).to_vec()), "What an entry of the mapping table stands for: a \
         page, or a block of pages in order with an extension for the others.").flag("--mapping"),
-    key("firmware.block_pages", "pages", Kind::Integer(2, 4096), "Hybrid mapping: logical pages of a block."),
+    key("firmware.block_pages", "pages", KeyKind::Integer(2, 4096), "Hybrid mapping: logical pages of a block."),
     key("firmware.extension", "", SHARE, "Hybrid mapping: entries of the table's extension, as a share of the logical pages."),
-    key("firmware.dedup", "", Kind::Flag, "The deduplication engine is on.").flag("--dedup"),
-    key("firmware.count_max", "", Kind::Integer(2, 15), "Largest reference count of a page: the counters have 4 bits."),
+    key("firmware.dedup", "", KeyKind::Flag, "The deduplication engine is on.").flag("--dedup"),
+    key("firmware.count_max", "", KeyKind::Integer(2, 15), "Largest reference count of a page: the counters have 4 bits."),
     key("firmware.watermark", "", SHARE, "Remaps are demoted to copies while more than this share of the metadata's room is valid."),
-    key("firmware.gc_policy", "", Kind::Choice(|| GcPolicy::ALL.map(GcPolicy::name).to_vec()), "Which superblock garbage collection collects, and where \
+    key("firmware.gc_policy", "", KeyKind::Choice(|| GcPolicy::ALL.map(GcPolicy::name).to_vec()), "Which superblock garbage collection collects, and where \
         it moves the pages.").flag("--gc"),
-    key("firmware.gc_mode", "", Kind::Choice(|| GC_MODES.iter().map(|mode| mode.name).collect()), "How garbage collection works; it stands for \
+    key("firmware.gc_mode", "", KeyKind::Choice(|| GC_MODES.iter().map(|mode| mode.name).collect()), "How garbage collection works; it stands for \
         `gc_at_once`, `gc_joins_host` and `gc_garbage`, which are read after it."),
     key("firmware.gc_free", "", below(0.9), "Garbage collection starts when at most this share of the superblocks is free."),
     key("firmware.gc_garbage", "", below(1.0), "Ahead of need, only a superblock with at least this share of garbage is collected."),
-    key("firmware.gc_at_once", "", Kind::Flag, "A victim is emptied at once, instead of page by page while the host uses what it gains."),
-    key("firmware.gc_joins_host", "", Kind::Flag, "Pages that garbage collection moves go to the host's superblock, instead of one of their own."),
+    key("firmware.gc_at_once", "", KeyKind::Flag, "A victim is emptied at once, instead of page by page while the host uses what it gains."),
+    key("firmware.gc_joins_host", "", KeyKind::Flag, "Pages that garbage collection moves go to the host's superblock, instead of one of their own."),
     key("firmware.wear_gap", "erases", ANY_U32, "A superblock whose erase count is so far below the mean is collected to level wear; 0 is off."),
-    key("firmware.dealloc_slots", "", Kind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),
+    key("firmware.dealloc_slots", "", KeyKind::Integer(4, u32::MAX as u64), "Slots in each half of the NVRAM log of deallocations."),
     key("firmware.fs_files", "files", ANY_U32, "Files that the file map of `fs_write` can list; 0 if there is no map."),
     key("firmware.fs_blocks", "pages", ANY_U32, "Pages that all its lists have room for together; 0 if there is no map."),
-    key("firmware.fingerprint", "", Kind::Choice(|| vec!["blake3", "murmur3"]), "Digest by which equal pages are found: of 256 bits, or of 128 bits with \
+    key("firmware.fingerprint", "", KeyKind::Choice(|| vec!["blake3", "murmur3"]), "Digest by which equal pages are found: of 256 bits, or of 128 bits with \
         each hit verified by a read."),
 ];
 
@@ -183,7 +183,7 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
             // Made once and kept for as long as the program runs.
             path: format!("firmware.{scheme}.{}", own.name).leak(),
             unit: own.unit,
-            kind: Kind::Integer(own.least, own.most),
+            kind: KeyKind::Integer(own.least, own.most),
             flag: "",
             about: own.about,
         })
@@ -349,13 +349,13 @@ impl Key {
         };
 
         match self.kind {
-            Kind::Integer(1, LATENCY_MAX_NS) => {
+            KeyKind::Integer(1, LATENCY_MAX_NS) => {
                 format!("above 0 and at most {LATENCY_MAX_NS} ns (1000 seconds)")
             }
-            Kind::Integer(0, LATENCY_MAX_NS) => {
+            KeyKind::Integer(0, LATENCY_MAX_NS) => {
                 format!("at most {LATENCY_MAX_NS} ns (1000 seconds)")
             }
-            Kind::Integer(least, most) if most >= u64::from(u32::MAX) => {
+            KeyKind::Integer(least, most) if most >= u64::from(u32::MAX) => {
                 let whole = match self.unit {
                     "" => "a whole number".into(),
                     unit => format!("a whole number of {unit}"),
@@ -366,8 +366,8 @@ impl Key {
                     least => format!("{whole}, at least {least}"),
                 }
             }
-            Kind::Integer(least, most) => unit(format!("{least} to {most}")),
-            Kind::Number(Range {
+            KeyKind::Integer(least, most) => unit(format!("{least} to {most}")),
+            KeyKind::Number(Range {
                 least,
                 most,
                 above,
@@ -387,31 +387,31 @@ impl Key {
 
                 least + &most
             }
-            Kind::Flag => "true or false".into(),
-            Kind::Choice(names) => {
+            KeyKind::Flag => "true or false".into(),
+            KeyKind::Choice(names) => {
                 let names = names();
                 let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
                 format!("one of {}", quoted.join(", "))
             }
-            Kind::Text => "text".into(),
-            Kind::Factor => "above 0 and at most 1, such as \"1/16\" or 0.25".into(),
+            KeyKind::Text => "text".into(),
+            KeyKind::Factor => "above 0 and at most 1, such as \"1/16\" or 0.25".into(),
         }
     }
 
     fn fits(&self, value: &Value) -> bool {
         match self.kind {
-            Kind::Integer(least, most) => value
+            KeyKind::Integer(least, most) => value
                 .as_u64()
                 .is_some_and(|value| (least..=most).contains(&value)),
-            Kind::Number(range) => value.as_f64().is_some_and(|value| {
+            KeyKind::Number(range) => value.as_f64().is_some_and(|value| {
                 let low = value > range.least || (!range.above && value == range.least);
                 let high = value < range.most || (!range.below && value == range.most);
                 low && high
             }),
-            Kind::Flag => value.is_boolean(),
-            Kind::Choice(names) => value.as_str().is_some_and(|name| names().contains(&name)),
-            Kind::Text => value.is_string(),
-            Kind::Factor => match value {
+            KeyKind::Flag => value.is_boolean(),
+            KeyKind::Choice(names) => value.as_str().is_some_and(|name| names().contains(&name)),
+            KeyKind::Text => value.is_string(),
+            KeyKind::Factor => match value {
                 Value::String(text) => crate::parse_scale(text).is_ok(),
                 value => value
                     .as_f64()
@@ -431,7 +431,7 @@ impl Key {
                 Err(error) => error.to_string(),
                 Ok(_) => return None,
             },
-            (path, Kind::Choice(names), Value::String(name)) => format!(
+            (path, KeyKind::Choice(names), Value::String(name)) => format!(
                 "{path} = \"{name}\" must be {}{}",
                 self.range(),
                 did_you_mean(name, names())
@@ -471,16 +471,16 @@ impl Key {
             .and_then(|text| text.strip_suffix('"'));
 
         let known = match self.kind {
-            Kind::Integer(..) if self.unit == "bytes" => {
+            KeyKind::Integer(..) if self.unit == "bytes" => {
                 size(text).map(Value::from).or_else(number)
             }
-            Kind::Integer(..) | Kind::Number(_) => number(),
-            Kind::Flag => match text {
+            KeyKind::Integer(..) | KeyKind::Number(_) => number(),
+            KeyKind::Flag => match text {
                 "true" | "on" => Some(Value::Bool(true)),
                 "false" | "off" => Some(Value::Bool(false)),
                 _ => None,
             },
-            Kind::Choice(_) | Kind::Text | Kind::Factor => None,
+            KeyKind::Choice(_) | KeyKind::Text | KeyKind::Factor => None,
         };
 
         known.unwrap_or_else(|| Value::String(quoted.unwrap_or(text).to_owned()))

@@ -5,7 +5,7 @@
 //! the same device. Absent: reading device files (`config`).
 
 use crate::config::DeviceConfig;
-use crate::keys::{GC_MODES, KEYS, Key, Kind, Range};
+use crate::keys::{GC_MODES, KEYS, Key, KeyKind, Range};
 use crate::preset::PRESETS;
 use remap_ssd_ftl::SchemeKind;
 use serde_json::{Map, Value, json};
@@ -44,11 +44,11 @@ pub fn schema() -> Value {
 impl Key {
     fn schema(&self) -> Value {
         let mut schema = match self.kind {
-            Kind::Integer(least, u64::MAX) => json!({ "type": "integer", "minimum": least }),
-            Kind::Integer(least, most) => {
+            KeyKind::Integer(least, u64::MAX) => json!({ "type": "integer", "minimum": least }),
+            KeyKind::Integer(least, most) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
-            Kind::Number(Range {
+            KeyKind::Number(Range {
                 least,
                 most,
                 above,
@@ -58,10 +58,10 @@ impl Key {
                 let high = if below { "exclusiveMaximum" } else { "maximum" };
                 json!({ "type": "number", low: least, high: most })
             }
-            Kind::Flag => json!({ "type": "boolean" }),
-            Kind::Choice(names) => json!({ "type": "string", "enum": names() }),
-            Kind::Text => json!({ "type": "string" }),
-            Kind::Factor => json!({ "anyOf": [
+            KeyKind::Flag => json!({ "type": "boolean" }),
+            KeyKind::Choice(names) => json!({ "type": "string", "enum": names() }),
+            KeyKind::Text => json!({ "type": "string" }),
+            KeyKind::Factor => json!({ "anyOf": [
                 { "type": "string" },
                 { "type": "number", "exclusiveMinimum": 0, "maximum": 1 },
             ] }),
@@ -169,7 +169,7 @@ pub fn commented(config: &DeviceConfig) -> String {
 fn literal(key: &Key, value: &Value) -> String {
     match (key.kind, value) {
         (_, Value::String(text)) => toml::Value::String(text.clone()).to_string(),
-        (Kind::Number(_), value) => {
+        (KeyKind::Number(_), value) => {
             toml::Value::Float(value.as_f64().unwrap_or_default()).to_string()
         }
         (_, value) => value.to_string(),

@@ -1,6 +1,6 @@
 //! The table of keys: complete, and what is made of it is current.
 
-use remap_ssd_device::keys::{GC_MODES, KEYS, Kind, find};
+use remap_ssd_device::keys::{GC_MODES, KEYS, KeyKind, find};
 use remap_ssd_device::{DeviceConfig, PRESETS, Setting, reference};
 use remap_ssd_ftl::{SchemeKind, SchemeValues};
 use serde_json::Value;
@@ -82,21 +82,21 @@ fn just_outside_a_range_is_refused_and_just_inside_is_not() {
     let refused = |path: &str, value: Value| find(path).unwrap().problem(&value).is_some();
     for key in KEYS.iter() {
         match key.kind {
-            Kind::Integer(least, most) => {
+            KeyKind::Integer(least, most) => {
                 assert!(!refused(key.path, least.into()), "{}", key.path);
                 assert!(!refused(key.path, most.into()), "{}", key.path);
                 assert!(least == 0 || refused(key.path, (least - 1).into()));
                 assert!(most == u64::MAX || refused(key.path, (most + 1).into()));
                 assert!(refused(key.path, (-1).into()) && refused(key.path, 0.5.into()));
             }
-            Kind::Number(range) => {
+            KeyKind::Number(range) => {
                 assert_eq!(refused(key.path, range.least.into()), range.above);
                 assert_eq!(refused(key.path, range.most.into()), range.below);
                 assert!(refused(key.path, (range.most + 0.01).into()));
                 assert!(refused(key.path, Value::Null), "not a number");
             }
-            Kind::Flag => assert!(refused(key.path, 1.into())),
-            Kind::Choice(names) => {
+            KeyKind::Flag => assert!(refused(key.path, 1.into())),
+            KeyKind::Choice(names) => {
                 assert!(
                     names()
                         .iter()
@@ -104,7 +104,7 @@ fn just_outside_a_range_is_refused_and_just_inside_is_not() {
                 );
                 assert!(refused(key.path, "no such thing".into()));
             }
-            Kind::Text | Kind::Factor => assert!(refused(key.path, false.into())),
+            KeyKind::Text | KeyKind::Factor => assert!(refused(key.path, false.into())),
         }
     }
 }

@@ -65,7 +65,7 @@ pub struct Experiment {
 /// What is done with a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum RunKind {
     /// Aged, then measured under a workload.
     #[default]
     Workload,
@@ -85,7 +85,7 @@ pub enum Kind {
 pub struct Grid {
     /// What each run does: a workload, a recovery, a microbenchmark or host software.
     #[serde(default)]
-    pub kind: Kind,
+    pub kind: RunKind,
     /// Setup in the paper's table.
     pub setup: String,
     /// Schemes by name; at least one.

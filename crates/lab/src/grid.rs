@@ -6,7 +6,7 @@
 //! choose is not run once a size. Absent: doing it (`perform`).
 
 use crate::LabError;
-use crate::config::{Experiment, Fill, Form, Grid, Kind, Paper, RunLength, Setup};
+use crate::config::{Experiment, Fill, Form, Grid, Paper, RunKind, RunLength, Setup};
 use crate::{perform, recordings};
 use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
 use remap_ssd_ftl::{GcPolicy, Medium, SchemeKind};
@@ -23,7 +23,7 @@ const CLOSED: &str = "closed";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
     /// What the run does.
-    pub kind: Kind,
+    pub kind: RunKind,
     /// Name of the paper whose table of parameters it uses.
     pub paper: String,
     /// Which of the paper's setups.
@@ -98,14 +98,14 @@ impl RunSpec {
         let pages = u64::from(self.device.geometry.pages());
         let page =
             if self.device.firmware.dedup { 44 } else { 24 } + if self.survival { 12 } else { 0 };
-        let twice = if self.kind == Kind::Recovery { 2 } else { 1 };
+        let twice = if self.kind == RunKind::Recovery { 2 } else { 1 };
         (pages * page + self.device.firmware.log_bytes) * twice + self.host_bytes() + (64 << 20)
     }
 
     /// Memory of host software: its tables, and what it has written.
     fn host_bytes(&self) -> u64 {
         match self.kind {
-            Kind::Host => u64::from(self.device.addressable_lpns()) * 30 + self.pages * 1000,
+            RunKind::Host => u64::from(self.device.addressable_lpns()) * 30 + self.pages * 1000,
             _ => 0,
         }
     }
@@ -114,12 +114,12 @@ impl RunSpec {
     pub fn weight(&self) -> f64 {
         let pages = f64::from(self.device.geometry.pages());
         match self.kind {
-            Kind::Workload | Kind::Micro => {
+            RunKind::Workload | RunKind::Micro => {
                 0.4 * pages + if self.scheme == "none" { 0.7 } else { 1.0 } * self.pages as f64
             }
             // Hashes take most of it.
-            Kind::Host => 0.2 * pages + 20.0 * self.pages as f64,
-            Kind::Recovery => 1.2 * pages,
+            RunKind::Host => 0.2 * pages + 20.0 * self.pages as f64,
+            RunKind::Recovery => 1.2 * pages,
         }
     }
 }
@@ -182,10 +182,10 @@ fn combine(
     if grid.scheme.is_empty() {
         return Err(wrong(&"a grid of runs needs at least one scheme"));
     }
-    if grid.kind == Kind::Micro && grid.workload.is_empty() {
+    if grid.kind == RunKind::Micro && grid.workload.is_empty() {
         return Err(wrong(&"microbenchmarks need `workload`"));
     }
-    if matches!(grid.kind, Kind::Workload | Kind::Host)
+    if matches!(grid.kind, RunKind::Workload | RunKind::Host)
         && (grid.workload.is_empty() || grid.content.is_empty())
     {
         return Err(wrong(
@@ -377,10 +377,10 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         .parse::<ContentModel>()
         .map_err(|error| wrong(&error))?;
     let pages = match grid.kind {
-        Kind::Workload | Kind::Micro | Kind::Host => {
+        RunKind::Workload | RunKind::Micro | RunKind::Host => {
             (f64::from(device.addressable_lpns()) * length.rounds) as u64
         }
-        Kind::Recovery => 0,
+        RunKind::Recovery => 0,
     };
     let recording = match cell.workload.strip_prefix(recordings::PREFIX) {
         Some(name) => recordings::find(name)

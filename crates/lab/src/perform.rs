@@ -3,7 +3,7 @@
 //! Invariants: the result follows from the run alone, so the same run gives the same bytes on any
 //! machine; real time is left out for that reason. Absent: files, other runs.
 
-use crate::config::{Fill, Kind};
+use crate::config::{Fill, RunKind};
 use crate::grid::RunSpec;
 use crate::{host, micro, recordings, recovery};
 use remap_ssd_device::Device;
@@ -33,7 +33,7 @@ pub fn check(run: &RunSpec) -> Result<(), String> {
         .parse::<NamedWorkload>()
         .is_ok_and(|workload| workload.names_homes());
 
-    if run.kind == Kind::Workload && run.device.firmware.scheme.uses_hints() && !homes {
+    if run.kind == RunKind::Workload && run.device.firmware.scheme.uses_hints() && !homes {
         return Err(format!(
             "scheme `{}` remaps only pages that were written for a home, and `{}` names none: use `journal`",
             run.scheme, run.workload
@@ -41,19 +41,19 @@ pub fn check(run: &RunSpec) -> Result<(), String> {
     }
 
     match (run.kind, run.workload.strip_prefix("trace:")) {
-        (Kind::Recovery, _) if !run.device.firmware.scheme.is_durable() => Err(format!(
+        (RunKind::Recovery, _) if !run.device.firmware.scheme.is_durable() => Err(format!(
             "scheme `{}` keeps its remaps in DRAM: there is nothing to recover",
             run.scheme
         )),
-        (Kind::Recovery, _) => Ok(()),
-        (Kind::Micro, _) => micro::parse(&run.workload).map(drop),
-        (Kind::Host, _) => host::check(run),
-        (Kind::Workload, Some(path)) => decoded(path).map(drop),
+        (RunKind::Recovery, _) => Ok(()),
+        (RunKind::Micro, _) => micro::parse(&run.workload).map(drop),
+        (RunKind::Host, _) => host::check(run),
+        (RunKind::Workload, Some(path)) => decoded(path).map(drop),
 
         // Whether there is such a recording is known already, and whether it is whole a matter of
         // tests.
-        (Kind::Workload, None) if !run.recording.is_empty() => Ok(()),
-        (Kind::Workload, None) => {
+        (RunKind::Workload, None) if !run.recording.is_empty() => Ok(()),
+        (RunKind::Workload, None) => {
             if let (Some(arrivals), workload) = (arrivals(run)?, workload(run)?) {
                 arrivals
                     .check(&workload)
@@ -170,13 +170,13 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
 pub fn perform(run: &RunSpec, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
     match run.kind {
-        Kind::Micro => micro::measured(run, &mut device),
-        Kind::Host => host::measured(run, device, tell),
-        Kind::Workload => {
+        RunKind::Micro => micro::measured(run, &mut device),
+        RunKind::Host => host::measured(run, device, tell),
+        RunKind::Workload => {
             aged(run, &mut device)?;
             measured(run, &mut device, cores, tell)
         }
-        Kind::Recovery => {
+        RunKind::Recovery => {
             aged(run, &mut device)?;
             recovery::recovered(run, device)
         }

@@ -26,12 +26,12 @@ pub struct Plot {
     /// What the vertical axis measures.
     pub y: String,
     /// The marks: bars or lines.
-    pub shape: Shape,
+    pub shape: MarkKind,
 }
 
 /// The marks of a figure.
 #[derive(Clone, Debug)]
-pub enum Shape {
+pub enum MarkKind {
     /// Panels side by side, of groups of bars; a line across at a value.
     Bars(Vec<Panel>, Option<f64>),
     /// Lines over common axes.
@@ -66,7 +66,7 @@ impl Plot {
         let paints = paints(names.iter().copied());
 
         match &self.shape {
-            Shape::Bars(panels, reference) => ColumnChart {
+            MarkKind::Bars(panels, reference) => ColumnChart {
                 heading,
                 description,
                 y_title: &self.y,
@@ -76,7 +76,7 @@ impl Plot {
             }
             .draw(size, alone),
 
-            Shape::Lines(lines) => {
+            MarkKind::Lines(lines) => {
                 let all = || lines.lines.iter().flat_map(|line| &line.1);
                 let largest = |of: fn(&(f64, f64)) -> f64| all().map(of).fold(0.0, f64::max);
                 let (x, y) = if lines.logarithmic {
@@ -119,8 +119,8 @@ impl Plot {
     /// The names of bars or lines, each once; of lines each, in their order.
     fn names(&self) -> Vec<&str> {
         match &self.shape {
-            Shape::Lines(lines) => lines.lines.iter().map(|line| line.0.as_str()).collect(),
-            Shape::Bars(panels, _) => {
+            MarkKind::Lines(lines) => lines.lines.iter().map(|line| line.0.as_str()).collect(),
+            MarkKind::Bars(panels, _) => {
                 let mut names: Vec<&str> = Vec::new();
                 let groups = panels.iter().flat_map(|panel| &panel.groups);
                 for (name, _) in groups.flat_map(|group| &group.1) {

@@ -18,7 +18,7 @@
 //! pages meanwhile.
 
 use crate::Progress;
-use crate::namespaces::{Namespaces, Place, ShareError, Shared};
+use crate::namespaces::{NamespacePage, Namespaces, ShareError, Shared};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Pages that are shared by one call: what one Copy command takes.
@@ -49,8 +49,8 @@ pub struct Piece {
     pub pages: u64,
 }
 
-fn after(at: Place, pages: u64) -> Place {
-    Place {
+fn after(at: NamespacePage, pages: u64) -> NamespacePage {
+    NamespacePage {
         page: at.page + pages,
         ..at
     }
@@ -58,8 +58,8 @@ fn after(at: Place, pages: u64) -> Place {
 
 fn check<N: Namespaces + ?Sized>(
     device: &N,
-    from: Place,
-    to: Place,
+    from: NamespacePage,
+    to: NamespacePage,
     pages: u64,
 ) -> Result<(), ShareError> {
     if pages == 0 {
@@ -85,8 +85,8 @@ fn check<N: Namespaces + ?Sized>(
 /// Shares a range without flushing, a command's worth at a time.
 pub(crate) fn share<N: Namespaces + ?Sized>(
     device: &mut N,
-    from: Place,
-    to: Place,
+    from: NamespacePage,
+    to: NamespacePage,
     pages: u64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ShareError> {
@@ -122,8 +122,8 @@ pub(crate) fn counted<N: Namespaces + ?Sized>(
 /// again.
 pub fn copy<N: Namespaces + ?Sized>(
     device: &mut N,
-    from: Place,
-    to: Place,
+    from: NamespacePage,
+    to: NamespacePage,
     pages: u64,
     progress: Progress<'_>,
 ) -> Result<Shared, ShareError> {
@@ -142,8 +142,8 @@ pub fn copy<N: Namespaces + ?Sized>(
 /// moved before. Each page is in one of its places.
 pub fn relocate<N: Namespaces + ?Sized>(
     device: &mut N,
-    from: Place,
-    to: Place,
+    from: NamespacePage,
+    to: NamespacePage,
     pages: u64,
     empty: Empty,
     progress: Progress<'_>,
@@ -183,8 +183,8 @@ pub fn relocate<N: Namespaces + ?Sized>(
 //    copies are.
 fn move_stretch<N: Namespaces + ?Sized>(
     device: &mut N,
-    source: Place,
-    target: Place,
+    source: NamespacePage,
+    target: NamespacePage,
     count: u64,
 ) -> Result<(), ShareError> {
     share(device, source, target, count, &mut |_| {})?;
@@ -195,8 +195,8 @@ fn move_stretch<N: Namespaces + ?Sized>(
 /// The runs of a range whose sources hold something.
 fn runs_to_move<N: Namespaces + ?Sized>(
     device: &mut N,
-    from: Place,
-    to: Place,
+    from: NamespacePage,
+    to: NamespacePage,
     pages: u64,
     empty: Empty,
 ) -> Result<Vec<Piece>, ShareError> {
@@ -243,7 +243,7 @@ fn runs_to_move<N: Namespaces + ?Sized>(
 /// The range, the device, or the way to it.
 pub fn first_written<N: Namespaces + ?Sized>(
     device: &mut N,
-    at: Place,
+    at: NamespacePage,
     pages: u64,
     progress: Progress<'_>,
 ) -> Result<Option<u64>, ShareError> {
@@ -288,14 +288,14 @@ pub fn plan<N: Namespaces + ?Sized>(
     let pages = pages.filter(|pages| *pages > 0);
     let pages =
         pages.ok_or_else(|| ShareError::Usage("the list of extents has no pages".into()))?;
-    device.check(Place { nsid, page: to }, pages)?;
+    device.check(NamespacePage { nsid, page: to }, pages)?;
 
     // By place, so that overlaps show between neighbours.
     let mut sorted: Vec<&Piece> = pieces.iter().collect();
     sorted.sort_by_key(|piece| piece.first);
     for piece in &sorted {
         device.check(
-            Place {
+            NamespacePage {
                 nsid,
                 page: piece.first,
             },
@@ -339,7 +339,12 @@ pub fn gather<N: Namespaces + ?Sized>(
 
     // Looked at as late as possible: the pieces go over whatever is there.
     if !force
-        && let Some(page) = first_written(device, Place { nsid, page: to }, pages, &mut |_, _| {})?
+        && let Some(page) = first_written(
+            device,
+            NamespacePage { nsid, page: to },
+            pages,
+            &mut |_, _| {},
+        )?
     {
         return Err(ShareError::Refused(format!(
             "something is in page {page}, where the pieces are to go: choose another target; --force overwrites it"
@@ -350,11 +355,11 @@ pub fn gather<N: Namespaces + ?Sized>(
         let mut done = 0;
         for piece in pieces {
             let (from, target) = (
-                Place {
+                NamespacePage {
                     nsid,
                     page: piece.first,
                 },
-                Place {
+                NamespacePage {
                     nsid,
                     page: to + done,
                 },

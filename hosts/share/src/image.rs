@@ -2,7 +2,7 @@
 //!
 //! Invariant: the device is closed in good order when nobody uses it any more. Absent: serving it.
 
-use crate::namespaces::{Counts, Namespaces, Place, ShareError};
+use crate::namespaces::{Counts, NamespacePage, Namespaces, ShareError};
 use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk, Lpn};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_store::{ImageError, image_namespaces};
@@ -73,7 +73,7 @@ impl ImageNamespaces {
             .expect("an image is open until it is dropped")
     }
 
-    fn page(&self, at: Place, pages: u64) -> Result<u64, ShareError> {
+    fn page(&self, at: NamespacePage, pages: u64) -> Result<u64, ShareError> {
         self.check(at, pages)?;
         Ok(self.ranges[at.nsid as usize - 1].0 + at.page)
     }
@@ -98,17 +98,17 @@ impl Namespaces for ImageNamespaces {
             .map_or(0, |(_, pages)| *pages)
     }
 
-    fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
+    fn read(&mut self, at: NamespacePage, into: &mut [u8]) -> Result<(), ShareError> {
         let page = self.page(at, (into.len() / PAGE_BYTES) as u64)?;
         self.disk().read(page, into).map_err(ShareError::device)
     }
 
-    fn write(&mut self, at: Place, bytes: &[u8; PAGE_BYTES]) -> Result<(), ShareError> {
+    fn write(&mut self, at: NamespacePage, bytes: &[u8; PAGE_BYTES]) -> Result<(), ShareError> {
         let page = self.page(at, 1)?;
         self.disk().write(page, bytes).map_err(ShareError::device)
     }
 
-    fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError> {
+    fn trim(&mut self, at: NamespacePage, pages: u64) -> Result<(), ShareError> {
         let page = self.page(at, pages)?;
         self.disk().trim(page, pages).map_err(ShareError::device)
     }
@@ -117,7 +117,12 @@ impl Namespaces for ImageNamespaces {
         self.disk().flush().map_err(ShareError::device)
     }
 
-    fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
+    fn share(
+        &mut self,
+        from: NamespacePage,
+        to: NamespacePage,
+        pages: u64,
+    ) -> Result<(), ShareError> {
         let (source, target) = (self.page(from, pages)?, self.page(to, pages)?);
         let remap = DiskRemap {
             target,

@@ -10,7 +10,7 @@ use std::ops::Sub;
 
 /// A page of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NamespacePage {
     /// Number of the namespace, from 1.
     pub nsid: u32,
     /// Number of the page within it, from 0.
@@ -179,19 +179,19 @@ pub trait Namespaces {
     ///
     /// # Errors
     /// The range, the device, or the way to it.
-    fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError>;
+    fn read(&mut self, at: NamespacePage, into: &mut [u8]) -> Result<(), ShareError>;
 
     /// Writes a page.
     ///
     /// # Errors
     /// As `read`.
-    fn write(&mut self, at: Place, page: &[u8; PAGE_BYTES]) -> Result<(), ShareError>;
+    fn write(&mut self, at: NamespacePage, page: &[u8; PAGE_BYTES]) -> Result<(), ShareError>;
 
     /// Deallocates pages.
     ///
     /// # Errors
     /// As `read`.
-    fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError>;
+    fn trim(&mut self, at: NamespacePage, pages: u64) -> Result<(), ShareError>;
 
     /// Makes everything done so far, in all namespaces, survive a crash of the machine that holds
     /// the device.
@@ -204,7 +204,12 @@ pub trait Namespaces {
     ///
     /// # Errors
     /// As `read`, or the device has no command for it.
-    fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError>;
+    fn share(
+        &mut self,
+        from: NamespacePage,
+        to: NamespacePage,
+        pages: u64,
+    ) -> Result<(), ShareError>;
 
     /// What the device has counted.
     ///
@@ -216,9 +221,9 @@ pub trait Namespaces {
     ///
     /// # Errors
     /// It is not.
-    fn check(&self, at: Place, pages: u64) -> Result<(), ShareError> {
+    fn check(&self, at: NamespacePage, pages: u64) -> Result<(), ShareError> {
         // The sum may not fit: pages come from a command line.
-        let Place { nsid, page } = at;
+        let NamespacePage { nsid, page } = at;
         match self.pages(nsid) {
             0 => Err(ShareError::Refused(format!(
                 "there is no namespace {nsid}, only {}",

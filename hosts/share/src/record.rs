@@ -18,7 +18,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 
 /// What is under way, or done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SnapshotState {
     /// No snapshot; all other pages are empty.
     Vacant,
     /// It is being made: the pages are any.
@@ -31,7 +31,7 @@ pub enum State {
     Deleting,
 }
 
-impl State {
+impl SnapshotState {
     const ALL: [Self; 5] = [
         Self::Vacant,
         Self::Creating,
@@ -54,7 +54,7 @@ impl State {
 /// The record of a snapshot, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    pub state: State,
+    pub state: SnapshotState,
     /// The snapshot's name; empty if there is none.
     pub name: String,
     /// The namespace that it is of.
@@ -103,7 +103,7 @@ impl Record {
     /// That of a namespace without a snapshot.
     pub fn vacant() -> Self {
         Self {
-            state: State::Vacant,
+            state: SnapshotState::Vacant,
             name: String::new(),
             source: 0,
             pages: 0,
@@ -153,7 +153,7 @@ impl Record {
             return LastPage::Damaged("its checksum is wrong");
         }
 
-        let state = State::ALL
+        let state = SnapshotState::ALL
             .into_iter()
             .find(|state| state.number() == record.state.get());
         let (Some(state), VERSION) = (state, record.version.get()) else {

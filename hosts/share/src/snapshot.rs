@@ -33,8 +33,8 @@
 
 use crate::Progress;
 use crate::copy::{counted, first_written, share};
-use crate::namespaces::{Namespaces, Place, ShareError, Shared};
-pub use crate::record::State;
+use crate::namespaces::{NamespacePage, Namespaces, ShareError, Shared};
+pub use crate::record::SnapshotState;
 use crate::record::{LastPage, Record, check_name};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
@@ -55,7 +55,7 @@ pub struct Snapshot {
     /// When it was made: seconds since 1970.
     pub made_at: u64,
     /// Whole, or what is under way.
-    pub state: State,
+    pub state: SnapshotState,
 }
 
 /// All that a device has of snapshots.
@@ -76,7 +76,7 @@ impl Listed {
     fn rollback_of(&self, source: u32) -> Option<&Snapshot> {
         self.snapshots
             .iter()
-            .find(|one| one.source == source && one.state == State::RollingBack)
+            .find(|one| one.source == source && one.state == SnapshotState::RollingBack)
     }
 
     fn find(&self, name: &str) -> Result<&Snapshot, ShareError> {
@@ -117,7 +117,7 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
 
         let mut page = [0; PAGE_BYTES];
         device.read(
-            Place {
+            NamespacePage {
                 nsid,
                 page: size - 1,
             },
@@ -135,7 +135,7 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
                 ));
             }
             LastPage::Record(Record {
-                state: State::Vacant,
+                state: SnapshotState::Vacant,
                 ..
             }) => listed.vacant.push(nsid),
             LastPage::Record(Record {
@@ -167,11 +167,11 @@ fn record<N: Namespaces + ?Sized>(
     record: &Record,
 ) -> Result<(), ShareError> {
     let page = device.pages(nsid) - 1;
-    device.write(Place { nsid, page }, &record.encode(nsid))?;
+    device.write(NamespacePage { nsid, page }, &record.encode(nsid))?;
     device.flush()
 }
 
-fn record_of(snapshot: &Snapshot, state: State) -> Record {
+fn record_of(snapshot: &Snapshot, state: SnapshotState) -> Record {
     let Snapshot {
         name,
         source,
@@ -209,7 +209,7 @@ pub fn create<N: Namespaces + ?Sized>(
     check_name(name).map_err(ShareError::Usage)?;
     let source_size = device.pages(*source);
     device.check(
-        Place {
+        NamespacePage {
             nsid: *source,
             page: 0,
         },
@@ -221,7 +221,9 @@ pub fn create<N: Namespaces + ?Sized>(
     // A snapshot of this name that is not whole makes room for the new one.
     if let Some(old) = listed.snapshots.iter().find(|one| one.name == *name) {
         match old.state {
-            State::Creating | State::Deleting => empty(device, old, &mut |_, _| {})?,
+            SnapshotState::Creating | SnapshotState::Deleting => {
+                empty(device, old, &mut |_, _| {})?
+            }
             _ => {
                 return Err(ShareError::Refused(format!(
                     "there is a snapshot {name} already, in namespace {}: choose another name, or delete it",
@@ -240,18 +242,18 @@ pub fn create<N: Namespaces + ?Sized>(
         source: *source,
         pages: source_size,
         made_at: *now,
-        state: State::Complete,
+        state: SnapshotState::Complete,
     };
     let (from, to) = (
-        Place {
+        NamespacePage {
             nsid: *source,
             page: 0,
         },
-        Place { nsid, page: 0 },
+        NamespacePage { nsid, page: 0 },
     );
 
     // What "create" above says.
-    record(device, nsid, &record_of(&snapshot, State::Creating))?;
+    record(device, nsid, &record_of(&snapshot, SnapshotState::Creating))?;
     let shared = undisturbed(device, from, to, source_size, progress);
     let shared = match shared {
         Ok(shared) => shared,
@@ -262,7 +264,7 @@ pub fn create<N: Namespaces + ?Sized>(
             return Err(error);
         }
     };
-    record(device, nsid, &record_of(&snapshot, State::Complete))?;
+    record(device, nsid, &record_of(&snapshot, SnapshotState::Complete))?;
     Ok((snapshot, shared))
 }
 
@@ -301,12 +303,17 @@ fn choose<N: Namespaces + ?Sized>(
     let needed = device.pages(source) + 1;
     let is_blank = |device: &mut N, nsid: u32| {
         let pages = device.pages(nsid);
-        first_written(device, Place { nsid, page: 0 }, pages, &mut |_, _| {})
+        first_written(
+            device,
+            NamespacePage { nsid, page: 0 },
+            pages,
+            &mut |_, _| {},
+        )
     };
 
     // A namespace that was asked for is taken or refused, with the reason.
     if let Some(nsid) = into {
-        device.check(Place { nsid, page: 0 }, 1)?;
+        device.check(NamespacePage { nsid, page: 0 }, 1)?;
         if nsid == source || device.pages(nsid) < needed {
             let pages = device.pages(nsid);
             return Err(ShareError::Refused(format!(
@@ -359,8 +366,8 @@ fn choose<N: Namespaces + ?Sized>(
 /// Shares all pages, durably, and makes sure that nobody has written meanwhile.
 fn undisturbed<N: Namespaces + ?Sized>(
     device: &mut N,
-    from: Place,
-    to: Place,
+    from: NamespacePage,
+    to: NamespacePage,
     pages: u64,
     progress: Progress<'_>,
 ) -> Result<Shared, ShareError> {
@@ -388,11 +395,11 @@ fn empty<N: Namespaces + ?Sized>(
     // The record stays until everything is deallocated and durable: an interruption is found.
     let nsid = snapshot.nsid;
     // What "delete" above says.
-    record(device, nsid, &record_of(snapshot, State::Deleting))?;
+    record(device, nsid, &record_of(snapshot, SnapshotState::Deleting))?;
     let pages = device.pages(nsid) - 1;
     for page in (0..pages).step_by(TRIM_PAGES as usize) {
         let count = TRIM_PAGES.min(pages - page);
-        device.trim(Place { nsid, page }, count)?;
+        device.trim(NamespacePage { nsid, page }, count)?;
         progress(page + count, pages);
     }
     device.flush()?;
@@ -410,7 +417,7 @@ pub fn delete<N: Namespaces + ?Sized>(
 ) -> Result<(), ShareError> {
     let listed = list(device)?;
     let snapshot = listed.find(name)?;
-    if snapshot.state == State::RollingBack {
+    if snapshot.state == SnapshotState::RollingBack {
         return Err(unfinished(snapshot));
     }
     empty(device, snapshot, progress)
@@ -438,12 +445,12 @@ pub fn rollback<N: Namespaces + ?Sized>(
 
     // Only what is whole can be rolled back to.
     match snapshot.state {
-        State::Creating | State::Deleting | State::Vacant => {
+        SnapshotState::Creating | SnapshotState::Deleting | SnapshotState::Vacant => {
             return Err(ShareError::Refused(format!(
                 "snapshot {name} is not whole: it was interrupted while it was made or deleted; delete it"
             )));
         }
-        State::Complete | State::RollingBack => {}
+        SnapshotState::Complete | SnapshotState::RollingBack => {}
     }
 
     // One rollback of a namespace at a time.
@@ -461,21 +468,25 @@ pub fn rollback<N: Namespaces + ?Sized>(
     }
 
     // What "roll back" above says.
-    record(device, nsid, &record_of(&snapshot, State::RollingBack))?;
+    record(
+        device,
+        nsid,
+        &record_of(&snapshot, SnapshotState::RollingBack),
+    )?;
     let shared = undisturbed(
         device,
-        Place { nsid, page: 0 },
-        Place {
+        NamespacePage { nsid, page: 0 },
+        NamespacePage {
             nsid: source,
             page: 0,
         },
         pages,
         progress,
     )?;
-    record(device, nsid, &record_of(&snapshot, State::Complete))?;
+    record(device, nsid, &record_of(&snapshot, SnapshotState::Complete))?;
     Ok((
         Snapshot {
-            state: State::Complete,
+            state: SnapshotState::Complete,
             ..snapshot
         },
         shared,

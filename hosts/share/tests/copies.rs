@@ -7,15 +7,15 @@ use kit::{MemNamespaces, kept, subsets};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_share::copy::{self, Empty, Piece};
-use remap_ssd_share::{Namespaces, Place, ShareError};
+use remap_ssd_share::{NamespacePage, Namespaces, ShareError};
 use std::collections::HashMap;
 
 const SIZES: [u64; 2] = [60, 40];
 
 fn quiet(_: u64, _: u64) {}
 
-fn at(nsid: u32, page: u64) -> Place {
-    Place { nsid, page }
+fn at(nsid: u32, page: u64) -> NamespacePage {
+    NamespacePage { nsid, page }
 }
 
 /// A device with 20 written pages, and what is on it.
@@ -192,7 +192,7 @@ fn pieces_are_gathered_in_the_order_of_the_list_and_stay_as_they_are() {
 #[test]
 fn what_cannot_be_copied_is_one_sentence() {
     let (mut device, _) = device();
-    let mut refused = |from: Place, to: Place, pages: u64, words: &str| {
+    let mut refused = |from: NamespacePage, to: NamespacePage, pages: u64, words: &str| {
         let error = copy::copy(&mut device, from, to, pages, &mut quiet)
             .expect_err(words)
             .to_string();

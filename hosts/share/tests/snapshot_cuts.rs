@@ -9,8 +9,8 @@ use kit::disk::{Content, MemDisk};
 use kit::{MemNamespaces, kept, subsets};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_share::snapshot::{self, NewSnapshot, State};
-use remap_ssd_share::{Namespaces, Place, ShareError};
+use remap_ssd_share::snapshot::{self, NewSnapshot, SnapshotState};
+use remap_ssd_share::{NamespacePage, Namespaces, ShareError};
 use std::collections::{BTreeMap, HashMap};
 
 const PAGES: u64 = 6;
@@ -128,7 +128,10 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
     for name in NAMES {
         let found = listed.snapshots.iter().find(|one| one.name == name);
         let state = found.map(|one| one.state);
-        let whole = matches!(state, Some(State::Complete | State::RollingBack));
+        let whole = matches!(
+            state,
+            Some(SnapshotState::Complete | SnapshotState::RollingBack)
+        );
         let (was, will) = (now.snapshots.get(name), next.snapshots.get(name));
         match (was, will) {
             (Some(_), Some(_)) if !whole => return Err(format!("snapshot {name} is {state:?}")),
@@ -156,7 +159,7 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
     let rolling = listed
         .snapshots
         .iter()
-        .find(|one| one.state == State::RollingBack)
+        .find(|one| one.state == SnapshotState::RollingBack)
         .map(|one| one.name.clone());
     let is_one = source == now.source || source == next.source;
     if now.step != Step::Write && !is_one && rolling.is_none() {
@@ -183,7 +186,7 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
     let unfinished: Vec<String> = listed
         .snapshots
         .iter()
-        .filter(|one| matches!(one.state, State::Creating | State::Deleting))
+        .filter(|one| matches!(one.state, SnapshotState::Creating | SnapshotState::Deleting))
         .map(|one| one.name.clone())
         .collect();
     for name in unfinished {
@@ -258,7 +261,7 @@ fn a_rollback_that_is_cut_again_and_again_is_finished_in_the_end() {
         );
         assert_eq!(
             snapshot::list(&mut device).expect("it works").snapshots[0].state,
-            State::Complete
+            SnapshotState::Complete
         );
     }
 }
@@ -285,7 +288,7 @@ fn what_another_host_writes_meanwhile_ends_a_snapshot_and_a_rollback() {
     snapshot::rollback(&mut device, "a", &mut quiet).expect_err("somebody wrote");
     assert_eq!(
         snapshot::list(&mut device).expect("it works").snapshots[0].state,
-        State::RollingBack
+        SnapshotState::RollingBack
     );
     let refused = snapshot::delete(&mut device, "a", &mut quiet).expect_err("first it is finished");
     assert!(
@@ -377,10 +380,10 @@ fn what_cannot_be_is_one_sentence_and_changes_nothing() {
     // A record that was copied with its namespace is not believed, and a damaged one is said to be.
     let mut page = [0; 4096];
     device
-        .read(Place { nsid: 3, page: 8 }, &mut page)
+        .read(NamespacePage { nsid: 3, page: 8 }, &mut page)
         .expect("it works");
     device
-        .write(Place { nsid: 4, page: 19 }, &page)
+        .write(NamespacePage { nsid: 4, page: 19 }, &page)
         .expect("it works");
     let listed = snapshot::list(&mut device).expect("it works");
     assert_eq!(

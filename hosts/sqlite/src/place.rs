@@ -109,7 +109,7 @@ pub enum PlaceError {
 }
 
 /// A store, and the folder that has its locks.
-pub struct Place {
+pub struct StorePlace {
     /// The store that holds the files.
     pub store: Arc<dyn Store>,
     /// Where pages that were read are.
@@ -122,7 +122,7 @@ pub struct Place {
     locks: Option<PathBuf>,
 }
 
-impl Place {
+impl StorePlace {
     /// The full name of a file.
     pub fn full_name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
@@ -148,19 +148,19 @@ impl Place {
 /// The places that are open in this process.
 #[derive(Default)]
 struct Places {
-    by_prefix: HashMap<String, Weak<Place>>,
-    by_spec: HashMap<Spec, Weak<Place>>,
+    by_prefix: HashMap<String, Weak<StorePlace>>,
+    by_spec: HashMap<Spec, Weak<StorePlace>>,
     /// The volume that was opened last.
-    last: Option<Weak<Place>>,
+    last: Option<Weak<StorePlace>>,
 }
 
 thread_local! {
     /// Keeps a place between the call that asks for a file's full name and the one that opens it,
     /// which come from one thread.
-    static HELD: RefCell<Option<Arc<Place>>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<Arc<StorePlace>>> = const { RefCell::new(None) };
 }
 
-fn keep(place: Option<Arc<Place>>) {
+fn keep(place: Option<Arc<StorePlace>>) {
     // Closing an image takes its time: nothing is borrowed meanwhile.
     let before = HELD.with_borrow_mut(|held| std::mem::replace(held, place));
     drop(before);
@@ -172,7 +172,7 @@ impl Places {
         self.by_prefix.retain(|_, place| place.strong_count() > 0);
     }
 
-    fn add(&mut self, spec: Spec, place: &Arc<Place>) {
+    fn add(&mut self, spec: Spec, place: &Arc<StorePlace>) {
         self.by_spec.insert(spec, Arc::downgrade(place));
         self.by_prefix
             .insert(place.prefix.clone(), Arc::downgrade(place));
@@ -191,7 +191,7 @@ fn places() -> MutexGuard<'static, Places> {
 ///
 /// # Errors
 /// It cannot be reached, or has no volume.
-pub fn hold(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
+pub fn hold(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
     let mut places = places();
     let known = places.by_spec.get(spec).and_then(Weak::upgrade);
     let place = match known {
@@ -221,7 +221,7 @@ pub fn hold(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
 }
 
 /// The volume that was opened last, if it still is.
-pub fn last() -> Option<Arc<Place>> {
+pub fn last() -> Option<Arc<StorePlace>> {
     let place = places().last.as_ref().and_then(Weak::upgrade)?;
     keep(Some(Arc::clone(&place)));
     Some(place)
@@ -234,7 +234,7 @@ pub fn release() {
 
 /// Keeps a store known to the VFS. After it is dropped, databases that are open stay usable until
 /// they are closed.
-pub struct Mounted(Arc<Place>);
+pub struct Mounted(Arc<StorePlace>);
 
 impl Mounted {
     /// The store that holds the files.
@@ -271,7 +271,7 @@ pub fn mount(name: &str, store: Arc<dyn Store>) -> Result<Mounted, PlaceError> {
 ///
 /// # Errors
 /// It is on a volume that is not open, or has no folder.
-pub fn of_full_name(full: &str) -> Result<(Arc<Place>, String), PlaceError> {
+pub fn of_full_name(full: &str) -> Result<(Arc<StorePlace>, String), PlaceError> {
     if let Some((prefix, name)) = volume_prefix(full) {
         let place = places().by_prefix.get(prefix).and_then(Weak::upgrade);
         return match place {
@@ -290,7 +290,7 @@ pub fn of_full_name(full: &str) -> Result<(Arc<Place>, String), PlaceError> {
         place: prefix.clone(),
         error,
     })?;
-    let place = Arc::new(Place {
+    let place = Arc::new(StorePlace {
         store: Arc::new(store),
         twins: Arc::default(),
         prefix: prefix.clone(),
@@ -326,7 +326,7 @@ pub fn is_full(name: &str) -> bool {
     name.starts_with('/')
 }
 
-fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
+fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
     match spec {
         Spec::Device {
             address,
@@ -411,7 +411,7 @@ fn cache_bytes() -> Result<u64, PlaceError> {
 }
 
 /// The place of a volume. `copy` tells copies of a volume apart, which have one UUID.
-fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<Place>, PlaceError> {
+fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlace>, PlaceError> {
     let no_volume =
         || PlaceError::Parameter("files of the operating system are opened by their paths".into());
     let uuid = uuid_text(&store.identity().ok_or_else(no_volume)?);
@@ -433,7 +433,7 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<Place>, P
         error,
     })?;
 
-    Ok(Arc::new(Place {
+    Ok(Arc::new(StorePlace {
         store,
         twins: Arc::default(),
         prefix: format!("/{uuid}/"),

@@ -9,7 +9,7 @@
 //! acknowledged is a mark.
 
 use remap_ssd_torture::{
-    Campaign, Code, Recording, RecordingSpec, Shape, TortureError, id, record,
+    Campaign, Code, DiskGeometry, Recording, RecordingSpec, TortureError, id, record,
 };
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -68,7 +68,7 @@ fn recorded(arguments: &str, stop: &AtomicBool) -> Result<Recording, TortureErro
     let program = std::env::current_exe()?;
     let run = RecordingSpec {
         // Blocks of 512 bytes, so that pages tear.
-        shape: Shape {
+        shape: DiskGeometry {
             block_bytes: 512,
             blocks: 2048,
         },

@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Size of a disk and of its blocks, which are what a power cut leaves old or new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Shape {
+pub struct DiskGeometry {
     /// Bytes of a block, a power of two: 512 or 4,096.
     pub block_bytes: u32,
     /// How many blocks the disk has.
     pub blocks: u64,
 }
 
-impl Shape {
+impl DiskGeometry {
     /// Its size, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.block_bytes)
@@ -91,7 +91,7 @@ impl Shape {
 /// A disk of blocks. Ranges lie within it.
 pub trait Array: Send + Sync {
     /// Block size and number of blocks.
-    fn shape(&self) -> Shape;
+    fn shape(&self) -> DiskGeometry;
 
     /// Reads the newest data.
     ///
@@ -121,7 +121,7 @@ pub trait Array: Send + Sync {
 /// A place for a disk that can be exchanged; clones are the same place.
 #[derive(Clone)]
 pub struct Slot {
-    shape: Shape,
+    shape: DiskGeometry,
     array: Arc<RwLock<Option<Arc<dyn Array>>>>,
     /// Why a request failed first: whoever asked learns only that it did.
     failure: Arc<Mutex<Option<io::Error>>>,
@@ -129,7 +129,7 @@ pub struct Slot {
 
 impl Slot {
     /// A place for disks of this size, with none in it.
-    pub fn new(shape: Shape) -> Self {
+    pub fn new(shape: DiskGeometry) -> Self {
         Self {
             shape,
             array: Arc::default(),
@@ -270,10 +270,10 @@ mod tests {
     use super::*;
 
     /// A disk whose temporary file has no room.
-    struct Full(Shape);
+    struct Full(DiskGeometry);
 
     impl Array for Full {
-        fn shape(&self) -> Shape {
+        fn shape(&self) -> DiskGeometry {
             self.0
         }
         fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_reason_of_the_first_request_that_failed_is_kept() {
-        let shape = Shape {
+        let shape = DiskGeometry {
             block_bytes: 512,
             blocks: 8,
         };

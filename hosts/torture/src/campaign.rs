@@ -7,7 +7,7 @@
 use crate::array::Array;
 use crate::child::{Ending, Environment, Task, disk_environment};
 use crate::contents::ContentId;
-use crate::cut::{Choice, Cut, Lost, Replay, State};
+use crate::cut::{Choice, Cut, DiskState, Lost, Replay};
 use crate::error::TortureError;
 use crate::firmware::{Firmware, FirmwareDisk, Played, Player};
 use crate::image::Image;
@@ -309,7 +309,7 @@ impl<'a> Campaign<'a> {
     }
 
     /// What a cut can lose, and what it loses.
-    pub fn state(&self, cut: &Cut) -> (State, Vec<Lost>) {
+    pub fn state(&self, cut: &Cut) -> (DiskState, Vec<Lost>) {
         let replay = if cut.instant < self.start.played() {
             Replay::new(self.recording)
         } else {

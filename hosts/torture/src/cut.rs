@@ -24,7 +24,7 @@ pub struct Version {
 
 /// All that a disk may hold at an instant.
 #[derive(Clone)]
-pub struct State {
+pub struct DiskState {
     /// The last durable version of each block.
     pub durable: Vec<ContentId>,
     /// Versions since then, oldest first; blocks that have none are left out.
@@ -59,7 +59,7 @@ pub struct Cut {
     pub choice: Choice,
 }
 
-impl State {
+impl DiskState {
     /// The state before entry `instant`.
     pub fn at(recording: &Recording, instant: usize) -> Self {
         Replay::new(recording).until(instant).state
@@ -171,7 +171,7 @@ impl State {
 pub struct Replay<'a> {
     recording: &'a Recording,
     played: usize,
-    state: State,
+    state: DiskState,
     /// Requests that are submitted and not completed.
     open: BTreeSet<u32>,
     /// Of each flush under way, what was under way when it was submitted.
@@ -184,7 +184,7 @@ impl<'a> Replay<'a> {
     /// A replay at the beginning of the recording.
     pub fn new(recording: &'a Recording) -> Self {
         let durable = vec![ZEROES; recording.shape.blocks as usize];
-        let state = State {
+        let state = DiskState {
             durable,
             pending: BTreeMap::new(),
         };
@@ -224,7 +224,7 @@ impl<'a> Replay<'a> {
     }
 
     /// What the disk may hold now.
-    pub fn into_state(self) -> State {
+    pub fn into_state(self) -> DiskState {
         self.state
     }
 

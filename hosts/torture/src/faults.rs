@@ -6,7 +6,7 @@
 //! which requests are concerned follows from the seed alone; an error of ours is told from the
 //! machine's. Absent: what a program makes of an error (its check knows).
 
-use crate::array::{Array, Shape};
+use crate::array::{Array, DiskGeometry};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 use remap_ssd_fuse::DiskError;
@@ -110,10 +110,10 @@ pub(crate) struct Faulty {
     seed: u64,
     armed: AtomicBool,
     failed: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
 }
 
-struct State {
+struct DiskState {
     random: Xoshiro256PlusPlus,
     written_bytes: u64,
     /// Blocks written since the workload began: they can be read.
@@ -139,7 +139,7 @@ impl Faulty {
             seed,
             armed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(DiskState {
                 random,
                 written_bytes: 0,
                 written: BTreeSet::new(),
@@ -157,7 +157,7 @@ impl Faulty {
         self.failed.load(Ordering::Relaxed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -246,7 +246,7 @@ impl Faulty {
 }
 
 impl Array for Faulty {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> DiskGeometry {
         self.inner.shape()
     }
 
@@ -279,7 +279,7 @@ mod tests {
     use crate::record::Recorder;
 
     fn disk(fault: &str) -> Faulty {
-        let shape = Shape {
+        let shape = DiskGeometry {
             block_bytes: 4096,
             blocks: 256,
         };

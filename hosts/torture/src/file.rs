@@ -9,7 +9,7 @@
 //! synced, renamed); whatever bytes a file holds, loading ends in a recording or a reason, and
 //! allocates no more than it has read. Absent: which file.
 
-use crate::array::Shape;
+use crate::array::DiskGeometry;
 use crate::contents::Contents;
 use crate::error::TortureError;
 use crate::record::{About, Event, Recording};
@@ -39,10 +39,10 @@ const _: () = assert!(size_of::<Header>() == 24);
 
 impl Header {
     fn of(
-        Shape {
+        DiskGeometry {
             block_bytes,
             blocks,
-        }: Shape,
+        }: DiskGeometry,
     ) -> Self {
         Self {
             magic: MAGIC,
@@ -231,7 +231,7 @@ pub fn load(path: &Path) -> Result<Recording, TortureError> {
             header.version
         )));
     }
-    let shape = Shape {
+    let shape = DiskGeometry {
         block_bytes: header.block_bytes,
         blocks: header.blocks,
     };
@@ -265,7 +265,7 @@ fn not(reason: &str) -> TortureError {
     TortureError::NotARecording(reason.into())
 }
 
-fn read_body(shape: Shape, from: &mut impl Read) -> Result<Recording, TortureError> {
+fn read_body(shape: DiskGeometry, from: &mut impl Read) -> Result<Recording, TortureError> {
     let mut len = [0; 8];
     from.read_exact(&mut len)?;
     let len = u64::from_le_bytes(len);
@@ -315,7 +315,7 @@ fn read_body(shape: Shape, from: &mut impl Read) -> Result<Recording, TortureErr
 
 /// Turns entries into events, and sees that they make sense.
 fn events(
-    shape: Shape,
+    shape: DiskGeometry,
     entries: &[Entry],
     description: &Description,
 ) -> Result<Vec<Event>, TortureError> {

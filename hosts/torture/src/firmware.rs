@@ -10,8 +10,8 @@
 //! block has a version that it may have, or `Played::wrong` says which one does not. Absent: time,
 //! and which cuts are tried (`campaign`).
 
-use crate::array::{Array, Shape};
-use crate::cut::{Choice, Cut, Lost, Replay, State};
+use crate::array::{Array, DiskGeometry};
+use crate::cut::{Choice, Cut, DiskState, Lost, Replay};
 use crate::error::TortureError;
 use crate::record::Recording;
 use remap_ssd_crash::cut::Cutter;
@@ -238,7 +238,7 @@ impl<'a> PlayedDevice<'a> {
     /// The survivors of the cache are written in an order of their own, and nothing waits for them.
     fn write_survivors(
         &mut self,
-        state: &State,
+        state: &DiskState,
         survivors: &[crate::contents::ContentId],
     ) -> Result<(), TortureError> {
         let per_page = self.blocks_per_page();
@@ -292,7 +292,7 @@ impl<'a> PlayedDevice<'a> {
 fn wrong_block(
     device: &mut Device,
     recording: &Recording,
-    state: &State,
+    state: &DiskState,
 ) -> Result<Option<String>, TortureError> {
     let block_bytes = recording.shape.block_bytes as usize;
     let per_page = PAGE_BYTES / block_bytes;
@@ -339,14 +339,14 @@ fn wrong_block(
 
 /// A disk of blocks that a device stores.
 pub struct FirmwareDisk {
-    shape: Shape,
-    pages: Shape,
+    shape: DiskGeometry,
+    pages: DiskGeometry,
     device: Mutex<Device>,
 }
 
 impl FirmwareDisk {
-    fn new(device: Device, shape: Shape) -> Self {
-        let pages = Shape {
+    fn new(device: Device, shape: DiskGeometry) -> Self {
+        let pages = DiskGeometry {
             block_bytes: PAGE_BYTES as u32,
             blocks: shape.bytes() / PAGE_BYTES as u64,
         };
@@ -382,7 +382,7 @@ fn read_page(device: &mut Device, lpn: u64, into: &mut [u8]) -> io::Result<()> {
 }
 
 impl Array for FirmwareDisk {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> DiskGeometry {
         self.shape
     }
 
@@ -439,7 +439,7 @@ mod tests {
     /// remaps.
     fn recording(block_bytes: u32, seed: u64) -> Recording {
         const BYTES: u64 = 16 << 20;
-        let shape = Shape {
+        let shape = DiskGeometry {
             block_bytes,
             blocks: BYTES / u64::from(block_bytes),
         };
@@ -484,7 +484,7 @@ mod tests {
                 let instant = random.random_range(recording.instants());
                 let choice = Choice::Drawn(random.random());
                 let cut = Cut { instant, choice };
-                let state = State::at(&recording, instant);
+                let state = DiskState::at(&recording, instant);
                 let lost = state.lost(&cut.choice);
                 let [played, again] = [0, 0].map(|_| player.play(&cut, &lost).unwrap());
                 assert_eq!(played.wrong, None, "{firmware}, {cut:?}");

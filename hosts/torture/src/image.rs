@@ -3,7 +3,7 @@
 //! Invariant: the record never changes; each image is on its own. Absent: flushes, which have
 //! nothing to do here.
 
-use crate::array::{Array, Shape};
+use crate::array::{Array, DiskGeometry};
 use crate::contents::{ContentId, Contents, ZEROES};
 use std::collections::HashMap;
 use std::io;
@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A disk after a cut.
 pub struct Image {
-    shape: Shape,
+    shape: DiskGeometry,
     contents: Contents,
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
 }
 
-struct State {
+struct DiskState {
     blocks: Vec<ContentId>,
     /// Blocks written since the cut.
     written: HashMap<u64, Box<[u8]>>,
@@ -24,7 +24,7 @@ struct State {
 
 impl Image {
     /// A disk with these contents.
-    pub fn new(shape: Shape, contents: Contents, blocks: Vec<ContentId>) -> Self {
+    pub fn new(shape: DiskGeometry, contents: Contents, blocks: Vec<ContentId>) -> Self {
         assert_eq!(
             blocks.len() as u64,
             shape.blocks,
@@ -33,18 +33,18 @@ impl Image {
         Self {
             shape,
             contents,
-            state: Mutex::new(State {
+            state: Mutex::new(DiskState {
                 blocks,
                 written: HashMap::new(),
             }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_block(&self, state: &State, block: u64, into: &mut [u8]) -> io::Result<()> {
+    fn read_block(&self, state: &DiskState, block: u64, into: &mut [u8]) -> io::Result<()> {
         match state.written.get(&block) {
             Some(bytes) => {
                 into.copy_from_slice(bytes);
@@ -56,7 +56,7 @@ impl Image {
 }
 
 impl Array for Image {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> DiskGeometry {
         self.shape
     }
 

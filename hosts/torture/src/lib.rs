@@ -25,7 +25,7 @@
 //! From a Rust test:
 //!
 //! ```
-//! use remap_ssd_torture::{Campaign, RecordingSpec, Shape, TortureError, record};
+//! use remap_ssd_torture::{Campaign, RecordingSpec, DiskGeometry, TortureError, record};
 //! # use std::sync::atomic::AtomicBool;
 //! # use std::time::Duration;
 //!
@@ -71,12 +71,12 @@ mod shrink;
 mod stage;
 mod target;
 
-pub use array::{Array, Shape};
+pub use array::{Array, DiskGeometry};
 pub use campaign::{Campaign, Finding, Smallest, Verdict};
 pub use child::Ending;
 pub use code::{Code, NoCode};
 pub use contents::{ContentId, Contents, ZEROES};
-pub use cut::{Choice, Cut, Lost, Replay, State, Version};
+pub use cut::{Choice, Cut, DiskState, Lost, Replay, Version};
 pub use error::TortureError;
 pub use faults::{Fault, NoFault};
 pub use file::{id, load, save};

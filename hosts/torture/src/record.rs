@@ -4,7 +4,7 @@
 //! Invariants: a request's completion comes after its submission; requests that overlap in time
 //! have the order of their submissions. Absent: what a power cut leaves of it (`cut`), and time.
 
-use crate::array::{Array, Shape};
+use crate::array::{Array, DiskGeometry};
 use crate::contents::{ContentId, Contents, ZEROES};
 use std::io;
 use std::ops::Range;
@@ -64,7 +64,7 @@ pub struct About {
 #[derive(Clone)]
 pub struct Recording {
     /// Block size and number of blocks of the disk.
-    pub shape: Shape,
+    pub shape: DiskGeometry,
     /// What was recorded, to run it again.
     pub about: About,
     /// Requests, completions and marks in order.
@@ -107,11 +107,11 @@ impl Recording {
 
 /// A disk that records what it is asked.
 pub struct Recorder {
-    shape: Shape,
-    state: Mutex<State>,
+    shape: DiskGeometry,
+    state: Mutex<DiskState>,
 }
 
-struct State {
+struct DiskState {
     now: Vec<ContentId>,
     contents: Contents,
     events: Vec<Event>,
@@ -119,7 +119,7 @@ struct State {
     marks: Vec<String>,
 }
 
-impl State {
+impl DiskState {
     fn submit(&mut self, event: Event) -> io::Result<u32> {
         let index =
             u32::try_from(self.events.len()).map_err(|_| io::Error::other("the record is full"))?;
@@ -174,10 +174,10 @@ impl Recorder {
     ///
     /// # Errors
     /// There is no room for what it will hold.
-    pub fn new(shape: Shape) -> io::Result<Self> {
+    pub fn new(shape: DiskGeometry) -> io::Result<Self> {
         let contents = Contents::new(shape.block_bytes as usize)?;
         let now = vec![ZEROES; shape.blocks as usize];
-        let state = State {
+        let state = DiskState {
             now,
             contents,
             events: Vec::new(),
@@ -190,13 +190,13 @@ impl Recorder {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Submission and completion take turns of their own: other requests may come between them, as
     /// on any disk.
-    fn request(&self, submit: impl FnOnce(&mut State) -> io::Result<u32>) -> io::Result<()> {
+    fn request(&self, submit: impl FnOnce(&mut DiskState) -> io::Result<u32>) -> io::Result<()> {
         let index = submit(&mut self.state())?;
         self.state().submit(Event::Done(index)).map(drop)
     }
@@ -274,7 +274,7 @@ impl Recorder {
 }
 
 impl Array for Recorder {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> DiskGeometry {
         self.shape
     }
 

@@ -3,7 +3,7 @@
 //! Invariants: a workload that fails leaves no recording, unless its disk was to fail; what prepared
 //! the disk is in the record, and no part of its cuts. Absent: cuts (`campaign`).
 
-use crate::array::{Array, Shape};
+use crate::array::{Array, DiskGeometry};
 use crate::child::{Ending, Task, disk_environment};
 use crate::error::TortureError;
 use crate::faults::{Fault, Faulty};
@@ -25,7 +25,7 @@ const MARKS_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct RecordingSpec {
     /// Block size and number of blocks of the disk.
-    pub shape: Shape,
+    pub shape: DiskGeometry,
     /// The file system; none: the workload uses the disk's file.
     pub fs: Option<FileSystem>,
     /// The disk is behind NVMe/TCP, and not behind a file; without file system and faults.

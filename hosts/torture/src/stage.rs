@@ -5,7 +5,7 @@
 //! nothing else is; a loop device is detached once. What is missing is one sentence that says what
 //! to do. Absent: what is on the disk.
 
-use crate::array::{Array, DISK, MARKS, MarkSink, Served, Shape, Slot};
+use crate::array::{Array, DISK, DiskGeometry, MARKS, MarkSink, Served, Slot};
 use crate::child::{ToolError, tool};
 use crate::error::TortureError;
 use remap_ssd_fuse::Mounted;
@@ -66,7 +66,7 @@ pub struct Stage {
     mounted: Option<Mounted>,
     scratch: TempDir,
     slot: Slot,
-    shape: Shape,
+    shape: DiskGeometry,
     marks: Sink,
 }
 
@@ -132,7 +132,7 @@ impl Stage {
     ///
     /// # Errors
     /// FUSE is missing, or there is no room for a folder.
-    pub fn new(shape: Shape) -> Result<Self, TortureError> {
+    pub fn new(shape: DiskGeometry) -> Result<Self, TortureError> {
         let scratch = tempfile::Builder::new()
             .prefix("remap-ssd-torture-")
             .tempdir()?;
@@ -279,7 +279,7 @@ struct Loop {
 }
 
 impl Loop {
-    fn attach(file: &Path, shape: Shape) -> Result<Self, TortureError> {
+    fn attach(file: &Path, shape: DiskGeometry) -> Result<Self, TortureError> {
         let (sector, file) = (shape.block_bytes.to_string(), file.to_string_lossy());
 
         let arguments = [

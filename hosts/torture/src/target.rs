@@ -7,7 +7,7 @@
 //! whatever hosts send, only this process's memory is written. Absent: what a cut leaves (`cut`),
 //! and file systems.
 
-use crate::array::Shape;
+use crate::array::DiskGeometry;
 use crate::child::Environment;
 use crate::contents::{ContentId, Contents, ZEROES};
 use crate::error::TortureError;
@@ -40,7 +40,7 @@ const MARKS: &str = "marks";
 pub(crate) struct Target {
     listener: TcpListener,
     address: SocketAddr,
-    shape: Shape,
+    shape: DiskGeometry,
     scratch: TempDir,
 }
 
@@ -63,7 +63,7 @@ impl Target {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn new(shape: Shape) -> Result<Self, TortureError> {
+    pub fn new(shape: DiskGeometry) -> Result<Self, TortureError> {
         let scratch = tempfile::Builder::new()
             .prefix("remap-ssd-torture-")
             .tempdir()?;
@@ -155,7 +155,7 @@ impl Drop for Serving {
 ///
 /// # Errors
 /// There is no such device.
-pub(crate) fn empty_device(shape: Shape) -> Result<Device, TortureError> {
+pub(crate) fn empty_device(shape: DiskGeometry) -> Result<Device, TortureError> {
     let bytes = shape.bytes().max(SERVICE_BYTES_MIN);
     let config = DeviceConfig::for_service(bytes, SchemeKind::default(), false).map_err(broken)?;
     Device::in_memory(config).map_err(broken)
@@ -166,7 +166,7 @@ pub(crate) fn empty_device(shape: Shape) -> Result<Device, TortureError> {
 /// # Errors
 /// There is no such device, or the contents cannot be read.
 pub(crate) fn device_with(
-    shape: Shape,
+    shape: DiskGeometry,
     contents: &Contents,
     blocks: &[ContentId],
 ) -> Result<Device, TortureError> {
@@ -271,7 +271,7 @@ impl Witness for Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cut::{Lost, State};
+    use crate::cut::{DiskState, Lost};
     use crate::record::{About, Event, Recording};
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
@@ -282,7 +282,7 @@ mod tests {
     use std::io::Write;
 
     const BLOCK: usize = 512;
-    const SHAPE: Shape = Shape {
+    const SHAPE: DiskGeometry = DiskGeometry {
         block_bytes: BLOCK as u32,
         blocks: 2048,
     };
@@ -342,7 +342,7 @@ mod tests {
 
     /// First byte of a block that has lost everything that it may lose.
     fn worst(recording: &Recording, block: u64) -> u8 {
-        let state = State::at(recording, recording.events.len());
+        let state = DiskState::at(recording, recording.events.len());
         let versions = state.pending.get(&block).map_or(0, Vec::len) as u32;
         let blocks = state.after(&[Lost { block, versions }]);
         let mut bytes = [0; BLOCK];
@@ -426,7 +426,7 @@ mod tests {
         bench.client.admin(|queue| queue.call("it", &call)).unwrap();
 
         let recording = bench.finish();
-        let state = State::at(&recording, recording.events.len());
+        let state = DiskState::at(&recording, recording.events.len());
         assert!(state.pending.is_empty() && state.durable.iter().all(|id| *id == ZEROES));
     }
 
@@ -468,7 +468,11 @@ mod tests {
         let at = |event: Event| recording.events.iter().position(|one| *one == event);
         let flush = at(Event::Flush).unwrap();
         let answered = at(Event::Done(flush as u32)).unwrap();
-        assert!(State::at(&recording, answered + 1).pending.contains_key(&3));
+        assert!(
+            DiskState::at(&recording, answered + 1)
+                .pending
+                .contains_key(&3)
+        );
         assert_eq!(worst(&recording, 3), 1);
         assert_eq!(worst(&recording, 5), 2);
     }
@@ -568,7 +572,7 @@ mod tests {
         let read = bench.client.read(0, 160).unwrap();
 
         let recording = bench.finish();
-        let newest = State::at(&recording, recording.events.len()).after(&[]);
+        let newest = DiskState::at(&recording, recording.events.len()).after(&[]);
         for (block, (id, read)) in newest.iter().zip(read.chunks(BLOCK)).enumerate() {
             let mut bytes = [0; BLOCK];
             recording.contents.get(*id, &mut bytes).unwrap();

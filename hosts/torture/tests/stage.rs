@@ -2,8 +2,8 @@
 //! and is skipped.
 
 use remap_ssd_torture::{
-    Campaign, Code, FileSystem, Recording, RecordingSpec, Shape, TortureError, id, load, record,
-    require, save,
+    Campaign, Code, DiskGeometry, FileSystem, Recording, RecordingSpec, TortureError, id, load,
+    record, require, save,
 };
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The recording of a run; none if this machine lacks something.
 fn recorded(fs: Option<&str>, workload: &str) -> Option<Recording> {
-    let shape = Shape {
+    let shape = DiskGeometry {
         block_bytes: 512,
         blocks: 65_536,
     };
@@ -152,7 +152,7 @@ fn a_check_that_hangs_has_failed() {
 
 #[test]
 fn a_workload_that_fails_says_what_it_wrote() {
-    let shape = Shape {
+    let shape = DiskGeometry {
         block_bytes: 4096,
         blocks: 1024,
     };

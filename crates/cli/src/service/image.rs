@@ -5,7 +5,7 @@
 //! damage (`media::folder`).
 
 use super::kept::{SERVICE, Service};
-use super::shape::{Shape, new_nqn};
+use super::shape::{DeviceShape, new_nqn};
 use crate::failure::Failure;
 use crate::output::{self, pairs};
 use remap_ssd_device::{Device, DeviceConfig, FolderCheck};
@@ -86,7 +86,7 @@ pub struct Create {
     pub dir: PathBuf,
     /// What it is like.
     #[command(flatten)]
-    pub shape: Shape,
+    pub shape: DeviceShape,
     /// Print the created device as JSON.
     #[arg(long)]
     pub json: bool,

@@ -13,7 +13,7 @@ use super::kept::{Kept, ReservationFolder, Service};
 use super::log::start_log;
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
-use super::shape::{Shape, random};
+use super::shape::{DeviceShape, random};
 use super::traces::{TracePlan, Traces};
 use super::writeback::Writeback;
 use crate::failure::Failure;
@@ -204,7 +204,7 @@ pub struct Args {
 
     /// What it is like.
     #[command(flatten)]
-    pub shape: Shape,
+    pub shape: DeviceShape,
 }
 
 const EXAMPLES_SHORT: &str = "\

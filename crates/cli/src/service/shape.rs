@@ -21,7 +21,7 @@ const NAMESPACES_MAX: u32 = 128;
 
 /// What a device for service is like.
 #[derive(Debug, clap::Args)]
-pub struct Shape {
+pub struct DeviceShape {
     /// Size of the device, as hosts see it.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "New device")]
     pub size: Option<u64>,
@@ -101,7 +101,7 @@ fn on_off(text: &str) -> Result<bool, String> {
     }
 }
 
-impl Shape {
+impl DeviceShape {
     /// The device of `size` bytes.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 use super::{Others, on_namespaces, on_volume, show};
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Place;
+use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_share::copy::{self, Piece};
 use remap_ssd_share::files::FilesError;
@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, requires = "extents")]
     force: bool,
     #[command(flatten)]
-    place: Place,
+    place: NamespacePlace,
     /// Print as JSON.
     #[arg(long)]
     json: bool,

@@ -18,7 +18,7 @@ mod show;
 mod snapshot;
 
 use crate::failure::Failure;
-use crate::place::{Place, host_keys};
+use crate::place::{NamespacePlace, host_keys};
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_share::files::FilesError;
@@ -74,14 +74,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn about(place: &Place, error: ShareError) -> Failure {
+fn about(place: &NamespacePlace, error: ShareError) -> Failure {
     match error {
         ShareError::Usage(_) => Failure::usage(error),
         _ => Failure::about(place.name(), error),
     }
 }
 
-fn about_files(place: &Place, error: FilesError) -> Failure {
+fn about_files(place: &NamespacePlace, error: FilesError) -> Failure {
     match error {
         FilesError::Usage(_) | FilesError::Store(StoreError::BadName { .. }) => {
             Failure::usage(error)
@@ -92,7 +92,7 @@ fn about_files(place: &Place, error: FilesError) -> Failure {
 
 /// Runs with the namespaces of the device.
 fn on_namespaces<R>(
-    place: &Place,
+    place: &NamespacePlace,
     work: impl FnOnce(&mut dyn Namespaces) -> Result<R, ShareError>,
 ) -> Result<R, Failure> {
     if let Some(dir) = &place.image {
@@ -179,7 +179,7 @@ enum Others {
 
 /// Runs with the volume.
 fn on_volume<R>(
-    place: &Place,
+    place: &NamespacePlace,
     others: Others,
     work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
 ) -> Result<(R, Done), Failure> {
@@ -197,7 +197,7 @@ fn on_volume<R>(
 fn with_volume<D: Counting + Send, R>(
     mut disk: D,
     processes: &Processes,
-    place: &Place,
+    place: &NamespacePlace,
     others: Others,
     work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
 ) -> Result<((R, Done), D), Failure> {

@@ -4,10 +4,10 @@
 
 use super::{Others, on_namespaces, on_volume, show};
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_share::copy::{self, Empty};
-use remap_ssd_share::{Place as At, files};
+use remap_ssd_share::{NamespacePage as At, files};
 
 /// What to copy.
 #[derive(Debug, clap::Args)]
@@ -16,7 +16,7 @@ pub(super) struct Copy {
     #[command(flatten)]
     what: PagesOrFile,
     #[command(flatten)]
-    place: Place,
+    place: NamespacePlace,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -37,7 +37,7 @@ pub(super) struct Move {
     #[command(flatten)]
     what: PagesOrFile,
     #[command(flatten)]
-    place: Place,
+    place: NamespacePlace,
     /// Finish an interrupted move: keep targets whose sources are already empty.
     #[arg(long, conflicts_with_all = ["force", "file"])]
     resume: bool,
@@ -82,7 +82,7 @@ struct PagesOrFile {
 
 impl PagesOrFile {
     /// Source, target and pages.
-    fn range(&self, place: &Place) -> Result<(At, At, u64), Failure> {
+    fn range(&self, place: &NamespacePlace) -> Result<(At, At, u64), Failure> {
         let (Some(from), Some(to), Some(pages)) = (self.from, self.to, self.pages) else {
             return Err(Failure::usage(
                 "which pages? --from PAGE --to PAGE --pages N",

@@ -8,7 +8,7 @@
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
-use remap_ssd_share::{Counts, Namespaces, Place, ShareError};
+use remap_ssd_share::{Counts, NamespacePage, Namespaces, ShareError};
 use std::collections::BTreeMap;
 
 /// Connections that are kept if nothing was written through them.
@@ -129,15 +129,15 @@ impl Namespaces for ServedNamespaces {
             .unwrap_or(0)
     }
 
-    fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
+    fn read(&mut self, at: NamespacePage, into: &mut [u8]) -> Result<(), ShareError> {
         Disk::read(self.client(at.nsid)?, at.page, into).map_err(ShareError::device)
     }
 
-    fn write(&mut self, at: Place, page: &[u8; PAGE_BYTES]) -> Result<(), ShareError> {
+    fn write(&mut self, at: NamespacePage, page: &[u8; PAGE_BYTES]) -> Result<(), ShareError> {
         Disk::write(self.client_to_write(at.nsid)?, at.page, page).map_err(ShareError::device)
     }
 
-    fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError> {
+    fn trim(&mut self, at: NamespacePage, pages: u64) -> Result<(), ShareError> {
         Disk::trim(self.client_to_write(at.nsid)?, at.page, pages).map_err(ShareError::device)
     }
 
@@ -148,7 +148,12 @@ impl Namespaces for ServedNamespaces {
         Ok(())
     }
 
-    fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
+    fn share(
+        &mut self,
+        from: NamespacePage,
+        to: NamespacePage,
+        pages: u64,
+    ) -> Result<(), ShareError> {
         let shift = self.client(from.nsid)?.lba_shift();
         let target = self.client_to_write(to.nsid)?;
 

@@ -6,10 +6,10 @@
 use super::{Others, on_namespaces, on_volume, show};
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Place;
+use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_share::files::{self, FileSnapshot, FileState};
-use remap_ssd_share::snapshot::{self, Listed, NewSnapshot, Snapshot, State};
+use remap_ssd_share::snapshot::{self, Listed, NewSnapshot, Snapshot, SnapshotState};
 use remap_ssd_sim::report::format::{bytes, exact};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -84,7 +84,7 @@ struct On {
     #[arg(long)]
     volume: bool,
     #[command(flatten)]
-    place: Place,
+    place: NamespacePlace,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -182,13 +182,13 @@ fn deleted(name: &str, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-fn state(state: State) -> &'static str {
+fn state(state: SnapshotState) -> &'static str {
     match state {
-        State::Complete => "whole",
-        State::Creating => "interrupted while it was made",
-        State::RollingBack => "rollback interrupted",
-        State::Deleting => "interrupted while it was deleted",
-        State::Vacant => "none",
+        SnapshotState::Complete => "whole",
+        SnapshotState::Creating => "interrupted while it was made",
+        SnapshotState::RollingBack => "rollback interrupted",
+        SnapshotState::Deleting => "interrupted while it was deleted",
+        SnapshotState::Vacant => "none",
     }
 }
 
@@ -209,7 +209,7 @@ fn list(on: &On) -> Result<(), Failure> {
                 "name": one.name, "namespace": one.nsid, "of_namespace": one.source, "pages": one.pages,
                 "bytes": one.pages * PAGE, "made_at": one.made_at, "state": state(one.state),
                 // A snapshot that is being rolled back is whole: the rollback is not.
-                "usable": matches!(one.state, State::Complete | State::RollingBack),
+                "usable": matches!(one.state, SnapshotState::Complete | SnapshotState::RollingBack),
             })
         };
         let snapshots: Vec<Value> = snapshots.iter().map(entry).collect();

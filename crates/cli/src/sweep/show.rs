@@ -5,7 +5,7 @@
 use super::Args;
 use super::point::Point;
 use crate::output::{counted, table};
-use remap_ssd_lab::plot::{Panel, Plot, Shape};
+use remap_ssd_lab::plot::{MarkKind, Panel, Plot};
 use remap_ssd_sim::report::format::{MISSING, number};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -125,7 +125,7 @@ pub fn figure(args: &Args, found: &[PointResult<'_>]) -> Option<String> {
         title: args.file.file_stem()?.to_string_lossy().into_owned(),
         reading: format!("{figure} of each point."),
         y: figure.clone(),
-        shape: Shape::Bars(
+        shape: MarkKind::Bars(
             vec![Panel {
                 title: String::new(),
                 groups,

@@ -15,8 +15,8 @@ use crate::trace::Patience;
 use remap_ssd_device::Setting;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_torture::{
-    Campaign, Choice, Code, Cut, Fault, FileSystem, Firmware, Recording, RecordingSpec, Shape,
-    TortureError, id, load, record, require, save,
+    Campaign, Choice, Code, Cut, DiskGeometry, Fault, FileSystem, Firmware, Recording,
+    RecordingSpec, TortureError, id, load, record, require, save,
 };
 use show::{Failed, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -393,7 +393,7 @@ impl Args {
         }
     }
 
-    fn shape(&self) -> Result<Shape, Failure> {
+    fn shape(&self) -> Result<DiskGeometry, Failure> {
         const SIZE_MAX: u64 = 64 << 30;
         const SIZE_MIN: u64 = 1 << 20;
 
@@ -415,7 +415,7 @@ impl Args {
             return Err(Failure::usage("--size is from 1MiB to 64GiB"));
         }
 
-        Ok(Shape {
+        Ok(DiskGeometry {
             block_bytes: self.block,
             blocks: bytes / u64::from(self.block),
         })

@@ -7,7 +7,7 @@ use super::Outcomes;
 use crate::output::{counted, pairs};
 use remap_ssd_sim::report::format::{bytes, exact};
 use remap_ssd_torture::{
-    Code, ContentId, Cut, Event, Firmware, Lost, Recording, Smallest, State, Verdict, ZEROES,
+    Code, ContentId, Cut, DiskState, Event, Firmware, Lost, Recording, Smallest, Verdict, ZEROES,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -287,7 +287,7 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
                 counted(smallest.tried, "more cut")
             ),
         ));
-        let state = State::at(recording, smallest.cut.instant);
+        let state = DiskState::at(recording, smallest.cut.instant);
         rows.extend(
             smallest
                 .lost
@@ -307,7 +307,7 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
 }
 
 /// A lost block: what it would have had, and what it has.
-fn described(recording: &Recording, state: &State, lost: &Lost) -> String {
+fn described(recording: &Recording, state: &DiskState, lost: &Lost) -> String {
     // Versions that were pending at the cut; what was durable before is what is left if all are
     // lost.
     let versions = state

@@ -7,7 +7,7 @@
 use super::about;
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Place;
+use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
 use remap_ssd_sim::report::format::exact;
@@ -31,7 +31,7 @@ pub(super) struct Export {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: NamespacePlace,
 }
 
 /// What to import.
@@ -47,7 +47,7 @@ pub(super) struct Import {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: NamespacePlace,
 }
 
 /// Exports a file.

@@ -8,7 +8,7 @@ mod carry;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted, pairs, table};
-use crate::place::Place;
+use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
 use remap_ssd_sim::report::format::{bytes, exact};
@@ -60,14 +60,14 @@ struct Delete {
     /// The file in the volume.
     name: String,
     #[command(flatten)]
-    place: Place,
+    place: NamespacePlace,
 }
 
 /// What to make.
 #[derive(Debug, clap::Args)]
 struct Create {
     #[command(flatten)]
-    place: Place,
+    place: NamespacePlace,
     /// Size of the volume [default: the whole namespace].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     size: Option<u64>,
@@ -83,14 +83,14 @@ struct Create {
 #[derive(Debug, clap::Args)]
 struct Show {
     #[command(flatten)]
-    place: Place,
+    place: NamespacePlace,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
 }
 
 impl Command {
-    fn place(&self) -> &Place {
+    fn place(&self) -> &NamespacePlace {
         match self {
             Self::Create(args) => &args.place,
             Self::List(args) | Self::Stat(args) => &args.place,
@@ -102,7 +102,7 @@ impl Command {
 }
 
 /// A failure at a place.
-fn about(place: &Place, error: StoreError) -> Failure {
+fn about(place: &NamespacePlace, error: StoreError) -> Failure {
     match error {
         StoreError::BadName { .. } | StoreError::BadShape(_) => Failure::usage(error),
         _ => Failure::about(place.name(), error),

@@ -3,7 +3,7 @@
 
 use super::{Findings, mean};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
 /// A metric of a run.
@@ -79,7 +79,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             title: title.into(),
             reading: format!("{title}, normalised to the device without remapping."),
             y: "times the baseline".into(),
-            shape: Shape::Bars(
+            shape: MarkKind::Bars(
                 vec![Panel {
                     title: "workload".into(),
                     groups,

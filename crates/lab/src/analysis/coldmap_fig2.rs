@@ -6,7 +6,7 @@
 
 use super::Findings;
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Row, Table};
 use serde_json::Value;
 
@@ -93,7 +93,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             "Mean time from a page's write to its invalidation, over that of pages with one LPN."
                 .into(),
         y: "times pages with one LPN".into(),
-        shape: Shape::Bars(
+        shape: MarkKind::Bars(
             vec![Panel {
                 title: "workload".into(),
                 groups,

@@ -10,7 +10,7 @@
 use super::coldmap::METRICS;
 use super::{Findings, mean};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Table};
 
 /// Setups that keep moved pages apart, and those that they are like otherwise.
@@ -101,7 +101,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             "Collections, IOPS, write amplification and lifetime of Coldmap over those of Remap."
                 .into(),
         y: "times Remap".into(),
-        shape: Shape::Bars(panels, Some(1.0)),
+        shape: MarkKind::Bars(panels, Some(1.0)),
     });
     found.measure("nearest_factor", nearest);
     found.text = text;

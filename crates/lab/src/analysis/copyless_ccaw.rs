@@ -6,7 +6,7 @@
 
 use super::{Findings, least, most};
 use crate::LabError;
-use crate::plot::{Lines, Panel, Plot, Shape};
+use crate::plot::{Lines, MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
 const WINDOWS: [u32; 4] = [1, 10, 100, 1000];
@@ -242,7 +242,7 @@ fn plots(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         title: "Throughput of random writes".into(),
         reading: "By window, in pages; left with deduplication ratio 2, right with 8.".into(),
         y: "thousand writes a second".into(),
-        shape: Shape::Bars(
+        shape: MarkKind::Bars(
             vec![panel("ratio 2", "ratio:2")?, panel("ratio 8", "ratio:8")?],
             None,
         ),
@@ -271,7 +271,7 @@ fn plots(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         reading: "Share of the writes that take no longer, from entering a window to its end."
             .into(),
         y: "share of writes".into(),
-        shape: Shape::Lines(Lines {
+        shape: MarkKind::Lines(Lines {
             x: "milliseconds".into(),
             logarithmic: false,
             lines,
@@ -286,7 +286,7 @@ fn plots(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         title: "Throughput of a mail server's requests, as a model has them".into(),
         reading: "By window, in pages; three days of different deduplication ratios. No trace: a generator fitted to FIU mail.".into(),
         y: "thousand requests a second".into(),
-        shape: Shape::Bars(panels.collect::<Result<_, _>>()?, None),
+        shape: MarkKind::Bars(panels.collect::<Result<_, _>>()?, None),
     });
     Ok(())
 }

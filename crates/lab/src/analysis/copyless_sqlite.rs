@@ -7,7 +7,7 @@
 
 use super::{Findings, mean};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
 /// Inserts of a recording, as `rig/sqlite-figures` makes them.
@@ -174,7 +174,7 @@ fn plots(table: &Table, found: &mut Findings) -> Result<(), LabError> {
                 "By the size of values, in random order. With OFF, stock is what Linux writes back after each insert."
                     .into(),
             y: y.into(),
-            shape: Shape::Bars(vec![panel("off", figure)?, panel("full", figure)?], None),
+            shape: MarkKind::Bars(vec![panel("off", figure)?, panel("full", figure)?], None),
         });
     }
 

@@ -8,7 +8,7 @@
 
 use super::{Findings, least, mean};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Table};
 
 const PCRAM_OVER_FLASH: f64 = 5.0;
@@ -89,7 +89,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
                 "Remap-SSD, a bar for each workload and content, a group for each size of NVRAM."
                     .into(),
             y: y.into(),
-            shape: Shape::Bars(
+            shape: MarkKind::Bars(
                 vec![Panel {
                     title: "NVRAM".into(),
                     groups,

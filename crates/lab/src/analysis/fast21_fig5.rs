@@ -6,7 +6,7 @@
 
 use super::{Findings, content_name, least, mean, most, workload_name};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
 const LOGGED: [&str; 3] = ["flog", "nlog", "remap-ssd"];
@@ -208,7 +208,7 @@ fn performance(
                   remapping."
             .into(),
         y: "times NoRemap".into(),
-        shape: Shape::Bars(panels(table, workloads, content, false, &figure)?, Some(1.0)),
+        shape: MarkKind::Bars(panels(table, workloads, content, false, &figure)?, Some(1.0)),
     })
 }
 
@@ -219,7 +219,7 @@ fn amplification(table: &Table, workloads: &[&str], content: &str) -> Result<Plo
         title: format!("Flash write amplification, {}", content_name(content)),
         reading: "Flash pages of data programmed for each page the host wrote or remapped; lower is better.".into(),
         y: "flash pages per host page".into(),
-        shape: Shape::Bars(panels(table, workloads, content, true, &figure)?, Some(1.0)),
+        shape: MarkKind::Bars(panels(table, workloads, content, true, &figure)?, Some(1.0)),
     })
 }
 

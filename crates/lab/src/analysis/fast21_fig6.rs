@@ -2,7 +2,7 @@
 
 use super::{Findings, least, mean, most};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
@@ -92,7 +92,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             title: format!("Bandwidth in {workload}"),
             reading: "Shares of Opt's bandwidth, by the size of log or NVRAM.".into(),
             y: "share of Opt's bandwidth".into(),
-            shape: Shape::Bars(
+            shape: MarkKind::Bars(
                 vec![Panel {
                     title: (*workload).to_owned(),
                     groups,

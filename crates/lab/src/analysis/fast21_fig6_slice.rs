@@ -6,7 +6,7 @@
 
 use super::{Findings, least, mean, most};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
 const OTHERS: [&str; 4] = ["flog", "nlog", "remap-ssd", "opt"];
@@ -21,7 +21,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         title: "Mean response at the traces' own times".into(),
         reading: "NoRemap's mean response over each scheme's, by the size of log or NVRAM.".into(),
         y: "times as fast as NoRemap".into(),
-        shape: Shape::Bars(panels, Some(1.0)),
+        shape: MarkKind::Bars(panels, Some(1.0)),
     });
     Ok(found)
 }

@@ -2,7 +2,7 @@
 
 use super::{Findings, least, mean, most, workload_name};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Table};
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
@@ -85,7 +85,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             title: title.into(),
             reading,
             y: y.into(),
-            shape: Shape::Bars(panels, None),
+            shape: MarkKind::Bars(panels, None),
         });
     }
 

@@ -7,7 +7,7 @@
 
 use super::{Findings, least, mean};
 use crate::LabError;
-use crate::plot::{Lines, Panel, Plot, Shape};
+use crate::plot::{Lines, MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         title: "Flash page writes".into(),
         reading: "Over those of SQLite as it is, on a device that does not remap.".into(),
         y: "share of NoRemap's".into(),
-        shape: Shape::Bars(
+        shape: MarkKind::Bars(
             vec![Panel {
                 title: String::new(),
                 groups,
@@ -149,7 +149,7 @@ fn bandwidth(
             "What SQLite has the device write or remap, over time; the recordings have no reads."
                 .into(),
         y: "MiB/s".into(),
-        shape: Shape::Lines(Lines {
+        shape: MarkKind::Lines(Lines {
             x: "seconds, as at full size".into(),
             logarithmic: false,
             lines,

@@ -6,7 +6,7 @@
 use super::phases::{Phase, phases};
 use super::{Findings, mean, most};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::Table;
 
 const LOADS: [&str; 2] = ["fileserver", "database"];
@@ -94,7 +94,7 @@ fn picture(table: &Table, load: &str) -> Result<Plot, LabError> {
         title: format!("F2FS under {load}: before cleaning, cleaning, and after it"),
         reading: "Modelled seconds on setup A at a 64th; less is better.".into(),
         y: "seconds".into(),
-        shape: Shape::Bars(
+        shape: MarkKind::Bars(
             vec![Panel {
                 title: String::new(),
                 groups,

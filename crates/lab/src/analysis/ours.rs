@@ -2,7 +2,7 @@
 
 use super::{Findings, content_name};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Row, Table};
 
 type Metric = fn(&Row, &Row) -> Result<f64, LabError>;
@@ -79,7 +79,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
                 title: format!("{title}, {}", content_name(content)),
                 reading: format!("{title}, by the size of the NVRAM."),
                 y: y.into(),
-                shape: Shape::Bars(
+                shape: MarkKind::Bars(
                     vec![Panel {
                         title: "NVRAM".into(),
                         groups,

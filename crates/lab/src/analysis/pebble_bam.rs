@@ -2,7 +2,7 @@
 
 use super::Findings;
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::Table;
 use remap_ssd_sim::micro::bam::{NVRAM_BYTES, bam_use};
 
@@ -33,7 +33,7 @@ pub fn analyse(_: &Table) -> Result<Findings, LabError> {
         title: "Use of 2 GB of BAM for 512 GB of flash".into(),
         reading: "What the sizes in the text add up to, and what the paper says is used.".into(),
         y: "% of 2 GB".into(),
-        shape: Shape::Bars(
+        shape: MarkKind::Bars(
             vec![Panel {
                 title: "system".into(),
                 groups,

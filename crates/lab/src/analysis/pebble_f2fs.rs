@@ -3,7 +3,7 @@
 use super::Findings;
 use super::phases::{Phase, phases};
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::Table;
 
 const SCHEME: &str = "pebble";
@@ -58,7 +58,7 @@ fn bars(name: &str, title: &str, y: &str, stock: f64, ours: f64) -> Plot {
         title: title.into(),
         reading: "Less is better.".into(),
         y: y.into(),
-        shape: Shape::Bars(
+        shape: MarkKind::Bars(
             vec![Panel {
                 title: String::new(),
                 groups,

@@ -2,7 +2,7 @@
 
 use super::Findings;
 use crate::LabError;
-use crate::plot::{Panel, Plot, Shape};
+use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Table};
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
@@ -69,7 +69,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
                 "Throughput of four threads and latency of one, over the conventional commands."
                     .into(),
             y: "times the conventional command".into(),
-            shape: Shape::Bars(
+            shape: MarkKind::Bars(
                 vec![Panel {
                     title: String::new(),
                     groups,

@@ -6,7 +6,7 @@
 
 use super::{Findings, least, mean, most};
 use crate::LabError;
-use crate::plot::{Lines, Plot, Shape};
+use crate::plot::{Lines, MarkKind, Plot};
 use crate::recovery::{Reads, model};
 use crate::table::{Ask, Table};
 use remap_ssd_device::DeviceConfig;
@@ -82,7 +82,7 @@ fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         title: "Recovery of aged devices, really done".into(),
         reading: "Time to read what recovery needs; both axes in powers of ten.".into(),
         y: "seconds".into(),
-        shape: Shape::Lines(Lines {
+        shape: MarkKind::Lines(Lines {
             x: "logical capacity, GiB".into(),
             logarithmic: true,
             lines,
@@ -94,7 +94,7 @@ fn measured(table: &Table, found: &mut Findings) -> Result<(), LabError> {
         title: "What recovery reads, against the volume that is remapped".into(),
         reading: "A global log or NVRAM is read whole: the room for remaps decides, not how many are valid.".into(),
         y: "MiB read".into(),
-        shape: Shape::Lines(Lines { x: "remapped, GiB".into(), logarithmic: true, lines: bytes }),
+        shape: MarkKind::Lines(Lines { x: "remapped, GiB".into(), logarithmic: true, lines: bytes }),
     });
 
     Ok(())
@@ -171,7 +171,7 @@ fn capacities(base: &DeviceConfig, found: &mut Findings) {
         title: "Recovery by the model, 1 GiB to 4 TiB".into(),
         reading: "Heads, tails and remapping metadata, read by 32 dies and one NVRAM port.".into(),
         y: "seconds".into(),
-        shape: Shape::Lines(Lines {
+        shape: MarkKind::Lines(Lines {
             x: "logical capacity, GiB".into(),
             logarithmic: true,
             lines,
@@ -235,7 +235,7 @@ fn lookups(base: &DeviceConfig, found: &mut Findings) {
         reading: "A global log is scanned whole at each collection, a segment group is the victim's share of it."
             .into(),
         y: "milliseconds".into(),
-        shape: Shape::Lines(Lines {
+        shape: MarkKind::Lines(Lines {
             x: "log or NVRAM, MiB".into(),
             logarithmic: true,
             lines: lines.into_iter().map(|(name, points)| (name.to_owned(), points)).collect(),

@@ -14,7 +14,7 @@
 
 use super::group::{Group, KeyPair};
 use super::hash::Hash;
-use super::keys::{Entry, Keyring, Proof};
+use super::keys::{HostEntry, Keyring, Proof};
 use super::message::{self, FromHost};
 use super::response::{Response, Side};
 use super::secret::Secret;
@@ -74,7 +74,7 @@ impl Failed {
 struct Open {
     t_id: u16,
     secret: Secret,
-    entry: Arc<Entry>,
+    entry: Arc<HostEntry>,
     hash: Hash,
     group: Group,
     sequence: u32,

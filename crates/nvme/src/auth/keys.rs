@@ -47,7 +47,7 @@ pub struct Proof {
 
 /// What is known of a host: a secret, a TLS key, or both.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct HostEntry {
     /// Its secret, if it has to authenticate by DH-HMAC-CHAP.
     pub host: Option<Secret>,
     /// Its TLS key, if it has to connect by TLS.
@@ -91,7 +91,7 @@ pub enum KeysError {
 
 /// The hosts that may connect, with their secrets.
 #[derive(Debug, Default)]
-pub struct Keys(BTreeMap<String, Arc<Entry>>);
+pub struct Keys(BTreeMap<String, Arc<HostEntry>>);
 
 impl Keys {
     /// Reads a file that only its owner can read.
@@ -167,14 +167,14 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-fn entry(line: &str) -> Result<(&str, Entry), String> {
+fn entry(line: &str) -> Result<(&str, HostEntry), String> {
     let mut words = line.split_whitespace();
     let name = words.next().unwrap_or_default();
     if !name.starts_with("nqn.") || name.len() > 223 {
         return Err("it begins with a host's NQN".into());
     }
 
-    let mut entry = Entry {
+    let mut entry = HostEntry {
         host: None,
         tls: None,
         controller: None,
@@ -237,7 +237,7 @@ fn put_key(
     Ok(())
 }
 
-fn option(entry: &mut Entry, word: &str) -> Result<(), String> {
+fn option(entry: &mut HostEntry, word: &str) -> Result<(), String> {
     let secret = |error: SecretError| format!("controller: {error}");
     match word.split_once('=') {
         Some((name @ ("controller" | "hash" | "group"), _)) if entry.host.is_none() => {
@@ -412,7 +412,7 @@ impl Keyring {
     }
 
     /// What is known of a host, if its key has not expired.
-    pub fn find(&self, hostnqn: &str) -> Option<Arc<Entry>> {
+    pub fn find(&self, hostnqn: &str) -> Option<Arc<HostEntry>> {
         let keys = self.keys();
         let entry = keys.0.get(hostnqn)?;
         // Asked at every use, so that a key expires without a reload.

@@ -36,7 +36,7 @@ pub use controller::{Exchange, Failed, MESSAGE_BYTES_MAX};
 pub use group::Group;
 pub use hash::Hash;
 pub use host::{Credentials, HostError, HostExchange, Step};
-pub use keys::{Entry, HostKeys, Keyring, Keys, KeysError, Named, NoPsk, Proof};
+pub use keys::{HostEntry, HostKeys, Keyring, Keys, KeysError, Named, NoPsk, Proof};
 pub use message::{FromHost, Offer, parse};
 pub use psk::{Claim, Derivation, IDENTITY_BYTES_MAX, Psk, TlsKey, TlsKeyError};
 pub use secret::{Secret, SecretError};

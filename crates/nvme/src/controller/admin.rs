@@ -1,6 +1,6 @@
 //! Admin commands, fabrics ones among them.
 
-use super::association::{Association, EVENTS_MAX, State};
+use super::association::{Association, AssociationState, EVENTS_MAX};
 use super::bus::Transport;
 use super::features::{Features, Setting};
 use super::identify::IDENTIFY_BYTES;
@@ -144,7 +144,7 @@ impl Association {
         if let Some(result) = self.set_reservation_feature(sqe) {
             return result;
         }
-        let State {
+        let AssociationState {
             features,
             keep_alive_ms,
             queues_made,

@@ -32,7 +32,7 @@ pub(super) const EVENTS_MAX: usize = 4;
 const READY_HALF_SECONDS: u8 = 20;
 pub(super) const VERSION: u32 = 0x0002_0000;
 
-pub(super) struct State {
+pub(super) struct AssociationState {
     pub(super) cc: Cc,
     pub(super) csts: Csts,
     pub(super) keep_alive_ms: u32,
@@ -61,7 +61,7 @@ pub(super) struct State {
     pub(super) ana_reported: AnaReported,
 }
 
-impl State {
+impl AssociationState {
     /// Of a controller that has not been enabled yet, for a host heard of at `now`.
     pub(super) fn new(
         subsystem: &Subsystem,
@@ -103,7 +103,7 @@ pub struct Association {
     pub(super) hostnqn: String,
     pub(super) hostid: [u8; 16],
     pub(super) rights: HostRights,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<AssociationState>,
     /// Resets so far; changed only while `state` is locked. Every command of every queue compares
     /// it, and a lock would go back and forth between their processors.
     pub(super) resets: AtomicU64,
@@ -186,7 +186,7 @@ impl Association {
         }
 
         let Reached { address, portal } = reached.into();
-        let mut state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
+        let mut state = AssociationState::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
 
         // The host finds things as they are now: only changes from here on are news.
         state.ana_reported = AnaReported::all(&portal);
@@ -302,7 +302,7 @@ impl Association {
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, AssociationState> {
         self.state.lock().expect("nothing under this lock can fail")
     }
     /// Whether the host has enabled it.

@@ -4,7 +4,7 @@
 //! Registers are the fabrics' properties, at the same offsets. Absent: queues and their doorbells
 //! (the transport's), and registers that only they need.
 
-use super::association::{Association, State};
+use super::association::{Association, AssociationState};
 use super::portals::Portal;
 use super::rights::HostRights;
 use super::subsystem::Subsystem;
@@ -25,7 +25,7 @@ pub(super) enum Transport {
 impl Association {
     /// A new controller for the host on whose bus it is.
     pub fn on_bus(subsystem: &Arc<Subsystem>) -> Self {
-        let state = State::new(subsystem, Transport::Bus, 0, 0);
+        let state = AssociationState::new(subsystem, Transport::Bus, 0, 0);
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         Self {
             subsystem: subsystem.clone(),

@@ -3,7 +3,7 @@
 //! Invariants: every change is in the page until the host reads it, and there is one event at most
 //! until then (Base 2.0 §5.2, §5.16.1.5). Absent: what has changed: the host looks for itself.
 
-use super::association::{Association, State};
+use super::association::{Association, AssociationState};
 use crate::spec::log::{event, lid};
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ impl Association {
     }
 }
 
-impl State {
+impl AssociationState {
     /// The event, if it is due and there is a request that it can answer.
     pub(super) fn changed_event(&mut self) -> Option<(u16, u64)> {
         let changed = &mut self.changed;

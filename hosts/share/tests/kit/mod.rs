@@ -8,7 +8,7 @@ pub mod disk;
 use disk::{Content, MemDisk, Op, PAGE};
 use rand::RngExt;
 use remap_ssd_device::{Disk, DiskRemap};
-use remap_ssd_share::{Counts, Namespaces, Place, ShareError};
+use remap_ssd_share::{Counts, NamespacePage, Namespaces, ShareError};
 use std::collections::HashMap;
 
 /// Namespaces one after the other on one disk.
@@ -42,7 +42,7 @@ impl MemNamespaces {
         }
     }
 
-    fn place(&self, at: Place, pages: u64) -> Result<u64, ShareError> {
+    fn place(&self, at: NamespacePage, pages: u64) -> Result<u64, ShareError> {
         self.check(at, pages)?;
         Ok(self.ranges[at.nsid as usize - 1].0 + at.page)
     }
@@ -52,7 +52,7 @@ impl MemNamespaces {
         pages
             .map(|page| {
                 let mut bytes = [1; PAGE];
-                self.read(Place { nsid, page }, &mut bytes)
+                self.read(NamespacePage { nsid, page }, &mut bytes)
                     .expect("it can be read");
                 u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
             })
@@ -60,7 +60,7 @@ impl MemNamespaces {
     }
 
     pub fn put(&mut self, nsid: u32, page: u64, number: u64) {
-        self.write(Place { nsid, page }, &content(number))
+        self.write(NamespacePage { nsid, page }, &content(number))
             .expect("it works");
     }
 }
@@ -83,18 +83,18 @@ impl Namespaces for MemNamespaces {
             .map_or(0, |range| range.1)
     }
 
-    fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
+    fn read(&mut self, at: NamespacePage, into: &mut [u8]) -> Result<(), ShareError> {
         let page = self.place(at, (into.len() / PAGE) as u64)?;
         self.disk.read(page, into).map_err(ShareError::device)
     }
 
-    fn write(&mut self, at: Place, bytes: &[u8; PAGE]) -> Result<(), ShareError> {
+    fn write(&mut self, at: NamespacePage, bytes: &[u8; PAGE]) -> Result<(), ShareError> {
         let page = self.place(at, 1)?;
         self.counts.host_pages += 1;
         self.disk.write(page, bytes).map_err(ShareError::device)
     }
 
-    fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError> {
+    fn trim(&mut self, at: NamespacePage, pages: u64) -> Result<(), ShareError> {
         let page = self.place(at, pages)?;
         self.counts.host_deallocations += pages;
         self.disk.trim(page, pages).map_err(ShareError::device)
@@ -104,7 +104,12 @@ impl Namespaces for MemNamespaces {
         self.disk.flush().map_err(ShareError::device)
     }
 
-    fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
+    fn share(
+        &mut self,
+        from: NamespacePage,
+        to: NamespacePage,
+        pages: u64,
+    ) -> Result<(), ShareError> {
         if let Some(calls) = &mut self.breaks_after {
             if *calls == 0 {
                 return Err(ShareError::device("the connection is cut"));

@@ -6,7 +6,7 @@
 //! transaction asks the store a few times, not once a page.
 
 use super::Journal;
-use super::layout::{Entry, PAGE, Place, entries_of, place_of_entry};
+use super::layout::{PAGE, RecordEntry, RecordPlace, entries_of, place_of_entry};
 use remap_ssd_store::{Share, StoreError};
 use std::collections::HashSet;
 
@@ -44,7 +44,12 @@ impl Journal {
     }
 
     /// Whether this is the image of an entry. The stamp that the database's page had is taken off.
-    pub(super) fn is_image(&self, entry: &Entry, place: Place, image: &mut [u8]) -> bool {
+    pub(super) fn is_image(
+        &self,
+        entry: &RecordEntry,
+        place: RecordPlace,
+        image: &mut [u8],
+    ) -> bool {
         entry.fits(image, place)
             || self.stamps && self.mark.strip(image).is_some() && entry.fits(image, place)
     }

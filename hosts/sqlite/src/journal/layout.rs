@@ -66,13 +66,13 @@ pub type Page = [u8; PAGE];
 
 /// How a journal is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct JournalGeometry {
     sector: u32,
     /// 0: slots of 4 KiB hold SQLite's bytes as they come.
     image: u32,
 }
 
-impl Shape {
+impl JournalGeometry {
     /// What a header asks for. Pages below 4 KiB, and sizes that cannot be, have no images.
     pub fn of(header: &Header) -> Self {
         let size = |at| u32::from_be_bytes(header[at..at + 4].try_into().expect("4 bytes"));
@@ -166,7 +166,7 @@ pub fn entries_of(number: usize) -> std::ops::Range<usize> {
 
 /// What metadata says of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RecordEntry {
     /// Page number, as SQLite writes it.
     pub page: [u8; 4],
     /// SQLite's checksum, as SQLite writes it.
@@ -175,9 +175,9 @@ pub struct Entry {
     pub check: u64,
 }
 
-impl Entry {
+impl RecordEntry {
     /// The entry of an image.
-    pub fn new(page: [u8; 4], sum: [u8; 4], image: &[u8], place: Place) -> Self {
+    pub fn new(page: [u8; 4], sum: [u8; 4], image: &[u8], place: RecordPlace) -> Self {
         let mut entry = Self {
             page,
             sum,
@@ -188,11 +188,11 @@ impl Entry {
     }
 
     /// Whether this is the image.
-    pub fn fits(&self, image: &[u8], place: Place) -> bool {
+    pub fn fits(&self, image: &[u8], place: RecordPlace) -> bool {
         self.check == self.check_of(image, place)
     }
 
-    fn check_of(&self, image: &[u8], place: Place) -> u64 {
+    fn check_of(&self, image: &[u8], place: RecordPlace) -> u64 {
         let mut seed = [0; 28];
         seed[..8].copy_from_slice(&place.nonce.to_le_bytes());
         seed[8..12].copy_from_slice(&place.segment.to_le_bytes());
@@ -232,7 +232,7 @@ fn entry_at(number: usize, which: usize) -> usize {
 
 /// Which record of which transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordPlace {
     /// Nonce of the transaction, which tells it from earlier ones.
     pub nonce: u64,
     /// Number of the segment, from 0.
@@ -251,7 +251,7 @@ pub struct Head {
     /// Number of the segment, from 0.
     pub segment: u32,
     /// Page and sector size of the segment.
-    pub shape: Shape,
+    pub shape: JournalGeometry,
     /// How many records the segment has.
     pub records: u32,
     /// Where SQLite has the segment.
@@ -289,7 +289,7 @@ impl Head {
         }
 
         let tail_bytes = word(88);
-        let shape = Shape {
+        let shape = JournalGeometry {
             sector: word(60),
             image: word(64),
         };
@@ -325,7 +325,7 @@ impl Head {
     }
 
     /// The page with these entries, which are the first of the segment.
-    pub fn put(&self, entries: &[Entry]) -> Page {
+    pub fn put(&self, entries: &[RecordEntry]) -> Page {
         let mut page = [0; PAGE];
         page[..HEADER_BYTES].copy_from_slice(&self.header);
         page[32..40].copy_from_slice(&MAGIC);

@@ -65,7 +65,7 @@ mod opening;
 mod segment;
 
 use crate::mark::Mark;
-use layout::{HEADER_BYTES, Header, PAGE, Page, Shape};
+use layout::{HEADER_BYTES, Header, JournalGeometry, PAGE, Page};
 use remap_ssd_store::{FileId, Store, StoreError};
 use segment::{Part, Segment};
 use std::collections::BTreeMap;
@@ -353,7 +353,7 @@ impl Journal {
         if self.standing == Standing::Owned || self.exists()? {
             self.invalidate()?;
         }
-        self.segments = vec![Segment::new(*header, Shape::of(header), nonce())];
+        self.segments = vec![Segment::new(*header, JournalGeometry::of(header), nonce())];
         self.pending.clear();
         self.standing = Standing::Owned;
         self.ever_synced = false;

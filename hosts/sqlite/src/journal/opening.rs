@@ -3,7 +3,9 @@
 //! Invariant: a journal ends before the first thing that does not fit. Nothing of a journal that is
 //! not whole is an error: before its sync has returned any part of it may be missing.
 
-use super::layout::{Entry, HEADER_BYTES, Head, PAGE, Page, SlotPart, entries_of, tail_check};
+use super::layout::{
+    HEADER_BYTES, Head, PAGE, Page, RecordEntry, SlotPart, entries_of, tail_check,
+};
 use super::segment::Segment;
 use super::{Journal, Standing};
 use remap_ssd_store::StoreError;
@@ -123,8 +125,8 @@ impl Journal {
             }
 
             let here = entries.start..entries.end.min(records);
-            let entries: Vec<Entry> = (0..here.len())
-                .map(|which| Entry::get(&page, number, which))
+            let entries: Vec<RecordEntry> = (0..here.len())
+                .map(|which| RecordEntry::get(&page, number, which))
                 .collect();
             if !self.load_images(segment, &entries)? {
                 self.counters.images_bad += 1;
@@ -136,7 +138,11 @@ impl Journal {
 
     /// Takes the entries of one metadata page whose images fit, up to the first that does not.
     /// Their slots are in a row.
-    fn load_images(&self, segment: &mut Segment, entries: &[Entry]) -> Result<bool, StoreError> {
+    fn load_images(
+        &self,
+        segment: &mut Segment,
+        entries: &[RecordEntry],
+    ) -> Result<bool, StoreError> {
         let slot = segment.shape.slot_bytes();
         let mut bytes = Vec::new();
 

@@ -10,7 +10,9 @@
 //!
 //! Absent: the images (`images.rs`).
 
-use super::layout::{Entry, Head, Header, PAGE, Page, Place, Shape, SlotPart, tail_check};
+use super::layout::{
+    Head, Header, JournalGeometry, PAGE, Page, RecordEntry, RecordPlace, SlotPart, tail_check,
+};
 
 /// A segment of a journal: a header and its records.
 #[derive(Clone, Debug)]
@@ -20,7 +22,7 @@ pub struct Segment {
     /// The header that SQLite writes, as it is.
     pub header: Header,
     /// Page and sector size of the segment.
-    pub shape: Shape,
+    pub shape: JournalGeometry,
     /// Nonce of the transaction, which tells it from earlier ones.
     pub nonce: u64,
     /// Offset at which SQLite has it, in bytes.
@@ -28,7 +30,7 @@ pub struct Segment {
     /// Where it is in the store's file.
     pub at: u64,
     /// Its records, in the order in which SQLite wrote them.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RecordEntry>,
     /// Where SQLite has the tail. Means nothing if that is empty.
     pub tail_at: u64,
     /// Bytes behind the last record.
@@ -55,7 +57,7 @@ pub enum Part {
 
 impl Segment {
     /// A segment that has no records yet.
-    pub fn new(header: Header, shape: Shape, nonce: u64) -> Self {
+    pub fn new(header: Header, shape: JournalGeometry, nonce: u64) -> Self {
         Self {
             number: 0,
             header,
@@ -101,8 +103,8 @@ impl Segment {
     }
 
     /// Which record of which transaction.
-    pub fn place(&self, index: usize) -> Place {
-        Place {
+    pub fn place(&self, index: usize) -> RecordPlace {
+        RecordPlace {
             nonce: self.nonce,
             segment: self.number,
             index,
@@ -274,7 +276,7 @@ impl Segment {
         let sum = record.split_off(record.len() - frame);
         let image = record.split_off(frame);
         let four = |bytes: &[u8]| bytes.try_into().unwrap_or_default();
-        let entry = Entry::new(four(&record), four(&sum), &image, self.place(index));
+        let entry = RecordEntry::new(four(&record), four(&sum), &image, self.place(index));
 
         match self.entries.get_mut(index) {
             Some(old) => *old = entry,

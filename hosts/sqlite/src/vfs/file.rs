@@ -14,7 +14,7 @@ use super::owners::Known;
 use super::{guarded, text};
 use crate::connection::{Connection, Role};
 use crate::log;
-use crate::place::Place;
+use crate::place::StorePlace;
 use libsqlite3_sys as ffi;
 use remap_ssd_store::StoreError;
 use std::ffi::{c_char, c_int, c_void};
@@ -40,7 +40,7 @@ pub(super) struct Handle {
     /// A database in an ordinary file has a name that may lead elsewhere one day.
     pub ordinary: Option<Opened>,
     /// Open for as long as the file is.
-    pub _place: Arc<Place>,
+    pub _place: Arc<StorePlace>,
 }
 
 impl File {

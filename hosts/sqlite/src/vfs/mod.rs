@@ -26,7 +26,7 @@ pub(crate) use file::answer;
 use crate::journal::Journal;
 use crate::log;
 use crate::mark::{Mark, STAMP_BYTES};
-use crate::place::{self, Place, PlaceError, Spec};
+use crate::place::{self, PlaceError, Spec, StorePlace};
 use libsqlite3_sys as ffi;
 use remap_ssd_store::{OpenOptions, StoreError};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -320,7 +320,7 @@ fn refused(error: &PlaceError) -> c_int {
 }
 
 /// The place of a full name, if it is a volume.
-fn volume_of(full: &str) -> Result<Option<(std::sync::Arc<Place>, String)>, PlaceError> {
+fn volume_of(full: &str) -> Result<Option<(std::sync::Arc<StorePlace>, String)>, PlaceError> {
     if !place::is_in_volume(full) {
         return Ok(None);
     }
@@ -328,7 +328,7 @@ fn volume_of(full: &str) -> Result<Option<(std::sync::Arc<Place>, String)>, Plac
 }
 
 /// A journal in a volume, whether or not there is one.
-fn journal_in(place: &Place, name: &str) -> Result<Option<Journal>, StoreError> {
+fn journal_in(place: &StorePlace, name: &str) -> Result<Option<Journal>, StoreError> {
     match place.store.open(name, OpenOptions::default()) {
         Ok(file) => {
             let mark = Mark::of(&place.store.identity().unwrap_or_default());
@@ -367,7 +367,7 @@ unsafe extern "C" fn x_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, syn
 }
 
 /// Deletes a file in a volume. Says whether there was one.
-fn delete(place: &Place, name: &str) -> Result<bool, StoreError> {
+fn delete(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     if !name.ends_with(JOURNAL) {
         return match place.store.delete(name) {
             Ok(()) => Ok(true),
@@ -421,7 +421,7 @@ unsafe extern "C" fn x_access(
 }
 
 /// Whether there is a file in a volume that has anything in it.
-fn exists(place: &Place, name: &str) -> Result<bool, StoreError> {
+fn exists(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     let found = if name.ends_with(JOURNAL) {
         journal_in(place, name)?.map_or(Ok(false), |mut journal| journal.exists())
     } else {

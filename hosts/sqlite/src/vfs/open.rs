@@ -10,7 +10,7 @@ use super::owners::{self, Known};
 use super::{JOURNAL, guarded, refused, system, system_pointer, text};
 use crate::connection::{Connection, Role};
 use crate::log;
-use crate::place::{self, Place};
+use crate::place::{self, StorePlace};
 use libsqlite3_sys as ffi;
 use remap_ssd_store::{Create, OpenOptions, StoreError};
 use std::ffi::{c_char, c_int};
@@ -149,7 +149,7 @@ fn open(
 
 /// Opens the file in its store, and gives it to its connection, or to one of its own.
 fn attach(
-    place: &Place,
+    place: &StorePlace,
     name: &str,
     kind: Kind,
     create: Create,

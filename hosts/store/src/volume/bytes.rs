@@ -14,7 +14,7 @@ use super::cache::Epoch;
 use super::change::pages_of;
 use super::format::Page;
 use super::space::{self, Extent};
-use super::state::State;
+use super::state::VolumeState;
 use crate::{FileId, StoreError};
 use remap_ssd_device::{Disk, DiskWrite};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -52,7 +52,7 @@ impl Parts {
     }
 }
 
-impl<D: Disk> State<D> {
+impl<D: Disk> VolumeState<D> {
     /// Where pages of a file are; they must be allocated.
     pub fn places(
         &mut self,

@@ -32,7 +32,7 @@
 
 use super::format::{EXTENTS_MAX, Inode};
 use super::space;
-use super::state::State;
+use super::state::VolumeState;
 use super::table::Content;
 use crate::guard::Guard;
 use crate::{FileId, StoreError};
@@ -50,7 +50,7 @@ pub fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_BYTES as u64)
 }
 
-impl<D: Disk> State<D> {
+impl<D: Disk> VolumeState<D> {
     /// Runs with the lock of the volume, and with a table that is as the disk is.
     pub fn locked<R>(
         &mut self,

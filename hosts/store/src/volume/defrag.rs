@@ -13,7 +13,7 @@
 
 use super::share::remaps;
 use super::space::{self, Extent};
-use super::state::State;
+use super::state::VolumeState;
 use crate::guard::Guard;
 use crate::{FileId, StoreError};
 use remap_ssd_device::Disk;
@@ -79,7 +79,7 @@ fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
     }
 }
 
-impl<D: Disk> State<D> {
+impl<D: Disk> VolumeState<D> {
     /// What would be done for a file.
     pub fn defrag_plan(&mut self, file: FileId) -> Result<DefragPlan, StoreError> {
         self.load()?;

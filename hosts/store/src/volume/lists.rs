@@ -6,12 +6,12 @@
 //! the old one. Absent: pages that are written in part, which go one after the other (`bytes`).
 
 use super::bytes::PAGE;
-use super::state::State;
+use super::state::VolumeState;
 use crate::{FileId, FileWrite, StoreError};
 use remap_ssd_device::{Disk, DiskWrite};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
-impl<D: Disk> State<D> {
+impl<D: Disk> VolumeState<D> {
     /// Writes bytes in many places, which do not overlap.
     pub fn write_all(&mut self, file: FileId, writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
         let is_whole = |write: &FileWrite<'_>| {

@@ -49,12 +49,12 @@ use cache::Cache;
 use coordination::Coordination;
 use format::check_name;
 use remap_ssd_device::Disk;
-use state::State;
+use state::VolumeState;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A volume that is open.
 pub struct Volume<D> {
-    state: Mutex<State<D>>,
+    state: Mutex<VolumeState<D>>,
     notes: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl<D: Disk> Volume<D> {
         let table = table::Table::new(&superblock);
         let statistics = Statistics::default();
         let cache = Cache::new(CACHE_BYTES_DEFAULT);
-        let mut state = State {
+        let mut state = VolumeState {
             disk,
             superblock,
             coordination,
@@ -202,7 +202,7 @@ impl<D: Disk> Volume<D> {
         self
     }
 
-    fn state(&self) -> MutexGuard<'_, State<D>> {
+    fn state(&self) -> MutexGuard<'_, VolumeState<D>> {
         // A panic in another thread leaves nothing half done that is not on the disk, and that is
         // kept in order.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -221,7 +221,7 @@ impl<D: Disk + Send> Store for Volume<D> {
         })?;
         let mut state = self.state();
         state.load()?;
-        let found = |state: &State<D>| {
+        let found = |state: &VolumeState<D>| {
             state.table.find(name).map(|(slot, inode)| FileId {
                 slot,
                 birth: inode.birth,

@@ -12,7 +12,7 @@
 
 use super::bytes::PAGE;
 use super::space::Extent;
-use super::state::State;
+use super::state::VolumeState;
 use crate::{FileId, Share, StoreError};
 use remap_ssd_device::{Disk, DiskRemap, PageRanges};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -55,7 +55,7 @@ impl Batch {
     }
 }
 
-impl<D: Disk> State<D> {
+impl<D: Disk> VolumeState<D> {
     /// Shares a list of ranges in one change of the volume.
     pub fn share_all(&mut self, shares: &[Share]) -> Result<(), StoreError> {
         let changed: HashSet<FileId> = shares.iter().map(|share| share.to).collect();

@@ -14,7 +14,7 @@ use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Everything behind the volume's mutex.
-pub struct State<D> {
+pub struct VolumeState<D> {
     pub disk: D,
     pub superblock: Superblock,
     pub coordination: Coordination,
@@ -27,7 +27,7 @@ pub struct State<D> {
     pub without: Option<Guard>,
 }
 
-impl<D: Disk> State<D> {
+impl<D: Disk> VolumeState<D> {
     /// Forgets what is remembered if the coordination file is a new one. Every call from outside
     /// begins with this.
     pub fn look(&mut self) -> Result<(), StoreError> {

@@ -3,9 +3,9 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_torture::{About, Array, Choice, Event, Image, Recorder, Shape, State};
+use remap_ssd_torture::{About, Array, Choice, DiskGeometry, DiskState, Event, Image, Recorder};
 
-const SHAPE: Shape = Shape {
+const SHAPE: DiskGeometry = DiskGeometry {
     block_bytes: 512,
     blocks: 64,
 };
@@ -49,7 +49,7 @@ fn the_newest_data_is_read_while_recording_and_after_a_cut_that_loses_nothing() 
         exercise(&recorder, &mut model, &mut random);
 
         let recording = recorder.finish(About::default());
-        let state = State::at(&recording, recording.events.len());
+        let state = DiskState::at(&recording, recording.events.len());
         let image = |choice: &Choice| {
             let blocks = state.after(&state.lost(choice));
             Image::new(SHAPE, recording.contents.clone(), blocks)

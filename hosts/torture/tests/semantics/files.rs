@@ -1,12 +1,12 @@
 //! Recordings in files: what is loaded is what was saved, or a reason; never a panic.
 
 use remap_ssd_torture::{
-    About, Array, Event, Recorder, Recording, Shape, TortureError, id, load, save,
+    About, Array, DiskGeometry, Event, Recorder, Recording, TortureError, id, load, save,
 };
 use std::path::Path;
 
 fn recording() -> Recording {
-    let recorder = Recorder::new(Shape {
+    let recorder = Recorder::new(DiskGeometry {
         block_bytes: 512,
         blocks: 64,
     })

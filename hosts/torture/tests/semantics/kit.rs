@@ -1,7 +1,9 @@
 //! Records of a few blocks, written by hand or at random. Every write has contents of its own, so
 //! that a content names the write that it is from.
 
-use remap_ssd_torture::{About, ContentId, Contents, Event, Recording, Shape, State, ZEROES};
+use remap_ssd_torture::{
+    About, ContentId, Contents, DiskGeometry, DiskState, Event, Recording, ZEROES,
+};
 use std::collections::BTreeSet;
 
 pub const BLOCK: usize = 512;
@@ -13,7 +15,7 @@ pub struct Script {
 
 impl Script {
     pub fn new(blocks: u64) -> Self {
-        let shape = Shape {
+        let shape = DiskGeometry {
             block_bytes: BLOCK as u32,
             blocks,
         };
@@ -78,12 +80,12 @@ impl Script {
 
     /// What each block may hold if the power fails now.
     pub fn now(&self) -> Vec<BTreeSet<ContentId>> {
-        possible(&State::at(&self.recording, self.recording.events.len()))
+        possible(&DiskState::at(&self.recording, self.recording.events.len()))
     }
 }
 
 /// What each block may hold, as the cutter has it.
-pub fn possible(state: &State) -> Vec<BTreeSet<ContentId>> {
+pub fn possible(state: &DiskState) -> Vec<BTreeSet<ContentId>> {
     let mut blocks: Vec<BTreeSet<ContentId>> = state
         .durable
         .iter()

@@ -5,7 +5,7 @@
 use crate::kit::{Script, content_of, possible};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_torture::{Choice, ContentId, Event, Recording, State, ZEROES};
+use remap_ssd_torture::{Choice, ContentId, DiskState, Event, Recording, ZEROES};
 use std::collections::BTreeSet;
 
 /// When a request is completed.
@@ -78,7 +78,7 @@ fn every_cut_of_many_records_can_leave_what_the_definition_says_and_no_more() {
                 .map(|block| allowed(&script.recording, block, cut))
                 .collect();
             assert_eq!(
-                possible(&State::at(&script.recording, cut)),
+                possible(&DiskState::at(&script.recording, cut)),
                 expected,
                 "seed {seed}, cut {cut}"
             );
@@ -100,7 +100,7 @@ fn draws_reach_every_disk_that_a_cut_can_leave_and_no_other() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let script = random_script(&mut random, 3, 16);
         let cut = script.recording.events.len();
-        let state = State::at(&script.recording, cut);
+        let state = DiskState::at(&script.recording, cut);
         let allowed: Vec<_> = (0..3)
             .map(|block| allowed(&script.recording, block, cut))
             .collect();
@@ -126,7 +126,7 @@ fn draws_reach_every_disk_that_a_cut_can_leave_and_no_other() {
 fn a_list_of_what_is_lost_is_the_same_disk_as_the_draw_it_is_from() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     let script = random_script(&mut random, 8, 200);
-    let state = State::at(&script.recording, script.recording.events.len());
+    let state = DiskState::at(&script.recording, script.recording.events.len());
     for number in 0..500 {
         let lost = state.lost(&Choice::Drawn(number));
         assert_eq!(

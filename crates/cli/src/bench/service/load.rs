@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 
 /// What every command of a load does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LoadKind {
     /// Reads at places drawn at random.
     RandomRead,
     /// Writes at places drawn at random.
@@ -25,7 +25,7 @@ pub enum Kind {
     SequentialWrite,
 }
 
-impl Kind {
+impl LoadKind {
     fn writes(self) -> bool {
         matches!(self, Self::RandomWrite | Self::SequentialWrite)
     }
@@ -38,7 +38,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// What every one of its commands does.
-    pub kind: Kind,
+    pub kind: LoadKind,
     /// How many pages each command has.
     pub pages: u32,
     /// Commands under way on a queue.
@@ -300,7 +300,7 @@ impl Lane {
     ) -> Result<Vec<Duration>, Failure> {
         // One command at a time, so that each has the device to itself.
         let load = Load {
-            kind: Kind::RandomRead,
+            kind: LoadKind::RandomRead,
             pages: 1,
             depth: 1,
             region,

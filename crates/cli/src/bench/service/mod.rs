@@ -12,7 +12,7 @@ use super::{Args, median};
 use crate::failure::Failure;
 use crate::output;
 use indicatif::ProgressBar;
-use load::{Kind, Lane, Load, Until};
+use load::{Lane, Load, LoadKind, Until};
 use remap_ssd_device::{Device, DeviceConfig, Lpn, Setting};
 use remap_ssd_media::PageView;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -231,10 +231,10 @@ fn loads(region: u32, size: ServiceBenchSize) -> [Load; 4] {
 
     // Reads come first: writes leave the device collecting garbage.
     [
-        random(Kind::RandomRead),
-        random(Kind::RandomWrite),
-        sequential(Kind::SequentialRead),
-        sequential(Kind::SequentialWrite),
+        random(LoadKind::RandomRead),
+        random(LoadKind::RandomWrite),
+        sequential(LoadKind::SequentialRead),
+        sequential(LoadKind::SequentialWrite),
     ]
 }
 
@@ -249,7 +249,7 @@ fn warm_up(rig: &mut Rig, lanes: &mut [Lane], size: ServiceBenchSize) -> Result<
     // The whole device once, so that its flash has memory; then the region again, in order.
     for region in [device, region] {
         let fill = Load {
-            kind: Kind::SequentialWrite,
+            kind: LoadKind::SequentialWrite,
             pages: SEQUENTIAL_PAGES,
             depth: DEPTH_SEQUENTIAL,
             region: region as u32,
@@ -344,7 +344,7 @@ fn emulated(
         let mut lanes = Lane::connect(&rig.client, 1)?;
 
         let fill = Load {
-            kind: Kind::SequentialWrite,
+            kind: LoadKind::SequentialWrite,
             pages: SEQUENTIAL_PAGES,
             depth: 1,
             region,
