@@ -27,6 +27,63 @@ impl CopyCommand {
     }
 }
 
+/// The commands of a copy, one after the other, in the order in which they are sent. They are made
+/// as they are needed: a device with low limits makes millions of a long copy.
+struct CopyPlan {
+    /// The command but for its place and ranges.
+    sqe: Sqe,
+    /// Where the blocks come from, if not from the same namespace.
+    namespace: Option<u32>,
+    from: u64,
+    to: u64,
+    blocks: u64,
+    /// Blocks that have a command already: the last ones if it goes backwards, else the first.
+    done: u64,
+    backwards: bool,
+    /// Blocks of a command, and of one of its ranges.
+    command_max: u64,
+    range_max: u64,
+}
+
+impl Iterator for CopyPlan {
+    type Item = CopyCommand;
+
+    fn next(&mut self) -> Option<CopyCommand> {
+        let count = (self.blocks - self.done).min(self.command_max);
+        if count == 0 {
+            return None;
+        }
+
+        self.done += count;
+        let first = if self.backwards {
+            self.blocks - self.done
+        } else {
+            self.done - count
+        };
+
+        let ranges: Vec<_> = (0..count)
+            .step_by(self.range_max as usize)
+            .map(|at| {
+                let source = self.from.saturating_add(first + at);
+                CopyRange::new(source, ((count - at).min(self.range_max) - 1) as u16)
+                    .of_namespace(self.namespace.unwrap_or(0))
+            })
+            .collect();
+
+        let to = self.to.saturating_add(first);
+        let mut sqe = self.sqe;
+        (sqe.cdw10, sqe.cdw11) = (to as u32, (to >> 32) as u32);
+        sqe.cdw12 = CopyCdw12::new()
+            .with_nr_z((ranges.len() - 1) as u8)
+            .with_format(match self.namespace {
+                Some(_) => COPY_FORMAT_NAMESPACES,
+                None => 0,
+            })
+            .into_bits();
+        Some(CopyCommand { sqe, ranges })
+    }
+}
+
 impl Client {
     /// Copies blocks with as many Copy commands as the device's limits require. The ranges may
     /// overlap: the target gets the old content of the source.
@@ -61,18 +118,24 @@ impl Client {
     ) -> Result<(), ClientError> {
         // Blocks of another namespace cannot be overwritten by this copy.
         let overlap = namespace.is_none() && from.abs_diff(to) < blocks;
-        let commands = self.copy_commands(namespace, from, to, blocks, overlap && from < to);
+        let mut plan = self.plan_copy(namespace, from, to, blocks, overlap && from < to);
 
         if overlap {
             // A retry would copy what the first try has changed.
-            for command in &commands {
+            for command in plan {
                 self.io("copy", false, &command.call())?;
             }
             return Ok(());
         }
 
-        // All at once: a device with a low limit would cost a round trip for each command.
-        for wave in commands.chunks(self.commands_at_once()) {
+        // All that the queue takes at once: a device with a low limit would cost a round trip for
+        // each command.
+        loop {
+            let wave: Vec<_> = plan.by_ref().take(self.commands_at_once()).collect();
+            if wave.is_empty() {
+                return Ok(());
+            }
+
             let calls: Vec<Call<'_>> = wave.iter().map(CopyCommand::call).collect();
             let answers = self.with(true, |_, io| io.calls(&calls))?;
             if let Some(refused) = answers.iter().find(|answer| !answer.status.is_success()) {
@@ -82,65 +145,40 @@ impl Client {
                 });
             }
         }
-        Ok(())
     }
 
-    /// The commands of a copy within the device's limits, in the order in which they are sent.
-    fn copy_commands(
+    /// The commands of a copy within the device's limits.
+    fn plan_copy(
         &self,
         namespace: Option<u32>,
         from: u64,
         to: u64,
         blocks: u64,
         backwards: bool,
-    ) -> Vec<CopyCommand> {
+    ) -> CopyPlan {
         // A device that states no limit of its own is asked for a block at a time.
-        let longest = u64::from(self.namespace.mssrl).max(1);
+        let range_max = u64::from(self.namespace.mssrl).max(1);
         let most = u64::from(self.namespace.mcl).max(1);
         let ranges_max = u64::from(self.namespace.msrc_z) + 1;
 
         // The ranges of one command are copied in ascending order. To copy from the end, each range
         // is a command of its own.
-        let step = if backwards {
-            longest.min(most)
+        let command_max = if backwards {
+            range_max.min(most)
         } else {
-            most.min(longest.saturating_mul(ranges_max))
+            most.min(range_max.saturating_mul(ranges_max))
         };
 
-        (0..blocks)
-            .step_by(step as usize)
-            .map(|done| {
-                let count = (blocks - done).min(step);
-                let first = if backwards {
-                    blocks - done - count
-                } else {
-                    done
-                };
-
-                let ranges: Vec<_> = (0..count)
-                    .step_by(longest as usize)
-                    .map(|at| {
-                        let source = from.saturating_add(first + at);
-                        CopyRange::new(source, ((count - at).min(longest) - 1) as u16)
-                            .of_namespace(namespace.unwrap_or(0))
-                    })
-                    .collect();
-                self.copy_command(namespace, to.saturating_add(first), ranges)
-            })
-            .collect()
-    }
-
-    fn copy_command(&self, namespace: Option<u32>, to: u64, ranges: Vec<CopyRange>) -> CopyCommand {
-        let format = if namespace.is_some() {
-            COPY_FORMAT_NAMESPACES
-        } else {
-            0
-        };
-        let mut sqe = self.rw(opcode::COPY, to, 0);
-        sqe.cdw12 = CopyCdw12::new()
-            .with_nr_z((ranges.len() - 1) as u8)
-            .with_format(format)
-            .into_bits();
-        CopyCommand { sqe, ranges }
+        CopyPlan {
+            sqe: self.rw(opcode::COPY, 0, 0),
+            namespace,
+            from,
+            to,
+            blocks,
+            done: 0,
+            backwards,
+            command_max,
+            range_max,
+        }
     }
 }
