@@ -94,12 +94,6 @@ impl FingerprintLine {
     /// branches, so that their cache misses overlap.
     #[inline(always)]
     fn free(&self, counts: &Counts) -> Option<usize> {
-        // New ones come in front, so that a line that is not full yet has an empty last slot; while
-        // a store is filled, no page need be looked at.
-        if self.pages[WAYS - 1] == 0 {
-            return Some(WAYS - 1);
-        }
-
         let is_free = |page: u32| (page == 0) | counts.is_zero(Ppn(page.saturating_sub(1)));
         let free = |slots: std::ops::Range<usize>| {
             let all = slots
@@ -113,21 +107,11 @@ impl FingerprintLine {
     /// Gives up a slot, and has a new one in front of all others.
     #[inline(always)]
     fn replace(&mut self, slot: usize, tag: u32, ppn: Ppn) {
-        // In most cases the last one: then all slots move, without a choice for each.
-        if slot == WAYS - 1 {
-            self.shift(WAYS - 1, tag, ppn);
-        } else {
-            self.shift(slot, tag, ppn);
-        }
-    }
-
-    #[inline(always)]
-    fn shift(&mut self, last: usize, tag: u32, ppn: Ppn) {
         let Self { tags, pages } = *self;
         let shifted = |first: u32, old: [u32; WAYS]| -> [u32; WAYS] {
             std::array::from_fn(|at| match at {
                 0 => first,
-                _ if at <= last => old[at - 1],
+                _ if at <= slot => old[at - 1],
                 _ => old[at],
             })
         };
@@ -380,9 +364,10 @@ impl Dedup {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let Some(slot) = line.nominated(tag).first() else {
-            // A line that is not full yet has room at its end.
+            // New ones come in front, so that a line that is not full yet has an empty last slot;
+            // while a store is filled, no page need be looked at.
             if line.page(WAYS - 1).is_none() {
-                self.lines[at].shift(WAYS - 1, tag, ppn);
+                self.lines[at].replace(WAYS - 1, tag, ppn);
             } else {
                 self.insert_new((at, tag), ppn, pages);
             }
