@@ -7,7 +7,7 @@
 //! whatever hosts send, only this process's memory is written. Absent: what a cut leaves (`cut`),
 //! and file systems.
 
-use crate::array::DiskGeometry;
+use crate::array::{DiskGeometry, MARKS};
 use crate::child::Environment;
 use crate::contents::{ContentId, Contents, ZEROES};
 use crate::error::TortureError;
@@ -33,8 +33,6 @@ use tempfile::TempDir;
 
 /// Name of the subsystem.
 const NQN: &str = "nqn.2026-11.remap-ssd:torture";
-/// How the file or pipe of the marks is called.
-const MARKS: &str = "marks";
 
 /// An address at which one disk after the other is served.
 pub(crate) struct Target {

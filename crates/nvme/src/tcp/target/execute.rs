@@ -111,6 +111,19 @@ impl Connection {
         if context.subsystem.witness().is_some() {
             return self.execute_witnessed(sqe, request, continued, data, context);
         }
+        self.execute_unwitnessed(sqe, request, continued, data, context)
+    }
+
+    /// The same without telling a witness.
+    #[inline]
+    pub(super) fn execute_unwitnessed(
+        &self,
+        sqe: &Sqe,
+        request: &IoRequest,
+        continued: bool,
+        data: InMemory<'_>,
+        context: &mut ReceiveContext<'_>,
+    ) -> Outcome {
         if context.span.is_some() {
             return self.execute_traced(sqe, request, continued, data, context);
         }
@@ -120,7 +133,7 @@ impl Connection {
     /// A command that is sampled: how long it waits for the device, and how long it has it.
     #[cold]
     #[inline(never)]
-    pub(super) fn execute_traced(
+    fn execute_traced(
         &self,
         sqe: &Sqe,
         request: &IoRequest,
@@ -144,7 +157,7 @@ impl Connection {
         outcome
     }
 
-    pub(super) fn execute_now(
+    fn execute_now(
         &self,
         sqe: &Sqe,
         request: &IoRequest,

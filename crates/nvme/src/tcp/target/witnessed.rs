@@ -25,11 +25,7 @@ impl Connection {
             context.told.push((cid, witness.flush()));
         }
 
-        let outcome = if context.span.is_some() {
-            self.execute_traced(sqe, request, continued, data, context)
-        } else {
-            self.execute_now(sqe, request, continued, data, context)
-        };
+        let outcome = self.execute_unwitnessed(sqe, request, continued, data, context);
 
         if let Some(device) = &mut context.device {
             let tickets = device.take_tickets();
