@@ -25,13 +25,13 @@
 //! From a Rust test:
 //!
 //! ```
-//! use remap_ssd_torture::{Campaign, RecordingSpec, DiskGeometry, TortureError, record};
+//! use remap_ssd_torture::{Campaign, DiskGeometry, RecordingSpec, TortureError, record};
 //! # use std::sync::atomic::AtomicBool;
 //! # use std::time::Duration;
 //!
 //! let stop = AtomicBool::new(false);
 //! let run = RecordingSpec {
-//!     shape: Shape { block_bytes: 4096, blocks: 256 },
+//!     shape: DiskGeometry { block_bytes: 4096, blocks: 256 },
 //!     fs: None, // The workload writes to the disk itself.
 //!     nvme_tcp: false,
 //!     workload: "printf one | dd of=$FILE conv=notrunc,fsync status=none; echo one > $MARKS".into(),
