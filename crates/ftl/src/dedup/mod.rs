@@ -138,13 +138,16 @@ impl FingerprintLine {
         self.tags[slot] & bit != 0
     }
 
-    /// Notes the tags of all pages that have spilled.
-    fn note_spilled(&mut self, spilled: impl Iterator<Item = SpilledPage>) {
+    /// Notes that a page with this tag has spilled.
+    fn note_spilled(&mut self, tag: u32) {
+        let (slot, bit) = Self::spilled_bit(tag);
+        self.tags[slot] |= bit;
+    }
+
+    /// Notes the tags of these pages, and forgets all others.
+    fn note_all_spilled(&mut self, spilled: impl Iterator<Item = SpilledPage>) {
         self.tags.iter_mut().for_each(|tag| *tag &= TAG);
-        for page in spilled {
-            let (slot, bit) = Self::spilled_bit(page.tag);
-            self.tags[slot] |= bit;
-        }
+        spilled.for_each(|page| self.note_spilled(page.tag));
     }
 }
 
@@ -342,7 +345,7 @@ impl Dedup {
             // Pages with this tag are dead by now, or hold something else: the spill bit must not
             // send others here. One may be live, and hold another content with the same tag.
             self.drop_stale(pages, at, |line, page| (line, page.tag) == (at, tag));
-            self.lines[at].note_spilled(self.spilled.pages(at));
+            self.lines[at].note_all_spilled(self.spilled.pages(at));
             return None;
         };
 
@@ -432,10 +435,15 @@ impl Dedup {
     /// A page has no slot in its line any more.
     #[cold]
     fn spill(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: Pages<'_>) {
-        // Each page looked at is a cache miss, so this is done seldom, and the less often the more
-        // pages stay.
-        if self.spilled.is_crowded(at) {
+        if self.spilled.is_full(at) {
+            // Each page looked at is a cache miss: let them come together.
+            for ppn in self.spilled.pages_of_chain(at) {
+                pages.media.prefetch_identity(ppn);
+                pages.counts.prefetch(ppn);
+            }
             self.drop_stale(pages, at, |_, _| true);
+            self.lines[at].note_all_spilled(self.spilled.pages(at));
+            self.spilled.make_room(at);
         }
         self.add_spilled(at, SpilledPage { tag, ppn });
     }
@@ -460,7 +468,7 @@ impl Dedup {
 
     fn add_spilled(&mut self, at: usize, page: SpilledPage) {
         self.spilled.add(at, page);
-        self.lines[at].note_spilled(self.spilled.pages(at));
+        self.lines[at].note_spilled(page.tag);
     }
 
     /// These pages have been erased: what they will hold is not known by its digest.
@@ -533,7 +541,7 @@ impl Dedup {
         }
         // All tags: the page may have spilled under what it held earlier, too.
         self.spilled.retain(at, |page| page.ppn != ppn);
-        self.lines[at].note_spilled(self.spilled.pages(at));
+        self.lines[at].note_all_spilled(self.spilled.pages(at));
 
         if let Some(digest) = self.digests.get_mut(ppn.0 as usize) {
             *digest = UNKNOWN;
