@@ -25,44 +25,46 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
+/// One of each kind: figures with claims, a table, a sweep. The library's test runs all of them.
+const SOME: [&str; 4] = ["fast21-fig5", "coldmap-sweep", "pebble-micro", "cost"];
+
 #[test]
-fn all_experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables() {
+fn experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results");
-    let ran = run_in(
-        directory.path(),
-        &["experiment", "all", "--smoke", "--json"],
-    )
-    .ok()
-    .json();
+    let args = [&["experiment"], &SOME[..], &["--smoke", "--json"]].concat();
+    let ran = run_in(directory.path(), &args).ok().json();
+
     let claims: Value =
         serde_json::from_slice(&std::fs::read(out.join("claims.json")).unwrap()).unwrap();
     assert_eq!(ran["claims"], claims);
-    for claim in claims.as_array().unwrap() {
+    let claims = claims.as_array().unwrap();
+    for claim in claims {
         for field in ["id", "paper", "ours", "verdict", "why"] {
             assert!(claim.get(field).is_some(), "{field} is not in {claim}");
         }
-        assert!(
-            ["holds", "same direction", "differs"].contains(&claim["verdict"].as_str().unwrap())
-        );
+        let verdict = claim["verdict"].as_str().unwrap();
+        assert!(["holds", "same direction", "differs"].contains(&verdict));
         assert!(
             claim["paper"].is_number() && claim["ours"].is_number(),
             "{claim}"
         );
     }
+
+    // What the list promises of an experiment is there once it has run.
     let listed = run(&["experiment", "list", "--json"]).ok().json();
-    for experiment in listed.as_array().unwrap() {
-        for id in experiment["claims"].as_array().unwrap() {
-            assert!(
-                claims
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .any(|claim| claim["id"] == *id),
-                "{id}"
-            );
-        }
+    let listed = listed.as_array().unwrap().iter();
+    let ran: Vec<&Value> = listed
+        .filter(|listed| SOME.contains(&listed["name"].as_str().unwrap()))
+        .collect();
+    assert_eq!(ran.len(), SOME.len());
+    for id in ran
+        .iter()
+        .flat_map(|listed| listed["claims"].as_array().unwrap())
+    {
+        assert!(claims.iter().any(|claim| claim["id"] == *id), "{id}");
     }
+
     let files = files(&out);
     let page = String::from_utf8(files[Path::new("report.html")].clone()).unwrap();
     assert!(

@@ -297,6 +297,8 @@ impl Dedup {
         if is_full || nominated.are_several() || line.may_have_spilled(place.1) {
             self.find_further(place, fingerprint, pages)
         } else {
+            // The new content will want a slot here: where pages spill to comes meanwhile.
+            self.spilled.prefetch(place.0);
             None
         }
     }
@@ -438,8 +440,7 @@ impl Dedup {
         if self.spilled.is_full(at) {
             // Each page looked at is a cache miss: let them come together.
             for ppn in self.spilled.pages_of_chain(at) {
-                pages.media.prefetch_identity(ppn);
-                pages.counts.prefetch(ppn);
+                self.prefetch_content(ppn, pages);
             }
             self.drop_stale(pages, at, |_, _| true);
             self.lines[at].note_all_spilled(self.spilled.pages(at));
@@ -584,8 +585,15 @@ impl Dedup {
             return None;
         };
         let ppn = line.page(slot)?;
+        self.prefetch_content(ppn, pages);
+        Some(ppn)
+    }
+
+    /// Asks for what says whether a page still holds a content.
+    #[inline]
+    fn prefetch_content(&self, ppn: Ppn, pages: Pages<'_>) {
         pages.media.prefetch_identity(ppn);
         pages.counts.prefetch(ppn);
-        Some(ppn)
+        prefetch(&self.digests, ppn.0 as usize);
     }
 }
