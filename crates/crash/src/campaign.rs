@@ -26,7 +26,7 @@ use remap_ssd_media::{Faults, Image, Media, Outcome, Ppn};
 pub struct ScriptEnd {
     /// Digest of the media that each cut left, some of them equal.
     pub digests: Vec<u64>,
-    /// Recoveries that were tried.
+    /// Recoveries that succeeded, those that were cut again among them.
     pub recoveries: u64,
     /// What happened on the way.
     pub marks: Marks,
@@ -108,6 +108,7 @@ impl<'a> Campaign<'a> {
 
     /// Runs it to its end or to its first failure.
     pub fn run(mut self) -> ScriptEnd {
+        // A panic of the firmware is a finding like any other.
         let failure = match quiet::catch(|| self.script()) {
             Ok(Ok(())) => None,
             Ok(Err(failure)) => Some(failure),
@@ -123,6 +124,7 @@ impl<'a> Campaign<'a> {
             );
             self.end.failure = Some(explained);
         } else {
+            // Only a failure needs the image that shows it.
             self.end.image = None;
         }
 
@@ -257,6 +259,8 @@ impl<'a> Campaign<'a> {
     /// One command, and some acknowledgements.
     fn step(&mut self, dut: &mut DeviceUnderTest) -> Result<(), Failure> {
         self.plant(dut);
+
+        // Some must be refused and change nothing: the checks that follow compare everything.
         if self.chance(100) {
             let refused = dut.generator.refused();
             dut.submit_refused(refused)?;
@@ -365,6 +369,8 @@ impl<'a> Campaign<'a> {
         self.damage(dut);
 
         let geometry = self.setup.geometry;
+
+        // A device can lose only some blocks before it is at its end.
         if dut.faults_left > 0 && self.chance(30) {
             dut.faults_left -= 1;
             self.end.marks.faults_planted += 1;
@@ -463,6 +469,7 @@ impl<'a> Campaign<'a> {
 
     /// Recovers what a cut left and goes on from there, for a few more cuts.
     fn fork(&mut self, dut: &DeviceUnderTest, image: Image) -> Result<DeviceUnderTest, Failure> {
+        // A branch, so that what the fork does leaves the main line's commands as they are.
         let generator = dut.generator.branch(self.random.random());
         let mut fork = self.power_on(Survivor {
             image,
@@ -526,6 +533,8 @@ impl<'a> Campaign<'a> {
             generator,
             faults_left,
         } = survivor;
+
+        // Recovery must survive cuts of its own, several in a row among them.
         let mut cuts_left = if self.chance(4) {
             self.random.random_range(1..=3)
         } else {

@@ -13,7 +13,7 @@ use std::str::FromStr;
 /// Names a script so that it can be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Scheme of the firmware.
+    /// Scheme of the firmware that is cut.
     pub scheme: SchemeKind,
     /// What an entry of its mapping table stands for.
     pub mapping: Granularity,
@@ -51,6 +51,7 @@ impl FromStr for Code {
             ));
         };
 
+        // From the back: the policy is the last of the three, the mapping comes before it.
         let (scheme, policy) = scheme
             .split_once('/')
             .map_or((scheme, None), |(scheme, policy)| (scheme, Some(policy)));

@@ -29,7 +29,7 @@ enum Character {
         whole: u32,
         torn: u32,
     },
-    /// All operations but one.
+    /// All operations but one, which is missing or torn.
     But {
         at: u32,
         torn: bool,
@@ -63,6 +63,7 @@ impl Cutter {
                 torn: 2,
             },
             14..18 => Character::But {
+                // One past the end too: then none is missing.
                 at: random.random_range(0..=pending),
                 torn: random.random_ratio(1, 3),
             },
@@ -107,6 +108,7 @@ impl Cutter {
                 }
             }
             Character::Stretches { landing } => {
+                // Six operations long on average.
                 *landing ^= self.random.random_ratio(1, 6);
                 if *landing {
                     Outcome::Whole

@@ -126,6 +126,7 @@ impl Doubts {
 
     /// The host saw the acknowledgement of a command.
     pub fn acknowledge(&mut self, id: CommandId) {
+        // Flushes and background work leave nothing in doubt and were not noted.
         let Some(at) = self.pending.iter().position(|pending| pending.id == id) else {
             return;
         };
@@ -137,6 +138,7 @@ impl Doubts {
             .flat_map(Lpn::between)
             .filter(|_| is_sound)
         {
+            // A later command on the LPN that is under way may be the one that it shows.
             let is_touched = |later: &Pending| {
                 later.id > id && later.lpns.iter().any(|lpns| lpns.contains(&lpn))
             };
@@ -171,6 +173,7 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
             return false;
         };
 
+        // As recovery does: pages of another incarnation are of an earlier life.
         let mine = |oob: &&Oob| oob.incarnation() == head.incarnation();
         let tails = oobs
             .iter()
@@ -237,6 +240,8 @@ pub fn held(media: &Media, page: Ppn) -> Option<Content> {
 /// A word to damage, with the bits to flip: mostly one that is not zero.
 pub fn word(media: &Media, random: &mut impl RngExt) -> Option<(usize, u64)> {
     let (words, taken) = (media.nvram_words() as u32, taken(media));
+
+    // Some draws, and none this time if all of them are zero or taken.
     let mut draws = (0..40).map(|_| random.random_range(0..words) as usize);
     let word = draws.find(|word| {
         media.peek(*word) != 0 && !taken.contains(&SbId((word / LIFE_WORDS) as u32))

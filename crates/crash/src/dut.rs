@@ -45,7 +45,7 @@ impl Failure {
 
 /// A device that is powered on.
 pub struct DeviceUnderTest {
-    /// The firmware under test.
+    /// The firmware under test, with its media.
     pub ftl: Ftl,
     /// The model of what may be read.
     pub oracle: Oracle,
@@ -65,7 +65,7 @@ pub struct DeviceUnderTest {
 }
 
 impl DeviceUnderTest {
-    /// A new device, formatted.
+    /// A new device, formatted, with nothing under way.
     ///
     /// # Errors
     /// The firmware refuses the configuration.
@@ -75,6 +75,7 @@ impl DeviceUnderTest {
         media.attach_rail();
         let mut ftl = Ftl::format(media, setup.config.clone())
             .map_err(|error| Failure::new(error.to_string()))?;
+        // What formatting does is durable before the first cut.
         ftl.media_mut().settle_all();
         ftl.media_mut().ops.clear();
 
@@ -107,6 +108,8 @@ impl DeviceUnderTest {
     /// The firmware refuses it.
     pub fn submit(&mut self, command: ScriptCommand, history: &mut History) -> Result<(), Failure> {
         history.push(Event::Submitting(command));
+
+        // Between these two the media collect what the acknowledgement waits for.
         self.ftl.media_mut().begin_command();
         let result = self.execute(&command);
         let ack = self.ftl.media_mut().take_ack();
@@ -119,6 +122,7 @@ impl DeviceUnderTest {
             Failure::new(format!("the firmware refuses '{command}': {refusal}"))
         })?;
 
+        // Background work is never acknowledged, and a host sees nothing of it.
         if !matches!(command, ScriptCommand::Background { .. }) {
             let id = self.oracle.submit(&command);
             self.doubts.submit(id, &command);
@@ -215,6 +219,7 @@ impl DeviceUnderTest {
             }),
             ScriptCommand::Flush => self.ftl.flush(),
             ScriptCommand::Background { steps } => {
+                // No further than there is something to do.
                 for _ in 0..steps {
                     if !self.ftl.background() {
                         break;

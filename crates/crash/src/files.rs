@@ -155,6 +155,8 @@ impl FileModel {
                 .unwrap_or(self.events.len());
             match explain(&self.events[start..end], found) {
                 Ok((kept, dropped)) => {
+                    // The lists fit; a page that is listed without an acknowledgement must have
+                    // its data, too.
                     self.has_data(&kept, oracle, read)?;
                     let open = |at: &&usize| !self.events[**at].acknowledged;
                     let happened =
@@ -247,6 +249,8 @@ fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<Kept>, u64), 
             .iter()
             .copied()
             .peekable();
+        // What is listed must be a subsequence of what was submitted, with all that was
+        // acknowledged.
         for event in pages {
             let FileMapOp::Page { page, lpn } = event.op else {
                 continue;

@@ -80,6 +80,7 @@ impl History {
     pub fn explain(&self, lpn: Option<Lpn>) -> String {
         let mut text = String::new();
         if let Some(lpn) = lpn {
+            // Commands alone: nothing else that happens is about an LPN.
             let of_lpn = |event: &&Event| match event {
                 Event::Submitted(_, command) => touches(command, lpn),
                 _ => false,
@@ -91,6 +92,7 @@ impl History {
             }
         }
 
+        // Damage may show much later; other old events explain nothing.
         let recent = self.0.len().saturating_sub(SHOWN);
         for event in self.0[..recent].iter().filter(is_damage) {
             let _ = writeln!(text, "  long before: {}", line(event));

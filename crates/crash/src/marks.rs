@@ -53,9 +53,9 @@ marks! {
     merges_switch, merges_partial, merges_full, merge_programs, merge_pads, merge_unshared,
     }
     campaign {
-    /// Commands submitted.
+    /// Commands that main lines and forks submitted.
     commands,
-    /// Relocating remaps submitted.
+    /// Remaps submitted that deallocate their sources.
     relocations,
     /// Trims and write zeroes submitted.
     trims,
@@ -81,7 +81,7 @@ marks! {
     flips_corrected,
     /// Devices that wore out and refused to be written.
     worn_out,
-    /// Faults planted.
+    /// Blocks made to fail at a program or an erase.
     faults_planted,
     /// Flash pages that could not be read any more.
     pages_damaged,

@@ -56,7 +56,7 @@ struct Choices {
 /// How the atomic commands under way at a cut ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Commands that certainly happened.
+    /// Commands all of whose pages certainly happened.
     pub committed: u64,
     /// Those that certainly did not.
     pub aborted: u64,
@@ -136,12 +136,15 @@ impl Oracle {
                 atomic,
             } if target != source => {
                 effects.atomic = atomic;
+
+                // What the sources held before the command: a remap may overlap itself.
                 for at in 0..len {
                     effects
                         .pages
                         .push((target.offset(at), self.live[source.offset(at).index()]));
                 }
 
+                // A source that is a target too keeps what it has got.
                 for at in (0..len).filter(|at| {
                     relocate && !(target..target.offset(len)).contains(&source.offset(*at))
                 }) {
@@ -247,6 +250,8 @@ impl Oracle {
     /// The first LPN that may not read so, or the rule between LPNs that is broken.
     pub fn judge(&self, read: &[Content]) -> Result<Verdict, Misread> {
         let choices = self.choices(read);
+
+        // Both are in the order of LPNs.
         let mut choice = choices.iter().peekable();
         for (lpn, read) in read.iter().enumerate() {
             let open = choice.next_if(|choice| choice.lpn.index() == lpn);
@@ -268,6 +273,7 @@ impl Oracle {
             }
         }
 
+        // Only atomic commands and relocations tie LPNs together.
         if !self
             .pending
             .iter()
@@ -321,6 +327,8 @@ impl Oracle {
         let mut open: Vec<CommandId> = Vec::new();
 
         let mut verdict = Verdict::default();
+
+        // First each by itself: most reads leave only one way in which it ended.
         for atomic in atomics {
             let happened = explain(choices, &[(atomic.id, true)], &[]);
             let not = explain(choices, &[(atomic.id, false)], &[]);
@@ -485,9 +493,9 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
 /// A read that no order of events explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misread {
-    /// LPN that was read.
+    /// The LPN whose content is wrong.
     pub lpn: Lpn,
-    /// Content that was read.
+    /// What it reads; `LOST` for a media error.
     pub read: Content,
     /// The rule between LPNs that is broken, if the value by itself could be right.
     pub rule: Option<String>,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Options of a campaign.
+/// What a campaign runs on, and when it ends.
 ///
 /// ```
 /// use remap_ssd_crash::{Code, Options, replay, run};
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Scheme of the firmware.
+    /// How the firmware persists remaps.
     pub scheme: SchemeKind,
     /// What an entry of its mapping table stands for.
     pub mapping: Granularity,
@@ -95,6 +95,7 @@ impl Options {
     /// # Errors
     /// Why the firmware cannot work on any of them: the adjustment's fault.
     pub fn setups(&self) -> Result<Vec<u32>, String> {
+        // A setup that never needs the guard cannot show that it is missing.
         let useful = |at: &u32| {
             self.mutant
                 .is_none_or(|guard| Setup::new(self.scheme, None, *at, None).exercises(guard))
@@ -127,15 +128,15 @@ impl Options {
 /// How far a campaign is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Distinct cuts so far.
+    /// Cuts so far that left media which no other has left.
     pub cuts: u64,
-    /// Scripts run so far.
+    /// Scripts that have ended, in order.
     pub scripts: u64,
-    /// Recoveries so far.
+    /// Recoveries so far that succeeded.
     pub recoveries: u64,
     /// Scripts that failed so far.
     pub violations: u64,
-    /// Seconds since the start.
+    /// Wall-clock time since the start, in seconds.
     pub seconds: f64,
 }
 
@@ -148,18 +149,18 @@ pub struct Failed {
     pub text: String,
 }
 
-/// Results of a campaign.
+/// Results of a campaign, as a program reads them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Scheme of the firmware.
+    /// Name of the scheme, as options have it.
     pub scheme: String,
     /// Distinct cuts, by what they left on the media.
     pub cuts: u64,
     /// Number of scripts that failed.
     pub violations: u64,
-    /// Recoveries that were tried.
+    /// Recoveries that succeeded, over all scripts.
     pub recoveries: u64,
-    /// Scripts that were run.
+    /// Scripts that are counted here: all up to the last one needed.
     pub scripts: u64,
     /// Seed that everything follows from.
     pub seed: u64,
@@ -212,6 +213,8 @@ impl Scripts {
             .wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+
+        // Setups in turn, so that all get as many scripts.
         let setup = self.setups[(number % self.setups.len() as u64) as usize];
         Code {
             scheme: self.scheme,

@@ -48,6 +48,8 @@ impl Device {
     /// There is no device, or it is in use.
     pub fn check_folder(dir: &Path) -> Result<FolderCheck, OpenError> {
         let mut check = FolderCheck::default();
+
+        // Errors about the folder itself are errors here too; all others are what the check found.
         match Self::check_into(dir, &mut check) {
             Err(
                 error @ OpenError::Image(
@@ -209,6 +211,7 @@ fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
         .expect("some number is free");
     std::fs::create_dir(&free)?;
 
+    // Without the contents: a repair never writes them, and they are nearly all of the device.
     for file in [
         CONFIG,
         "service.json",
@@ -222,6 +225,7 @@ fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
         match std::fs::copy(dir.join(file), free.join(file)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
+                // Copies of a part would look like copies of all.
                 let _ = std::fs::remove_dir_all(&free);
                 return Err(io::Error::new(
                     error.kind(),

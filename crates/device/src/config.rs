@@ -206,9 +206,14 @@ impl DeviceConfig {
         mut said: Value,
         line: &dyn Fn(&str) -> Option<usize>,
     ) -> Result<Self, DeviceConfigError> {
+        // All that is wrong in one answer, before any value is used.
         let mut wrong = keys::problems(&said);
         let mut take = |name| said.as_object_mut().and_then(|said| said.remove(name));
+
+        // These two are the file's own, and no values of a device.
         let (preset, scale) = (take("preset"), take("scale"));
+
+        // With a preset, what is not said is the preset's.
         if preset.is_none() {
             wrong.extend(missing(&said, &wrong));
         }
@@ -290,6 +295,7 @@ impl DeviceConfig {
 
     /// What the timing model needs.
     pub fn latencies(&self) -> Latencies {
+        // Rounded up: the link is never faster than it says.
         let link_page_ns = match self.link.mib_s {
             0 => 0,
             mib_s => (PAGE_BYTES as u64 * 1_000_000_000).div_ceil(mib_s << 20),
@@ -328,11 +334,14 @@ impl FromStr for Setting {
             .ok_or_else(|| format!("`{text}` is not KEY=VALUE, such as firmware.gc_free=0.1"))?;
 
         let key = match keys::find(path.trim()) {
+            // A setting changes a device that is there; these two choose it.
             Some(key) if ["preset", "scale"].contains(&key.path) => {
                 return Err(format!("use {} instead", key.flag));
             }
             Some(key) => key,
             None => {
+                // The error that a file with this key would get: it names the key that was
+                // probably meant.
                 let said = keys::nested(path.trim(), Value::Null);
                 let wrong = keys::problems(&said);
                 return Err(wrong.first().map_or_else(
@@ -409,6 +418,8 @@ fn listed(wrong: &[Problem], line: &dyn Fn(&str) -> Option<usize>) -> DeviceConf
         several => {
             let mut text = format!("{} things are wrong:", several.len());
             let mut several: Vec<&Problem> = several.iter().collect();
+
+            // In the order of the file, and last what has no line in it.
             several.sort_by_key(|problem| line(&problem.path).unwrap_or(usize::MAX));
             for problem in several {
                 text.push_str(&format!("\n  {}", sentence(problem)));
@@ -435,6 +446,8 @@ fn merge(base: &mut Value, over: Value) {
                 }
             }
         }
+
+        // A list is replaced whole, as a value is.
         (base, over) => *base = over,
     }
 }

@@ -264,7 +264,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A new, empty device.
+    /// A new, empty device, formatted, at time 0.
     ///
     /// # Errors
     /// The configuration cannot work.
@@ -285,6 +285,9 @@ impl Device {
     pub fn in_memory(config: DeviceConfig) -> Result<Self, DeviceConfigError> {
         config.check()?;
         let words = config.firmware.nvram_words(&config.geometry);
+
+        // The media's reason, or the firmware's, as the configuration's: a smaller device may
+        // work.
         let error = |error: &dyn std::fmt::Display| DeviceConfigError(error.to_string());
         let media = Media::in_memory(config.geometry, words).map_err(|reason| error(&reason))?;
         let ftl =
@@ -301,6 +304,8 @@ impl Device {
         config: DeviceConfig,
     ) -> Result<(Self, RecoveryReport), OpenError> {
         config.check()?;
+
+        // Every address would mean another page.
         if media.geometry() != config.geometry {
             let text = "the media have another geometry than the configuration";
             return Err(DeviceConfigError(text.into()).into());
@@ -359,6 +364,8 @@ impl Device {
             ftl: &mut self.ftl,
             usable: UsablePages::default(),
         };
+
+        // Without time the other half would have nothing to say.
         timed.then_some((firmware, TimingHalf(&mut self.charging)))
     }
     /// Pulls the media out, as after a clean or unclean power-off.
@@ -380,6 +387,8 @@ impl Device {
             dir,
             ..
         } = self;
+
+        // Settings of whoever uses the device, which no medium holds.
         let (apart, paused) = (ftl.apart().to_vec(), ftl.is_dedup_paused());
 
         let (mut device, report) = Self::recover(ftl.into_media(), config)?;
@@ -393,6 +402,8 @@ impl Device {
     /// Lets writes be programmed without looking for their content on flash, or looks for it again.
     pub fn pause_dedup(&mut self, pause: bool) {
         self.ftl.pause_dedup(pause);
+
+        // The hash unit is not passed by what nobody looks for.
         self.charging.hashes = self.ftl.deduplicates() && !pause;
     }
 
@@ -472,6 +483,7 @@ impl Device {
         lpn: Lpn,
         show: impl FnOnce(PageView<'_>) -> R,
     ) -> (u64, Result<R, Refusal>) {
+        // Found first and shown last: its time is charged in between, and nothing is copied.
         let found = self.ftl.find(lpn);
         let done = self.charge(now, DataPath::ToHost);
         (done, found.map(|found| show(self.ftl.view(found))))
@@ -519,6 +531,7 @@ impl Device {
 
     /// Remaps pages: targets read what sources hold.
     pub fn remap(&mut self, now: u64, remap: &Remap) -> RemapCompletion {
+        // The firmware counts over its lifetime; the difference is this command's.
         let before = self.ftl.remap_counts();
         let result = self.ftl.remap(remap);
         let after = self.ftl.remap_counts();

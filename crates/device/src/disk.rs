@@ -123,7 +123,7 @@ pub trait Disk {
             .try_for_each(|write| self.write(write.page, write.data))
     }
 
-    /// Deallocates pages.
+    /// Deallocates pages: they read as zeroes from then on.
     ///
     /// # Errors
     /// As `write`.

@@ -153,12 +153,16 @@ impl ClearEnds {
         if self.ends.is_empty() {
             self.first = id;
         }
+
+        // Only one that is over can be older than those that are kept.
         if id < self.first {
             assert!(end <= now, "names of clearings and erases only grow");
             return;
         }
 
         let index = (id - self.first) as usize;
+
+        // Names between that nobody noted have ended at 0.
         while self.ends.len() <= index {
             self.ends.push_back(0);
         }

@@ -35,6 +35,7 @@ const NAME: &str = "fingerprints";
 const MAGIC: [u8; 8] = *b"RMPFPRNT";
 const VERSION: u32 = 1;
 const BUFFER_BYTES: usize = 1 << 20;
+/// Pages that are listed, read and entered at a time: the device waits for tens of microseconds.
 const SLICE: usize = 256;
 /// Maximum number of passes over the device: garbage collection may move pages behind a pass, and
 /// the next pass finds them.
@@ -63,6 +64,7 @@ struct FingerprintRecord {
 const _: () = assert!(size_of::<FingerprintRecord>() == 36);
 
 fn number(kind: FingerprintKind) -> u32 {
+    // These numbers are in files, so they do not change.
     match kind {
         FingerprintKind::Blake3 => 0,
         FingerprintKind::Murmur3 => 1,
@@ -155,6 +157,7 @@ impl Device {
         match self.write_fingerprints(dir, &aside, generation) {
             Ok(pages) => SavedFingerprints::Saved(pages),
             Err(error) => {
+                // Half a file is of no use, and takes room.
                 let _ = std::fs::remove_file(aside);
                 SavedFingerprints::Failed(error)
             }
@@ -162,6 +165,7 @@ impl Device {
     }
 
     fn write_fingerprints(&self, dir: &Path, aside: &Path, generation: u64) -> io::Result<u64> {
+        // Counted before, since the header precedes the records.
         let records = self.ftl().known_digests().count() as u64;
         let kind = number(self.config().firmware.fingerprint).into();
         let header = FingerprintsHeader {
@@ -198,6 +202,8 @@ impl Device {
 
         // The rename comes last, so that a file of this name is whole.
         std::fs::rename(aside, dir.join(NAME))?;
+
+        // A name is durable only with its folder.
         File::open(dir)?.sync_all()?;
         Ok(records)
     }
@@ -217,6 +223,8 @@ fn read<T: FromBytes + IntoBytes>(source: &mut impl Read) -> io::Result<T> {
 fn is_whole(source: &mut impl Read, header: &FingerprintsHeader) -> io::Result<bool> {
     let mut hash = blake3::Hasher::new();
     hash.update(header.as_bytes());
+
+    // A damaged header may claim any number of records.
     let Some(bytes) = header
         .records
         .get()

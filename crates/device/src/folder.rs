@@ -60,6 +60,7 @@ impl Device {
         config: DeviceConfig,
         journal_bytes: Option<u64>,
     ) -> Result<Self, OpenError> {
+        // All that can be refused is refused before anything is on the disk.
         config.check()?;
         let firmware = &config.firmware;
         if !firmware.scheme.is_durable() {
@@ -130,6 +131,7 @@ impl Device {
         let mut found = Media::find_folder(dir, false)?;
         // Only the firmware can tell whether these pages matter, and only by recovering a copy.
         if !found.suspects().is_empty() {
+            // The folder is locked by what was found, and the check opens it once more.
             drop(found);
             if let Some(damage) = check::suspects(dir, &config)?.first() {
                 return Err(ImageError::from(damage).into());

@@ -24,6 +24,7 @@ use remap_ssd_media::{Op, Payload};
 pub(crate) enum DataPath {
     /// The firmware works for itself.
     Own,
+    /// No data passes the link.
     Absent,
     /// A page comes from the host.
     FromHost,
@@ -104,6 +105,8 @@ pub(crate) fn look_ahead<T>(
     if let Some(pair) = ahead(LOOK_AHEAD_FAR) {
         for far in pair.each_ref().map(&command) {
             ftl.look_ahead_far(far.lpn, far.identity());
+
+            // A remap looks up its source as well.
             if let PageKind::Remap { source, .. } = far.kind {
                 ftl.look_ahead_far(source, None);
             }
@@ -163,6 +166,7 @@ impl Charging {
             now
         };
 
+        // A page that was read leaves; one to be merged stays for the next step.
         match data {
             DataPath::ToHost => timing.send_page(now, done),
             DataPath::ToMerge => {
@@ -243,7 +247,7 @@ pub struct FirmwareHalf<'a> {
 }
 
 impl FirmwareHalf<'_> {
-    /// `Device::look_ahead`.
+    /// As `Device::look_ahead`, which says for whom.
     #[inline(always)]
     pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
         look_ahead(self.ftl, list, index, command);

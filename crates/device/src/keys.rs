@@ -258,6 +258,7 @@ pub fn find(path: &str) -> Option<&'static Key> {
 
 /// Of the names, the one that is most like this one in any case, if one is like it.
 pub fn suggest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Of Jaro-Winkler, which is 1 for equal names.
     const ALIKE: f64 = 0.8;
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
     let given = plain(name);
@@ -300,6 +301,8 @@ fn walk(table: &str, said: &Value, found: &mut Vec<Problem>) {
             table => format!("{table}.{name}"),
         };
         let is_table = KEYS.iter().any(|key| key.table() == path);
+
+        // `firmware.nlog` is a table within a table: neither a key nor unknown.
         match (find(&path), value) {
             (Some(key), value) => found.extend(key.problem(value)),
             (None, Value::Object(_)) if is_table => walk(&path, value, found),
@@ -426,6 +429,8 @@ impl Key {
             return None;
         }
 
+        // The most helpful sentence that there is: the presets, the name that was meant, or the
+        // range.
         let text = match (self.path, self.kind, value) {
             ("preset", _, Value::String(name)) => match crate::preset::preset(name) {
                 Err(error) => error.to_string(),
@@ -453,12 +458,15 @@ impl Key {
 
     /// A value as it is typed after `=` on a command line.
     pub fn value(&self, text: &str) -> Value {
+        // As in TOML, `_` may separate digits.
         let digits = text.replace('_', "");
 
         let number = || {
             if let Ok(whole) = digits.parse::<u64>() {
                 return Some(Value::from(whole));
             }
+
+            // Shares may be typed in per cent.
             let share = text
                 .strip_suffix('%')
                 .and_then(|text| text.trim().parse::<f64>().ok());
@@ -483,6 +491,7 @@ impl Key {
             KeyKind::Choice(_) | KeyKind::Text | KeyKind::Factor => None,
         };
 
+        // What is not of its kind stays text: `problem` then shows it with the range.
         known.unwrap_or_else(|| Value::String(quoted.unwrap_or(text).to_owned()))
     }
 }

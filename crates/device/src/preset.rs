@@ -138,6 +138,7 @@ fn geometry(channels: u32, dies: u32, superblocks: u32, pages_per_block: u32) ->
 }
 
 fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
+    // Channels among what the paper does not say: `FAST21_ASSUMED`.
     let geometry = geometry(dies / 4, dies, superblocks, 1024);
 
     DeviceConfig {

@@ -21,6 +21,7 @@ pub struct PageRanges {
 impl PageRanges {
     /// Whether a page of `first..end` is in the set.
     pub fn meets(&self, first: u64, end: u64) -> bool {
+        // Ranges are disjoint: only the last that begins before `end` can meet it.
         first < end
             && self
                 .ends
@@ -34,6 +35,8 @@ impl PageRanges {
         if first >= end {
             return;
         }
+
+        // Up to and with `end`: a range that begins there touches this one.
         while let Some((known, known_end)) = self
             .ends
             .range(..=end)

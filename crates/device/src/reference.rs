@@ -44,6 +44,7 @@ pub fn schema() -> Value {
 impl Key {
     fn schema(&self) -> Value {
         let mut schema = match self.kind {
+            // A bound that no number can pass is none.
             KeyKind::Integer(least, u64::MAX) => json!({ "type": "integer", "minimum": least }),
             KeyKind::Integer(least, most) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
@@ -90,6 +91,7 @@ impl Key {
         match self.path {
             "preset" => Some(PRESETS[0].name.into()),
             "scale" => Some(1.into()),
+            // 0 stands for all dies, however many there are.
             "geometry.superblock_dies" => Some(0.into()),
             path => value_of(&config, path),
         }
@@ -102,6 +104,7 @@ fn value_of(config: &DeviceConfig, path: &str) -> Option<Value> {
 
     match path {
         "firmware.gc_mode" => {
+            // The mode whose three keys all agree; none if they are set apart.
             let is_so = |mode: &&crate::keys::GcMode| {
                 (mode.at_once, mode.joins_host, mode.garbage)
                     == (
@@ -144,6 +147,7 @@ pub fn commented(config: &DeviceConfig) -> String {
     let mut table = "";
 
     for key in KEYS.iter() {
+        // Either the mode or its three keys: both would say the same twice.
         let is_part = ["gc_garbage", "gc_at_once", "gc_joins_host"].contains(&key.name());
         let Some(value) = value_of(config, key.path).filter(|_| !(is_part && has_mode)) else {
             continue;
@@ -180,6 +184,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is always a line");
+
+        // A word longer than a line has one to itself.
         if !line.is_empty() && line.len() + 1 + word.len() > width {
             lines.push(word.to_owned());
         } else {
@@ -215,6 +221,8 @@ pub fn page() -> String {
             "" => String::new(),
             flag => format!(" Option `{flag}`."),
         };
+
+        // A bar would end the table's cell.
         text.push_str(&format!(
             "| `{}` | {default} | {} | {}{flag} |\n",
             key.name(),

@@ -87,7 +87,11 @@ impl Device {
         let text = String::from_utf8(config).map_err(|_| OpenError::NotText)?;
         let config = DeviceConfig::from_toml(&text)?;
         let (mut device, report) = Self::recover(Media::from_image(&image), config)?;
+
+        // No image holds fingerprints: they are made from the pages again.
         device.untimed(Ftl::relearn_bytes);
+
+        // An image may come from anywhere: its tables are compared before it is used.
         device.ftl().check().map_err(OpenError::Contradiction)?;
         Ok((device, report))
     }

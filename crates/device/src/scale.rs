@@ -82,6 +82,7 @@ impl DeviceConfig {
             .with_pages_per_block(pages_per_block)
             .map_err(|error| DeviceConfigError(error.to_string()))?;
 
+        // With fewer data pages beside head and tail, a superblock is nearly all metadata.
         if small.pages_per_superblock() < self.firmware.tail_pages(&small) + 4 {
             return Err(DeviceConfigError(format!(
                 "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger one",
@@ -89,6 +90,7 @@ impl DeviceConfig {
             )));
         }
 
+        // Whole pages round the factor; all the rest shrinks by what it has become.
         let used = Ratio {
             part: pages_per_block.into(),
             whole: large.pages_per_block().into(),
@@ -140,6 +142,7 @@ struct Ratio {
 
 impl Ratio {
     fn of(self, value: u64) -> u64 {
+        // In 128 bits: bytes of a large log times pages of a block exceed 64.
         (u128::from(value) * u128::from(self.part) / u128::from(self.whole)) as u64
     }
 }

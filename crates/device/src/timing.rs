@@ -71,6 +71,7 @@ pub struct CommandStart {
     pub ready: u64,
 }
 
+/// A lookup of owners under way: its beginning, and the end of its reads so far.
 #[derive(Clone, Copy)]
 struct Lookup {
     begin: u64,
@@ -167,6 +168,7 @@ impl Timing {
     /// A page that is there at `ready` has its fingerprint.
     #[inline]
     pub fn hash_page(&mut self, now: u64, ready: u64) -> u64 {
+        // A pipeline: it takes a page each interval, however long one page takes to come out.
         self.hash
             .turn(now, self.latencies.hash_interval_ns)
             .max(ready)
@@ -215,6 +217,7 @@ impl Timing {
         let end = match op.kind {
             OpKind::CopyRow => self.copy_row(op, asked, ready, now),
             OpKind::Program => {
+                // A command's copy programs what it has read; collection reads ahead.
                 let ready = if op.purpose == Purpose::Host {
                     ready.max(*copied)
                 } else {
@@ -317,6 +320,8 @@ impl Timing {
             ..
         } = self.latencies;
         let die = &mut self.dies[op.die as usize % DIES];
+
+        // The data passes the channel before the die programs it.
         let turn = self.channels[die.channel].turn(now, transfer_ns);
         die.hold(
             op.purpose,
@@ -343,6 +348,7 @@ impl Timing {
         let (mut sources, mut read_end) = (op.sources, 0);
         let (dies, channels) = (&mut self.dies, &mut self.channels);
 
+        // As `read` and `program` do it, for a whole row at once.
         let programmed = self
             .programs
             .note_row(op.page, op.sources.count_ones(), now, |index| {
@@ -439,6 +445,8 @@ impl Timing {
         } = self.latencies;
 
         let each = flash_read_ns + transfer_ns;
+
+        // The first `rest` dies have one page more.
         let (share, rest) = (
             op.amount as usize / self.dies_len,
             op.amount as usize % self.dies_len,
@@ -490,6 +498,8 @@ impl Die {
             }
         }
         let begin = self.free.max(ready);
+
+        // The die stands idle until what this one waits for: the host may come in between.
         if purpose != Purpose::Host && begin > self.free.max(now) {
             self.keep_gap(begin, now);
         }

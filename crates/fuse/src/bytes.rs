@@ -8,7 +8,7 @@ use crate::disk::{Disk, DiskError};
 
 /// An array of bytes that is shown as a file.
 pub trait Bytes: Send + Sync + 'static {
-    /// Name of the file.
+    /// Name of the file in the folder, which other arrays there must not have.
     fn name(&self) -> String;
 
     /// Size of the file in bytes.

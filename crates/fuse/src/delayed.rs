@@ -21,6 +21,7 @@ pub struct DelayedAnswers {
 /// An answer that waits; the first one is the one that is due first.
 struct Waiting {
     due: u64,
+    /// Ties go in the order in which they came.
     order: u64,
     answer: Answer,
 }
@@ -57,6 +58,7 @@ impl DelayedAnswers {
 
     /// Gives an answer when it is due.
     pub fn at(&self, due: u64, answer: impl FnOnce() + Send + 'static) {
+        // The thread has failed: an early answer is better than none.
         if let Err(unsent) = self.sender.send((due, Box::new(answer))) {
             unsent.0.1();
         }
@@ -71,6 +73,8 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
             .peek()
             .map(|Reverse(first)| epoch + Duration::from_nanos(first.due));
 
+        // Sleep until shortly before the next one is due, then poll: a sleeping thread wakes tens
+        // of microseconds late.
         let received = match next {
             None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(due) => match due.saturating_duration_since(Instant::now()) {
@@ -100,6 +104,7 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
         std::hint::spin_loop();
     }
 
+    // The service is ending: a request without an answer would hang its program.
     while let Some(Reverse(Waiting { answer, .. })) = waiting.pop() {
         answer();
     }

@@ -87,9 +87,13 @@ impl DiskAccess<'_> {
             to_host: out,
         };
         let outcome = self.subsystem.execute(&mut self.device, &job, &mut data);
+
+        // Several commands of one operation are done when the last of them is.
         self.outcome.done_at = self.outcome.done_at.max(outcome.done_at);
         self.outcome.sync_to = self.outcome.sync_to.max(outcome.sync_to);
 
+        // Telemetry counts what a host sees: the model's time, or the wall clock's if that is
+        // longer.
         let done_ns = outcome.done_at.max(self.epoch.elapsed().as_nanos() as u64);
         let took_ns = done_ns.saturating_sub(self.now);
         self.subsystem
@@ -143,6 +147,7 @@ impl DiskAccess<'_> {
             whole[..block].copy_from_slice(&self.read(slba, 1)?);
         }
 
+        // A range within a single block has read it above.
         if after > 0 && !(before > 0 && count == 1) {
             let last = whole.len() - block;
             whole[last..].copy_from_slice(&self.read(slba + u64::from(count) - 1, 1)?);
@@ -180,6 +185,7 @@ impl Disk {
     /// A disk over a namespace; `None` if there is none of that number, or no subsystem any more.
     /// Times count from `epoch`.
     pub fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
+        // Two ways to fail: the gate is closed, or there is no such namespace.
         let (namespace, emulated) = gate.with(|subsystem| {
             Some((
                 *subsystem.namespace(nsid)?,
@@ -198,7 +204,7 @@ impl Disk {
     pub fn bytes(&self) -> u64 {
         self.namespace.size_blocks() << self.namespace.lba_shift
     }
-    /// Number of the namespace.
+    /// Number of the namespace that it is, from 1.
     pub fn nsid(&self) -> u32 {
         self.namespace.nsid
     }
@@ -206,7 +212,7 @@ impl Disk {
     pub fn is_emulated(&self) -> bool {
         self.emulated
     }
-    /// Nanoseconds since the epoch.
+    /// The wall clock, in nanoseconds since the epoch.
     pub fn now(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
@@ -220,6 +226,9 @@ impl Disk {
     ) -> Result<(R, u64), DiskError> {
         let result = self.gate.with(|subsystem| {
             let device = subsystem.turn(Weight::Light);
+
+            // Another host's write between the read and the write of a partial block would be
+            // undone.
             let device = if together { device.undivided() } else { device };
             let now = self.now();
             let outcome = Outcome {
@@ -276,6 +285,8 @@ impl Disk {
             ..
         } = Cover::of(&self.namespace, offset, len);
         let (mut data, done_at) = self.turn(false, |turn| turn.read(slba, count))?;
+
+        // The device reads whole blocks; the ends that nobody asked for are cut off.
         if before > 0 {
             data.drain(..before);
         }
@@ -290,6 +301,8 @@ impl Disk {
     /// Nothing of it is on the disk, or the device refused, or is gone.
     pub fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
         let len = self.fitting(offset, data.len() as u64) as usize;
+
+        // A write of nothing succeeds anywhere; one that lies wholly past the end does not.
         match (data.len(), len) {
             (0, _) => return Ok((0, self.now())),
             (_, 0) => return Err(DiskError::Range),
@@ -299,6 +312,7 @@ impl Disk {
         let whole_blocks = ends
             .iter()
             .all(|end| end.is_multiple_of(1 << self.namespace.lba_shift));
+        // Only partial blocks are read first, and have to keep other hosts out meanwhile.
         let ((), done_at) = self.turn(!whole_blocks, |turn| {
             turn.write_bytes(offset, &data[..len], through)
         })?;
@@ -320,6 +334,7 @@ impl Disk {
             (end - end % block).max(offset),
         );
 
+        // A range without a whole block is written in one part.
         let parts = if first < last {
             [(offset, first), (last, end)]
         } else {
@@ -337,6 +352,7 @@ impl Disk {
         let ((), whole_done_at) = self.turn(false, |turn| {
             let mut at = first / block;
             while first < last && at < last / block {
+                // A request counts blocks in 32 bits: a long range takes several.
                 let count = (last / block - at).min(1 << 31) as u32;
                 let blocks = turn.namespace.blocks(at, count)?;
 
@@ -386,6 +402,9 @@ impl Disk {
         let (Some(target), Some(source)) = (blocks(offset), blocks(from_offset)) else {
             return Err(DiskError::Alignment);
         };
+
+        // Copy is in blocks, which must be the same on both sides. Nothing to copy is past the
+        // end.
         if count == 0 || from.namespace.lba_shift != shift {
             return Err(if len == 0 {
                 DiskError::Range
@@ -414,6 +433,8 @@ impl Disk {
                 match turn.execute(&request, range.as_bytes(), &mut Vec::new()) {
                     Ok(()) => copied += blocks,
                     Err(error) if copied == 0 => return Err(error),
+                    // What was copied stays copied and is reported; the caller asks again and gets
+                    // the error.
                     Err(_) => break,
                 }
             }

@@ -41,6 +41,7 @@ pub struct Files<B> {
 
 fn errno(error: DiskError) -> Errno {
     match error {
+        // As Linux answers a write past the end of a block device.
         DiskError::Range => Errno::ENOSPC,
         DiskError::Alignment => Errno::EOPNOTSUPP,
         DiskError::Device(Status::WRITE_PROTECTED) => Errno::EROFS,
@@ -129,6 +130,7 @@ impl<B: Bytes> Filesystem for Files<B> {
             .filter(|_| parent == INodeNo::ROOT)
             .ok_or(Errno::ENOENT);
         match found.and_then(|ino| self.attributes(ino)) {
+            // Inode numbers are never used again: one generation is enough.
             Ok(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
             Err(error) => reply.error(error),
         }
@@ -177,6 +179,8 @@ impl<B: Bytes> Filesystem for Files<B> {
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.disk(ino) {
+            // No page cache, and writes to one file need not wait for each other: the device
+            // orders them.
             Ok(_) => reply.opened(
                 FileHandle(0),
                 FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
@@ -229,7 +233,7 @@ impl<B: Bytes> Filesystem for Files<B> {
         }
     }
 
-    /// A close: asks for nothing.
+    /// Called at each close of a file, which promises nothing: durability is fsync's.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }
@@ -263,6 +267,7 @@ impl<B: Bytes> Filesystem for Files<B> {
         let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
         let what = mode - FallocateFlags::KEEP_SIZE;
 
+        // Past the end without KEEP_SIZE asks for a larger file, and sizes are fixed.
         if !inside && !keeps_size {
             return reply.error(Errno::EFBIG);
         }
@@ -272,6 +277,7 @@ impl<B: Bytes> Filesystem for Files<B> {
             return reply.ok();
         }
 
+        // Other modes move data or undo sharing: no command does that.
         if what != FallocateFlags::PUNCH_HOLE && what != FallocateFlags::ZERO_RANGE {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -326,6 +332,8 @@ impl<B: Bytes> Filesystem for Files<B> {
         let files = self.disks.iter().zip(2..);
         let files = files.map(|(disk, ino)| (INodeNo(ino), FileType::RegularFile, disk.name()));
 
+        // `next` is where the kernel goes on if its buffer is full. It counts from 1: offset 0 is
+        // the beginning.
         for ((ino, kind, name), next) in
             dots.into_iter().chain(files).zip(1..).skip(offset as usize)
         {
@@ -337,6 +345,7 @@ impl<B: Bytes> Filesystem for Files<B> {
         reply.ok();
     }
 
+    /// The folder never changes, so that it is durable as it is.
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
@@ -347,6 +356,7 @@ impl<B: Bytes> Filesystem for Files<B> {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        // No block and no inode is free: all space is reserved, and no file can be made.
         let blocks = self.disks.iter().map(B::bytes).sum::<u64>() / u64::from(BLOCK);
         reply.statfs(blocks, 0, 0, self.disks.len() as u64, 0, BLOCK, 255, BLOCK);
     }

@@ -35,7 +35,7 @@ const BUSY_MAX: Duration = Duration::from_millis(500);
 /// Why nothing is mounted, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// No FUSE.
+    /// The kernel's FUSE device cannot be opened.
     #[error(
         "{DEVICE} cannot be opened ({0}): load the kernel's module with `modprobe fuse`, and see that you may use it"
     )]
@@ -83,6 +83,7 @@ impl Mounted {
             .map_while(|nsid| Disk::new(gate.clone(), nsid, epoch))
             .collect();
 
+        // In emulated time answers wait for the model; in real time they are given at once.
         let emulated = disks.first().is_some_and(Disk::is_emulated);
         let delayed = if emulated {
             Some(DelayedAnswers::start(epoch)?)
@@ -135,14 +136,18 @@ impl Mounted {
         close: Box<dyn Fn() + Send>,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Self, MountError> {
+        // Opened only to say early, and by name, what is missing.
         std::fs::OpenOptions::new()
             .read(true)
             .write(true)
             .open(DEVICE)
             .map_err(MountError::NoFuse)?;
         prepare(mountpoint)?;
+
+        // Unmounting needs the path as the kernel's mount table has it.
         let mountpoint = mountpoint.canonicalize()?;
 
+        // DefaultPermissions: the kernel checks owner and mode, since `Files` does not.
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(NAME.into()),
@@ -186,6 +191,7 @@ impl Mounted {
     pub fn unmount(mut self) -> io::Result<bool> {
         let unmounted = self.unmount_once_free() || self.unmounter.unmount().is_ok();
         if !unmounted {
+            // Programs with open files get errors from now on; the path is free at once.
             (self.close)();
             detach(&self.mountpoint);
             return Ok(false);
@@ -247,6 +253,7 @@ fn serve_without_deadlock() {
 /// Detaches a mountpoint, even if something under it is still in use.
 fn detach(mountpoint: &Path) {
     if rustix::mount::unmount(mountpoint, UnmountFlags::DETACH).is_err() {
+        // Without the right to unmount, the helper that is setuid root does it.
         let mut fusermount = Command::new("fusermount3");
         fusermount
             .args(["-u", "-q", "-z", "--"])
@@ -267,6 +274,7 @@ fn prepare(mountpoint: &Path) -> Result<(), MountError> {
             .canonicalize()
             .or_else(|_| std::path::absolute(mountpoint))?;
 
+        // Only a dead mount of ours is taken away: somebody may still want another.
         match mounted_at(&path)? {
             Some(what) if what == NAME => detach(&path),
             Some(what) => {

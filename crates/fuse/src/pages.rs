@@ -10,6 +10,7 @@ use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// A page, in the 64 bits that the kernel counts bytes in.
 const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages of a remap: 16 MiB, as long as a Copy may be.
 const REMAP_PAGES: u64 = 4096;
@@ -58,6 +59,7 @@ fn parts(offset: u64, len: u64) -> Vec<Part> {
         let (page, from) = (at / PAGE, at % PAGE);
         let whole = (end - at) / PAGE;
 
+        // Whole pages are one run, and so one call of the disk.
         if from == 0 && whole > 0 {
             parts.push(Part::Whole { page, pages: whole });
             at += whole * PAGE;
@@ -111,7 +113,7 @@ impl<D: Disk + Send + 'static> Pages<D> {
     }
 }
 
-/// Changes bytes of a page.
+/// Reads a page, changes it and writes it back. The caller holds the disk's mutex.
 fn change<D: Disk>(
     disk: &mut D,
     page: u64,
@@ -140,6 +142,8 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
         let (first, end) = (offset / PAGE, (offset + len).div_ceil(PAGE));
         let mut bytes = vec![0; ((end - first) * PAGE) as usize];
         self.turn(|disk| disk.read(first, &mut bytes))?;
+
+        // Whole pages were read: both ends are cut off where they were not asked for.
         bytes.drain(..(offset % PAGE) as usize);
         bytes.truncate(len as usize);
         Ok((bytes, 0))
@@ -188,6 +192,8 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
                     Part::Within { page, from, to } => {
                         change(disk, page, |page| page[from..to].fill(0))
                     }
+
+                    // A trimmed page reads as zeroes, and nothing is programmed for it.
                     Part::Whole { page, pages } => disk.trim(page, pages),
                 })
         })?;
@@ -208,6 +214,9 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
     ) -> Result<(u64, u64), DiskError> {
         let pages = self.fitting(offset, from.fitting(from_offset, len)) / PAGE;
         let aligned = offset.is_multiple_of(PAGE) && from_offset.is_multiple_of(PAGE);
+
+        // Pages in part, or of another disk, cannot be shared: `Alignment` makes the kernel copy
+        // them by reading and writing.
         if !aligned || pages == 0 || !Arc::ptr_eq(&self.disk, &from.disk) {
             return Err(if len == 0 {
                 DiskError::Range

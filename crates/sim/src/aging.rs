@@ -98,7 +98,7 @@ pub enum AgingError {
          write contents with fewer duplicates or address more pages"
     )]
     NeverFull {
-        /// Pages written without collection.
+        /// Pages written while garbage collection never ran.
         writes: u64,
         /// Flash pages programmed for them.
         programs: u64,
@@ -362,6 +362,8 @@ impl Aging<'_> {
 fn fullness(ftl: &Ftl, room: u64) -> (f64, f64) {
     let usage = ftl.usage();
     let (used, valid, whole) = match usage.capacity_bytes {
+        // Without a limit nothing has a size: remaps so far count as used, and what is valid as
+        // entries of 16 bytes.
         0 => (ftl.stats().remaps, usage.valid_bytes / 16, room),
         capacity => (usage.used_bytes, usage.valid_bytes, capacity),
     };
@@ -384,6 +386,7 @@ const TRIES: usize = 16;
 
 impl Draws<'_> {
     fn draw(&mut self, from: usize) -> usize {
+        // The high half of the product: even, but for a bias of `from` in 2^64.
         ((u128::from(self.rng.next_u64()) * from as u128) >> 64) as usize
     }
 
@@ -408,6 +411,8 @@ impl Draws<'_> {
 
     fn source(&mut self, target: Lpn) -> Lpn {
         let at = self.draw(self.lpns.len());
+
+        // Never the target itself: such a remap would change nothing.
         match self.lpns[at] {
             same if same == target => self.lpns[(at + 1) % self.lpns.len()],
             other => other,
@@ -415,7 +420,7 @@ impl Draws<'_> {
     }
 }
 
-/// A set of logical pages.
+/// A set of logical pages, one bit each.
 struct LpnSet {
     words: Vec<u64>,
     len: u64,

@@ -116,6 +116,7 @@ impl FromStr for Arrivals {
             number
                 .parse::<f64>()
                 .ok()
+                // What is not a number is not above 0 either.
                 .filter(|n| *n > 0.0 && *n <= 1e9)
                 .ok_or_else(wrong)
         };
@@ -212,6 +213,7 @@ impl<'a> Timed<'a> {
 
     /// When the next request arrives.
     fn next(&mut self, own_ns: u64) -> f64 {
+        // Intervals of a Poisson process; `unit` is never 0, so that the logarithm is finite.
         let exponential =
             |rng: &mut Xoshiro256PlusPlus, mean_ns: f64| -mean_ns * libm::log(unit(rng));
 
@@ -245,6 +247,7 @@ impl Source for Timed<'_> {
         let more = self.inner.fill(out, want)?;
         for page in &mut out[start..] {
             if !self.inside {
+                // Times never decrease, whatever the source says.
                 self.at_ns = self.next(page.at_ns).max(self.at_ns);
             }
             page.at_ns = self.at_ns as u64;

@@ -22,6 +22,7 @@ impl Cores {
 
     /// One, if there is one left.
     pub fn borrow(&self) -> Option<Loan<'_>> {
+        // In one step, so that no two runs take the last one.
         let taken = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spare| {

@@ -317,6 +317,7 @@ impl Meters {
                 / blocks.len() as f64,
             erase_max: erase_max.into(),
             erase_spread: (erase_max - erase_min).into(),
+            // Of the device's whole life, aging included.
             wear_out: WearOut {
                 host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
                 first_retired_bytes: device
@@ -344,6 +345,7 @@ impl Meters {
     }
 
     fn samples(&self) -> Vec<Sample> {
+        // Each reading with the one before it, the first one with the beginning.
         let earlier = std::iter::once(&self.first.reading).chain(&self.readings);
         earlier
             .zip(&self.readings)

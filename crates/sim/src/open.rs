@@ -74,6 +74,8 @@ impl OpenLoop {
     /// The request that arrived last ends.
     pub(crate) fn end(&mut self, done_at: u64) {
         self.outstanding.push(Reverse(done_at));
+
+        // What all have waited, by the length of the run, is the mean backlog (Little's law).
         self.waited_ns += u128::from(done_at - self.arrived);
         if let Some(places) = &mut self.places {
             places.replace_earliest(done_at);

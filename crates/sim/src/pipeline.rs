@@ -234,6 +234,7 @@ impl<'a> RequestRecorder<'a> {
 impl Sink for RequestRecorder<'_> {
     #[inline(always)]
     fn enter(&mut self, page: &HostPage, page_ops: PageOps) {
+        // Before the request's first page, as one thread reads the counters.
         self.lot.glimpses.push(self.firmware.glimpse());
         self.is_flush = page.kind == PageKind::Flush;
         self.steps_before = self.lot.record.steps();
@@ -302,6 +303,9 @@ impl Feeder {
         } else {
             pages.len().saturating_sub(LOOK_AHEAD_FAR)
         };
+
+        // A lot ends with a request. What it has beyond `taken` is in it already: `sent` says how
+        // much.
         let end = (taken..pages.len())
             .find(|end| *end > 0 && pages[end - 1].last)
             .unwrap_or(pages.len());

@@ -432,10 +432,13 @@ impl Sink for Direct<'_> {
     fn enter(&mut self, page: &HostPage, page_ops: PageOps) {
         let before = self.times.entered;
         let backlog = self.times.enter(page.at_ns, page.kind == PageKind::Flush);
+
+        // Only in an open loop is there time in which nothing is submitted.
         if backlog.is_some() {
             self.device.idle(before, self.times.entered);
         }
         if self.times.is_due() {
+            // Counted anew: here a reading is rare, and a pipeline has a glimpse for each request.
             let glimpse = self.device.ftl().glimpse(&mut UsablePages::default());
             self.times.read(glimpse, page_ops, backlog);
         }

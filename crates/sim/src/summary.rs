@@ -13,7 +13,7 @@ pub struct Percentiles {
     /// How many requests were measured.
     #[serde(default)]
     pub count: u64,
-    /// Mean latency, in microseconds.
+    /// Mean latency, in microseconds of virtual time.
     #[serde(deserialize_with = "number_or_null")]
     pub mean: f64,
     /// Median latency, in microseconds of virtual time.
@@ -56,10 +56,12 @@ fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
+/// What never wears out lives for ever, which JSON has no number for either.
 fn number_or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
+/// What older files do not say. Serde takes a function for a default.
 fn none() -> f64 {
     f64::NAN
 }

@@ -48,6 +48,7 @@ impl RequestTimes {
     /// A request enters. In an open loop, how many are outstanding.
     #[inline(always)]
     pub(crate) fn enter(&mut self, at_ns: u64, is_flush: bool) -> Option<u64> {
+        // A flush waits for all before it, anything else for the latest flush.
         let after = if is_flush { self.ended } else { self.flushed };
         let (now, backlog) = match &mut self.clock {
             RunClock::Closed(queue) => (queue.earliest().max(after), None),

@@ -35,6 +35,9 @@ impl FunctionShared {
         };
 
         let event = || sqid == 0 && state.association.has_event_request(cid);
+
+        // A completion names its command by the identifier alone, so that no two may have the
+        // same.
         let in_use = state.delayed.has(sqid, cid) || awaiting_sync() || event();
 
         let outcome = if in_use {
@@ -49,10 +52,12 @@ impl FunctionShared {
             Some(self.io(state, sqe))
         };
 
+        // An asynchronous event request: it is completed when there is an event.
         let Some(outcome) = outcome else {
             return Ok(());
         };
 
+        // One sync for the whole burst: `acknowledge_synced` completes these together.
         if outcome.sync_to.is_some() {
             state.awaiting_sync.push(AwaitingSync {
                 sqid,
@@ -80,6 +85,7 @@ impl FunctionShared {
 
         let waiting = std::mem::take(&mut state.awaiting_sync);
         for AwaitingSync { sqid, sqe, outcome } in waiting {
+            // If the sync failed, none of them is durable, whatever each of them did.
             let outcome = match synced {
                 Ok(()) => outcome,
                 Err(status) => Outcome {
@@ -130,6 +136,8 @@ impl FunctionShared {
     }
 
     fn io(&self, state: &mut FunctionState, sqe: &Sqe) -> Outcome {
+        // The guest may rewrite its PRP list at any time: it is read once, before the command
+        // begins.
         let checked = state
             .association
             .io_request(sqe)
@@ -158,6 +166,8 @@ impl FunctionShared {
 
         let mut device = subsystem.turn(state.weight);
         let outcome = subsystem.execute(&mut device, &job, &mut data);
+
+        // Others wait for the device: give it back before the bookkeeping.
         let failed = data.failed();
         state.weight = device.weight();
         drop(device);
@@ -167,6 +177,7 @@ impl FunctionShared {
             .telemetry()
             .observe(CommandKind::of(&request), 1, took_ns);
 
+        // The device has done its part, but not all data reached the guest, or came from it.
         if outcome.status.is_success() && failed {
             return Outcome {
                 status: Status::DATA_TRANSFER,
@@ -207,6 +218,8 @@ impl FunctionShared {
         Some(match made {
             Ok(doorbell) => {
                 state.association.queue_made();
+
+                // The next queue of this number begins at position 0.
                 self.doorbells[doorbell].store(0, Ordering::Release);
                 Status::SUCCESS
             }
@@ -237,6 +250,8 @@ impl FunctionShared {
         };
 
         let mut guest = GuestData::new(&state.memory, &found);
+
+        // Admin data is short: all of it is gathered first, so that the command sees one copy.
         let mut sent = Vec::new();
         while matches!(transfer, Transfer::FromHost(_)) && sent.len() < len {
             match guest.take(len - sent.len()) {

@@ -8,7 +8,9 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// A completion that is not due yet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DelayedCompletion {
+    /// When it is due, in nanoseconds since the epoch.
     pub at: u64,
+    /// Ties go in the order of `put`.
     order: u64,
     pub sqid: u16,
     pub cid: u16,
@@ -33,6 +35,7 @@ impl DelayedCompletion {
 #[derive(Default)]
 pub struct DelayedCompletions {
     delayed: BinaryHeap<Reverse<DelayedCompletion>>,
+    /// Queue and identifier of each command in `delayed`.
     commands: BTreeSet<(u16, u16)>,
     order: u64,
 }
@@ -49,6 +52,7 @@ impl DelayedCompletions {
     }
 
     pub fn put(&mut self, due: DelayedCompletion) {
+        // The heap alone would not keep those of one time in order.
         self.order += 1;
         self.commands.insert((due.sqid, due.cid));
         self.delayed.push(Reverse(DelayedCompletion {
@@ -71,6 +75,8 @@ impl DelayedCompletions {
     pub fn take_queue(&mut self, sqid: u16) -> Vec<DelayedCompletion> {
         self.commands.retain(|(other, _)| *other != sqid);
         let all = std::mem::take(&mut self.delayed).into_sorted_vec();
+
+        // By `Reverse` the earliest is the last.
         let (taken, kept) = all
             .into_iter()
             .rev()
@@ -80,6 +86,7 @@ impl DelayedCompletions {
         taken.into_iter().map(|Reverse(due)| due).collect()
     }
 
+    /// For a reset: nothing that was under way is completed to the next controller.
     pub fn clear(&mut self) {
         self.delayed.clear();
         self.commands.clear();

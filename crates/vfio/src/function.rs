@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Instant;
 
+/// A tail and a head for each queue, the admin queues among them.
 const DOORBELLS: usize = 2 * (IO_QUEUES_MAX as usize + 1);
 
 /// A command that was executed and waits until it is durable.
@@ -38,9 +39,11 @@ pub(crate) struct FunctionState {
     pub memory: Memory,
     pub config: Config,
     pub queues: Queues,
+    /// Sizes and addresses of the admin queues; they take effect when the controller is enabled.
     pub aqa: u32,
     pub asq: u64,
     pub acq: u64,
+    /// How to interrupt: an event file descriptor for each vector that the monitor has set.
     pub vectors: Vec<Option<File>>,
     pub delayed: DelayedCompletions,
     /// Executed commands that are completed only once they are durable.
@@ -52,6 +55,7 @@ pub(crate) struct FunctionState {
 /// What the thread and the socket share.
 pub(crate) struct FunctionShared {
     pub state: Mutex<Option<FunctionState>>,
+    /// Even places are tails of submission queues, odd ones heads of completion queues.
     pub doorbells: [AtomicU32; DOORBELLS],
     pub stop: AtomicBool,
     pub epoch: Instant,
@@ -122,6 +126,7 @@ impl Function {
             .thread
             .take()
             .is_none_or(|thread| thread.join().is_ok());
+        // Only now: the thread's last turns complete what is under way.
         drop(self.shared.lock().take());
         well
     }
@@ -145,6 +150,8 @@ impl Function {
         to.fill(0);
         let guard = self.shared.lock();
         let Some(state) = &*guard else { return };
+
+        // Doorbells can only be written: they read as zeroes.
         for (at, byte) in (offset..offset.max(register::DOORBELLS.into())).zip(to) {
             *byte = state.register(at as u32 & !7).to_le_bytes()[(at & 7) as usize];
         }
@@ -159,16 +166,20 @@ impl Function {
             let (at, value) = (offset + index as u64 * 4, u32::from_le_bytes(*dword));
             match at.checked_sub(u64::from(register::DOORBELLS)) {
                 Some(doorbell) if doorbell / 4 < DOORBELLS as u64 => {
+                    // Without the lock: a guest rings at every command, and the thread holds it
+                    // for a burst.
                     self.shared.doorbells[(doorbell / 4) as usize].store(value, Ordering::Release);
                     self.shared.wake();
                 }
+
+                // A queue that does not exist, or the MSI-X table, which the monitor keeps itself.
                 Some(_) => {}
                 None => self.shared.write_register(at as u32, value),
             }
         }
     }
 
-    /// Makes guest memory reachable.
+    /// Makes a part of a file reachable as guest memory at `address`.
     ///
     /// # Errors
     /// It overlaps, is not in its file, or the system's reason.
@@ -240,6 +251,7 @@ pub(crate) fn interrupt(mut event: &File) {
 
 impl FunctionState {
     fn register(&self, offset: u32) -> u64 {
+        // By eight bytes: two registers of four share a place, and what is not there is zero.
         let pair = |low: u64, high: u64| low & 0xffff_ffff | high << 32;
         match offset {
             property::CAP => self.association.register(property::CAP),
@@ -272,6 +284,8 @@ impl FunctionShared {
     fn write_register(&self, offset: u32, value: u32) {
         let mut guard = self.lock();
         let Some(state) = &mut *guard else { return };
+
+        // A host may write a register of 64 bits in two halves.
         let low = |old: u64| old & !0xffff_ffff | u64::from(value);
         let high = |old: u64| old & 0xffff_ffff | u64::from(value) << 32;
         match offset {
@@ -305,6 +319,7 @@ impl FunctionShared {
                 place(state.acq, aqa.acqs_z()),
             );
 
+            // A doorbell that the last controller left would be taken for new commands.
             self.clear_doorbells();
             state.queues = Queues::of_admin(submission, completion);
             state.association.configure(value);

@@ -16,6 +16,8 @@ thread_local! {
 /// Runs library code; its panics are not printed.
 pub fn library<R>(work: impl FnOnce() -> R) -> R {
     static HOOK: Once = Once::new();
+
+    // Once: the hook is the process's, and the flag a thread's.
     HOOK.call_once(|| {
         let usual = take_hook();
         set_hook(Box::new(move |about| {
@@ -25,6 +27,8 @@ pub fn library<R>(work: impl FnOnce() -> R) -> R {
         }));
     });
     IN_LIBRARY.set(true);
+
+    // A panic leaves the flag as it is: `was_library` asks for it.
     let result = work();
     IN_LIBRARY.set(false);
     result

@@ -58,16 +58,19 @@ impl Memory {
             .filter(|_| len > 0)
             .ok_or_else(|| invalid("an impossible range"))?;
 
+        // Regions do not overlap: only the last one below `end` can reach into the range.
         let before = self.regions.range(..end).next_back();
         if before.is_some_and(|(start, region)| start + region.len > address) {
             return Err(invalid("the range overlaps one that is mapped"));
         }
 
+        // Touching a mapped page past the end of its file would end this process (SIGBUS).
         let there = file.metadata()?.len();
         if offset.checked_add(len).is_none_or(|end| end > there) {
             return Err(invalid("the range is not in its file"));
         }
 
+        // What the monitor maps for reading is mapped so here: not even a bug writes to it.
         let protection = if writable {
             ProtFlags::READ | ProtFlags::WRITE
         } else {
@@ -88,11 +91,13 @@ impl Memory {
     /// Forgets the mappings that lie in a range; they are not used any more when this returns.
     pub fn unmap(&mut self, address: u64, len: u64) {
         let end = address.saturating_add(len);
+
+        // vfio-user unmaps whole mappings; one that is only partly in the range stays.
         self.regions
             .retain(|start, region| *start < address || start.saturating_add(region.len) > end);
     }
 
-    /// Removes all mappings.
+    /// Removes all mappings, as when the monitor has gone.
     pub fn clear(&mut self) {
         self.regions.clear();
     }
@@ -161,6 +166,7 @@ impl Memory {
 
     /// Stores four bytes at once, after everything that was written before.
     pub fn store(&self, address: u64, value: u32) -> Result<(), OutOfReach> {
+        // One store, which the guest sees whole or not at all: it does not span two regions.
         let (region, at, _) = self.find(address, Access::Write)?;
         let slice = region.map.get_slice(at, 4).map_err(|_| OutOfReach)?;
         slice

@@ -58,6 +58,8 @@ impl Default for Config {
         new.set(SUBSYSTEM + 2, &SUBSYSTEM_DEVICE.to_le_bytes());
 
         new.set(CAPABILITIES, &[MSIX as u8]);
+
+        // MSI-X, and no further capability. Its table size is one less than the vectors.
         new.set(MSIX, &[0x11, 0]);
         new.set(MSIX + 2, &(VECTORS - 1).to_le_bytes());
         new.set(MSIX + 4, &MSIX_TABLE.to_le_bytes());
@@ -65,6 +67,8 @@ impl Default for Config {
 
         // Memory space, bus master, interrupts disabled.
         new.allow(COMMAND, &0x0406u16.to_le_bytes());
+
+        // A host writes ones and reads which of them stay: that is the BAR's size.
         new.allow(BAR_0, &(!(BAR_BYTES as u32 - 1)).to_le_bytes());
         new.allow(BAR_0 + 4, &u32::MAX.to_le_bytes());
         new.allow(INTERRUPT_LINE, &[0xff]);

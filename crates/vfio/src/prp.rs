@@ -38,6 +38,8 @@ pub fn segments(
             .map_err(|_| Status::DATA_TRANSFER)?;
 
         *rest -= len;
+
+        // Guests' pages often adjoin, and each segment is a copy of its own.
         match found.last_mut() {
             Some(last) if last.address + last.len as u64 == address => last.len += len,
             _ => found.push(Segment { address, len }),
@@ -50,6 +52,8 @@ pub fn segments(
     }
 
     let [first, second] = prps;
+
+    // Only the first entry may begin within a page, and only at a dword.
     if !first.is_multiple_of(4) {
         return Err(Status::PRP_OFFSET);
     }
@@ -59,6 +63,7 @@ pub fn segments(
         return Ok(found);
     }
 
+    // With two pages the second entry is a page itself, not a list.
     if rest <= PAGE as usize {
         if !second.is_multiple_of(PAGE) {
             return Err(Status::PRP_OFFSET);
@@ -75,6 +80,7 @@ pub fn segments(
             return Err(Status::PRP_OFFSET);
         }
 
+        // No more is read than the transfer needs: a guest cannot make lists without end.
         let room = (PAGE - list % PAGE) / ENTRY;
         let needed = rest.div_ceil(PAGE as usize) as u64;
         let mut bytes = vec![0; (room.min(needed) * ENTRY) as usize];

@@ -69,6 +69,8 @@ impl CompletionQueue {
 
     fn room(&self) -> u16 {
         let used = (self.tail + self.entries - self.head) % self.entries;
+
+        // One entry stays empty, so that a full queue differs from an empty one.
         self.entries - 1 - used - self.promised
     }
 }
@@ -103,6 +105,8 @@ impl Queues {
         if !(1..=qids).contains(&cdw10.qid()) {
             return Err(Status::QUEUE_IDENTIFIER);
         }
+
+        // The size is zero-based, and a queue has at least two entries.
         if !(1..QUEUE_ENTRIES_MAX).contains(&cdw10.qsize_z()) {
             return Err(Status::QUEUE_SIZE);
         }
@@ -162,6 +166,8 @@ impl Queues {
         if qid == 0 || !self.completion.contains_key(&qid) {
             return Err(Status::QUEUE_IDENTIFIER);
         }
+
+        // A submission queue must not lose the place of its completions.
         if self.submission.values().any(|queue| queue.cqid == qid) {
             return Err(Status::QUEUE_DELETION);
         }
@@ -231,6 +237,8 @@ impl Queues {
             return Ok(None);
         };
 
+        // No room, no command: a completion has nowhere else to go. A tail outside the queue is a
+        // doorbell that makes no sense.
         if tail >= queue.entries || tail == queue.head || completion.room() == 0 {
             return Ok(None);
         }
@@ -287,11 +295,14 @@ impl Queues {
         let last = u32::from_le_bytes(cqe.as_bytes()[12..].try_into().expect("four bytes"));
         memory.store(at + 12, last.to_le())?;
 
+        // The phase changes with each round: the guest tells new entries from old ones by it.
         queue.tail += 1;
         if queue.tail == queue.entries {
             (queue.tail, queue.phase) = (0, !queue.phase);
         }
 
+        // An event request gave its room back when it was fetched; it is completed when no other
+        // command of its queue is under way.
         queue.promised = queue.promised.saturating_sub(1);
         queue.news = true;
         Ok(())

@@ -109,6 +109,8 @@ impl Service {
         if self.stop.swap(true, Ordering::SeqCst) {
             return true;
         }
+
+        // The device first: the library's thread cannot be called back, and need not end.
         let well = self.function.close();
         // Wakes it if it waits for a monitor.
         let _ = UnixStream::connect(&self.path);
@@ -142,6 +144,8 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
         if stop.load(Ordering::SeqCst) {
             return;
         }
+
+        // However it ended: the next monitor finds neither memory nor interrupts of this one.
         backend.gone();
         match ended {
             Ok(Ok(())) => notice("gone", "the virtual machine has gone"),
@@ -196,6 +200,7 @@ fn make_way(path: &Path) -> Result<(), ServiceError> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.into()),
         Ok(found) if !found.file_type().is_socket() => Err(ServiceError::NoSocket),
+        // Only connecting tells a socket that is served from one that a killed server left.
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 Ok(std::fs::remove_file(path)?)
@@ -205,6 +210,7 @@ fn make_way(path: &Path) -> Result<(), ServiceError> {
     }
 }
 
+/// Every region that a PCI device can have; those that there are not have size 0.
 fn regions() -> Vec<ServerRegion> {
     let region = |index: u32| {
         let size = match index {
@@ -232,6 +238,7 @@ fn regions() -> Vec<ServerRegion> {
     (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
 
+/// Every kind of interrupt that a PCI device can have; those that there are not have count 0.
 fn interrupts() -> Vec<IrqInfo> {
     let irq = |index: u32| match index {
         VFIO_PCI_MSIX_IRQ_INDEX => IrqInfo {
@@ -331,10 +338,13 @@ impl ServerBackend for Backend {
         }
 
         library_panics::ours(|| {
+            // A count of 0 turns interrupts off (VFIO_DEVICE_SET_IRQS).
             if count == 0 {
                 self.0.clear_vectors();
             } else if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
                 let count = count.min(VECTORS.into()) as usize;
+
+                // A vector without a descriptor loses the one that it had.
                 let files = fds
                     .into_iter()
                     .map(Some)

@@ -26,10 +26,14 @@ impl FunctionShared {
         loop {
             let mut guard = self.lock();
             let Some(state) = &mut *guard else { return };
+
+            // Commands of the burst that have to be durable share one sync before they are
+            // completed.
             let mut worked = self
                 .burst(state)
                 .and_then(|worked| self.acknowledge_synced(state).map(|()| worked));
 
+            // Once in a while without any command: the device may have failed, or have an event.
             if Instant::now() >= tick {
                 tick = Instant::now() + TICK;
                 if state.association.subsystem().is_broken() {
@@ -38,6 +42,8 @@ impl FunctionShared {
                 worked = worked.and_then(|worked| Ok(self.report(state)? || worked));
             }
 
+            // Queues outside the guest's memory: fatal status, until the host resets the
+            // controller.
             let worked = worked.unwrap_or_else(|OutOfReach| {
                 state.association.set_fatal();
                 state.queues = Queues::default();
@@ -46,6 +52,7 @@ impl FunctionShared {
                 false
             });
 
+            // One interrupt a vector for all completions of the burst.
             let FunctionState {
                 queues, vectors, ..
             } = state;
@@ -61,8 +68,10 @@ impl FunctionShared {
                 .delayed
                 .next()
                 .map(|at| self.epoch + Duration::from_nanos(at));
+            // Sleep without the lock: accesses to registers need it.
             drop(guard);
 
+            // A stop waits for what is under way, delayed completions among it.
             if self.stop.load(Ordering::SeqCst) && !worked && due.is_none() {
                 return;
             }
@@ -74,6 +83,7 @@ impl FunctionShared {
 
     /// Answers an asynchronous event request if there is something to report; `true` if so.
     fn report(&self, state: &mut FunctionState) -> Result<bool, OutOfReach> {
+        // An event request has given up its room in the queue.
         if !state.queues.has_room(0) {
             return Ok(false);
         }
@@ -102,16 +112,20 @@ impl FunctionShared {
             worked = true;
         }
 
+        // A controller that has failed fetches nothing until it is reset.
         if !state.association.is_enabled() || state.association.status().cfs() {
             return Ok(worked);
         }
 
+        // A command of each queue in turn: a long queue does not starve the others.
         let mut left = BURST;
         loop {
             let before = left;
             let doorbell = |index: usize| {
                 u16::try_from(self.doorbells[index].load(Ordering::Acquire)).unwrap_or(u16::MAX)
             };
+
+            // Heads first: room that the host has just made is used at once.
             state
                 .queues
                 .take(|cqid| doorbell(usize::from(cqid) * 2 + 1));

@@ -9,18 +9,18 @@ use std::fmt;
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptCommand {
-    /// Writes one page.
+    /// Writes a page that nothing else is known of.
     Write {
-        /// LPN that changes.
+        /// The LPN that is written.
         lpn: Lpn,
-        /// Content that is written.
+        /// Number that stands for the page's bytes.
         content: Content,
     },
     /// Writes consecutive pages by one command.
     WriteMany {
-        /// First LPN.
+        /// First LPN that is written.
         lpn: Lpn,
-        /// Number of pages.
+        /// Pages that are written, at least two.
         len: u32,
         /// What the pages from this LPN on held before, where they held anything.
         source: Option<Lpn>,
@@ -29,9 +29,9 @@ pub enum ScriptCommand {
     },
     /// One page of a file, noted in the file map.
     FileWrite {
-        /// LPN that changes.
+        /// The LPN that is written.
         lpn: Lpn,
-        /// Content that is written.
+        /// Number that stands for the page's bytes.
         content: Content,
         /// File and page that are noted.
         page: FilePage,
@@ -40,34 +40,34 @@ pub enum ScriptCommand {
     FileReset,
     /// One page that is meant to be remapped to its home.
     WriteFor {
-        /// LPN that changes.
+        /// The LPN that is written: a journal's.
         lpn: Lpn,
-        /// Content that is written.
+        /// Number that stands for the page's bytes.
         content: Content,
         /// LPN that the page is written for.
         home: Lpn,
     },
     /// Deallocates pages, as trims and Write Zeroes do.
     Deallocate {
-        /// First LPN.
+        /// First LPN that loses its page.
         lpn: Lpn,
-        /// Number of pages.
+        /// Pages that are deallocated.
         len: u32,
     },
-    /// Remaps pages.
+    /// Lets LPNs share what other LPNs hold.
     Remap {
-        /// First LPN that changes.
+        /// First LPN that gets another page.
         target: Lpn,
         /// First LPN whose page it shares from now on.
         source: Lpn,
-        /// Number of pages.
+        /// Pages of source and target each.
         len: u32,
         /// Whether the source is deallocated.
         relocate: bool,
         /// Whether all pages are remapped or none.
         atomic: bool,
     },
-    /// Makes everything durable.
+    /// Makes everything that was acknowledged durable.
     Flush,
     /// Garbage collection while the host is idle.
     Background {
@@ -78,6 +78,7 @@ pub enum ScriptCommand {
 
 /// What page `at` of `WriteMany` is to hold.
 pub fn content_of_many(live: &[Content], source: Option<Lpn>, fresh: Content, at: u32) -> Content {
+    // What is not known cannot be repeated: such a page gets a content of its own.
     let repeated = source.map_or(ZEROES, |source| live[source.offset(at).index()]);
     if is_known(repeated) {
         repeated

@@ -13,11 +13,11 @@ pub struct Mix {
     pub copy: u32,
     /// Remaps that deallocate the source.
     pub relocate: u32,
-    /// Weight of deallocations.
+    /// Deallocations, rarely of the whole device.
     pub deallocate: u32,
-    /// Weight of flushes.
+    /// Flushes, which wait for everything before.
     pub flush: u32,
-    /// Weight of background work.
+    /// Garbage collection while the host is idle.
     pub background: u32,
     /// Streams of writes to LPNs in a row, new contents and then the same once more elsewhere. If
     /// there are any, remaps are longer too.
@@ -63,7 +63,7 @@ impl Mix {
         run: 0,
         files: 0,
     };
-    /// Mostly deallocations.
+    /// Mostly deallocations: the log of them turns over.
     pub const TRIMS: Self = Self {
         write: 40,
         rewrite: 2,

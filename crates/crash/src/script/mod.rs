@@ -67,6 +67,8 @@ impl Generator {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let hot_len = (lpns / random.random_range(4..16)).max(2).min(lpns);
         let hot = Lpn(random.random_range(0..=lpns - hot_len));
+
+        // Few contents repeat, so that deduplication finds many owners for a page.
         let pool = random.random_range(2..12);
         let popular = Lpn(random.random_range(0..lpns));
 
@@ -76,6 +78,7 @@ impl Generator {
             mix,
             atomic_pages,
             pool,
+            // Above all numbers of the pool.
             next_unique: 1000,
             hot,
             hot_len,
@@ -112,6 +115,7 @@ impl Generator {
 
     /// The next command, on a device that reads like `live`.
     pub fn command(&mut self, live: &[Content]) -> ScriptCommand {
+        // A fill that is not complete goes on between the other commands.
         if self.filled < self.lpns
             && self.random.random_ratio(3, 4)
             && let Some(write) = self.fill()
@@ -126,6 +130,8 @@ impl Generator {
 
         let mix = self.mix;
         let mut draw = self.random.random_range(0..mix.total());
+
+        // One draw; each weight takes its share of it, in the order of the calls.
         let mut drawn = |weight: u32| {
             let hit = draw < weight;
             draw = draw.wrapping_sub(weight);
@@ -142,6 +148,8 @@ impl Generator {
             }
         } else if drawn(mix.rewrite) {
             let lpn = self.lpn();
+
+            // A write that changes nothing, or a trim of nothing.
             match live[lpn.index()] {
                 content if is_known(content) => ScriptCommand::Write { lpn, content },
                 _ => ScriptCommand::Deallocate { lpn, len: 1 },
@@ -228,6 +236,7 @@ impl Generator {
             left,
         } = self.stream;
 
+        // Some of the stream in one command: its pages are acknowledged together.
         if left > 1 && self.random.random_ratio(1, 3) {
             let len = self.random.random_range(2..=left);
             let fresh = self.next_unique + 1;
@@ -438,6 +447,8 @@ impl Generator {
                 }
                 (start, self.popular.min(last))
             }
+
+            // Onto itself: nothing may change.
             9 => (start, start),
             _ => (start, self.lpn().min(last)),
         };

@@ -28,7 +28,7 @@ pub struct Setup {
     pub geometry: Geometry,
     /// Whether pages hold identities or bytes.
     pub mode: ContentMode,
-    /// Parameters of the firmware.
+    /// Parameters of the firmware; the LPNs are nearly all that the flash has room for.
     pub config: Config,
     /// Weights of the kinds of commands.
     pub mix: Mix,
@@ -51,7 +51,7 @@ pub struct Setup {
 #[derive(Clone, Default)]
 pub struct Adjust(pub Option<AdjustFn>);
 
-/// What [`Adjust`] does.
+/// From a setup's configuration to the one to run with, or why there is none.
 pub type AdjustFn = Arc<dyn Fn(&Config) -> Result<Config, String> + Send + Sync>;
 
 impl fmt::Debug for Adjust {
@@ -239,6 +239,8 @@ fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
 fn enough(config: &mut Config, profile: &Profile) -> Result<Geometry, String> {
     let mut why = String::new();
     let (dies, superblocks, pages_per_block) = profile.shape;
+
+    // First more superblocks, then a larger log: a scheme may need either.
     for _ in 0..40 {
         for more in 0..64 {
             let shape = Shape {

@@ -176,6 +176,8 @@ impl Exchange {
                     return Err(Failed::CHANNEL);
                 }
                 let offer = offer.ok_or(Failed::PROTOCOL)?;
+
+                // The keys as they are now: one that was taken away begins no exchange.
                 let entry = self.keyring.find(&self.hostnqn).ok_or(Failed::NO_KEY)?;
                 let secret = entry.host.clone().ok_or(Failed::NO_KEY)?;
                 let hash = offer.hash(entry.hash).ok_or(Failed::HASH)?;
@@ -305,6 +307,7 @@ impl Exchange {
                 (payload, State::Reply(open))
             }
             State::Success1 { payload, proof } if proof.both_ways => {
+                // The transaction's number, where every message has it.
                 let t_id = u16::from_le_bytes([payload[4], payload[5]]);
                 (payload, State::Success2 { t_id, proof })
             }

@@ -133,6 +133,7 @@ impl KeyPair {
 
     pub(super) fn of_exponent(group: Group, exponent: Zeroizing<Vec<u8>>) -> Self {
         let value = group.modulus().map(|params| {
+            // 2 is the generator of all of them (RFC 7919).
             let two = BoxedUint::from(2u8).resize(params.bits_precision());
             group.power(params, two, &exponent)
         });

@@ -10,11 +10,11 @@ use zeroize::Zeroizing;
 /// A hash function of DH-HMAC-CHAP, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hash {
-    /// SHA-256.
+    /// SHA-256: digests of 32 bytes.
     Sha256 = 1,
-    /// SHA-384.
+    /// SHA-384: digests of 48 bytes.
     Sha384 = 2,
-    /// SHA-512.
+    /// SHA-512: digests of 64 bytes.
     Sha512 = 3,
 }
 

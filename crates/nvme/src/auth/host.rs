@@ -134,6 +134,8 @@ impl<'a> HostExchange<'a> {
             (FromController::Success1 { t_id, response }, true) if t_id == self.t_id => {
                 self.judge(response)
             }
+
+            // Out of order, or of another transaction.
             _ => Err(HostError::Malformed),
         }
     }
@@ -141,6 +143,7 @@ impl<'a> HostExchange<'a> {
     /// Compares the controller's response with the one that only its secret gives. One that keeps
     /// silent about our challenge has not proven itself either.
     fn judge(&self, response: Option<&[u8]>) -> Result<Step, HostError> {
+        // Without a secret of the controller's nothing was asked of it.
         let (Some(open), Some(secret)) = (&self.open, &self.credentials.controller) else {
             return Ok(Step::Done);
         };
@@ -206,6 +209,7 @@ impl<'a> HostExchange<'a> {
             return Ok(Step::Send(payload));
         }
 
+        // Random, so that no earlier response of the controller's fits.
         let mut challenge = vec![0; hash.bytes()];
         super::fill_random(&mut challenge);
         let mut number = [0; 4];

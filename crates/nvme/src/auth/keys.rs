@@ -37,9 +37,9 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// What a host has proven, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// The hash.
+    /// Hash function that both ends agreed on.
     pub hash: Hash,
-    /// The group.
+    /// Diffie-Hellman group that they agreed on.
     pub group: Group,
     /// The controller has proven itself too.
     pub both_ways: bool,
@@ -240,6 +240,7 @@ fn put_key(
 fn option(entry: &mut HostEntry, word: &str) -> Result<(), String> {
     let secret = |error: SecretError| format!("controller: {error}");
     match word.split_once('=') {
+        // Without a secret they would have no effect, and nobody would notice.
         Some((name @ ("controller" | "hash" | "group"), _)) if entry.host.is_none() => {
             return Err(format!(
                 "{name} goes with a secret (DHHC-1:...), and there is none"
@@ -342,9 +343,9 @@ impl HostKeys {
 
 /// A host and a subsystem that a TLS handshake names, and the key that proves it.
 pub struct Named {
-    /// Name (NQN) of the host that was refused.
+    /// Name (NQN) of the host that the key is for.
     pub hostnqn: String,
-    /// Name (NQN) of the subsystem that it asked for.
+    /// Name (NQN) of the subsystem that the key is for.
     pub subnqn: String,
     /// What both ends must know.
     pub psk: Psk,
@@ -386,6 +387,7 @@ impl Keyring {
 
     /// Keys that expire by another clock, for tests.
     pub fn with_clock(keys: Keys, clock: fn() -> SystemTime) -> Self {
+        // Random, so that a restart hardly repeats the numbers of earlier challenges.
         let mut first = [0; 4];
         super::fill_random(&mut first);
         Self {

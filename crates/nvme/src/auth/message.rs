@@ -107,6 +107,7 @@ pub fn parse(payload: &[u8]) -> Result<FromHost<'_>, u8> {
         (kind::COMMON, message::NEGOTIATE) => negotiate(payload),
         (kind::DH_HMAC_CHAP, message::REPLY) => reply(payload),
         (kind::DH_HMAC_CHAP, message::SUCCESS2) => {
+            // It must be whole, and says nothing else.
             record::<Success2>(payload)?;
             Ok(FromHost::Success2 { t_id })
         }
@@ -327,6 +328,8 @@ pub(super) fn parse_answer(payload: &[u8]) -> Option<FromController<'_>> {
         (kind::DH_HMAC_CHAP, message::CHALLENGE) => {
             let (said, mut rest) = record::<Challenge>(payload).ok()?;
             let (hash, group) = (Hash::of_id(said.hash)?, Group::of_id(said.group)?);
+
+            // Hash and group say how long these are; with other lengths it is no challenge.
             let fits = usize::from(said.hash_len) == hash.bytes()
                 && usize::from(said.dh_len) == group.bytes();
             let challenge = take(&mut rest, hash.bytes()).ok()?;

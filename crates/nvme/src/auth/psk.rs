@@ -129,6 +129,8 @@ impl TlsKey {
             .decode(encoded)
             .map_err(|_| TlsKeyError::Encoding)?;
         let decoded = Zeroizing::new(decoded);
+
+        // The CRC is behind the key; too short a text fails by its length below.
         let key_len = decoded.len().saturating_sub(CRC_BYTES);
         let (bytes, crc) = decoded.split_at(key_len);
         let key = Self::new(binding, bytes)?;
@@ -193,6 +195,7 @@ impl TlsKey {
 
 impl fmt::Debug for TlsKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the key: what is printed for debugging ends up in logs.
         f.write_str("TlsKey(..)")
     }
 }
@@ -250,6 +253,8 @@ impl<'a> Claim<'a> {
         }
         let mut words = identity.split(' ');
         let (kind, hostnqn, subnqn) = (words.next()?, words.next()?, words.next()?);
+
+        // The digest is compared when there is a key to make it from.
         words.next()?;
         let is_known = matches!(kind, "NVMe1R01" | "NVMe1R02") && words.next().is_none();
         is_known.then_some(Self { hostnqn, subnqn })

@@ -49,6 +49,7 @@ impl Secret {
     /// # Errors
     /// The length.
     pub fn new(binding: Option<Hash>, bytes: &[u8]) -> Result<Self, SecretError> {
+        // A secret that is bound to no name goes with any hash.
         let fits = match binding {
             None => matches!(bytes.len(), 32 | 48 | 64),
             Some(hash) => bytes.len() == hash.bytes(),
@@ -115,6 +116,7 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the secret: what is printed for debugging ends up in logs.
         f.write_str("Secret(..)")
     }
 }

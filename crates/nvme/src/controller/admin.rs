@@ -174,6 +174,7 @@ impl Association {
             return Some((cid, result));
         }
 
+        // Before the lock: SMART waits for its turn at the device.
         let warning = self.smart().critical_warning;
         let mut state = self.state();
         // A warning that has ended may be reported again.

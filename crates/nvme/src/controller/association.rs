@@ -27,9 +27,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Errors kept for the error log.
 pub(super) const ERRORS: usize = 64;
+/// Asynchronous event requests that a host may have outstanding.
 pub(super) const EVENTS_MAX: usize = 4;
 /// Time to become ready. It is ready at once.
 const READY_HALF_SECONDS: u8 = 20;
+/// NVMe 2.0, as the register VS has it.
 pub(super) const VERSION: u32 = 0x0002_0000;
 
 pub(super) struct AssociationState {
@@ -347,7 +349,7 @@ impl Association {
         self.state().closed = true;
     }
 
-    /// Property Get.
+    /// Reads a register of the controller (Property Get).
     ///
     /// # Errors
     /// The status to answer.
@@ -378,7 +380,7 @@ impl Association {
         }
     }
 
-    /// Property Set.
+    /// Writes a register (Property Set): only CC can be, to enable or to shut down.
     ///
     /// # Errors
     /// The status to answer.
@@ -432,6 +434,8 @@ impl Association {
 
         state.cc = cc;
         state.csts.set_rdy(cc.en());
+
+        // All was flushed above: a shutdown is complete as soon as it is announced.
         state.csts.set_shst(if cc.shn() != 0 { 2 } else { 0 });
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 /// Entries of the page; if more have changed it has one, for all.
 const ENTRIES_MAX: usize = 1024;
 pub(super) const CHANGED_BYTES: usize = ENTRIES_MAX * 4;
+/// The one entry of a page that has no room for all.
 const TOO_MANY: u32 = 0xffff_ffff;
 
 /// What a host has not read yet.

@@ -44,6 +44,7 @@ impl HostData for InMemory<'_> {
 pub(super) fn take_all(data: &mut dyn HostData, bytes: usize) -> Vec<u8> {
     let mut all = Vec::with_capacity(bytes);
     while all.len() < bytes {
+        // Not more at once: a transport need not have more than a page in one piece.
         let piece = data.take((bytes - all.len()).min(remap_ssd_media::geometry::PAGE_BYTES));
         if piece.is_empty() {
             break;

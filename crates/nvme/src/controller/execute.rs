@@ -156,6 +156,8 @@ impl Subsystem {
         if !status.is_success() {
             self.telemetry().failed(CommandKind::of(job.request));
         }
+
+        // Type 2 is media and data integrity errors, which SMART counts.
         if status.kind() == 2 {
             self.counters.media_errors.add(command.device, 1);
         }

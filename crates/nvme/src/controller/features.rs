@@ -72,10 +72,12 @@ impl Features {
         let queues = u32::from(IO_QUEUES_MAX - 1);
 
         let mut defaults = BTreeMap::from([
+            // No limit of a burst.
             (fid::ARBITRATION, 7),
             (fid::POWER, 0),
             (fid::TEMPERATURE, WARNING_TEMPERATURE_K.into()),
             (fid::ERROR_RECOVERY, 0),
+            // Submission queues in the lower half, completion queues in the upper, less one each.
             (fid::QUEUES, queues | queues << 16),
             (fid::WRITE_ATOMICITY, 0),
             (fid::EVENTS, 0),
@@ -181,7 +183,7 @@ impl Features {
         page
     }
 
-    /// Get Features.
+    /// The value of a feature, of the kind that the host selects (SEL).
     pub fn get(
         &self,
         sqe: &Sqe,
@@ -251,7 +253,7 @@ impl Features {
         Ok(())
     }
 
-    /// Set Features.
+    /// Changes a feature, if there is such a one and the value is possible.
     pub fn set(&mut self, sqe: &Sqe, with: Setting<'_>, data: &[u8]) -> Result<u64, Status> {
         let cdw10 = FeatureCdw10::from_bits(sqe.cdw10);
         if cdw10.sv() {
@@ -296,6 +298,8 @@ impl Features {
                 if with.queues_made {
                     return Err(Status::SEQUENCE);
                 }
+
+                // The specification excludes this number.
                 if value & 0xffff == 0xffff || value >> 16 == 0xffff {
                     return Err(Status::INVALID_FIELD);
                 }

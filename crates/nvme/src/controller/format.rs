@@ -21,7 +21,7 @@ const STEP_PAGES: u32 = 256 << 10;
 const ERASES: [u8; 2] = [0, 1];
 
 impl Association {
-    /// Formats a namespace.
+    /// Formats a namespace: every one of its blocks is deallocated.
     ///
     /// # Errors
     /// The status to answer. Unless the command itself is wrong, a part may have been formatted.

@@ -87,11 +87,15 @@ impl Association {
             cns::INDEPENDENT_NAMESPACE => {
                 namespace()?;
                 let mut independent: IndependentNamespace = blank();
+
+                // Shared by controllers, and ready.
                 (independent.nmic, independent.nstat) = (1, 1);
                 independent.nsattr = self.attributes(sqe.nsid);
                 (independent.rescap, independent.anagrpid) = (rescap, group);
                 out.extend_from_slice(independent.as_bytes());
             }
+
+            // The NVM command set alone.
             cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
             _ => return Err(Status::INVALID_FIELD),
         }
@@ -126,8 +130,8 @@ impl Association {
         id.ver = VERSION;
         id.cntrltype = if self.discovery { 2 } else { 1 };
 
-        // More than one controller may have the subsystem.
         id.oaes = OAES_NAMESPACES;
+        // More than one controller may have the subsystem.
         id.cmic = cmic::CONTROLLERS;
         id.acl_z = 3;
         id.aerl_z = EVENTS_MAX as u8 - 1;

@@ -68,6 +68,7 @@ impl Association {
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
 
+        // To read from the end on is no mistake, and gives zeroes.
         if offset > page.len() as u64 {
             return Err(Status::INVALID_FIELD);
         }
@@ -170,6 +171,8 @@ fn supported(discovery: bool) -> Vec<u8> {
 fn firmware() -> Vec<u8> {
     let mut page = vec![0; 512];
     page[0] = 1;
+
+    // The revision in slot 1, the active one.
     page[8..16].copy_from_slice(&text::<8>(env!("CARGO_PKG_VERSION")));
     page
 }

@@ -54,6 +54,9 @@ impl Subsystem {
     /// failed for everybody.
     pub fn power_cut(&self, seed: u64) -> Result<RecoveryReport, OperateError> {
         let error = |error: &dyn std::fmt::Display| OperateError(error.to_string());
+
+        // Something has to be in the device's place while it has no power. Made before the turn,
+        // it keeps no host waiting.
         let config = DeviceConfig::for_service(STAND_IN_BYTES, SchemeKind::BASELINE, false)
             .map_err(|reason| error(&reason))?;
         let stand_in = Device::in_memory(config).map_err(|reason| error(&reason))?;

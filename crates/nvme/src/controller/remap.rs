@@ -1,4 +1,4 @@
-//! Remaps and copies.
+//! Remaps and copies: what one range of blocks takes over from another.
 //!
 //! Copies between pages are remaps; copies that are not aligned to pages move bytes. Invariant:
 //! between two steps of a remap each page is old or new, so that others may go first there. Absent:

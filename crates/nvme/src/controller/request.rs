@@ -79,7 +79,7 @@ pub enum IoRequest {
         with_namespaces: bool,
         fua: bool,
     },
-    /// Pages of the device.
+    /// Its ranges are pages of the device, not of the namespace.
     Remap {
         pages: Remap,
         fua: bool,
@@ -280,10 +280,12 @@ impl IoRequest {
     }
 
     fn fs_map(sqe: &Sqe) -> Result<Self, Status> {
+        // Dwords, less one: their bytes may not fit into 32 bits.
         let bytes = (u64::from(sqe.cdw10) + 1) * 4;
         let bytes = u32::try_from(bytes)
             .ok()
             .filter(|bytes| *bytes <= TRANSFER_BYTES_MAX);
+        // Bit 0 asks for the files there are, instead of one file's pages.
         let inode = (sqe.cdw12 & 1 == 0).then_some(sqe.cdw13);
         Ok(Self::FsMap {
             bytes: bytes.ok_or(Status::INVALID_FIELD)?,

@@ -29,7 +29,7 @@ pub trait Tracer: Send + Sync {
     fn counts(&self) -> SpanCounts;
 }
 
-/// What became of spans.
+/// What became of the spans of sampled commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanCounts {
     /// A collector has taken them.
@@ -47,15 +47,15 @@ pub struct CommandSpan<'a> {
     pub hostnqn: &'a str,
     /// Number of the connection, which logs have too.
     pub connection: u64,
-    /// Where the host is.
+    /// The address that the host connects from.
     pub peer: SocketAddr,
-    /// The controller.
+    /// Number of the controller that was asked.
     pub cntlid: u16,
-    /// The queue.
+    /// The queue that it came by; 0 is the admin queue.
     pub qid: u16,
     /// The command's number in its queue.
     pub cid: u16,
-    /// Its opcode.
+    /// What was asked for: `command_name` has a name for it.
     pub opcode: u8,
     /// Its namespace, whether that exists or not.
     pub nsid: u32,
@@ -65,9 +65,9 @@ pub struct CommandSpan<'a> {
     pub blocks: Option<u32>,
     /// Bytes between host and device, if it was executed.
     pub bytes: u32,
-    /// How it ended.
+    /// The status that its host was told.
     pub status: Status,
-    /// When it arrived.
+    /// When the transport had all of its entry.
     pub began_ns: u64,
     /// When its answer was there, or will be due if latency is emulated.
     pub ended_ns: u64,
@@ -111,11 +111,11 @@ pub(crate) struct SpanDraft {
     bytes: u32,
     turn_ns: u64,
     device_ns: u64,
-    /// When it was executed.
+    /// When its last part was executed; before that, when it arrived.
     executed_ns: u64,
 }
 
-/// Whose command it is.
+/// Which host a command comes from, and by which queue.
 pub(crate) struct SpanOrigin<'a> {
     pub hostnqn: &'a str,
     pub connection: u64,
@@ -174,6 +174,8 @@ impl SpanDraft {
             return;
         };
         let now = tracer.now_ns();
+
+        // The transport's clock and the tracer's begin at different times: only differences count.
         let due = self.began_ns + done_at.saturating_sub(self.arrived);
         let waited_ns = now.saturating_sub(self.executed_ns);
 
@@ -193,6 +195,7 @@ impl SpanDraft {
             bytes: self.bytes,
             status,
             began_ns: self.began_ns,
+            // An answer that is held back is still to leave.
             ended_ns: now.max(due),
             turn_ns: self.turn_ns,
             device_ns: self.device_ns,
@@ -213,6 +216,8 @@ fn named_blocks(sqe: &Sqe) -> (Option<u64>, Option<u32>) {
             let nlb_z = RemapCdw12::from_bits(sqe.cdw12).nlb_z();
             (slba, Some(nlb_z.saturating_add(1)))
         }
+
+        // How many a copy names is in its ranges, which are data.
         io::COPY => (slba, None),
         _ => (None, None),
     }

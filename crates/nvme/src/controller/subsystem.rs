@@ -195,6 +195,8 @@ fn namespaces(specs: &[NamespaceSpec], lpns: u32) -> Result<Vec<Namespace>, Subs
     let mut first_lpn = 0u32;
     for (nsid, spec) in (1..).zip(specs) {
         let NamespaceSpec { pages, lba_shift } = *spec;
+
+        // The sizes are an operator's, and their sum may not fit into 32 bits.
         let end = first_lpn
             .checked_add(pages)
             .filter(|end| *end <= lpns && pages > 0);
@@ -240,6 +242,8 @@ impl Subsystem {
                 "a device that hosts use must store bytes: content = \"bytes\"".into(),
             ));
         }
+
+        // The specification's limit. Fields have room for 256 bytes.
         if nqn.is_empty() || nqn.len() > 223 || !nqn.starts_with("nqn.") {
             return Err(SubsystemError(format!(
                 "`{nqn}` is no NVMe qualified name: it begins with `nqn.` and has at most 223 bytes"
@@ -247,6 +251,7 @@ impl Subsystem {
         }
         let namespaces = namespaces(specs, lpns)?;
 
+        // Without emulation nobody asks when a command is done, and modelling it costs time.
         device.keep_time(latency == Latency::Emulated);
         // The same name, the same serial number.
         let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));

@@ -25,9 +25,9 @@ pub struct Ticket(pub u32);
 /// What a range of the device reads as from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewContent<'a> {
-    /// So many zeroes.
+    /// Zeroes, and how many bytes of them.
     Zeroes(u64),
-    /// These bytes.
+    /// The bytes that were written or copied there.
     Bytes(&'a [u8]),
 }
 
@@ -114,16 +114,21 @@ impl ActiveCommand<'_, '_> {
         for piece in pieces_of(Lpn::ZERO, range) {
             let was = bytes.len();
             let part = piece.start..piece.start + piece.len;
+
+            // The device is asked, not the command: a copy or a remap brings no bytes.
             self.view(piece.lpn, |page| match page {
                 PageView::Zeroes => Ok(()),
                 PageView::Bytes(page) => {
                     bytes.extend_from_slice(&page[part.clone()]);
                     Ok(())
                 }
+
+                // A device that hosts use stores bytes.
                 PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
             })?;
             let is_zeroes = bytes.len() == was;
 
+            // A change ends where zeroes begin or end, and at its longest.
             let ends = if is_zeroes {
                 was > 0
             } else {

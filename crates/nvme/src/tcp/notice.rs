@@ -11,7 +11,9 @@ use std::sync::{Mutex, PoisonError};
 /// The rate limit of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
+    /// Lines that may come at once.
     burst: u64,
+    /// After so long one more line is allowed.
     every_ns: u64,
 }
 

@@ -7,6 +7,7 @@
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::{Duration, Instant};
 
+/// What a peer must take within the limit.
 const STEP_BYTES: usize = 64 << 10;
 
 /// A socket that is written to as long as its peer reads.

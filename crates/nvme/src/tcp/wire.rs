@@ -28,6 +28,7 @@ impl Agreement {
         Self {
             hdgst: digest & 1 == 1,
             ddgst: digest & 2 == 2,
+            // PDA counts dwords, less one.
             align: (usize::from(pda) + 1) * 4,
         }
     }
@@ -304,6 +305,8 @@ pub fn begin_data<T: IntoBytes + Immutable>(
     out.extend_from_slice(common.as_bytes());
     out.extend_from_slice(header.as_bytes());
     put_header_digest(out, start, hlen, agreed.hdgst);
+
+    // Padding up to where data begin.
     out.resize(start + pdo, 0);
 
     OpenPdu {

@@ -18,7 +18,7 @@ pub const CONNECTION_BYTES: usize = 0;
 pub struct ServerContext;
 
 impl ServerContext {
-    /// A context that refuses.
+    /// A context whose connections are all refused.
     ///
     /// # Errors
     /// None.
@@ -31,7 +31,7 @@ impl ServerContext {
 pub struct ClientContext(Infallible);
 
 impl ClientContext {
-    /// Refuses.
+    /// There is no such context in this program.
     ///
     /// # Errors
     /// `TlsError::Absent`, always.
@@ -44,7 +44,7 @@ impl ClientContext {
 pub struct TlsStream(Infallible);
 
 impl TlsStream {
-    /// Refuses.
+    /// Turns away a host that begins with TLS.
     ///
     /// # Errors
     /// `TlsError::Refused`, always: the host asks for what this program cannot do.

@@ -33,6 +33,8 @@ fn context(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
     context.set_max_proto_version(Some(SslVersion::TLS1_3))?;
     context.set_session_cache_mode(SslSessionCacheMode::OFF);
     context.set_options(SslOptions::NO_TICKET | SslOptions::NO_RENEGOTIATION);
+
+    // A write may take a part and go on from another place: callers keep no buffer where it is.
     context.set_mode(SslMode::ENABLE_PARTIAL_WRITE | SslMode::ACCEPT_MOVING_WRITE_BUFFER);
     Ok(context)
 }

@@ -85,6 +85,7 @@ impl TlsStream {
     /// # Errors
     /// It failed. The peer was told.
     pub fn handshake(&mut self) -> Result<bool, TlsError> {
+        // One wait a step, so that the caller can look at its deadline.
         self.ssl.get_mut().waits = true;
         let result = self.ssl.do_handshake();
         // Whatever came of it, the peer learns: an alert is output too. A peer that does not read
@@ -159,6 +160,7 @@ impl Read for TlsStream {
         self.ssl.get_mut().waits = !std::mem::take(&mut self.has_buffered);
         let mut filled = 0;
 
+        // OpenSSL returns a record at a time; a call of ours as many as are here.
         while filled < buffer.len() {
             match self.ssl.ssl_read(&mut buffer[filled..]) {
                 Ok(len) => filled += len,
@@ -175,6 +177,8 @@ impl Read for TlsStream {
                     };
                 }
             }
+
+            // Only the first record is worth waiting for.
             self.ssl.get_mut().waits = false;
             if self.ssl.ssl().pending() == 0 && self.ssl.get_ref().is_drained() {
                 break;

@@ -42,6 +42,7 @@ impl BamUse {
 
 /// Use of the memory on the paper's three devices.
 pub fn bam_use() -> [BamUse; 3] {
+    // An entry for every logical page. All three devices have at least one such table.
     let table = PAGES * TABLE_ENTRY_BYTES;
 
     [

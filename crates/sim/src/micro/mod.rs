@@ -125,6 +125,8 @@ pub fn precondition(device: &mut Device, times: u32, seed: u64) -> Result<(), Re
     device.untimed(|ftl| {
         let mut write = |lpn: Lpn, n: u64| {
             let result = ftl.write(lpn, &Payload::Identity(FRESH + n));
+
+            // Not charged, and so not to be kept: the list would grow with the device.
             ftl.media_mut().ops.clear();
             result
         };

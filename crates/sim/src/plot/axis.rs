@@ -20,7 +20,11 @@ impl Axis {
     /// From zero to the first mark that is not below `largest`.
     pub fn rounded(largest: f64) -> Axis {
         let largest = usable(largest);
+
+        // Five steps at most, so that labels have room.
         let step = above(largest / 5.0);
+
+        // A largest value that is a mark takes no further step, whatever rounding did to it.
         Axis::linear((largest / step - 1e-9).ceil() * step, step)
     }
 

@@ -11,6 +11,7 @@ use super::legend::{Legend, Mark};
 use super::paint::{Fill, Paint};
 use super::{Size, px, svg, text};
 
+/// Sizes of text: names of bars, and what stands behind them.
 const NAME: f64 = 13.0;
 const NOTE: f64 = 12.5;
 const EDGE: f64 = 6.0;
@@ -49,7 +50,7 @@ pub struct Part {
     pub value: f64,
     /// A colour of the style sheet.
     pub color: &'static str,
-    /// How it is filled.
+    /// How it is filled, beside its colour.
     pub fill: Fill,
 }
 

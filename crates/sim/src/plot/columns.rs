@@ -12,24 +12,28 @@ use super::paint::Paint;
 use super::{Size, px, svg, text};
 use crate::report::format::number;
 
+/// The thinnest that a column may be before the panel goes on in another row.
 const THIN: f64 = 5.0;
+/// The widest, however few there are.
 const THICK: f64 = 40.0;
+/// Room between panels of a row.
 const GAP: f64 = 18.0;
 const RIGHT: f64 = 10.0;
 const ROW_HEIGHT: f64 = 215.0;
+/// Size of a label's text, and the height of one line of it.
 const LABEL: f64 = 11.0;
 const LABEL_ROW: f64 = 13.0;
 
 /// Groups of columns under one heading.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// Heading of the panel.
+    /// Heading of the panel; may be empty.
     pub title: String,
     /// Groups, each with a label and columns of a name and a value.
     pub groups: Vec<(String, Vec<(String, f64)>)>,
 }
 
-/// A chart of columns.
+/// A chart of columns, in one row of panels or several.
 pub struct ColumnChart<'a> {
     /// Heading inside the picture, of one that stands alone.
     pub heading: Option<&'a str>,

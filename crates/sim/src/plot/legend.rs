@@ -13,14 +13,15 @@ use super::{px, text};
 pub enum Mark {
     /// A piece of a line.
     Line,
-    /// A box.
+    /// A box, as of bars and columns.
     Box,
 }
 
+/// Height of a row, and the room between two entries.
 const ROW: f64 = 18.0;
 const GAP: f64 = 16.0;
 
-/// A legend, laid out.
+/// A legend, laid out for a given width.
 pub struct Legend<'a> {
     entries: Vec<LegendEntry<'a>>,
     rows: usize,
@@ -75,12 +76,12 @@ impl<'a> Legend<'a> {
         }
     }
 
-    /// Height that it takes.
+    /// Height of all its rows, 0 without any entry.
     pub fn height(&self) -> f64 {
         ROW * self.rows as f64
     }
 
-    /// Drawn below `top`.
+    /// The legend as SVG, its first row below `top`.
     pub fn draw(&self, top: f64) -> Markup {
         html! {
             @for entry in &self.entries {

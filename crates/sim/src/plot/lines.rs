@@ -13,6 +13,7 @@ use super::paint::Paint;
 use super::series::{Point, downsample};
 use super::{Size, px, svg, text};
 
+/// Room for half of the last mark's label.
 const RIGHT: f64 = 14.0;
 
 /// A chart of lines over common axes.
@@ -25,9 +26,9 @@ pub struct LineChart<'a> {
     pub x_title: String,
     /// What the vertical axis measures, with its unit.
     pub y_title: &'a str,
-    /// The horizontal axis.
+    /// The horizontal axis, common to all lines.
     pub x: Axis,
-    /// The vertical axis.
+    /// The vertical axis, common to all lines.
     pub y: Axis,
     /// The lines, later ones in front.
     pub lines: Vec<ChartLine<'a>>,
@@ -39,7 +40,7 @@ pub struct LineChart<'a> {
 pub struct ChartLine<'a> {
     /// Name of the run that it is of.
     pub label: &'a str,
-    /// Colour and dash pattern.
+    /// Colour and dashes that tell it from the others.
     pub paint: Paint,
     /// Points (x, y), by x.
     pub points: Vec<Point>,

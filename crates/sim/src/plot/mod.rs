@@ -28,7 +28,7 @@ pub const STYLE: &str = include_str!("plot.css");
 /// How wide a picture is drawn, in units that are pixels where there is room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// A telephone.
+    /// The width of a telephone.
     Narrow,
     /// A column of a page.
     Column,
@@ -45,7 +45,7 @@ impl Size {
         }
     }
 
-    /// Width of the drawing.
+    /// Width of the drawing, in its own units.
     pub fn width(self) -> f64 {
         match self {
             Size::Narrow => 360.0,

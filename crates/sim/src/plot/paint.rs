@@ -13,22 +13,22 @@ use remap_ssd_ftl::{Hue, SchemeKind};
 pub struct Paint {
     /// A colour of the style sheet.
     pub color: &'static str,
-    /// Dash pattern of SVG.
+    /// Dash pattern of SVG, for lines alone.
     pub dash: &'static str,
-    /// Filling of bars.
+    /// Filling, for bars and columns alone.
     pub fill: Fill,
 }
 
 /// How a bar is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// With its colour.
+    /// Filled with its own colour.
     Solid,
-    /// Framed.
+    /// Framed in its colour, and empty.
     Hollow,
     /// Framed, and filled with a pale shade of it.
     Pale,
-    /// Framed by dashes.
+    /// Framed in dashes of its colour, and empty.
     Dashed,
 }
 
@@ -74,6 +74,7 @@ impl Paint {
 
     /// The paint of the `index`-th name that is no scheme's.
     pub fn other(index: usize) -> Self {
+        // All colours first; dashes and fillings when these are used up.
         Self::of(OTHERS[index % OTHERS.len()], index / OTHERS.len())
     }
 }

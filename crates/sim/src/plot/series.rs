@@ -65,6 +65,8 @@ pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
     };
 
     let width = end / stretches as f64;
+
+    // Of each stretch: times, rates and weights, the first two weighted.
     let mut sums = vec![(0.0, 0.0, 0.0); stretches];
     let mut previous = 0.0;
 
@@ -113,6 +115,7 @@ fn extremes(stretch: &[Point]) -> impl Iterator<Item = Point> {
     let high = (0..stretch.len())
         .max_by(by_y)
         .filter(|high| Some(*high) != low);
+    // In their order, so that the drawn line never goes back.
     let (first, second) = if high.is_some() && high < low {
         (high, low)
     } else {

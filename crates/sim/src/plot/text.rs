@@ -13,10 +13,10 @@ const ADVANCES: [u16; 95] = [
     278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
 ];
 const ADVANCE_OTHER: u16 = 1000;
-/// Bold letters are wider.
+/// Bold letters are wider by this factor.
 const BOLD: f64 = 1.12;
 
-/// Size of most text.
+/// Size of most text, in units of the picture.
 pub const TEXT: f64 = 12.0;
 
 /// Width of `text` in a font of this size.
@@ -28,7 +28,7 @@ pub fn width(text: &str, size: f64) -> f64 {
     text.chars().map(advance).map(f64::from).sum::<f64>() * size / 1000.0
 }
 
-/// The same in bold.
+/// Width of `text` in bold, in a font of this size.
 pub fn width_bold(text: &str, size: f64) -> f64 {
     width(text, size) * BOLD
 }

@@ -52,6 +52,7 @@ pub fn cards(runs: &[RunSummary]) -> Vec<Card> {
 /// The fastest run: of those that remap and can be built, else of those that can be built.
 fn best(runs: &[RunSummary]) -> Option<usize> {
     let fastest = |eligible: &dyn Fn(&str) -> bool| {
+        // Of equal runs the first.
         let speed = |i: &usize| runs[*i].bandwidth_mib_s;
         (0..runs.len())
             .filter(|&i| eligible(&runs[i].scheme) && runs[i].bandwidth_mib_s.is_finite())

@@ -24,17 +24,18 @@ pub enum Progress {
     /// Pages that the host read or wrote: the same place is the same work.
     #[default]
     HostPages,
-    /// Virtual time.
+    /// Virtual time: a faster run ends further left.
     Time,
 }
 
 impl Progress {
-    /// Where each sample is.
+    /// Where each sample is, in pages or seconds.
     pub(super) fn of(self, samples: &[Sample]) -> Vec<f64> {
         let (mut before_s, mut pages) = (0.0, 0.0);
         let at = |sample: &Sample| match self {
             Self::Time => sample.at_s,
             Self::HostPages => {
+                // A rate holds since the sample before.
                 pages += sample.iops * (sample.at_s - before_s);
                 before_s = sample.at_s;
                 pages
@@ -220,6 +221,8 @@ fn everything(runs: &[RunSummary]) -> Markup {
     let labels = metrics::labels(runs);
 
     let columns: Vec<Vec<Section>> = runs.iter().map(metrics::details).collect();
+
+    // A column for each run, behind that of the labels.
     let width = runs.len() + 1;
 
     markup! {

@@ -107,6 +107,7 @@ pub fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
 
 /// Pages whose remap became a copy, all causes.
 pub fn demoted(demotions: &Demotions) -> u64 {
+    // By name, so that a new cause does not compile until it is counted.
     let Demotions {
         counter_full,
         nvram_full,
@@ -228,6 +229,7 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
         requests(run),
     ];
 
+    // An open loop is about responses, so they come first.
     let mut sections: Vec<Section> = run.arrivals.iter().flat_map(responses).collect();
     sections.extend(always);
     sections
@@ -281,6 +283,7 @@ fn waiting(run: &RunSummary) -> [String; 3] {
 
 /// Are there requests of more than a page, so that requests and page operations differ?
 fn has_larger_requests(run: &RunSummary) -> bool {
+    // Older files do not say; a thousandth is rounding.
     run.requests_per_s.is_finite() && (run.requests_per_s / run.iops - 1.0).abs() > 1e-3
 }
 
@@ -298,6 +301,7 @@ const LOG: &str = "log";
 const RESPONSE: &str = "response";
 const BACKLOG: &str = "backlog";
 
+/// Only there if one of the runs remaps nothing.
 const VERSUS: &str = "vs none";
 /// Only there if a run lost data.
 const LOST: &str = "LOST";

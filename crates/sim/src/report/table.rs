@@ -36,6 +36,8 @@ pub fn details(run: &RunSummary) -> String {
             table.add_row([format!("  {label}"), one_line(&value)]);
         }
     }
+
+    // Last, and not on a page: it differs from one time to the next.
     table.add_row(["Simulated in".to_owned(), seconds(run.wall_s)]);
     align_right(&mut table, 1..2);
     finish(&mut table)
@@ -47,6 +49,7 @@ fn light() -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING.header_separator(rule))
+        // Not fitted to a window: the text is the same for whoever reads it.
         .set_content_arrangement(ContentArrangement::Disabled);
     table
 }

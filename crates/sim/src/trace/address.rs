@@ -108,7 +108,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A folder into `0..addressable`.
+    /// Folds pages into `0..addressable`.
     ///
     /// # Panics
     /// If `addressable` is 0.
@@ -127,6 +127,7 @@ impl Folder {
         match &mut self.numbers {
             None => modulo(page.page, addressable),
             Some(numbers) => {
+                // Beyond the range numbers begin again, and pages share them.
                 let next = modulo(numbers.len() as u64, addressable);
                 *numbers.entry(page).or_insert(next)
             }
@@ -136,6 +137,7 @@ impl Folder {
     /// The logical page number of a page that is deallocated; `None` if it never had one.
     pub fn folded(&self, page: DevicePage) -> Option<Lpn> {
         match &self.numbers {
+            // Every page has a number, touched or not.
             None => Some(modulo(page.page, self.addressable)),
             Some(numbers) => numbers.get(&page).copied(),
         }

@@ -65,12 +65,15 @@ pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Rea
     // Skipped by the caller, whatever the event is.
     let payload = usize::from(event.payload_bytes.get());
 
+    // Numbers of the kernel's blktrace_api.h: queue, issue and complete.
     let number = match wanted {
         Action::Queued => 1,
         Action::Issued => 7,
         Action::Completed => 8,
     };
     let (action, kind) = (event.action.get() & 0xffff, event.action.get() >> 16);
+
+    // In this order: a discard is a write to the kernel as well.
     let verb = match kind {
         kind if kind & IS_NOTE != 0 || action != number => None,
         kind if kind & IS_DISCARD != 0 => Some(Verb::Trim),

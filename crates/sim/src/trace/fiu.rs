@@ -94,6 +94,8 @@ fn device_number(field: &[u8], name: &str) -> Result<u32, Reason> {
 fn grain(hex: usize, sectors: u64) -> Result<Grain, Reason> {
     let pages = sectors.div_ceil(SECTORS_PER_PAGE);
     let found = hex as u64;
+
+    // A digest a page; or a digest a sector, where the last page's may be filled up to eight.
     let per_page = pages * DIGEST_HEX as u64;
     let per_sector = sectors * DIGEST_HEX as u64;
     let padded = pages * SECTORS_PER_PAGE * DIGEST_HEX as u64;

@@ -132,6 +132,7 @@ impl Format {
     }
 }
 
+/// Lines among which the first record is looked for: comments may come before it.
 const LINES_JUDGED: usize = 64;
 
 fn format_of_line(line: &[u8]) -> Option<Format> {

@@ -32,9 +32,9 @@ pub(super) struct Identities {
 pub(super) enum Key {
     /// Nothing: it is like no other.
     Fresh,
-    /// One digest.
+    /// The one digest of a page.
     Md5(Digest),
-    /// The hash of eight.
+    /// The hash of its sectors' eight digests.
     Md5s(Digest),
 }
 
@@ -127,6 +127,7 @@ struct Slot {
     identity: u64,
 }
 
+/// Size of a new table: 2^10 slots, 24 KiB.
 const SLOTS_BITS_FIRST: u32 = 10;
 
 impl Table {
@@ -193,6 +194,7 @@ impl Table {
         let larger = Self::of_bits(u64::BITS - self.shift + 1);
         let smaller = std::mem::replace(self, larger);
 
+        // One by one, which counts them again.
         for slot in smaller.slots.iter().filter(|slot| slot.identity != 0) {
             self.find_or_insert(Digest(slot.first, slot.second), slot.identity);
         }

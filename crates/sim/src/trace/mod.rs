@@ -285,7 +285,7 @@ enum AheadRecord {
     },
     Ignored,
     Malformed(Box<SourceError>),
-    /// Reading failed.
+    /// The file could not be read: nothing follows.
     Failed(Box<SourceError>),
     End {
         torn: Option<u64>,
@@ -369,7 +369,7 @@ impl Decoder {
         }
     }
 
-    /// Parses some records.
+    /// Parses the next records, up to a bound of records and of pages.
     fn look_ahead(&mut self) {
         self.ahead.records.clear();
         self.ahead.keys.clear();
@@ -474,6 +474,7 @@ impl Source for TraceReader {
             match self.deliver(out) {
                 Ok(more) => self.ended = !more,
                 Err(error) => {
+                    // What was read before it is delivered first.
                     self.ended = true;
                     self.failure = Some(error);
                 }
@@ -500,6 +501,8 @@ struct TraceClock {
 impl TraceClock {
     fn since_start(&mut self, recorded_ns: u64) -> u64 {
         let first = *self.first.get_or_insert(recorded_ns);
+
+        // A record that claims to be earlier happens with the one before it.
         self.now = self.now.max(recorded_ns.saturating_sub(first));
         self.now
     }

@@ -23,6 +23,8 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     } else {
         return Err(format!("type `{}` is neither Read nor Write", clip(verb)));
     };
+
+    // Not used, but a line without it is of another format.
     number(response, "response time")?;
     let extent = ByteExtent {
         offset: number(offset, "offset")?,

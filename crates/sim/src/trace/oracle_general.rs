@@ -52,6 +52,7 @@ pub(super) fn is_trace(sample: &[u8]) -> bool {
         in_order && is_later && parse(bytes).is_ok()
     };
 
+    // A text may look like records by chance, and is none.
     let text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
 
     !records.is_empty()

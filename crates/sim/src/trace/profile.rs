@@ -32,15 +32,15 @@ use crate::source::{HostPage, PageKind, Source, SourceError};
 /// Requests by what they ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
-    /// Requests of every kind.
+    /// Requests of every kind, flushes left out.
     pub all: u64,
-    /// Requests that read pages.
+    /// Requests that read, of a page or more.
     pub reads: u64,
     /// That write, at least one page in part or whole.
     pub writes: u64,
-    /// Requests that deallocate pages.
+    /// Requests that deallocate, of a page or more.
     pub trims: u64,
-    /// Requests that remap pages.
+    /// Requests that remap, of a command or more.
     pub remaps: u64,
     /// Reads and writes that begin where the one before of the same kind ended.
     pub sequential: u64,
@@ -49,13 +49,13 @@ pub struct Requests {
 /// Pages by what happens to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PageClasses {
-    /// Pages that requests read.
+    /// Pages read, each time that a request reads them.
     pub read: u64,
     /// Written, whole or in part.
     pub written: u64,
     /// Of those, written in part.
     pub written_in_part: u64,
-    /// Pages that requests deallocated.
+    /// Pages deallocated, each time that a request does it.
     pub trimmed: u64,
     /// Mapped to another page's content.
     pub remapped: u64,
@@ -214,6 +214,8 @@ impl Profiler {
         }
         let seen = self.pages.entry(page.lpn).or_default();
         seen.writes += 1;
+
+        // A page that holds nothing has content 0, which no write has.
         duplicates.unchanged += u64::from(seen.content == page.content);
         self.hold(page.lpn, page.content);
     }

@@ -165,6 +165,7 @@ pub(super) fn number(field: &[u8], name: &str) -> Result<u64, Reason> {
     if (1..=19).contains(&field.len()) {
         let (mut value, mut worst) = (0u64, 0);
         for &byte in field {
+            // What is no digit wraps to more than nine, and shows in the worst of all.
             let digit = byte.wrapping_sub(b'0');
             worst = worst.max(digit);
             value = value.wrapping_mul(10).wrapping_add(digit.into());

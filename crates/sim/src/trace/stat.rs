@@ -15,15 +15,15 @@ use crate::source::{PageKind, Source, SourceError};
 /// What replaying one trace came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceStat {
-    /// Requests that were replayed.
+    /// Requests that were replayed, of every kind.
     pub requests: u64,
-    /// Pages that requests read.
+    /// Pages read, each time that a request reads them.
     pub reads: u64,
     /// Pages that were written whole.
     pub writes: u64,
     /// Pages that were written in part, and so read first.
     pub read_modify_writes: u64,
-    /// Pages that requests deallocated.
+    /// Pages deallocated, each time that a request does it.
     pub trims: u64,
     /// Pages that were remapped to others.
     pub remaps: u64,

@@ -60,6 +60,8 @@ impl Version {
     /// The version of a file that begins with `sample`, if its first records agree on one.
     pub fn of(sample: &[u8]) -> Option<Version> {
         const RECORDS_JUDGED: usize = 4;
+
+        // Several records, since one may fit the other layout by chance.
         [Version::V1, Version::V2].into_iter().find(|version| {
             let mut records = sample
                 .chunks_exact(version.record_bytes())
@@ -128,15 +130,18 @@ impl VersionField {
 
 fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, Reason> {
     let verb = match opcode.get() {
+        // READ and WRITE of 6, 10, 16 and 12 bytes.
         0x08 | 0x28 | 0x88 | 0xa8 => Verb::Read,
         0x0a | 0x2a | 0x8a | 0xaa => Verb::Write,
         opcode if opcode <= 0xff => return Ok(Parsed::Ignored),
+        // Such codes have one byte: a larger one means that this is no record.
         opcode => return Err(format!("{opcode:#06x} is not a SCSI operation code")),
     };
     let at_us = at_us.get();
     let at_ns = at_us
         .checked_mul(1000)
         .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
+    // The place is in sectors, the size in bytes.
     let extent = ByteExtent {
         len: u64::from(len_bytes.get()),
         ..ByteExtent::of_sectors(lba.get(), 0)?

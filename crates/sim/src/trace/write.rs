@@ -44,7 +44,9 @@ pub struct TraceWriter<W: Write> {
 }
 
 const SECTORS_PER_PAGE: u64 = 8;
+/// A part of a page is half of it.
 const SECTORS_OF_PART: u64 = 4;
+/// From one request to the next: a microsecond.
 const REQUEST_NS: u64 = 1000;
 /// Times begin here, since some readers take 0 for none.
 const START_NS: u64 = 1_000_000_000;

@@ -29,6 +29,7 @@ pub(super) struct BurstFacts {
     pub pause_max_s: f64,
 }
 
+/// What is shorter is within a burst.
 const PAUSE_MIN_S: f64 = 1e-3;
 
 /// Draws the lengths of bursts and pauses.
@@ -57,6 +58,7 @@ impl Bursts {
 
     /// The pause before a burst, nanoseconds.
     pub(crate) fn gap_ns(&self, rng: &mut Xoshiro256PlusPlus) -> f64 {
+        // Even on a logarithmic scale, as the pauses of the excerpts are.
         let share = unit(rng);
         1e9 * PAUSE_MIN_S * libm::exp(share * libm::log(self.facts.pause_max_s / PAUSE_MIN_S))
     }

@@ -329,6 +329,7 @@ struct History {
     written: u64,
 }
 
+/// Writes that are remembered: 8 GiB of them, fewer on a small device.
 const HISTORY_WRITES_MAX: u32 = 1 << 21;
 const HISTORY_WRITES_MIN: u32 = 1 << 10;
 const PAGES_PER_HISTORY_WRITE: u32 = 32;
@@ -345,6 +346,7 @@ impl History {
 
     #[inline]
     fn push(&mut self, content: u64) {
+        // The ring is a power of two long, so that a mask is enough.
         let at = self.written as usize & (self.ring.len() - 1);
         self.ring[at] = content;
         self.written += 1;

@@ -37,7 +37,7 @@ const PAGE_BYTES: u64 = 4096;
 pub struct FioJob {
     /// Addresses, share of reads, and pages of a request.
     pub workload: NamedWorkload,
-    /// What it writes.
+    /// Contents that it writes: new ones, or a share of duplicates.
     pub content: ContentModel,
     /// Requests in flight, of all its processes together.
     pub queue_depth: Option<u32>,

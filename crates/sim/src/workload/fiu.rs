@@ -125,6 +125,7 @@ pub(super) struct Fiu {
     rng: Xoshiro256PlusPlus,
 }
 
+/// Pages of 4 KiB.
 const PAGES_PER_GIB: f64 = 262_144.0;
 
 impl Fiu {
@@ -145,9 +146,15 @@ impl Fiu {
 impl Script for Fiu {
     fn step(&mut self, steps: &mut Steps) {
         let write = self.writes.happens(&mut self.rng);
+
+        // Scattered: the most popular runs are no neighbours.
         let rank_z = u64::from(self.starts.draw(&mut self.rng) - 1);
         let first = (rank_z * u64::from(self.stride) % u64::from(self.pages)) as u32;
+
+        // The working set ends, and runs with it.
         let end = (first + self.lengths.draw(&mut self.rng)).min(self.pages);
+
+        // A record of these traces is one block, so that each page is a request.
         for first in first..end {
             let page = PageExtent { first, len: 1 };
             if write {

@@ -62,9 +62,13 @@ impl Engine {
     /// The transaction under way changes a page and writes so much redo for it.
     pub fn change(&mut self, page: u32, redo_bytes: u32, steps: &mut Steps) {
         self.redo_bytes += redo_bytes;
+
+        // A page that is dirty already costs nothing more.
         if !self.dirty[page as usize] {
             self.dirty[page as usize] = true;
             self.queue.push_back(page);
+
+            // It need not be in the pool.
             if self.direct {
                 steps.read(self.place(page));
             }
@@ -98,6 +102,8 @@ impl Engine {
     }
 
     fn flush(&mut self, steps: &mut Steps) {
+        // All to the doublewrite buffer first, then to their places: a page that is torn there has
+        // its copy.
         steps.keep(PageExtent {
             first: self.log_lpns,
             len: BATCH_PAGES as u32 * PAGE_LPNS,

@@ -168,6 +168,8 @@ impl Script for Journal {
         if self.filled == self.part_len {
             self.turn();
         }
+
+        // A part whose pages have all been journaled again issues nothing: go on with the next.
         while !self.due.is_empty() {
             let before = steps.len();
             self.checkpoint(steps);

@@ -207,6 +207,7 @@ impl Workload {
 
 impl Source for Workload {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
+        // At least one request, and a whole one: it may be more than was wanted.
         let full = out.len() + want.max(1);
         while out.len() < full {
             self.append_request(out);
@@ -242,6 +243,7 @@ impl PatternState {
                 unit
             }
             PatternState::Zipf { ranks, stride } => {
+                // Scattered, so that popular units are no neighbours.
                 let rank_z = u64::from(ranks.draw(rng) - 1);
                 (rank_z * u64::from(*stride) % u64::from(units)) as u32
             }

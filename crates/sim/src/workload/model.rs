@@ -388,6 +388,7 @@ impl Steps {
     /// Deallocates pages, if the file system tells the device.
     pub fn trim(&mut self, extent: PageExtent) {
         if self.discard {
+            // In one piece: a file is deallocated as it lies.
             self.append(PageKind::Trim, extent, |_, _| 0);
         }
     }
@@ -442,6 +443,7 @@ impl Steps {
     ) {
         let PageExtent { mut first, mut len } = extent;
         while len > 0 {
+            // As the block layer splits what is longer.
             let part = len.min(REQUEST_PAGES_MAX);
             self.append(kind, PageExtent { first, len: part }, &content);
             (first, len) = (first + part, len - part);

@@ -92,6 +92,7 @@ impl FromStr for NamedWorkload {
     type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        // No model is called as a pattern is, so that the first word decides.
         let name = text.split(',').next().unwrap_or_default();
         if MODELS.map(ModelKind::name).contains(&name) {
             return Ok(NamedWorkload::Model(text.parse()?));

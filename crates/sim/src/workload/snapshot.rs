@@ -57,10 +57,13 @@ impl Snapshot {
     }
 
     fn copy(&mut self, steps: &mut Steps) {
+        // Volume after volume, and over the older of its clones.
         let volume = self.clones % VOLUMES;
         let older = self.clones / VOLUMES % CLONES;
         let len = COPY_PAGES.min(self.volume_pages - self.copied);
         let source = volume * self.volume_pages + self.copied;
+
+        // Behind the volumes lie all first clones, then all second ones.
         let first = source + (1 + older) * VOLUMES * self.volume_pages;
         steps.remap(PageExtent { first, len }, source);
         self.copied += len;

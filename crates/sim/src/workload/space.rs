@@ -24,7 +24,7 @@ pub(super) struct Space {
 const HOLES_TRIED: usize = 32;
 
 impl Space {
-    /// A free space.
+    /// A space of these pages, all of them free.
     pub fn new(extent: PageExtent) -> Self {
         let free = BTreeMap::from([(extent.first, extent.len)]);
         Self {

@@ -168,6 +168,7 @@ impl Tpcc {
     }
 
     fn payment(&mut self, warehouse: u32, steps: &mut Steps) {
+        // Warehouse and district are in page 0 both.
         self.change(warehouse, 0, 16, steps);
         self.change_customer(warehouse, steps);
         let row = self.paid[warehouse as usize];
@@ -198,6 +199,8 @@ impl Tpcc {
 impl Script for Tpcc {
     fn step(&mut self, steps: &mut Steps) {
         let warehouse = below(self.warehouses, &mut self.rng);
+
+        // As the standard mixes those that write.
         match below(92, &mut self.rng) {
             0..45 => self.new_order(warehouse, steps),
             45..88 => self.payment(warehouse, steps),

@@ -436,9 +436,12 @@ impl Distinct {
     }
 
     fn of(&self, draws: f64) -> f64 {
+        // Less than one draw yields as many keys.
         if draws < 1.0 {
             return draws;
         }
+
+        // Between two points of the table, in proportion.
         let place = libm::log2(draws) * POINTS_PER_OCTAVE;
         let point = (place as usize).min(self.table.len() - 2);
         let part = (place - point as f64).min(1.0);

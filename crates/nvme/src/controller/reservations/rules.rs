@@ -63,7 +63,7 @@ pub enum CommandClass {
     Write,
 }
 
-/// Reservation types (RTYPE).
+/// Reservation types, with the numbers that RTYPE has for them.
 #[allow(missing_docs, reason = "the specification's names")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -91,13 +91,14 @@ impl ReservationType {
         all.into_iter().find(|one| *one as u8 == number)
     }
 
-    /// Whether reads are exclusive too.
+    /// Whether reads are exclusive too. The types of exclusive access have even numbers.
     fn excludes_reads(self) -> bool {
         (self as u8).is_multiple_of(2)
     }
 
     /// Whether all registrants may do what the holder may.
     fn is_for_registrants(self) -> bool {
+        // From 3 on a type is for registrants, from 5 on they all hold it.
         self as u8 >= 3
     }
 
@@ -192,6 +193,8 @@ impl NamespaceReservations {
         match self.key_of(host) {
             Some(has) if has != key => return Err(Status::RESERVATION_CONFLICT),
             Some(_) => {}
+
+            // No status says that there are too many; DNR keeps the host from trying again.
             None if self.registrants.len() >= REGISTRANTS_MAX => {
                 return Err(Status::INTERNAL.with_dnr(true));
             }

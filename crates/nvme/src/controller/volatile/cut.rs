@@ -39,9 +39,13 @@ pub struct CutReport {
 /// sometimes a block among many is old, sometimes a whole command is missing while a later one is
 /// there.
 enum Draw {
+    /// Every version: blocks are as the device has them.
     All,
+    /// Some versions in these pages, none in others.
     Few(BTreeSet<Lpn>),
+    /// What these commands wrote, where no later command's version is kept.
     Commands(BTreeSet<u64>),
+    /// Some versions, in this share of the blocks.
     Share(f64),
 }
 

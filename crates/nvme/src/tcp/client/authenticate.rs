@@ -53,7 +53,7 @@ impl Queue {
         }
     }
 
-    /// Authentication Send.
+    /// Sends one message of the exchange, by an Authentication Send command.
     ///
     /// # Errors
     /// The connection, or the target does not want it.
@@ -69,7 +69,7 @@ impl Queue {
         self.call("authentication send", &call).map(drop)
     }
 
-    /// Authentication Receive.
+    /// Fetches the controller's next message, by an Authentication Receive command.
     ///
     /// # Errors
     /// The connection, or the target has nothing to say.

@@ -64,6 +64,7 @@ impl Iterator for CopyPlan {
         let ranges: Vec<_> = (0..count)
             .step_by(self.range_max as usize)
             .map(|at| {
+                // A range past all blocks saturates, and the device refuses it.
                 let source = self.from.saturating_add(first + at);
                 CopyRange::new(source, ((count - at).min(self.range_max) - 1) as u16)
                     .of_namespace(self.namespace.unwrap_or(0))

@@ -138,6 +138,7 @@ impl Client {
     }
     /// log2 of the block size.
     pub fn lba_shift(&self) -> u8 {
+        // The low four bits of FLBAS are the number of the format in use.
         self.namespace.lbaf[usize::from(self.namespace.flbas & 15)].lbads
     }
 
@@ -147,6 +148,7 @@ impl Client {
         again: bool,
         mut work: impl FnMut(&mut Queue, &mut Queue) -> Result<R, ClientError>,
     ) -> Result<R, ClientError> {
+        // Twice at most: a target that breaks a new connection too is not one to wait for.
         for attempt in 0..2 {
             let (admin, io) = match &mut self.queues {
                 Some(queues) => queues,
@@ -214,7 +216,7 @@ impl Client {
         }
     }
 
-    /// Reads blocks.
+    /// Reads blocks, by as many commands as the device's limit asks for.
     ///
     /// # Errors
     /// The connection or the device.
@@ -238,6 +240,7 @@ impl Client {
                 },
             )?;
 
+            // Success, and too few data: what is missing must not pass for zeroes.
             if answer.data.len() != receive {
                 return Err(broken("less data than asked for"));
             }
@@ -247,7 +250,7 @@ impl Client {
         Ok(data)
     }
 
-    /// Writes whole blocks.
+    /// Writes whole blocks, which are durable after the next flush.
     ///
     /// # Errors
     /// The connection or the device.
@@ -265,6 +268,8 @@ impl Client {
 
     fn write_by(&mut self, slba: u64, data: &[u8], fua: bool) -> Result<(), ClientError> {
         let mut slba = slba;
+
+        // The limit is a multiple of 4 KiB, so that no block is split.
         for piece in data.chunks(self.transfer_bytes_max()) {
             let count = piece.len() >> self.lba_shift();
             let mut sqe = self.rw(opcode::WRITE, slba, (count - 1) as u16);
@@ -318,7 +323,7 @@ impl Client {
         .map(|answer| RemapResult::from_bits(answer.result))
     }
 
-    /// Deallocates blocks.
+    /// Deallocates blocks: nobody needs their contents any more.
     ///
     /// # Errors
     /// The connection or the device.
@@ -351,7 +356,7 @@ impl Client {
         Ok(())
     }
 
-    /// Makes everything acknowledged durable.
+    /// Makes durable whatever has been acknowledged so far.
     ///
     /// # Errors
     /// The connection or the device.
@@ -380,7 +385,7 @@ impl Client {
         statistics::parse(&page).ok_or(broken("statistics"))
     }
 
-    /// SMART.
+    /// The SMART log page, of the whole controller.
     ///
     /// # Errors
     /// The connection.
@@ -446,6 +451,7 @@ impl Client {
 
 /// Data that commands on I/O queues may carry along.
 fn in_capsule(controller: &Controller) -> usize {
+    // IOCCSZ counts units of 16 bytes, and a capsule begins with an entry of 64.
     (controller.ioccsz as usize * 16).saturating_sub(64)
 }
 
@@ -464,6 +470,8 @@ fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientErro
         page.get(1024..2048).unwrap_or_default(),
     );
     let entry = entry.map_err(|_| broken("a discovery log"))?;
+
+    // Names are padded with zeroes.
     let len = entry.subnqn.iter().position(|byte| *byte == 0).unwrap_or(0);
     String::from_utf8(entry.subnqn[..len].to_vec())
         .map_err(|_| broken("a name in the discovery log"))
@@ -478,6 +486,8 @@ struct Connected {
 
 fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Connected, ClientError> {
     let mut admin = Queue::open_for(address, options, subnqn)?;
+
+    // 0xffff: any controller of the subsystem will do.
     let cntlid = admin.connect(0, 32, 0xffff, options, subnqn)?;
     admin.enable()?;
 

@@ -26,6 +26,7 @@ use zerocopy::IntoBytes;
 
 /// Data of one PDU that we accept: those of the largest command.
 const DATA_MAX: usize = 1 << 20;
+/// Room for the largest PDU, and for what arrives behind it.
 const BUFFER_BYTES: usize = DATA_MAX + (64 << 10);
 
 /// One queue, which is a connection of its own.
@@ -150,6 +151,7 @@ impl Queue {
             stream: secured(stream, options, subnqn)?,
             agreed: Agreement::default(),
             h2c_max: 0,
+            // Room for the data of Connect, before the controller has stated its limit.
             in_capsule: 1024,
             next_cid: 0,
             out: Vec::new(),
@@ -398,6 +400,7 @@ impl Queue {
         options: &Options,
         subnqn: &str,
     ) -> Result<u16, ClientError> {
+        // All queues name one host identifier, as those of one host must.
         let data = ConnectData::new([0x72; 16], cntlid, subnqn, &options.hostnqn);
         let mut sqe = entry(admin::FABRICS, u32::from(fabrics::CONNECT));
         sqe.cdw10 = u32::from(qid) << 16;
@@ -424,6 +427,8 @@ impl Queue {
     pub(super) fn enable(&mut self) -> Result<(), ClientError> {
         let mut sqe = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_SET));
         sqe.cdw11 = property::CC;
+
+        // Entries of 2^6 and 2^4 bytes are the only ones that there are.
         sqe.cdw12 = Cc::new()
             .with_en(true)
             .with_iosqes(6)
@@ -479,6 +484,8 @@ impl Queue {
 
     pub(super) fn log(&mut self, lid: u8, bytes: usize) -> Result<Vec<u8>, ClientError> {
         let dwords_z = bytes as u32 / 4 - 1;
+
+        // No page that we read is about one namespace. The count of dwords comes in two halves.
         let mut sqe = entry(admin::GET_LOG_PAGE, u32::MAX);
         (sqe.cdw10, sqe.cdw11) = (u32::from(lid) | dwords_z << 16, dwords_z >> 16);
         Ok(self

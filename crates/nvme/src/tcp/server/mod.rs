@@ -81,7 +81,7 @@ impl Stopper {
 }
 
 impl Server {
-    /// Listens at an address.
+    /// Listens at an address; nobody is served before `run`.
     ///
     /// # Errors
     /// The address is in use, or the system's reason.
@@ -223,6 +223,8 @@ impl Server {
         let Self { listeners, shared } = self;
 
         let mut others = listeners.into_iter();
+
+        // The caller's thread takes the first, so that one address needs no other.
         let first = others.next().expect("there is one");
         std::thread::scope(|scope| {
             for listener in others {
@@ -346,6 +348,7 @@ impl Shared {
         });
 
         if let Some(displaced) = displaced {
+            // Its own thread finds the end, and gives back what it holds.
             let _ = displaced.stream.shutdown(Shutdown::Both);
             self.roster.drop_one();
             let label = ConnectionLabel {
@@ -366,6 +369,7 @@ impl Shared {
         self.threads.fetch_add(1, Ordering::SeqCst);
         let spawned = std::thread::Builder::new()
             .name(format!("nvme {peer}"))
+            // A thread for each connection, so that stacks add up.
             .stack_size(512 << 10)
             .spawn({
                 let shared = self.clone();

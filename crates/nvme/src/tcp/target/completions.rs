@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct DelayedCompletion {
     at: u64,
-    /// No two are the same.
+    /// Tells completions of one time apart, in the order in which they were put.
     order: u64,
     cid: u16,
     bytes: Vec<u8>,

@@ -143,7 +143,7 @@ impl From<Fault> for End {
 struct ReceiveContext<'a> {
     now: u64,
     subsystem: &'a Subsystem,
-    /// DelayedCompletion from the first I/O command until the end of the call or the next admin
+    /// The turn that the first I/O command takes, until the end of the call or the next admin
     /// command.
     device: Option<DeviceTurn<'a>>,
     /// Of the command under way, if it is sampled.
@@ -397,7 +397,7 @@ impl Connection {
     }
 
     fn respond(&self, cid: u16, status: Status, result: u64, out: &mut Vec<u8>) {
-        // then.
+        // Commands come after ICReq, so there is an agreement.
         let agreed = self.agreed.unwrap_or_default();
         let status = status.into_bits() << 1;
 

@@ -12,6 +12,7 @@ const SHRUNK_BYTES: usize = 4 << 10;
 /// Buffers kept, and how large they are together.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 2 << 20;
+/// Buffers that one system call is given at most.
 const SLICES: usize = 64;
 
 /// Bytes to send, in buffers that are used again.
@@ -73,7 +74,7 @@ impl Output {
         self.full.push_back(bytes);
     }
 
-    /// Writes all of it.
+    /// Writes all output, and keeps a few of its buffers to be filled again.
     ///
     /// # Errors
     /// The system's reason.
@@ -98,6 +99,7 @@ impl Output {
                 continue;
             }
 
+            // Of the first buffer what is not sent yet, then as many as one call takes.
             let mut slices = [IoSlice::new(&[]); SLICES];
             let mut count = 0;
             for (slice, bytes) in slices.iter_mut().zip(&self.full) {

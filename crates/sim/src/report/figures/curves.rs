@@ -41,6 +41,8 @@ impl Series<'_> {
             "% in use",
             |sample| sample.nvram_used * 100.0,
         );
+
+        // Nothing ever in use is said in words: a line at zero would look like room to spare.
         let used = |run: &RunSummary| run.samples.iter().any(|sample| sample.nvram_used > 0.0);
         if figure.picture.is_ok() && !self.runs.iter().any(used) {
             figure.picture = Err("No remapping metadata was kept.");
@@ -72,6 +74,7 @@ impl Series<'_> {
                 let mut before_s = 0.0;
                 let mut written: Vec<f64> = Vec::new();
                 for sample in &run.samples {
+                    // A rate holds since the sample before.
                     let more = sample.written_mib_s * (sample.at_s - before_s) / 1024.0;
                     written.push(written.last().unwrap_or(&0.0) + more);
                     before_s = sample.at_s;
@@ -286,6 +289,7 @@ fn latency_axis(curves: &[Vec<Point>]) -> Axis {
     Axis::logarithmic(
         curves.iter().flatten().map(|point| point.0),
         |us| match us {
+            // Below the round figures, which come out of a computation and may be a little less.
             us if us < 0.9 => format!("{} ns", mark(us * 1e3)),
             us if us < 900.0 => format!("{} µs", mark(us)),
             us if us < 900_000.0 => format!("{} ms", mark(us * 1e-3)),

@@ -46,6 +46,8 @@ impl Census {
                     self.total.duplicate_writes += u64::from(page.content <= self.content_max);
                     self.content_max = self.content_max.max(page.content);
                 }
+
+                // A content of its own always: no digest covers a part of a page.
                 PageKind::ReadModifyWrite => {
                     self.total.read_modify_writes += 1;
                     self.content_max = self.content_max.max(page.content);
@@ -57,6 +59,8 @@ impl Census {
             }
 
             self.seen.insert(page.lpn);
+
+            // Times begin at 0 and never decrease: the last one is the longest.
             self.total.duration_ns = page.at_ns;
         }
 
@@ -75,13 +79,15 @@ impl Census {
 #[derive(Default)]
 struct PageSet {
     chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
-    /// To be put in.
+    /// Pages whose bits are being fetched; `settle` puts them in.
     waiting: Vec<Lpn>,
-    /// Pages that are in.
+    /// How many distinct pages are in.
     len: u64,
 }
 
+/// Words of a chunk: 4 KiB of bits, for 32,768 pages.
 const CHUNK_WORDS: usize = 512;
+/// Pages whose bits are on their way at a time.
 const WAITING_MAX: usize = 64;
 
 impl PageSet {
@@ -92,6 +98,8 @@ impl PageSet {
         }
 
         let (chunk, word) = Self::place(page);
+
+        // Of a chunk that is not there yet nothing can be fetched.
         if let Some(Some(chunk)) = self.chunks.get(chunk) {
             prefetch(&chunk[..], word);
         }

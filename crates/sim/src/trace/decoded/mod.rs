@@ -169,6 +169,7 @@ impl Decoded {
             trace: self.clone(),
             options,
             item: Item::default(),
+            // The first one is under way already.
             rounds_left: rounds.saturating_sub(1),
             rounds: u64::from(rounds.max(1)),
             round: 0,
@@ -203,6 +204,8 @@ impl Replay {
         self.round += 1;
         self.offset_ns = self.at_ns;
         self.cursor = self.trace.cursor();
+
+        // Contents of this round lie above those of all rounds before.
         let shift = self.options.content_base + self.round * (self.trace.content_end - 1);
         self.expander.again(self.options.fold, shift);
     }

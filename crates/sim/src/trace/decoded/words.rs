@@ -157,6 +157,7 @@ impl Keeper {
         let next = self.devices.len() as u64;
         let number = *self.numbers.entry(device).or_insert(next);
         if number == next {
+            // A larger number would run into the tag.
             if next >= 1 << DEVICE_BITS {
                 return Err(io::Error::other("more than four million devices"));
             }
@@ -180,11 +181,14 @@ impl Keeper {
         }
         self.written += self.words.len() as u64;
         self.words.clear();
+
+        // Memory holds one piece from now on.
         self.words.shrink_to(2 * PIECE_WORDS);
         Ok(())
     }
 
     pub(super) fn finish(mut self) -> io::Result<(Words, Vec<u64>)> {
+        // What memory still holds is the end of the file.
         if self.file.is_some() {
             self.write_out()?;
         }
@@ -271,6 +275,8 @@ impl Cursor {
                 let len = head & ((1 << LEN_BITS) - 1);
                 let device = devices[(head >> LEN_BITS & ((1 << DEVICE_BITS) - 1)) as usize];
                 let offset = self.take(1)?[0];
+
+                // A write has a content for each page that it touches.
                 let pages = cut(offset, len).size_hint().0;
 
                 let verb = match tag {
