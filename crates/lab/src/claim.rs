@@ -217,7 +217,7 @@ pub struct Claim {
     pub unit: Unit,
     /// The paper's figure in words.
     pub paper_text: String,
-    /// Our figure in words.
+    /// Our figure as it is written, in the same unit as the paper's.
     pub ours_text: String,
     /// The experiment it comes from.
     pub experiment: String,

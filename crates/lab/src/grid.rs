@@ -22,13 +22,13 @@ const CLOSED: &str = "closed";
 /// All that decides a run's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// What the run does.
+    /// Whether it measures a workload, a recovery, single commands or host software.
     pub kind: RunKind,
     /// Name of the paper whose table of parameters it uses.
     pub paper: String,
     /// Which of the paper's setups.
     pub setup: String,
-    /// Scheme by name.
+    /// Name of the remapping scheme, such as `remap-ssd`.
     pub scheme: String,
     /// Garbage collection policy by name.
     pub gc: String,
@@ -70,6 +70,8 @@ pub struct RunSpec {
 impl RunSpec {
     /// Names its result: the same for the same run, another for any other.
     pub fn key(&self) -> String {
+        // All that decides the result is in this text, the device included. 96 bits of its hash are
+        // enough for names that never meet by chance.
         let text = serde_json::to_string(self).expect("a run can be written as JSON");
         blake3::hash(text.as_bytes()).to_hex()[..24].to_owned()
     }
@@ -138,6 +140,7 @@ pub fn runs(
     let mut all: Vec<RunSpec> = Vec::new();
     for grid in &experiment.runs {
         for run in combine(name, &experiment.paper, grid, paper, form, settings)? {
+            // Grids of one experiment may overlap; the first place of a run counts.
             if !all.contains(&run) {
                 all.push(run);
             }
@@ -351,6 +354,7 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         // Where their size is looked at, segments keep their proportion to a superblock's entries.
         let wanted = (f64::from(cell.segment_bytes) * scale) as u32;
         device.firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN).min(cell.segment_bytes);
+        // Whole segments only.
         device.firmware.log_bytes -=
             device.firmware.log_bytes % u64::from(device.firmware.segment_bytes);
         device

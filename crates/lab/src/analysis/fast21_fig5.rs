@@ -244,6 +244,7 @@ fn panels(
                 bars.push(("none".to_owned(), figure(none, none)?));
             }
             for scheme in LOGGED.iter().chain(&["opt"]) {
+                // Opt's remaps need no room, so one run serves all sizes of log.
                 let log = (*scheme != "opt").then_some(log);
                 bars.push((
                     (*scheme).to_owned(),

@@ -42,6 +42,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         }
         for workload in &workloads {
             let ours = row("remap-ssd", workload, Some(*log))?;
+            // Opt is aged as the device with this log is, so it has a run for each size.
             let opt = row("opt", workload, Some(*log))?;
             below.push(1.0 - speed(ours)? / speed(opt)?);
             over_none.push(speed(opt)? / speed(row("none", workload, None)?)?);
