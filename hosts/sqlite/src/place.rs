@@ -192,6 +192,7 @@ fn places() -> MutexGuard<'static, Places> {
 /// # Errors
 /// It cannot be reached, or has no volume.
 pub fn hold(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
+    // Locked until the place is open, so that two threads do not open one image.
     let mut places = places();
     let known = places.by_spec.get(spec).and_then(Weak::upgrade);
     let place = match known {

@@ -149,11 +149,13 @@ impl Segment {
     /// not count yet.
     pub fn has_unstored_image_of(&self, offset: u64, bytes: u64) -> bool {
         let unstored = &self.entries[self.entries_stored.min(self.entries.len())..];
+        // Slots hold parts of several small pages: any of them may have this one.
         if !self.shape.has_images() {
             return !unstored.is_empty();
         }
         let page = self.shape.slot_bytes() as u64;
         unstored.iter().any(|entry| {
+            // SQLite numbers pages from 1.
             let number = u64::from(u32::from_be_bytes(entry.page));
             number * page > offset && (number.saturating_sub(1)) * page < offset + bytes
         })
@@ -282,6 +284,7 @@ impl Segment {
             Some(old) => *old = entry,
             None => self.entries.push(entry),
         }
+        // The store may have an older one under this index.
         self.entries_stored = self.entries_stored.min(index);
         self.changed = true;
         image
