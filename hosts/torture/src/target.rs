@@ -31,7 +31,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// Name of the subsystem.
+/// NQN of the subsystem, the same for all disks of a campaign; `$NQN` of commands.
 const NQN: &str = "nqn.2026-11.remap-ssd:torture";
 
 /// An address at which one disk after the other is served.
