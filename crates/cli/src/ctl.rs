@@ -172,6 +172,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         // it is found.
         return Err(match answer.status {
             400 => Failure::Usage(sentence),
+            // The option helps only where no token was sent.
             401 | 403 if args.token.is_none() => {
                 Failure::failed(format_args!("{sentence} (ctl --token FILE)"))
             }

@@ -23,7 +23,7 @@ pub enum Failure {
     Stopped(&'static str),
     /// The command ended early, by a signal: that of the shell's exit code.
     Interrupted {
-        /// The signal.
+        /// Number of the signal, by which this process ends as well.
         signal: i32,
         /// What became of it, in one sentence.
         said: String,

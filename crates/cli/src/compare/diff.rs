@@ -168,6 +168,7 @@ struct Pair {
 impl Pair {
     /// As a share of what it was.
     fn change(self) -> f64 {
+        // Two zeroes have not changed, and must not be divided.
         match self.b - self.a {
             0.0 => 0.0,
             difference => difference / self.a.abs(),

@@ -239,6 +239,7 @@ fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
             "nqn": client.subnqn(), "model": text(&controller.mn), "serial": text(&controller.sn),
             "firmware": text(&controller.fr), "namespaces": namespaces, "block_bytes": 1u64 << client.lba_shift(),
             "blocks": blocks, "size_bytes": size, "copy_blocks_max": copy_blocks,
+            // Bit 0 of VWC: there is a volatile write cache (Identify Controller).
             "volatile_write_cache": controller.vwc & 1 == 1,
         }));
     }

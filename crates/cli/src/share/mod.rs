@@ -177,7 +177,7 @@ enum Others {
     Refused,
 }
 
-/// Runs with the volume.
+/// Opens the volume of a place, runs, and closes the device in good order.
 fn on_volume<R>(
     place: &NamespacePlace,
     others: Others,

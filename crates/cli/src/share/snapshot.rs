@@ -90,7 +90,6 @@ struct On {
     json: bool,
 }
 
-/// Runs `share snapshot`.
 pub(super) fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Create(args) if args.on.volume || !args.file.is_empty() => create_of_files(args),

@@ -527,6 +527,7 @@ fn reservation(subsystem: &Subsystem, nsid: u32) -> Value {
 /// What is counted without the device.
 fn count(subsystem: &Subsystem, status: &mut Status) {
     let health = subsystem.health();
+    // SMART counts sectors of 512 bytes, whatever the namespaces' blocks are.
     status.host_read_bytes = health.sectors_read * 512;
     status.host_written_bytes = health.sectors_written * 512;
     status.media_errors = health.media_errors;
