@@ -30,7 +30,7 @@ pub const PLOT_CSS: Asset = Asset {
     text: include_str!("../../sim/src/plot/plot.css"),
 };
 
-/// The page's script, `/page.js`; it asks `/api/live` and `/api/map`.
+/// The page's script, `/page.js`; it asks for data: `/api/live`, `/api/map` and `/api/hosts`.
 pub const JS: Asset = Asset {
     content_type: "text/javascript; charset=utf-8",
     text: include_str!("../page/page.js"),

@@ -227,7 +227,8 @@ impl Database {
         }
     }
 
-    /// Where another file has this page, if pages of the store can be shared at all.
+    /// Where another file has this page. None once the store had to copy instead of sharing: trying
+    /// costs a read, and would save nothing.
     fn twin(&self, page: &[u8], here: PlaceOf) -> Option<PlaceOf> {
         let twin = self.twins.find(page, here)?;
         self.store
