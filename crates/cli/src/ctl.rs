@@ -242,6 +242,7 @@ fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
         Verb::Config => return output::json(value),
         _ => {
             let rows = value.as_object().into_iter().flatten();
+            // What has parts of its own, as a report of recovery does, is for `--json`.
             let rows = rows.filter(|(_, value)| !value.is_object());
             let rows: Vec<_> = rows
                 .map(|(name, value)| (name.replace('_', " "), text(value)))

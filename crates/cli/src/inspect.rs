@@ -115,6 +115,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         output::text(&as_text(args, &device, &found))?
     }
 
+    // Shown whole first: damage is what was found, not a reason to find no more.
     if found.contradiction.is_none() && found.unreadable == 0 {
         Ok(())
     } else {

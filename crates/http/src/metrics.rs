@@ -169,6 +169,7 @@ impl Collector for Scrape {
 
 fn service(status: &Status, to: &mut Families<'_>) -> fmt::Result {
     let scheme = status.scheme.as_str();
+    // Text that never changes is a family of type info, with the value 1.
     let build = [("version", env!("CARGO_PKG_VERSION")), ("scheme", scheme)];
 
     to.0.encode_descriptor(

@@ -106,6 +106,7 @@ impl Unit {
     /// A figure in words, such as `20.0 %`.
     pub fn show(self, value: f64) -> String {
         let digits = |value: f64| {
+            // With a decimal there would be four digits from here on, more than is measured.
             if value.abs() >= 99.95 {
                 format!("{value:.0}")
             } else {

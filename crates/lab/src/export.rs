@@ -49,13 +49,14 @@ pub fn columns(table: &Table) -> Vec<Column> {
         }),
     ];
 
-    // A result's numbers are columns too; a run that lacks one has NaN there.
     for (name, of) in numbers {
         columns.push(Column::numbers(
             name,
             table.rows.iter().map(|row| of(&row.run)).collect(),
         ));
     }
+
+    // A result's numbers are columns too; a run that lacks one has NaN there.
     let leaves: Vec<BTreeMap<String, f64>> = table
         .rows
         .iter()

@@ -226,6 +226,7 @@ impl Study {
 
             let result = perform::perform(run, cores, &mut more)
                 .map_err(|error| LabError::Failed(format!("run `{}`: {error}", run.title())))?;
+            // Whatever it told: only whole weights add up to the sum that was told first.
             more(1.0);
             store.save(run, &result)?;
             tell(Event::Done(run));
@@ -258,6 +259,8 @@ impl Study {
             let found = (planned.analysis)(&table)?;
 
             let columns = export::columns(&table);
+            // Some experiments compute and run nothing: a table without rows would be no file to
+            // open.
             if !table.rows.is_empty() {
                 store.write(
                     &format!("{}/results.csv", planned.name),

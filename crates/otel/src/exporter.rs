@@ -160,6 +160,7 @@ impl Worker {
     fn gather(&self) -> Option<Vec<SpanData>> {
         let mut batch = Vec::new();
         let mut until = None;
+
         while batch.len() < BATCH_SPANS && until.is_none_or(|until| Instant::now() < until) {
             // Read before the queue is: what was put there before the end is still taken, then the
             // wait is 0.
@@ -176,6 +177,7 @@ impl Worker {
                 Err(_) => break,
             }
         }
+
         (!batch.is_empty()).then_some(batch)
     }
 

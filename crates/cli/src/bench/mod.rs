@@ -489,6 +489,7 @@ fn as_text(config: &DeviceConfig, results: &Results) -> String {
             "bare arrays",
             [
                 r.bare_page_ops_per_s,
+                // They program nothing besides, so both rates are one.
                 r.bare_page_ops_per_s,
                 r.bare_host_pages_per_s,
                 r.gc_pages_per_host_page_bare,

@@ -403,6 +403,7 @@ fn differ(path: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
                 differ(&path, &a[name], &b[name], found);
             }
         }
+        // Lists count as one value: their elements have no names to find each other by.
         (a, b) if a != b => found.push(format!("{path}: {a} -> {b}")),
         _ => {}
     }

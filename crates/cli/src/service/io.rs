@@ -299,12 +299,14 @@ fn statistics(
         .map(|cause| (cause, value(&format!("demoted_{cause}"))));
 
     let (host, flash) = (value("host_pages"), value("flash_pages"));
+    // A device that was never written has 0: JSON has no number for 0/0.
     let amplification = if host == 0 {
         0.0
     } else {
         flash as f64 / host as f64
     };
 
+    // Counters of SMART have 128 bits; no device lives long enough to need more than 64.
     let smart = [
         ("power_cycles", smart.power_cycles as u64),
         ("unsafe_shutdowns", smart.unsafe_shutdowns as u64),

@@ -131,6 +131,7 @@ fn bandwidth(
     let begun = courses
         .iter()
         .map(|course| course.begun)
+        // A scheme that never collected has NaN, which `max` leaves out.
         .fold(0.0, f64::max);
     let [flog, nlog, remap, opt] = [0, 1, 2, 3].map(|index| courses[index].rate_after(begun));
     found.measure(format!("over_flog {test}"), remap / flog);

@@ -69,6 +69,8 @@ impl HostSpec {
         for field in fields {
             match field.strip_prefix("window=") {
                 Some(window) => {
+                    // Divisors of the longest: so all windows can be filled by one number of
+                    // writes.
                     let known = |window: &u32| {
                         *window == 0 || WINDOW_MAX.is_multiple_of(u64::from(*window))
                     };
@@ -274,6 +276,7 @@ fn issue(
                 tally.reads += 1;
             }
             Request::Write { page, content } => {
+                // Without windows the host waits for nothing, so no request has a latency.
                 if spec.window > 0 {
                     entered.push(subject.timed().now());
                 }

@@ -182,6 +182,7 @@ impl Disk for TimedDisk {
     }
 
     fn flush(&mut self) -> Result<(), Refusal> {
+        // NVMe: a flush covers commands that had ended when it was submitted.
         self.wait();
         let (done, result) = ended(self.device.flush(self.now));
         self.now = self.now.max(done);
