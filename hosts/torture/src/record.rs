@@ -301,6 +301,7 @@ impl Array for Recorder {
     fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let (parts, blocks) = self.shape.split(offset, len);
 
+        // Blocks are zeroed whole or not at all: parts of them are written.
         for part in parts {
             self.write(
                 part.start,

@@ -154,6 +154,7 @@ impl Drop for Serving {
 /// # Errors
 /// There is no such device.
 pub(crate) fn empty_device(shape: DiskGeometry) -> Result<Device, TortureError> {
+    // Devices have a least size; the namespace on it has the disk's own.
     let bytes = shape.bytes().max(SERVICE_BYTES_MIN);
     let config = DeviceConfig::for_service(bytes, SchemeKind::default(), false).map_err(broken)?;
     Device::in_memory(config).map_err(broken)

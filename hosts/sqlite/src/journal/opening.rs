@@ -93,6 +93,7 @@ impl Journal {
             segment.entries_stored = segment.entries.len();
             let behind = segment.next(head.header).at;
             segments.push(segment);
+            // Behind a segment that is not whole nothing counts.
             if is_whole {
                 let mut page: Box<Page> = Box::new([0; PAGE]);
                 self.store.read(self.file, behind, &mut page[..])?;

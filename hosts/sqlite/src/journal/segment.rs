@@ -137,6 +137,7 @@ impl Segment {
 
     /// The same if its tail were cut off at an offset first.
     pub fn next_offset_if_cut(&self, offset: u64) -> u64 {
+        // A tail that begins behind the cut is gone whole.
         let end = if self.tail_at < offset {
             self.end().min(offset)
         } else {
@@ -195,6 +196,7 @@ impl Segment {
             return self.tail_pages_at() + self.tail.len().next_multiple_of(PAGE) as u64 - self.at;
         }
         let slot = self.shape.slot_bytes() as u64;
+        // Without records only metadata page 0 is there.
         self.entries
             .len()
             .checked_sub(1)
@@ -264,6 +266,7 @@ impl Segment {
     /// checksum.
     pub fn take_record(&mut self) -> Option<Vec<u8>> {
         let bytes = self.shape.record_bytes() as usize;
+        // Records follow one another without gaps: what is behind one stays in the tail.
         if self.tail.len() < bytes || self.tail_at != self.records_end() {
             return None;
         }

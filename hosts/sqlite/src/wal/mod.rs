@@ -384,6 +384,7 @@ impl Wal {
 
     /// Writes bytes of the log's header, at once: SQLite syncs it before the first frame.
     fn write_file_header(&mut self, offset: usize, data: &[u8]) -> Result<(), StoreError> {
+        // By the form that is known now: the header may bring another one.
         self.hand_over(Amount::All)?;
         let (mut header, there) = self.stored.file_header()?;
         header[offset..offset + data.len()].copy_from_slice(data);
