@@ -115,6 +115,7 @@ pub fn csv(columns: &[Column]) -> String {
             text.to_owned()
         }
     };
+
     let rows = columns.first().map_or(0, Column::len);
     let mut text = columns
         .iter()
@@ -122,6 +123,7 @@ pub fn csv(columns: &[Column]) -> String {
         .collect::<Vec<_>>()
         .join(",")
         + "\n";
+
     for row in 0..rows {
         let cells = columns.iter().map(|column| quoted(&column.cell(row)));
         text.push_str(&cells.collect::<Vec<_>>().join(","));

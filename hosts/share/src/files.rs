@@ -374,6 +374,7 @@ fn copy_all(
     // Progress is by bytes, since files differ in size by orders of magnitude.
     let total = snapshot.files.iter().map(|file| file.bytes).sum();
     let mut done = 0;
+
     for file in &snapshot.files {
         let copy = copy_name(&file.name, &snapshot.name);
         match direction {

@@ -155,6 +155,7 @@ impl Slot {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
+
         work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
             // An error that was asked for is answered as one; any other is a failure of ours, which
             // ends the run.

@@ -145,6 +145,7 @@ impl DiskState {
             self.words.push(id);
             self.now[at] = id;
         }
+
         self.submit(Event::Write {
             block,
             words: start..self.words.len(),

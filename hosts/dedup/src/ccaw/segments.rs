@@ -237,6 +237,7 @@ impl Segments {
             // From here on it may be valid on the disk, whatever the write says.
             self.valid[*segment as usize] = true;
             disk.write(place, &format::header(&self.superblock, place, true))?;
+
             let pages = self.layout.table_pages_of(*segment);
             // Only behind the header: if that failed, the next commit writes the pages once more.
             self.dirty[pages.start as usize..pages.end as usize].fill(false);
