@@ -324,6 +324,7 @@ fn wrong_block(
                 recording.contents.get(version, &mut wanted)?;
                 is_one |= match found {
                     Some(bytes) => *bytes == wanted[..],
+                    // A page that is not mapped reads as zeroes.
                     None => wanted.iter().all(|byte| *byte == 0),
                 };
             }
