@@ -167,6 +167,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     // Only the last one that began can have ended early.
     let ended_early = args.replay.is_none() && interrupt.is_asked();
     if ended_early {
+        // A campaign that ran nothing has nothing to say, and would read as "nothing lost".
         reports.retain(|(_, report)| report.scripts > 0);
     }
     if reports.is_empty() {
@@ -239,6 +240,7 @@ fn check(args: &Args) -> Result<(), Failure> {
 fn schemes(args: &Args) -> Vec<SchemeKind> {
     match (args.scheme.is_empty(), args.mutant) {
         (false, _) => args.scheme.clone(),
+        // Where a guard guards nothing, its absence shows nothing.
         (true, Some(guard)) => vec![SchemeKind::that_shows(guard)],
         (true, None) => {
             // Without `--scheme` all that work with what was asked for.

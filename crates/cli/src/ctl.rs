@@ -172,6 +172,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         // it is found.
         return Err(match answer.status {
             400 => Failure::Usage(sentence),
+            // The option helps only where no token was sent.
             401 | 403 if args.token.is_none() => {
                 Failure::failed(format_args!("{sentence} (ctl --token FILE)"))
             }
@@ -241,6 +242,7 @@ fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
         Verb::Config => return output::json(value),
         _ => {
             let rows = value.as_object().into_iter().flatten();
+            // What has parts of its own, as a report of recovery does, is for `--json`.
             let rows = rows.filter(|(_, value)| !value.is_object());
             let rows: Vec<_> = rows
                 .map(|(name, value)| (name.replace('_', " "), text(value)))

@@ -72,7 +72,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A disk that deduplicates.
+/// What both engines have in common, so that one function serves either.
 trait Deduplicating: Disk + Send + Sized + 'static {
     type Below: Disk;
     fn notes(&self) -> &[String];

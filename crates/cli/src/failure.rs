@@ -23,7 +23,7 @@ pub enum Failure {
     Stopped(&'static str),
     /// The command ended early, by a signal: that of the shell's exit code.
     Interrupted {
-        /// The signal.
+        /// Number of the signal, by which this process ends as well.
         signal: i32,
         /// What became of it, in one sentence.
         said: String,
@@ -58,6 +58,7 @@ impl Failure {
             Self::Interrupted { signal, .. } => {
                 crate::output::note(self);
                 let _ = signal_hook::low_level::emulate_default_handler(*signal);
+                // Only if the signal did not end the process: shells give this code for it.
                 return ExitCode::from((SIGNALLED + signal) as u8);
             }
             _ => crate::output::note(format_args!("error: {self}")),

@@ -40,7 +40,7 @@ Examples:
   remap-ssd inspect aged.img
   remap-ssd inspect aged.img --json";
 
-/// One superblock, as shown.
+/// One superblock: a row of the table, an object of the JSON.
 #[derive(Debug, Serialize)]
 struct Row {
     id: u32,
@@ -60,7 +60,7 @@ struct Row {
     flash_pages: u32,
 }
 
-/// Erases of blocks.
+/// Erases of all blocks of the device, the bad ones included.
 #[derive(Debug, Serialize)]
 struct Wear {
     mean: f64,
@@ -115,6 +115,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         output::text(&as_text(args, &device, &found))?
     }
 
+    // Shown whole first: damage is what was found, not a reason to find no more.
     if found.contradiction.is_none() && found.unreadable == 0 {
         Ok(())
     } else {

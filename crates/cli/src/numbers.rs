@@ -65,6 +65,7 @@ fn split(text: &str) -> (&str, &str) {
 
 fn multiply(number: &str, factor: u64) -> Option<u64> {
     let digits = number.replace('_', "");
+    // Whole numbers stay exact: an f64 would round sizes above 2^53.
     if let Ok(whole) = digits.parse::<u64>() {
         return whole.checked_mul(factor);
     }
@@ -102,6 +103,7 @@ pub fn scale(text: &str) -> Result<f64, String> {
 pub fn seconds(text: &str) -> Result<f64, String> {
     let value = text.trim().trim_end_matches('s').parse::<f64>().ok();
     value
+        // The upper limit is three years: what is larger is a slip.
         .filter(|seconds| *seconds > 0.0 && *seconds < 1e8)
         .ok_or_else(|| format!("`{text}` is not a number of seconds above 0"))
 }

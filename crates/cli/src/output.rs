@@ -81,6 +81,8 @@ impl Pending {
         // Written beside it and renamed, so that a reader never finds half a file.
         let beside = tempfile::Builder::new()
             .prefix(".remap-ssd-")
+            // As a file that is simply created: a temporary one is for its owner alone. The umask
+            // counts.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder)
             // Its own name would tell nobody anything.

@@ -8,14 +8,15 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+// A server of whatever kind answers here: it must not be able to fill our memory.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status code.
+    /// Status code, from the answer's first line.
     pub status: u16,
-    /// Body, as sent.
+    /// Everything behind the head; chunked encoding is not undone.
     pub body: Vec<u8>,
 }
 
@@ -67,6 +68,8 @@ fn exchange(
 ) -> io::Result<Answer> {
     let mut stream = connect(address, until)?;
     let method = if body.is_some() { "POST" } else { "GET" };
+    // `Connection: close` makes the end of the answer the end of the stream, so that neither
+    // lengths nor chunks need to be followed.
     let mut request =
         format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     for (name, value) in headers {
@@ -79,6 +82,7 @@ fn exchange(
     let request = [request.as_bytes(), body.unwrap_or_default()].concat();
     send(&mut stream, &request, until)?;
 
+    // An answer that `ANSWER_BYTES_MAX` cut short parses all the same: its body is what came.
     let answer = receive(&mut stream, until)?;
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Response::new(&mut headers);
@@ -98,6 +102,8 @@ fn exchange(
 fn connect(address: &str, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
     for to in address.to_socket_addrs()? {
+        // One address that swallows packets must not use up the time of the others: `localhost` is
+        // often both ::1 and 127.0.0.1, and only one of them listens.
         let within = left(until)?.min(Duration::from_secs(5));
         match TcpStream::connect_timeout(&to, within) {
             Ok(stream) => return Ok(stream),
@@ -109,6 +115,8 @@ fn connect(address: &str, until: Instant) -> io::Result<TcpStream> {
 
 fn send(stream: &mut TcpStream, mut rest: &[u8], until: Instant) -> io::Result<()> {
     while !rest.is_empty() {
+        // Renewed each time: a socket's timeout counts from each call, and a peer that takes a byte
+        // now and then would stretch the request without end.
         stream.set_write_timeout(Some(left(until)?))?;
         match stream.write(rest) {
             Ok(sent) => rest = &rest[sent..],
@@ -124,6 +132,7 @@ fn receive(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut chunk = [0; 16 << 10];
     while answer.len() < ANSWER_BYTES_MAX {
+        // Renewed each time, as in `send`.
         stream.set_read_timeout(Some(left(until)?))?;
         match stream.read(&mut chunk) {
             Ok(0) => break,

@@ -42,6 +42,8 @@ impl Format {
 
 /// A status in a format.
 pub fn encode(status: Status, format: Format) -> String {
+    // A registry for each scrape: what is counted lives elsewhere, and none of it is kept here
+    // twice.
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(status)));
     let mut text = String::new();
@@ -167,6 +169,7 @@ impl Collector for Scrape {
 
 fn service(status: &Status, to: &mut Families<'_>) -> fmt::Result {
     let scheme = status.scheme.as_str();
+    // Text that never changes is a family of type info, with the value 1.
     let build = [("version", env!("CARGO_PKG_VERSION")), ("scheme", scheme)];
 
     to.0.encode_descriptor(
@@ -227,6 +230,8 @@ fn commands(status: &Status, to: &mut Families<'_>) -> fmt::Result {
 
     for command in &status.commands {
         let labels: Labels<'_> = [("command", command.name)];
+        // Bucket n counts times up to 2^n µs, and Prometheus wants seconds; its last bucket must be
+        // `+Inf`.
         let last = command.buckets.len().saturating_sub(1);
 
         let buckets: Vec<(f64, u64)> = (0..)

@@ -5,19 +5,19 @@
 /// A part of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Asset {
-    /// Media type, for `Content-Type`.
+    /// Media type with its charset: answers carry `nosniff`, so browsers believe nothing else.
     pub content_type: &'static str,
-    /// Text of the asset.
+    /// Text of the asset, compiled into the binary.
     pub text: &'static str,
 }
 
-/// The page's structure.
+/// The page's structure, `/`; it refers to the other three by path.
 pub const HTML: Asset = Asset {
     content_type: "text/html; charset=utf-8",
     text: include_str!("../page/index.html"),
 };
 
-/// The page's styles.
+/// The page's styles, `/page.css`.
 pub const CSS: Asset = Asset {
     content_type: "text/css; charset=utf-8",
     text: include_str!("../page/page.css"),
@@ -30,7 +30,7 @@ pub const PLOT_CSS: Asset = Asset {
     text: include_str!("../../sim/src/plot/plot.css"),
 };
 
-/// The page's script.
+/// The page's script, `/page.js`; it asks for data: `/api/live`, `/api/map` and `/api/hosts`.
 pub const JS: Asset = Asset {
     content_type: "text/javascript; charset=utf-8",
     text: include_str!("../page/page.js"),

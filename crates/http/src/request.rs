@@ -12,10 +12,10 @@ pub const HEAD_BYTES_MAX: usize = 8 << 10;
 pub const BODY_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// A request, parsed.
+/// A request, with the headers that mean something here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Method, as sent.
+    /// Method, as sent: methods are case-sensitive (RFC 9110, 9.1).
     pub method: String,
     /// Path, without what follows `?`.
     pub path: String,
@@ -27,7 +27,7 @@ pub struct Request {
     pub authorization: Option<Vec<u8>>,
     /// Value of `Accept`; empty without.
     pub accept: String,
-    /// Body; empty without.
+    /// Body; empty if the request has none.
     pub body: Vec<u8>,
 }
 
@@ -50,6 +50,7 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
     let head_bytes = match parsed.parse(input) {
+        // Both arms check the limit: a head may arrive complete in one read and still be too long.
         Ok(httparse::Status::Complete(bytes)) if bytes <= HEAD_BYTES_MAX => bytes,
         Ok(httparse::Status::Partial) if input.len() < HEAD_BYTES_MAX => return Ok(None),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
@@ -66,6 +67,8 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         query: query.into(),
         ..Request::default()
     };
+    // A header that comes twice is read differently by different servers and proxies; that is how
+    // requests are smuggled past one of them (RFC 9112, 11.2). `Accept` may be a list of several.
     let mut length: Option<&[u8]> = None;
 
     for header in parsed.headers.iter() {
@@ -86,6 +89,8 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
                 .push_str(&String::from_utf8_lossy(header.value));
             false
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            // Chunks are the one other way to say where a body ends; not to read them keeps one
+            // truth.
             return Err(Response::error(
                 411,
                 "say how long the body is: Content-Length",
@@ -98,12 +103,14 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         }
     }
 
+    // `usize::parse` would accept a leading `+`, which is no length (RFC 9110, 8.6).
     let body_bytes = match length {
         None => 0,
         Some(digits) if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
             std::str::from_utf8(digits)
                 .ok()
                 .and_then(|digits| digits.parse::<usize>().ok())
+                // Digits that overflow are a number, only too large: 413 below, not 400.
                 .unwrap_or(usize::MAX)
         }
         Some(_) => return Err(Response::error(400, "Content-Length is no number")),

@@ -39,13 +39,13 @@ pub enum Refused {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// HTTP status code.
+    /// Status code; `phrase` has its words.
     pub status: u16,
-    /// Media type, for `Content-Type`.
+    /// Media type, with its charset if it is text.
     pub content_type: &'static str,
     /// Headers beside those of every answer.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// Body, as sent.
+    /// Body; HEAD sends its length and leaves it out.
     pub body: Vec<u8>,
 }
 
@@ -59,6 +59,7 @@ impl Response {
 
     fn json(status: u16, value: &impl serde::Serialize) -> Self {
         let mut body = serde_json::to_vec(value).expect("plain data is JSON");
+        // For whoever reads it with curl in a terminal.
         body.push(b'\n');
         Self::ok(JSON, body).with_status(status)
     }
@@ -105,6 +106,8 @@ impl Response {
 /// Answers a request, if its token and the name of its host are right.
 pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -> Response {
     let is_get = matches!(&*request.method, "GET" | "HEAD");
+    // Listening on the loopback alone does not keep web pages out: a page elsewhere can make its
+    // own name resolve to 127.0.0.1 (DNS rebinding). Its requests still carry its name in `Host`.
     if token.is_none() && !names_loopback(request.host.as_deref()) {
         return Response::error(
             421,
@@ -127,6 +130,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
             wrong_method("GET, HEAD")
         };
     }
+    // Supervisors and load balancers have no token, and learn nothing here but one word.
     if matches!(&*request.path, "/healthz" | "/readyz") {
         return if is_get {
             health(&request.path, watched)
@@ -135,6 +139,8 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         };
     }
 
+    // Verbs change the device or cut its power: they need a token on the loopback too, where any
+    // local user, and any page in a local browser, can connect.
     if let Some(verb) = request.path.strip_prefix("/api/ctl/") {
         return match (&*request.method, token) {
             ("POST", None) => Response::error(
@@ -144,6 +150,8 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
             ("POST", Some(token)) if !has(token, request) => unauthorized(),
             ("POST", Some(_)) => told(&request.body, |arguments| {
                 let done = watched.act(verb, arguments)?;
+                // Only what was done is logged at this level; a refusal goes back to the one who
+                // asked.
                 tracing::info!(verb, %arguments, "done for an operator");
                 Ok(done)
             }),
@@ -151,6 +159,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         };
     }
 
+    // A simulation's speed is no device's data: a token is needed only if there is one.
     if request.path == "/api/play" {
         return match &*request.method {
             "POST" if token.is_some_and(|token| !has(token, request)) => unauthorized(),
@@ -168,6 +177,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         "/api/config",
         "/api/statistics",
     ];
+    // Unknown paths are told apart before the token is checked: what exists is documented anyway.
     if !known.contains(&&*request.path) {
         return Response::error(404, "there is nothing here");
     }
@@ -252,6 +262,8 @@ fn names_loopback(host: Option<&str>) -> bool {
     let Some(host) = host else {
         return true;
     };
+    // A bare `::1` is taken for a name with a port, and refused: an IPv6 address comes in brackets
+    // (RFC 3986, 3.2.2).
     let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let name = match host.rsplit_once(':') {
         Some((name, port)) if is_port(port) => name,

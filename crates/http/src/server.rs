@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Limits of what clients may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Connections at a time; the next one takes the place of the oldest.
     pub clients: usize,
     /// Time for a whole request to arrive.
     pub receive_within: Duration,
@@ -44,6 +44,7 @@ const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// What is read of a client that goes on sending after its answer, so that the answer is not lost.
 const DRAIN_BYTES_MAX: usize = 64 << 10;
 const DRAIN_WITHIN: Duration = Duration::from_millis(500);
+// A thread a client: 32 times the default of 2 MiB would be 64 MiB of address space for nothing.
 const STACK_BYTES: usize = 512 << 10;
 
 /// Sent with every answer. The page is the only place that its scripts and data may come from.
@@ -80,6 +81,7 @@ impl Server {
         token: Option<Token>,
         limits: Limits,
     ) -> io::Result<Self> {
+        // `to_canonical`: ::ffff:127.0.0.1 is the loopback too.
         if token.is_none() && !address.ip().to_canonical().is_loopback() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -88,6 +90,7 @@ impl Server {
         }
 
         let listener = TcpListener::bind(address)?;
+        // Port 0 asks the system for any free port; this is the one it gave.
         let address = listener.local_addr()?;
 
         let shared = Arc::new(Shared {
@@ -116,7 +119,7 @@ impl Server {
         self.address
     }
 
-    /// Number of connections now.
+    /// Number of connections that have a place now, answered or not.
     pub fn clients(&self) -> usize {
         self.shared.clients().len()
     }
@@ -125,6 +128,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
+        // `accept` cannot be interrupted: one connection to ourselves makes it return. Not every
+        // system connects to the unspecified address, so its loopback stands in.
         let mut to = self.address;
         if to.ip().is_unspecified() {
             to.set_ip(match to {
@@ -174,6 +179,8 @@ impl Shared {
             return;
         };
         {
+            // The oldest one ends, not the newest: slow clients that hold all places must not lock
+            // an operator out. `shutdown` wakes its thread, which then gives the place back.
             let mut clients = self.clients();
             // A place is free once its thread has ended; meanwhile nobody else is let in.
             while clients.len() >= self.limits.clients {
@@ -207,6 +214,7 @@ impl Shared {
     }
 
     fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+        // An answer is one write; waiting for more of it (Nagle) would only delay it.
         stream.set_nodelay(true)?;
         let response = match self.receive(stream)? {
             Ok(request) => {
@@ -264,8 +272,12 @@ impl Shared {
                 Ok(None) => {}
                 Err(response) => return Ok(Err(response)),
             }
+            // `parse` has refused whatever is longer, so a client cannot make this buffer grow
+            // further.
             debug_assert!(input.len() < HEAD_BYTES_MAX + request::BODY_BYTES_MAX + chunk.len());
 
+            // One deadline for the whole request: a timeout for each read would let a client that
+            // sends a byte a second keep its place for hours.
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let late = Response::error(408, "the request did not come in time");

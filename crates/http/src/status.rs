@@ -14,7 +14,7 @@ pub trait Watched: Send + Sync + 'static {
     fn status(&self) -> Status;
     /// The superblocks, in at most so many cells.
     fn cells(&self, cells_max: usize) -> Cells;
-    /// Connections with a queue.
+    /// Connections with a queue; none in a simulation.
     fn hosts(&self) -> Vec<Host>;
     /// The namespaces, in the form of the API.
     fn namespaces(&self) -> Value;
@@ -44,7 +44,7 @@ pub trait Watched: Send + Sync + 'static {
 /// I/O commands of one kind.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CommandStatistics {
-    /// Name of the kind.
+    /// Name of the kind, as label `command` of the metrics.
     pub name: &'static str,
     /// Commands by time, not cumulative: up to 1 µs, up to 2 µs, and so on; the last is for all
     /// that took longer.
@@ -62,7 +62,7 @@ pub struct Host {
     pub connection: u64,
     /// Address and port of the host.
     pub peer: String,
-    /// NQN of the host.
+    /// NQN that the host gave in its Connect command.
     pub hostnqn: String,
     /// Controller that the queue belongs to.
     pub controller: u16,
@@ -87,7 +87,7 @@ pub struct Superblocks {
     pub free: u64,
     /// Superblocks that are being filled.
     pub open: u64,
-    /// Superblocks that are full.
+    /// Superblocks that are full, and are collection's candidates.
     pub closed: u64,
     /// Too few good blocks are left.
     pub retired: u64,
@@ -100,7 +100,7 @@ pub struct Superblocks {
 pub struct Wear {
     /// Of the least worn block.
     pub min: u32,
-    /// Mean over all blocks.
+    /// Mean over all blocks, retired ones included.
     pub mean: f64,
     /// Of the most worn block.
     pub max: u32,
@@ -122,7 +122,7 @@ pub struct Nvram {
 /// How long watching has had the device to itself.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Holds {
-    /// Turns that watching took.
+    /// Turns at the device that watching took; hosts wait during each.
     pub turns: u64,
     /// Sum of their times, in nanoseconds.
     pub sum_ns: u64,
@@ -158,15 +158,15 @@ pub struct Status {
     pub counters: BTreeMap<&'static str, u64>,
     /// I/O commands by kind, with their times.
     pub commands: Vec<CommandStatistics>,
-    /// Bytes that hosts read.
+    /// Bytes that hosts read by I/O commands.
     pub host_read_bytes: u64,
-    /// Bytes that hosts wrote.
+    /// Bytes that hosts wrote by I/O commands; remaps carry no data.
     pub host_written_bytes: u64,
     /// Commands answered with a media error.
     pub media_errors: u64,
     /// Number of superblocks by state.
     pub superblocks: Superblocks,
-    /// Erases of blocks.
+    /// Erases of blocks: least, mean, most.
     pub wear: Wear,
     /// Room for remaps and its use.
     pub nvram: Nvram,
@@ -221,7 +221,7 @@ pub struct Cells {
     pub superblocks: u32,
     /// Superblocks that a cell stands for.
     pub per_cell: u32,
-    /// Pages of a superblock.
+    /// Pages of a superblock, so that `valid` and `garbage` can be shares.
     pub pages_per_superblock: u32,
     /// One letter a cell: `f`ree, `h` open for the host, `g` open for collection, `c`losed,
     /// `r`etired; of several superblocks the one that is open, else the most frequent.

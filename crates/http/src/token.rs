@@ -61,6 +61,7 @@ impl Token {
 
     /// Is this the value of an `Authorization` header that carries the token?
     pub fn is_in(&self, authorization: &[u8]) -> bool {
+        // `Bearer ` has seven bytes; names of schemes have no case (RFC 9110, section 11.1).
         let Some((scheme, said)) = authorization.split_at_checked(7) else {
             return false;
         };
@@ -76,6 +77,7 @@ impl Token {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Logs print whole structures; none of them may print a token.
         f.write_str("Token(..)")
     }
 }

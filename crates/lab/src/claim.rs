@@ -106,6 +106,7 @@ impl Unit {
     /// A figure in words, such as `20.0 %`.
     pub fn show(self, value: f64) -> String {
         let digits = |value: f64| {
+            // With a decimal there would be four digits from here on, more than is measured.
             if value.abs() >= 99.95 {
                 format!("{value:.0}")
             } else {
@@ -217,7 +218,7 @@ pub struct Claim {
     pub unit: Unit,
     /// The paper's figure in words.
     pub paper_text: String,
-    /// Our figure in words.
+    /// Our figure as it is written, in the same unit as the paper's.
     pub ours_text: String,
     /// The experiment it comes from.
     pub experiment: String,

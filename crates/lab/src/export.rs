@@ -49,13 +49,14 @@ pub fn columns(table: &Table) -> Vec<Column> {
         }),
     ];
 
-    // A result's numbers are columns too; a run that lacks one has NaN there.
     for (name, of) in numbers {
         columns.push(Column::numbers(
             name,
             table.rows.iter().map(|row| of(&row.run)).collect(),
         ));
     }
+
+    // A result's numbers are columns too; a run that lacks one has NaN there.
     let leaves: Vec<BTreeMap<String, f64>> = table
         .rows
         .iter()
@@ -114,6 +115,7 @@ pub fn csv(columns: &[Column]) -> String {
             text.to_owned()
         }
     };
+
     let rows = columns.first().map_or(0, Column::len);
     let mut text = columns
         .iter()
@@ -121,6 +123,7 @@ pub fn csv(columns: &[Column]) -> String {
         .collect::<Vec<_>>()
         .join(",")
         + "\n";
+
     for row in 0..rows {
         let cells = columns.iter().map(|column| quoted(&column.cell(row)));
         text.push_str(&cells.collect::<Vec<_>>().join(","));

@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Folder {
     /// The folder's name: the experiment's.
     pub name: String,
-    /// Text of `experiment.toml`.
+    /// Text of `experiment.toml`, which every folder has.
     pub experiment: String,
     /// Text of `expectation.toml`; empty if there is none.
     pub expectation: String,
@@ -66,6 +66,7 @@ impl Library {
         for entry in std::fs::read_dir(directory).map_err(|error| about(directory, error))? {
             names.push(entry.map_err(|error| about(directory, error))?.path());
         }
+        // The system lists a folder in any order; the list of experiments has one.
         names.sort();
 
         let papers = directory.join("papers");

@@ -22,13 +22,13 @@ const CLOSED: &str = "closed";
 /// All that decides a run's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// What the run does.
+    /// Whether it measures a workload, a recovery, single commands or host software.
     pub kind: RunKind,
     /// Name of the paper whose table of parameters it uses.
     pub paper: String,
     /// Which of the paper's setups.
     pub setup: String,
-    /// Scheme by name.
+    /// Name of the remapping scheme, such as `remap-ssd`.
     pub scheme: String,
     /// Garbage collection policy by name.
     pub gc: String,
@@ -70,6 +70,8 @@ pub struct RunSpec {
 impl RunSpec {
     /// Names its result: the same for the same run, another for any other.
     pub fn key(&self) -> String {
+        // All that decides the result is in this text, the device included. 96 bits of its hash are
+        // enough for names that never meet by chance.
         let text = serde_json::to_string(self).expect("a run can be written as JSON");
         blake3::hash(text.as_bytes()).to_hex()[..24].to_owned()
     }
@@ -138,6 +140,7 @@ pub fn runs(
     let mut all: Vec<RunSpec> = Vec::new();
     for grid in &experiment.runs {
         for run in combine(name, &experiment.paper, grid, paper, form, settings)? {
+            // Grids of one experiment may overlap; the first place of a run counts.
             if !all.contains(&run) {
                 all.push(run);
             }
@@ -320,12 +323,14 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
     let kind: SchemeKind = scheme.parse().map_err(|error: String| wrong(&error))?;
     let mut device = base.clone();
     (device.firmware.scheme, device.firmware.gc_policy) = (kind, cell.gc);
+
     let tables = device.firmware.tables_bytes(&device.geometry);
     let limited = is_limited(kind) && tables == 0;
     if tables > 0 {
         // More than they need until it is known how large they are at that scale.
         device.firmware.log_bytes = tables + tables / 4;
     }
+
     // Aging remaps a share of what the metadata has room for. A scheme without limit is aged like
     // one that has it, so that each size is compared from the same mappings.
     let alike =
@@ -335,6 +340,7 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
         device.firmware.segment_bytes = cell.segment_bytes;
     }
+
     let scale = parse_scale(&length.scale).map_err(|error| wrong(&error))?;
     let scale = if grid.capacity.is_empty() {
         scale
@@ -347,16 +353,19 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
     if tables > 0 {
         device.firmware.log_bytes = device.firmware.tables_bytes(&device.geometry);
     }
+
     if limited && !grid.segment_bytes.is_empty() {
         // Where their size is looked at, segments keep their proportion to a superblock's entries.
         let wanted = (f64::from(cell.segment_bytes) * scale) as u32;
         device.firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN).min(cell.segment_bytes);
+        // Whole segments only.
         device.firmware.log_bytes -=
             device.firmware.log_bytes % u64::from(device.firmware.segment_bytes);
         device
             .check()
             .map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
     }
+
     let content = match cell.content {
         "own" => {
             let workload: NamedWorkload = cell.workload.parse().map_err(|error| wrong(&error))?;
@@ -364,6 +373,7 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         }
         content => content.to_owned(),
     };
+
     // Contents of the published model are there already when the measured run begins; others are
     // its own.
     let aging_content = setup.aging_content.clone().unwrap_or_else(|| {
@@ -376,18 +386,21 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
     aging_content
         .parse::<ContentModel>()
         .map_err(|error| wrong(&error))?;
+
     let pages = match grid.kind {
         RunKind::Workload | RunKind::Micro | RunKind::Host => {
             (f64::from(device.addressable_lpns()) * length.rounds) as u64
         }
         RunKind::Recovery => 0,
     };
+
     let recording = match cell.workload.strip_prefix(recordings::PREFIX) {
         Some(name) => recordings::find(name)
             .map_err(|error| wrong(&error))?
             .digest(),
         None => String::new(),
     };
+
     let run = RunSpec {
         kind: grid.kind,
         paper: paper.into(),

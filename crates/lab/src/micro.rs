@@ -8,7 +8,7 @@ use remap_ssd_device::Device;
 use remap_ssd_sim::micro::{MoveHow, file_writes, moves, precondition};
 use serde_json::{Value, json};
 
-/// What a microbenchmark measures.
+/// The command that a microbenchmark measures, alone on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Micro {
     /// Moves of single pages, by remaps or by reads and writes.

@@ -54,7 +54,7 @@ impl Column {
         }
     }
 
-    /// Number of rows.
+    /// Number of rows, which all columns of a table share.
     pub(crate) fn len(&self) -> usize {
         match &self.values {
             Values::Words(values) => values.len(),
@@ -131,6 +131,8 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
         let offset = out.len() as i64;
         let values = column.plain();
 
+        // A PageHeader, with its DataPageHeader in field 5. Both levels are empty: nothing is
+        // optional, and nothing repeats.
         let header = Struct::default()
             .int(1, I32, DATA_PAGE)
             .int(2, I32, values.len() as i64)
@@ -162,6 +164,8 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
 }
 
 fn metadata(columns: &[Column], chunks: &[Chunk], rows: i64) -> Vec<u8> {
+    // The schema is a tree, depth first: the root with the number of its children, then each
+    // column.
     let root = Struct::default()
         .text(4, "schema")
         .int(5, I32, columns.len() as i64);
@@ -249,6 +253,7 @@ impl Struct {
     }
 
     fn list(self, id: u8, kind: u8, items: Vec<Vec<u8>>) -> Self {
+        // A short list has its length in the byte that has its type.
         let mut out = match items.len() {
             short if short < 15 => vec![(short as u8) << 4 | kind],
             long => {
@@ -266,6 +271,7 @@ impl Struct {
     }
 
     fn end(mut self) -> Vec<u8> {
+        // The field of type 0 ends a struct.
         self.bytes.push(0);
         self.bytes
     }

@@ -84,6 +84,7 @@ fn workload(run: &RunSpec) -> Result<NamedWorkload, String> {
 /// A trace, read once for all runs of a process.
 fn decoded(path: &str) -> Result<Decoded, String> {
     static READ: Mutex<Vec<(String, Decoded)>> = Mutex::new(Vec::new());
+    // Read as of the largest disk; each replay fits it to its own device.
     const WHOLE_DISK: u32 = u32::MAX >> 1;
     // Held while it is read: another run of the same trace waits, and reads it no second time.
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,6 +266,7 @@ fn measured(
         device.untimed(|ftl| ftl.watch_survival());
     }
 
+    // Traces and recordings end by themselves; all others end after so many pages.
     let endless = !what.workload.starts_with("trace:") && what.recording.is_empty();
     let arrivals = arrivals(what)?;
     let loan = cores.borrow();
@@ -302,6 +304,7 @@ fn measured(
     };
 
     let mut summary = done.map_err(|error| error.to_string())?;
+    // The same run must give the same bytes.
     summary.wall_s = 0.0;
     // Enough of the series and of the distribution for a figure; the rest of them is large and
     // looked at by nobody.

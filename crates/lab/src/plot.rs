@@ -19,7 +19,7 @@ use remap_ssd_sim::report::format::number;
 pub struct Plot {
     /// Its file's name without ending.
     pub name: String,
-    /// Heading of the figure.
+    /// Heading of the figure; with `reading` it is its description, too.
     pub title: String,
     /// What to see, in a sentence.
     pub reading: String,
@@ -34,7 +34,7 @@ pub struct Plot {
 pub enum MarkKind {
     /// Panels side by side, of groups of bars; a line across at a value.
     Bars(Vec<Panel>, Option<f64>),
-    /// Lines over common axes.
+    /// Lines over common axes, each with its name in the legend.
     Lines(Lines),
 }
 

@@ -22,7 +22,7 @@ pub struct Demand {
 pub struct Limits {
     /// Jobs at the same time.
     pub threads: usize,
-    /// Memory in bytes.
+    /// Memory of all jobs under way, in bytes; a larger job runs alone.
     pub memory: u64,
 }
 
@@ -63,6 +63,7 @@ pub fn run_all<E: Send>(
     let failures: Mutex<Vec<(usize, E)>> = Mutex::default();
 
     let workers = limits.threads.clamp(1, demands.len().max(1));
+    // Threads beyond the number of jobs are lent to jobs that can use a second one.
     let cores = Cores::new(limits.threads.saturating_sub(workers) as u32);
 
     std::thread::scope(|scope| {
@@ -111,6 +112,8 @@ fn begin(
 
         let fits =
             |job: &usize| now.running == 0 || now.memory + demands[*job].memory <= limits.memory;
+        // A light job may begin before a heavy one that does not fit yet: memory is not left
+        // unused.
         if let Some(at) = now.waiting.iter().rposition(fits) {
             let job = now.waiting.remove(at);
             now.memory += demands[job].memory;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 pub struct Reads {
     /// Flash pages, and OOB areas, which take as long.
     pub flash_pages: f64,
-    /// Bytes of NVRAM.
+    /// Bytes of NVRAM, read by one port in lines of 64.
     pub nvram_bytes: f64,
 }
 
@@ -71,6 +71,7 @@ pub fn model(device: &DeviceConfig) -> Reads {
 /// It cannot be recovered.
 pub fn recovered(run: &RunSpec, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
+    // A table has one word of 8 bytes for each page; a log's entry has as many as its kind.
     let entry = if usage.p2l_bytes > 0 {
         8
     } else {

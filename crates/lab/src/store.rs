@@ -58,7 +58,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The folder's path.
+    /// Path of the results folder, as it was opened.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -113,6 +113,7 @@ impl Store {
 
     fn whole(&self, path: &Path, bytes: &[u8]) -> Result<(), LabError> {
         let mut unfinished = path.as_os_str().to_owned();
+        // Two processes may write into one folder, and make the same run.
         unfinished.push(format!(".{}.part", std::process::id()));
         let unfinished = PathBuf::from(unfinished);
         let written =

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// How to go about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Full, quick or smoke.
+    /// How large the experiments are run, which decides the lengths of their runs.
     pub form: Form,
     /// Threads and memory that runs may take together.
     pub limits: Limits,
@@ -32,9 +32,9 @@ pub struct Options {
 
 /// An experiment with its runs.
 pub struct Planned {
-    /// The experiment's name.
+    /// Name of the experiment's folder.
     pub name: String,
-    /// Its `experiment.toml`.
+    /// Its `experiment.toml`, read and checked.
     pub experiment: Experiment,
     /// What it is held against.
     pub expectation: Expectation,
@@ -51,7 +51,7 @@ pub struct Planned {
 pub struct Study {
     /// In the order asked for.
     pub planned: Vec<Planned>,
-    /// Full, quick or smoke.
+    /// How large its experiments are run; the report says so.
     pub form: Form,
 }
 
@@ -78,13 +78,13 @@ pub enum Event<'a> {
 /// An experiment's outcome, for reports.
 #[derive(Debug)]
 pub struct Concluded {
-    /// The experiment's name.
+    /// Name of the experiment's folder, and of its results.
     pub name: String,
     /// What it shows, as a heading.
     pub title: String,
-    /// Its `README.md`.
+    /// Text of its `README.md`, for the report.
     pub readme: String,
-    /// Title of its paper.
+    /// Title, authors and year of its paper.
     pub paper: String,
     /// Claims of the papers' list.
     pub claims: Vec<Claim>,
@@ -96,7 +96,7 @@ pub struct Concluded {
     pub plots: Vec<crate::plot::Plot>,
     /// A table in Markdown; empty if there is none.
     pub text: String,
-    /// Number of its runs.
+    /// Number of its runs, those that others share included.
     pub runs: usize,
 }
 
@@ -169,6 +169,7 @@ impl Study {
         let mut seen = BTreeMap::new();
         let mut all = Vec::new();
         for run in self.planned.iter().flat_map(|planned| &planned.runs) {
+            // Experiments share runs: each is made once.
             if seen.insert(run.key(), ()).is_none() {
                 all.push(run);
             }
@@ -225,6 +226,7 @@ impl Study {
 
             let result = perform::perform(run, cores, &mut more)
                 .map_err(|error| LabError::Failed(format!("run `{}`: {error}", run.title())))?;
+            // Whatever it told: only whole weights add up to the sum that was told first.
             more(1.0);
             store.save(run, &result)?;
             tell(Event::Done(run));
@@ -257,6 +259,8 @@ impl Study {
             let found = (planned.analysis)(&table)?;
 
             let columns = export::columns(&table);
+            // Some experiments compute and run nothing: a table without rows would be no file to
+            // open.
             if !table.rows.is_empty() {
                 store.write(
                     &format!("{}/results.csv", planned.name),

@@ -18,23 +18,23 @@ pub struct Endpoint {
 /// Why a text is no endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// It wants TLS.
+    /// The scheme is `https`: spans are not sent in the clear to where TLS was asked for.
     #[error(
         "there is no TLS to collectors: use http://, and a collector on this machine that has it"
     )]
     Tls,
-    /// It is no URL.
+    /// It is no `http` URL with a host, a port if any, and a path if any.
     #[error("a URL like http://127.0.0.1:4318 is needed")]
     Shape,
 }
 
 impl Endpoint {
-    /// Host and port.
+    /// Host and port, as `Host` and `ToSocketAddrs` want them; port 80 if the URL has none.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Path of the requests.
+    /// Path of the requests, from the first slash on.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -62,6 +62,8 @@ impl FromStr for Endpoint {
             _ => authority,
         };
         let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        // `user:password@` would be sent nowhere, and blanks or control characters would end up in
+        // a request line: both are refused rather than changed.
         if host.is_empty() || host.contains('@') || !is_text(host) || !is_text(path) {
             return Err(EndpointError::Shape);
         }
@@ -71,6 +73,7 @@ impl FromStr for Endpoint {
             "" | "/" => TRACES,
             path => path,
         };
+        // `ToSocketAddrs` needs a port.
         let has_port = host.len() < authority.len();
         Ok(Self {
             authority: if has_port {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Spans that wait for the exporter.
 const QUEUE_SPANS: usize = 8192;
-/// Spans of one request.
+/// Most spans of one request; 512 is OpenTelemetry's default for batches.
 const BATCH_SPANS: usize = 512;
 /// How long the first span of a batch waits for others.
 const LINGER: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const FINISH_WITHIN: Duration = Duration::from_secs(3);
 /// Why spans cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// OpenTelemetry refuses the endpoint.
+    /// OpenTelemetry refuses the endpoint; its reason in words.
     #[error("{0}")]
     Refused(String),
     /// There is no thread for it.
@@ -74,7 +74,11 @@ impl Exporter {
 
         let shared = Arc::new(Shared::default());
         let (sender, queue) = sync_channel(QUEUE_SPANS);
+        // Nothing is ever sent here: the receiver learns of the thread's end when the sender is
+        // dropped. A `JoinHandle` cannot be waited for with a limit.
         let (alive, ended) = sync_channel(0);
+        // Spans are timed by the clock that never goes back, and placed in the day by one look at
+        // the other.
         let (began, epoch) = (Instant::now(), SystemTime::now());
 
         let worker = Worker {
@@ -156,7 +160,10 @@ impl Worker {
     fn gather(&self) -> Option<Vec<SpanData>> {
         let mut batch = Vec::new();
         let mut until = None;
+
         while batch.len() < BATCH_SPANS && until.is_none_or(|until| Instant::now() < until) {
+            // Read before the queue is: what was put there before the end is still taken, then the
+            // wait is 0.
             let is_ending = self.shared.is_ending.load(Relaxed);
             match self
                 .queue
@@ -170,6 +177,7 @@ impl Worker {
                 Err(_) => break,
             }
         }
+
         (!batch.is_empty()).then_some(batch)
     }
 
@@ -180,6 +188,8 @@ impl Worker {
                 self.shared.exported.fetch_add(spans, Relaxed);
             }
             Err(error) => {
+                // Not tried again: spans that wait for a collector that is gone would fill the
+                // queue with old ones.
                 self.shared.dropped_failed.fetch_add(spans, Relaxed);
                 tell_dropped(&self.shared, &self.endpoint, &error.to_string());
             }

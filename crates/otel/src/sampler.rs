@@ -15,7 +15,7 @@ pub struct Fraction(f64);
 pub struct FractionError;
 
 impl Fraction {
-    /// Every command.
+    /// Every command, without a draw.
     pub const ALL: Self = Self(1.0);
 
     /// A part of all commands.
@@ -50,6 +50,7 @@ impl Sampler {
     /// Is the next command sampled?
     #[inline]
     pub fn draw(&self) -> bool {
+        // All commands: no draw, so that connections do not share the counter's cache line.
         if self.threshold == u64::MAX {
             return true;
         }

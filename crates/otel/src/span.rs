@@ -78,6 +78,7 @@ impl Traced {
 
         SpanData {
             span_context: context,
+            // NVMe commands carry no trace context, so each span is the root of its own trace.
             parent_span_id: SpanId::INVALID,
             parent_span_is_remote: false,
             span_kind: SpanKind::Server,
@@ -94,6 +95,7 @@ impl Traced {
     }
 
     fn attributes(&self) -> Vec<KeyValue> {
+        // OTLP's integers are signed; what does not fit becomes the largest, rather than negative.
         let number = |name: &'static str, value: u64| {
             KeyValue::new(name, i64::try_from(value).unwrap_or(i64::MAX))
         };
@@ -117,6 +119,7 @@ impl Traced {
             number("nvme.waiting.turn_ns", self.turn_ns),
             number("nvme.waiting.durable_ns", self.durable_ns),
         ];
+        // Only commands that name blocks have these two.
         attributes.extend(self.slba.map(|slba| number("nvme.lba", slba)));
         attributes.extend(self.blocks.map(|count| number("nvme.blocks", count.into())));
         attributes
@@ -124,6 +127,8 @@ impl Traced {
 
     fn span_status(&self) -> SpanStatus {
         if self.status.is_success() {
+            // OpenTelemetry's convention: a success is left unset, and `Ok` is for applications to
+            // say.
             return SpanStatus::Unset;
         }
         let (kind, code) = (self.status.kind(), self.status.code());

@@ -19,7 +19,7 @@ pub(crate) struct Shared {
     pub dropped_failed: AtomicU64,
     /// Dropped spans have been logged.
     pub is_told: AtomicBool,
-    /// The service ends.
+    /// The service ends: the exporter sends what is queued, and waits for nothing more.
     pub is_ending: AtomicBool,
 }
 
@@ -51,6 +51,7 @@ impl Tracer for OtlpTracer {
     }
 
     fn take(&self, span: &CommandSpan<'_>) {
+        // A host never waits for a collector: `try_send` returns at once when the queue is full.
         if self.queue.try_send(span.into()).is_err() {
             self.shared.dropped_full.fetch_add(1, Relaxed);
         }

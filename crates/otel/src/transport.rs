@@ -24,6 +24,8 @@ impl HttpClient for Transport {
         for (name, value) in request.headers() {
             headers.push((name.as_str(), value.to_str()?));
         }
+        // Blocking is right here: the exporter has a thread of its own, and nothing else runs on
+        // it.
         let answer = client::post(authority, uri.path(), &headers, request.body(), PATIENCE)?;
         Ok(Response::builder()
             .status(answer.status)

@@ -12,7 +12,7 @@ pub enum Guard {
     FlushOpened,
     /// A segment of the table is marked invalid before a page that it tells of changes.
     Invalidate,
-    /// And durably so.
+    /// That mark is durable before the page changes.
     FlushInvalid,
     /// What an invalid segment still says is removed before it can be valid again.
     TrimInvalid,

@@ -43,6 +43,7 @@ impl Hash {
 
     /// The signature of a page.
     pub fn signature(self, key: &[u8; 32], page: &[u8; PAGE_BYTES]) -> Signature {
+        // MD5 has no key: it is what the papers measured, and its hits are compared.
         let mut signature: Signature = match self {
             Self::Md5 => Md5::digest(page).into(),
             Self::Blake3 => *blake3::keyed_hash(key, page)

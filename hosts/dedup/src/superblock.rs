@@ -128,6 +128,7 @@ struct SuperblockRecord {
 }
 
 const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
+// Behind the magic (8 bytes) and the checksum itself (4).
 const SUPERBLOCK_CRC_FROM: usize = 12;
 
 fn hash_number(hash: Hash) -> u32 {
@@ -213,6 +214,7 @@ impl Superblock {
     /// A checksum of something at a page of this disk, so that a page that got to another place is
     /// not believed.
     pub fn crc(&self, page: u64, bytes: &[u8]) -> u32 {
+        // With the identity: pages of an earlier disk at the same place are not believed either.
         let crc = crc32c::crc32c(&self.uuid);
         let crc = crc32c::crc32c_append(crc, &page.to_le_bytes());
         crc32c::crc32c_append(crc, bytes)
@@ -237,6 +239,8 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupErr
     if pages <= SUPERBLOCKS {
         return Err(DedupError::NotFound(format!("the disk has {pages} pages")));
     }
+    // Both are read even if the first is sound: a damaged copy is mended while there is a sound
+    // one.
     let [first, second] = [0, 1].map(|number| {
         let mut page: Page = [0; PAGE_BYTES];
         match disk.read(number, &mut page) {
@@ -309,6 +313,8 @@ pub fn make<D: Disk>(
         must_be_blank(disk, superblock.pages, progress)?;
     }
 
+    // Records of before must be gone first: zeroes mean "nothing known", anything else might be
+    // believed.
     disk.trim(0, superblock.pages)?;
     if without != Some(Guard::FlushTrimmed) {
         disk.flush()?;
@@ -351,6 +357,7 @@ fn must_be_blank<D: Disk>(
 /// Identity and key of a new one.
 pub fn identity(new: &NewDedup) -> ([u8; 16], [u8; 32]) {
     let uuid = new.identity.unwrap_or_else(random);
+    // Simulations and tests are the same each time. Such a key is no secret, and need not be.
     let key = match new.identity {
         Some(known) => *blake3::hash(&known).as_bytes(),
         None => random(),

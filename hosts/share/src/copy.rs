@@ -72,6 +72,8 @@ fn check<N: Namespaces + ?Sized>(
     device.check(from, pages)?;
     device.check(to, pages)?;
 
+    // A copy that was interrupted is made again: with overlapping ranges the second attempt would
+    // read what the first one left.
     if from.nsid == to.nsid && from.page.abs_diff(to.page) < pages {
         return Err(ShareError::Usage(format!(
             "the {pages} pages from {} on and from {} on overlap: choose a target that is {pages} pages away",
@@ -154,6 +156,7 @@ pub fn relocate<N: Namespaces + ?Sized>(
         Empty::Take => vec![Piece { first: 0, pages }],
         _ => runs_to_move(device, from, to, pages, empty)?,
     };
+    // Empty sources are not counted as moved: nothing of theirs is shared.
     let moved = runs.iter().map(|run| run.pages).sum();
 
     counted(device, moved, |device| {
@@ -175,6 +178,7 @@ pub fn relocate<N: Namespaces + ?Sized>(
                 progress(done, moved);
             }
         }
+        // The last sources are gone durably too when this returns.
         device.flush()
     })
 }
@@ -209,6 +213,8 @@ fn runs_to_move<N: Namespaces + ?Sized>(
         device.read(after(from, first), sources)?;
 
         for (page, source) in (first..).zip(sources.as_chunks::<PAGE_BYTES>().0) {
+            // Zeroes that were written count as empty as well: the target reads the same either
+            // way.
             if *source != [0; PAGE_BYTES] {
                 match runs.last_mut() {
                     Some(run) if run.first + run.pages == page => run.pages += 1,
@@ -255,6 +261,7 @@ pub fn first_written<N: Namespaces + ?Sized>(
 
         device.read(after(at, first), bytes)?;
 
+        // Only reading tells: a device does not say which pages have a mapping.
         let written = bytes
             .as_chunks::<PAGE_BYTES>()
             .0
@@ -301,6 +308,7 @@ pub fn plan<N: Namespaces + ?Sized>(
             },
             piece.pages,
         )?;
+        // No sum overflows: both ranges were just found to lie in the namespace.
         if piece.first < to + pages && to < piece.first + piece.pages {
             return Err(ShareError::Usage(format!(
                 "the extent at page {} is in the way of the target, pages {to} to {to} + {pages}",

@@ -120,6 +120,8 @@ fn decode(bytes: &[u8]) -> Option<Manifest> {
     }
     serde_json::from_str(text)
         .ok()
+        // A later version may mean something else by the same words, so it is no manifest to this
+        // one.
         .filter(|manifest: &Manifest| manifest.version == VERSION)
 }
 
@@ -129,6 +131,7 @@ fn copy_name(file: &str, snapshot: &str) -> String {
 
 fn read_all(store: &dyn Store, name: &str) -> Result<Vec<u8>, StoreError> {
     let file = store.open(name, OpenOptions::default())?;
+    // Any file may begin with `@`: one that is no manifest must not be read into memory whole.
     let mut bytes = vec![0; store.size(file)?.min(MANIFEST_BYTES_MAX) as usize];
     let read = store.read(file, 0, &mut bytes)?;
     bytes.truncate(read);
@@ -205,6 +208,7 @@ fn unfinished(snapshots: &[FileSnapshot]) -> Result<(), FilesError> {
 }
 
 fn find<'a>(snapshots: &'a [FileSnapshot], name: &str) -> Result<&'a FileSnapshot, FilesError> {
+    // A name has one snapshot: its manifest is renamed from state to state, never copied.
     let found = snapshots.iter().find(|one| one.name == name);
     found.ok_or_else(|| FilesError::Refused(format!("there is no snapshot {name} in the volume")))
 }
@@ -319,6 +323,7 @@ fn chosen(
             .iter()
             .find(|info| info.name == *name)
             .ok_or_else(|| StoreError::NotFound(name.clone()))?;
+        // A name that is given twice is one file: it has one copy.
         if !files.iter().any(|file| file.name == *name) {
             files.push(in_snapshot(info));
         }
@@ -366,8 +371,10 @@ fn copy_all(
     direction: Direction,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), FilesError> {
+    // Progress is by bytes, since files differ in size by orders of magnitude.
     let total = snapshot.files.iter().map(|file| file.bytes).sum();
     let mut done = 0;
+
     for file in &snapshot.files {
         let copy = copy_name(&file.name, &snapshot.name);
         match direction {
@@ -411,6 +418,7 @@ fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<Fi
 
 /// Removes what the manifest `!part` lists, and then the manifest.
 fn remove_part(store: &dyn Store, snapshot: &FileSnapshot) -> Result<(), FilesError> {
+    // The manifest goes last: without it nobody would know which files are the snapshot's.
     for file in &snapshot.files {
         remove(store, &copy_name(&file.name, &snapshot.name))?;
     }
@@ -464,6 +472,7 @@ pub fn rollback(
             )));
         }
         FileState::Complete => {
+            // Files may be in several snapshots; two rollbacks at once would mix their contents.
             unfinished(&known)?;
             store.rename(&whole, &under_way)?;
         }
@@ -494,6 +503,7 @@ pub fn copy(store: &dyn Store, from: &str, to: &str) -> Result<u64, FilesError> 
     }
 
     // What "copy" above says.
+    // `!` cannot be in a snapshot's name, so no snapshot's copy has this one.
     let aside = copy_name(to, "!copy");
     remove(store, &aside)?;
     let bytes = store.size(source)?;
@@ -501,6 +511,8 @@ pub fn copy(store: &dyn Store, from: &str, to: &str) -> Result<u64, FilesError> 
         .and_then(|target| Ok(store.sync(target)?))
         .and_then(|()| Ok(store.rename(&aside, to)?));
     if copied.is_err() {
+        // If this fails too, the next copy to this name removes it; the first reason is the one to
+        // report.
         let _ = remove(store, &aside);
     }
     copied.map(|()| bytes)

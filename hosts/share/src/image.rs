@@ -26,6 +26,7 @@ impl ImageNamespaces {
     }
 
     fn over(mut device: Device, folder: &Path) -> Result<Self, ImageError> {
+        // The list of namespaces is a file beside the device: its sizes may sum to anything.
         let lpns = u64::from(device.config().firmware.lpns);
 
         let mut ranges = Vec::new();
@@ -39,6 +40,7 @@ impl ImageNamespaces {
             let end = end.ok_or("its namespaces are larger than the device")?;
 
             if namespace.unshared {
+                // The device does not keep this setting, so each opening repeats it.
                 device.keep_apart(Lpn(first as u32)..Lpn(end as u32));
             }
 
@@ -94,6 +96,7 @@ impl Namespaces for ImageNamespaces {
 
     fn pages(&self, nsid: u32) -> u64 {
         self.ranges
+            // Number 0 wraps to an index that no list has.
             .get((nsid as usize).wrapping_sub(1))
             .map_or(0, |(_, pages)| *pages)
     }
@@ -124,6 +127,7 @@ impl Namespaces for ImageNamespaces {
         pages: u64,
     ) -> Result<(), ShareError> {
         let (source, target) = (self.page(from, pages)?, self.page(to, pages)?);
+        // Not atomic: each page is old or new by itself, and an interrupted copy is made again.
         let remap = DiskRemap {
             target,
             source,

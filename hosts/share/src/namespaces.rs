@@ -118,6 +118,7 @@ pub struct Shared {
 impl Shared {
     /// Pages that share a flash page with their source.
     pub fn shared(&self) -> u64 {
+        // "No effect" means that both pages shared a flash page before.
         self.counts.remaps + self.counts.no_effect
     }
 
@@ -130,6 +131,7 @@ impl Shared {
 
     /// Pages that had no flash page: they read as zeroes.
     pub fn empty(&self) -> u64 {
+        // Saturating: other hosts' remaps are in the counts too.
         self.pages.saturating_sub(self.shared() + self.copied())
     }
 }

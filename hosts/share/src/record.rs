@@ -41,6 +41,7 @@ impl SnapshotState {
     ];
 
     fn number(self) -> u32 {
+        // Part of the format: a number is never given to another state.
         match self {
             Self::Vacant => 1,
             Self::Creating => 2,
@@ -84,6 +85,7 @@ struct SnapshotRecord {
 }
 
 const _: () = assert!(size_of::<SnapshotRecord>() == PAGE_BYTES);
+// Behind the magic (8 bytes) and the checksum itself (4).
 const CRC_FROM: usize = 12;
 
 /// What the last page of a namespace is.
@@ -146,6 +148,7 @@ impl Record {
         }
 
         let record: &SnapshotRecord = zerocopy::transmute_ref!(page);
+        // A namespace that holds data has any bytes here, so a wrong magic is no damage.
         if record.magic != MAGIC {
             return LastPage::Other;
         }
@@ -188,6 +191,7 @@ impl Record {
 
 /// Whether a snapshot can have this name; or why not.
 pub fn check_name(name: &str) -> Result<(), String> {
+    // `@` and `!` are left out because they mark a snapshot's files in a volume (`files.rs`).
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     match name {
         "" => Err("a snapshot must have a name".into()),

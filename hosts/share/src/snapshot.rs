@@ -80,6 +80,8 @@ impl Listed {
     }
 
     fn find(&self, name: &str) -> Result<&Snapshot, ShareError> {
+        // A damaged record may be the one that is looked for, so it is named together with the
+        // refusal.
         let found = self.snapshots.iter().find(|one| one.name == name);
         found.ok_or_else(|| match self.damage.first() {
             Some(why) => ShareError::Refused(format!("there is no snapshot {name}, but {why}")),
@@ -207,6 +209,7 @@ pub fn create<N: Namespaces + ?Sized>(
 
     // Everything that can be refused comes before the first change.
     check_name(name).map_err(ShareError::Usage)?;
+    // 0 if there is no such namespace; `check` says that in words.
     let source_size = device.pages(*source);
     device.check(
         NamespacePage {
@@ -377,6 +380,7 @@ fn undisturbed<N: Namespaces + ?Sized>(
     })?;
 
     // The device has counted what others wrote: sharing itself writes `pages`.
+    // Fewer than ours means that the device was powered on again in between: the counts restarted.
     let others = shared.counts.host_pages.abs_diff(pages) + shared.counts.host_deallocations;
     match others {
         0 => Ok(shared),
@@ -417,6 +421,7 @@ pub fn delete<N: Namespaces + ?Sized>(
 ) -> Result<(), ShareError> {
     let listed = list(device)?;
     let snapshot = listed.find(name)?;
+    // Its source is a mixture now, and only this snapshot can make it whole.
     if snapshot.state == SnapshotState::RollingBack {
         return Err(unfinished(snapshot));
     }
@@ -460,6 +465,7 @@ pub fn rollback<N: Namespaces + ?Sized>(
     {
         return Err(unfinished(other));
     }
+    // The namespace was made anew with another size: this is no longer the one of the snapshot.
     if device.pages(source) != pages {
         return Err(ShareError::Refused(format!(
             "snapshot {name} is of {pages} pages, and namespace {source} has {}",
@@ -473,6 +479,7 @@ pub fn rollback<N: Namespaces + ?Sized>(
         nsid,
         &record_of(&snapshot, SnapshotState::RollingBack),
     )?;
+    // An error leaves the record at "being rolled back to"; the same call, made again, finishes it.
     let shared = undisturbed(
         device,
         NamespacePage { nsid, page: 0 },

@@ -162,6 +162,7 @@ impl Connection {
 
             Role::Plain(file) => {
                 let read = self.store.read(file, offset, into)?;
+                // SQLite's rule for `xRead`: what is behind the end is zeroes.
                 into[read..].fill(0);
                 return Ok(read);
             }
@@ -186,6 +187,7 @@ impl Connection {
 
         if let Some(offset) = origin {
             self.twins.note(into, PlaceOf { file, offset });
+            // The buffer is used again: a checkpoint reads thousands of pages in a row.
             let mut bytes = self.seen.take().map(|seen| seen.bytes).unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(into);
@@ -203,15 +205,19 @@ impl Connection {
     /// # Errors
     /// The store.
     pub fn write(&mut self, role: Role, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        // What was read last counts for the very next write, and for no other.
         let seen = self.seen.take();
         self.refuse_mark(data)?;
 
         match role {
             Role::Database => {
                 if let Some((_, journal)) = &mut self.journal {
+                    // The old image, and the metadata that counts it, must be in the store before
+                    // its page is overwritten.
                     journal.flush_before(offset, data.len() as u64)?;
                 }
                 opened(self.database.as_mut())?.write(offset, data, seen.as_ref())?;
+                // Page 1 has the number of reserved bytes, which may just have changed.
                 if offset == 0 {
                     self.learn_stamps()?;
                     self.tell_stamps();
@@ -246,6 +252,7 @@ impl Connection {
     /// Nobody writes a page that ends in the mark by accident, and it would not be read as it was
     /// written.
     fn refuse_mark(&self, page: &[u8]) -> Result<(), StoreError> {
+        // Headers, and parts of frames and records, are shorter or of other sizes.
         let is_page = page.len() >= 4096 && page.len().is_power_of_two();
         if self.stamps && is_page && self.mark.header(page).is_some() {
             let why = "a page that ends in the mark of its volume cannot be stored";
@@ -273,6 +280,7 @@ impl Connection {
         match role {
             Role::Database => {
                 said(&mut self.undone)?;
+                // Images that wait are compared with pages that are about to go.
                 self.flush_journal()?;
                 opened(self.database.as_mut())?.truncate(size)
             }
@@ -391,6 +399,8 @@ impl Connection {
             }
             Role::Journal => {
                 let flushed = self.flush_database().and_then(|()| self.flush_journal());
+                // In most modes a journal lasts for one transaction; its counters belong to the
+                // connection.
                 self.journals_before = self.journals();
                 (self.journal.take().map(|(file, _)| file), flushed)
             }

@@ -130,6 +130,7 @@ impl Database {
 
     pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         self.flush_shared()?;
+        // Pages that wait may go on waiting, unless this read is about them.
         if self.pending.meets(offset, into.len() as u64) {
             self.flush_pending()?;
         }
@@ -164,6 +165,8 @@ impl Database {
         let whole = bytes >= PAGE && bytes.is_multiple_of(PAGE) && offset.is_multiple_of(PAGE);
         let same = seen.filter(|seen| whole && seen.bytes == data);
         if let Some(seen) = same {
+            // One kind is gathered at a time, so that pages reach the store in the order of
+            // SQLite's writes.
             self.flush_guesses()?;
             self.flush_pending()?;
             let (from, from_offset) = (seen.file, seen.offset);
@@ -210,6 +213,8 @@ impl Database {
 
         self.counters.pages_written += 1;
         self.counters.pages_written_in_checkpoints += u64::from(self.checkpointing);
+        // During a checkpoint others may read the database, so nothing waits then; nor does a part
+        // of a page.
         if !whole || self.checkpointing || !self.pending.has_room_for(offset, data) {
             self.flush_pending()?;
             return self.store.write(self.file, offset, data);
@@ -222,7 +227,8 @@ impl Database {
         }
     }
 
-    /// Where another file has this page, if pages of the store can be shared at all.
+    /// Where another file has this page. None once the store had to copy instead of sharing: trying
+    /// costs a read, and would save nothing.
     fn twin(&self, page: &[u8], here: PlaceOf) -> Option<PlaceOf> {
         let twin = self.twins.find(page, here)?;
         self.store
@@ -287,6 +293,7 @@ impl Database {
         }
         let guesses = std::mem::take(&mut self.guesses);
         let shares: Vec<Share> = guesses.iter().map(|guess| guess.share).collect();
+        // If it fails, any part of it may be done; the comparison below finds what is not.
         let shared = self.store.share_all(&shares).is_ok();
 
         let mut page = Vec::new();

@@ -31,6 +31,7 @@ fn share_of(machine: &str, group: &str) -> u64 {
         .map(|kibibytes| kibibytes << 10);
     let limit = group.trim().parse::<u64>().ok();
 
+    // Where neither is known the default remains.
     let memory = total.into_iter().chain(limit).min().unwrap_or(0);
     (memory / SHARE).clamp(CACHE_BYTES_DEFAULT, BYTES_MAX)
 }

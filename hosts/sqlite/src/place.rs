@@ -192,6 +192,7 @@ fn places() -> MutexGuard<'static, Places> {
 /// # Errors
 /// It cannot be reached, or has no volume.
 pub fn hold(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
+    // Locked until the place is open, so that two threads do not open one image.
     let mut places = places();
     let known = places.by_spec.get(spec).and_then(Weak::upgrade);
     let place = match known {
@@ -352,6 +353,7 @@ fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {
             options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);
             let disk = Client::connect(address.as_str(), options)
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
+            // A copy of a volume is in a namespace of its own, but has the volume's UUID.
             let copy = disk.identity().map(|identity| uuid_text(&identity));
             let processes = Processes::local();
             let volume = Volume::open(disk, &processes)
@@ -426,6 +428,7 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlac
 
     let made = fs::DirBuilder::new()
         .recursive(true)
+        // Other users must not be able to hold locks here.
         .mode(0o700)
         .create(&locks);
     made.map_err(|error| PlaceError::System {

@@ -43,9 +43,11 @@ impl Twins {
     pub fn note(&self, page: &[u8], place: PlaceOf) {
         let hash = xxh3_64(page);
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some megabytes, made when the first page is read.
         if places.is_empty() {
             places.resize(PLACES, None);
         }
+        // The newest page of an entry stays: what was just read is what is copied next.
         places[hash as usize % PLACES] = Some((hash, place));
     }
 

@@ -78,6 +78,7 @@ impl<D: Disk> Disk for Window<D> {
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error> {
+        // Rounded up: a buffer that is not whole pages is for the disk below to refuse.
         let page = self.place(page, into.len().div_ceil(PAGE_BYTES) as u64)?;
         Ok(self.disk.read(page, into)?)
     }

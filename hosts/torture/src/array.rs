@@ -20,7 +20,7 @@ pub struct DiskGeometry {
 }
 
 impl DiskGeometry {
-    /// Its size, in bytes.
+    /// Size of the disk, and of the file that is served, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.block_bytes)
     }
@@ -155,6 +155,7 @@ impl Slot {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
+
         work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
             // An error that was asked for is answered as one; any other is a failure of ours, which
             // ends the run.
@@ -226,6 +227,7 @@ impl Bytes for Served {
     fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
         let len = match self {
             Self::Disk(slot) => {
+                // As a block device: a write over the end is cut short, one behind it is refused.
                 let len = slot.fitting(offset, data.len() as u64) as usize;
                 match (data.len(), len) {
                     (0, _) => {}

@@ -266,6 +266,7 @@ impl<'a> Campaign<'a> {
             }
             cut = self.draw(&mut random, round);
         }
+        // The last draw is taken as it is: a short record has few different disks.
         let (outcome, _) = self.outcome(&cut);
         self.tried.insert(outcome);
         cut
@@ -310,6 +311,7 @@ impl<'a> Campaign<'a> {
 
     /// What a cut can lose, and what it loses.
     pub fn state(&self, cut: &Cut) -> (DiskState, Vec<Lost>) {
+        // A replay does not go back: instants before the workload are played from the beginning.
         let replay = if cut.instant < self.start.played() {
             Replay::new(self.recording)
         } else {
@@ -342,6 +344,7 @@ impl<'a> Campaign<'a> {
             return Err(TortureError::Interrupted);
         }
         let result = self.restore_and_check(cut);
+        // A request that we could not serve explains whatever the check said.
         match self.place.take_failure() {
             Some(failure) => Err(failure),
             None => result,

@@ -157,6 +157,8 @@ impl Group {
 
     /// Has the first process ended? It is not reaped by this.
     fn has_ended(&self) -> io::Result<bool> {
+        // Not reaped here: until then its number, which is the group's, cannot be another
+        // process's.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(self.id()), options)?.is_some())
     }
@@ -170,6 +172,7 @@ impl Group {
 
     /// Kills what is left of the group, then waits for its first process.
     fn reap(&mut self) -> io::Result<ExitStatus> {
+        // What it has started may live on, and must not write to the next disk.
         self.signal(Signal::KILL);
         self.reaped = true;
         self.leader.wait()

@@ -255,6 +255,8 @@ impl<'a> Replay<'a> {
                 });
             }
             Event::Flush => {
+                // What is under way now is not covered by this flush, even if it is completed
+                // first.
                 self.flushes.insert(index, self.open.clone());
             }
             Event::Done(request) => self.complete(recording, *request),

@@ -190,6 +190,7 @@ impl Faulty {
             });
             delays.sum()
         };
+        // Outside the lock: requests of several threads are late side by side.
         std::thread::sleep(delay);
     }
 
@@ -261,6 +262,7 @@ impl Array for Faulty {
     }
 
     fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
+        // Counted as no bytes: zeroes take no room.
         self.before_write(offset, 0)?;
         self.inner.zero(offset, len)
     }

@@ -19,8 +19,10 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+// CR and LF at its end, as in PNG's signature: a transfer that changes line ends is noticed.
 const MAGIC: [u8; 8] = *b"RMPCUT\r\n";
 const VERSION: u32 = 1;
+// zstd's own default.
 const LEVEL: i32 = 3;
 /// More blocks than a terabyte has at 4 KiB.
 const BLOCKS_MAX: u64 = 1 << 28;
@@ -179,6 +181,7 @@ pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
 
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
+    // The name is in the folder, which its file's sync does not cover.
     File::open(folder)?.sync_all()
 }
 

@@ -138,6 +138,7 @@ impl<'a> Player<'a> {
         let media = line.device.ftl().media();
         let image = match &cut.choice {
             Choice::Drawn(number) => {
+                // From the cut's own number, so that a code means one device.
                 let mut cutter = Cutter::new(*number, media.pending());
                 media.cut_by(|kind| cutter.outcome(kind))
             }
@@ -323,6 +324,7 @@ fn wrong_block(
                 recording.contents.get(version, &mut wanted)?;
                 is_one |= match found {
                     Some(bytes) => *bytes == wanted[..],
+                    // A page that is not mapped reads as zeroes.
                     None => wanted.iter().all(|byte| *byte == 0),
                 };
             }
@@ -357,7 +359,7 @@ impl FirmwareDisk {
         }
     }
 
-    /// The device itself.
+    /// Takes the device out, for a target that serves it.
     pub(crate) fn into_device(self) -> Device {
         self.device
             .into_inner()
@@ -398,6 +400,7 @@ impl Array for FirmwareDisk {
     }
 
     fn write(&self, offset: u64, data: &[u8], _through: bool) -> io::Result<()> {
+        // FUA needs nothing: while a check runs there is no cut.
         let mut device = self.device();
         let (first, whole) = self
             .pages

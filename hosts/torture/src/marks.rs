@@ -43,6 +43,7 @@ impl MarkPipe {
     /// The system's reason.
     pub fn take(&mut self) -> io::Result<Vec<u8>> {
         let mut lines = Vec::new();
+        // An empty pipe ends the reading with `WouldBlock`; what came before it is in `lines`.
         match self.0.read_to_end(&mut lines) {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
             _ => Ok(lines),

@@ -145,6 +145,7 @@ impl DiskState {
             self.words.push(id);
             self.now[at] = id;
         }
+
         self.submit(Event::Write {
             block,
             words: start..self.words.len(),
@@ -301,6 +302,7 @@ impl Array for Recorder {
     fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let (parts, blocks) = self.shape.split(offset, len);
 
+        // Blocks are zeroed whole or not at all: parts of them are written.
         for part in parts {
             self.write(
                 part.start,

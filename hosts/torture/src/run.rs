@@ -124,6 +124,7 @@ fn record_over_tcp(
         over.store(true, Ordering::Relaxed);
         result
     });
+    // Marks of the workload come before its end, also those that it wrote last.
     observer.take_marks();
     recorder.note(Event::End)?;
 
@@ -226,6 +227,7 @@ fn work(
         result
     });
     recorder.note(Event::End)?;
+    // The file system is unmounted without faults.
     faulty.arm(false);
 
     must_end_well(run, result?, faulty.has_failed())
@@ -247,6 +249,7 @@ fn write_back(dir: &Path, interval: Duration, seed: u64, over: &AtomicBool) {
             let _ = sync(dir);
             next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
         }
+        // Short naps, so that the workload's end is not waited for.
         std::thread::sleep(Duration::from_millis(5).min(interval));
     }
 }

@@ -40,6 +40,8 @@ pub fn shrink<T: Clone, E>(
                     None => return Ok((least, false)),
                     Some(false) => {}
                     Some(true) => {
+                        // As in the paper: a part alone begins again with two, its complement keeps
+                        // the size of parts.
                         smaller = Some((candidate, if alone { 2 } else { (parts - 1).max(2) }));
                         break;
                     }

@@ -280,6 +280,8 @@ struct Loop {
 
 impl Loop {
     fn attach(file: &Path, shape: DiskGeometry) -> Result<Self, TortureError> {
+        // Direct I/O: the loop device must not cache, or FUSE would see writes and flushes in an
+        // order that is not the file system's. Its sectors are what a cut keeps old or new.
         let (sector, file) = (shape.block_bytes.to_string(), file.to_string_lossy());
 
         let arguments = [

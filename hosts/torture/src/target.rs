@@ -31,7 +31,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// Name of the subsystem.
+/// NQN of the subsystem, the same for all disks of a campaign; `$NQN` of commands.
 const NQN: &str = "nqn.2026-11.remap-ssd:torture";
 
 /// An address at which one disk after the other is served.
@@ -154,6 +154,7 @@ impl Drop for Serving {
 /// # Errors
 /// There is no such device.
 pub(crate) fn empty_device(shape: DiskGeometry) -> Result<Device, TortureError> {
+    // Devices have a least size; the namespace on it has the disk's own.
     let bytes = shape.bytes().max(SERVICE_BYTES_MIN);
     let config = DeviceConfig::for_service(bytes, SchemeKind::default(), false).map_err(broken)?;
     Device::in_memory(config).map_err(broken)

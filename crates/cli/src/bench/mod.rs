@@ -141,7 +141,7 @@ struct Results {
     bytes_per_page: Option<f64>,
     bytes_per_page_no_dedup: Option<f64>,
     nvram_bytes: u64,
-    /// Of mappings alone.
+    /// Flash pages a second that recovery goes through, the fingerprint store left out.
     recovery_pages_per_s: f64,
     recovery_s: f64,
     /// With filling the fingerprint store, so that deduplication goes on as before.
@@ -284,7 +284,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What `--set` cannot choose.
+/// Keys that `--set` cannot choose here, each with the reason.
 const CHOSEN: [(&str, &str); 2] = [
     ("firmware.dedup", "it is measured on and off"),
     ("content", "it is measured with contents and without"),
@@ -336,6 +336,7 @@ impl Rounds {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
+    // Rounds are an odd number, so there is one in the middle.
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
@@ -488,6 +489,7 @@ fn as_text(config: &DeviceConfig, results: &Results) -> String {
             "bare arrays",
             [
                 r.bare_page_ops_per_s,
+                // They program nothing besides, so both rates are one.
                 r.bare_page_ops_per_s,
                 r.bare_host_pages_per_s,
                 r.gc_pages_per_host_page_bare,

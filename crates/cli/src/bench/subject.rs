@@ -322,6 +322,7 @@ impl BareSubject {
         let gc_start = config.firmware.gc_start(&config.geometry);
         let mut bare = Self(Bare::new(config.geometry, config.firmware.lpns, gc_start));
         let addressable = u64::from(config.addressable_lpns());
+        // All flash once, then three times what is addressed: collection is steady by then.
         bare.measure(feed, 3 * addressable + u64::from(config.geometry.pages()))?;
         Ok(bare)
     }

@@ -322,6 +322,7 @@ impl Args {
             duplicate_ratio,
             exponent: ContentModel::PAPERS_EXPONENT,
         };
+        // Options come before what a job file says.
         let of_job = || self.job.as_ref().map(|job| job.content);
         self.content.or(self.duplicates.map(papers)).or_else(of_job)
     }

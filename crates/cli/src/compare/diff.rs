@@ -168,6 +168,7 @@ struct Pair {
 impl Pair {
     /// As a share of what it was.
     fn change(self) -> f64 {
+        // Two zeroes have not changed, and must not be divided.
         match self.b - self.a {
             0.0 => 0.0,
             difference => difference / self.a.abs(),
@@ -402,6 +403,7 @@ fn differ(path: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
                 differ(&path, &a[name], &b[name], found);
             }
         }
+        // Lists count as one value: their elements have no names to find each other by.
         (a, b) if a != b => found.push(format!("{path}: {a} -> {b}")),
         _ => {}
     }

@@ -142,6 +142,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
         Feed::Trace(facts) => {
             let options = trace_options(args, addressable);
             let title = facts.path.display().to_string();
+            // A trace ends by itself.
             (Box::new(facts.replay(options)), u64::MAX, title)
         }
     };
@@ -190,7 +191,8 @@ fn new_device(
         request_pages: 1,
         content,
         addressable: config.addressable_lpns(),
-        // Other addresses than the measured run's, in the same contents.
+        // Other addresses than the measured run's, in the same contents. The number is "aging" in
+        // ASCII.
         seed: args.seed ^ 0x6167_696e_6700_0000,
         content_base: 0,
     })

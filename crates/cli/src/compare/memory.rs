@@ -124,6 +124,7 @@ fn group_bytes() -> Option<u64> {
             .parse::<u64>()
             .ok()
     };
+    // `max` stands for no limit and is no number. Limits of groups further up are not seen.
     Some(read("memory.max")?.saturating_sub(read("memory.current")?))
 }
 

@@ -384,6 +384,7 @@ fn run_all(
                         false => failure,
                     });
                     let ends = result.is_err() && failing == Failing::Ends;
+                    // Only jobs that have not begun look at this.
                     failed.fetch_or(ends, Ordering::Relaxed);
 
                     watches[index].end();

@@ -348,6 +348,7 @@ fn refused(args: &Args, config: &DeviceConfig, scale: f64, error: &DeviceConfigE
     }
     if text.starts_with("log_bytes") {
         let tables = firmware.tables_bytes(&config.geometry);
+        // The message is about the scaled device; sizes are typed as before --scale.
         let least = least_of(&text).map(|bytes| (bytes as f64 / scale).ceil() as u64);
         let wanted = if firmware.log_bytes < tables {
             Some(tables)

@@ -239,6 +239,7 @@ fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
             "nqn": client.subnqn(), "model": text(&controller.mn), "serial": text(&controller.sn),
             "firmware": text(&controller.fr), "namespaces": namespaces, "block_bytes": 1u64 << client.lba_shift(),
             "blocks": blocks, "size_bytes": size, "copy_blocks_max": copy_blocks,
+            // Bit 0 of VWC: there is a volatile write cache (Identify Controller).
             "volatile_write_cache": controller.vwc & 1 == 1,
         }));
     }
@@ -298,12 +299,14 @@ fn statistics(
         .map(|cause| (cause, value(&format!("demoted_{cause}"))));
 
     let (host, flash) = (value("host_pages"), value("flash_pages"));
+    // A device that was never written has 0: JSON has no number for 0/0.
     let amplification = if host == 0 {
         0.0
     } else {
         flash as f64 / host as f64
     };
 
+    // Counters of SMART have 128 bits; no device lives long enough to need more than 64.
     let smart = [
         ("power_cycles", smart.power_cycles as u64),
         ("unsafe_shutdowns", smart.unsafe_shutdowns as u64),

@@ -91,6 +91,7 @@ impl Service {
             .iter()
             .max_by_key(|share| share.pages)
             .copied();
+        // One page more than the largest: the snapshot's record is in the last one.
         let share = largest.map(|share| Share {
             pages: share.pages + 1,
             unshared: false,
@@ -260,7 +261,7 @@ fn inode(dir: &Path) -> Result<u64, Failure> {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReservationFile {
-    /// By namespace.
+    /// Registrations and the reservation of each namespace, by its number.
     namespaces: AllReservations,
     /// CRC-32C of the rest, in hexadecimal digits.
     crc32c: String,

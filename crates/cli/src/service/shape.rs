@@ -277,6 +277,7 @@ fn numbers_of(unshared: &[u32]) -> String {
 
 /// A number that does not come again, from the system's randomness.
 pub fn random() -> u64 {
+    // Each `RandomState` has keys of its own, which begin with the system's randomness.
     std::collections::hash_map::RandomState::new()
         .build_hasher()
         .finish()
@@ -285,6 +286,7 @@ pub fn random() -> u64 {
 /// A name nobody else has: a random UUID.
 pub(super) fn new_nqn() -> String {
     let (a, b) = (random(), random());
+    // Version 4 and variant 10, as RFC 9562 places them.
     let version = (a & 0x0fff) | 0x4000;
     let variant = (b >> 48 & 0x3fff) | 0x8000;
     let (first, second, last) = (a >> 32, a >> 16 & 0xffff, b & 0xffff_ffff_ffff);

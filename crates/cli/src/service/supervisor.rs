@@ -43,6 +43,7 @@ pub fn passed_socket(chosen: bool) -> Result<Option<TcpListener>, Failure> {
                 "the socket that was passed does not listen",
             ));
         }
+        // A supervisor may have used it without blocking; the server waits in `accept`.
         socket.set_nonblocking(false).map_err(wrong)?;
     }
     Ok(socket)

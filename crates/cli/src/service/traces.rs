@@ -70,7 +70,7 @@ mod absent {
     use remap_ssd_nvme::controller::spans::Tracer;
     use std::convert::Infallible;
 
-    /// There is none.
+    /// A plan that cannot exist in a program without OpenTelemetry.
     pub struct TracePlan(Infallible);
 
     impl TracePlan {
@@ -93,11 +93,11 @@ mod absent {
         }
     }
 
-    /// There are none.
+    /// Traces that cannot exist, as the plan that would start them.
     pub struct Traces(Infallible);
 
     impl Traces {
-        /// Nothing is left.
+        /// Cannot be called: there is no such value.
         pub fn finish(self) {
             match self.0 {}
         }

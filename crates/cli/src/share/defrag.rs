@@ -55,7 +55,6 @@ Examples:
 Files of a volume: if it is interrupted, a file has its old pages or its new ones, with the same contents.
 A list of extents: the old pages stay as they are, and the new layout is printed for the file system's own tool.";
 
-/// Runs `share defrag`.
 pub(super) fn command(args: &Args) -> Result<(), Failure> {
     match (&args.extents, args.to) {
         (Some(list), Some(to)) => gather(args, list, to),
@@ -271,7 +270,7 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// `FIRST PAGES`.
+/// A line of two numbers: the first page of an extent, and how many it has.
 fn of_numbers(line: &str) -> Option<Piece> {
     let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().ok());
     let piece = Piece {

@@ -158,6 +158,7 @@ impl Counting for ImageDisk {
 
 impl Counting for Client {
     fn counts(&mut self) -> Option<Counts> {
+        // A device of another make has no such log.
         Some(Counts::of_statistics(&self.statistics().ok()?))
     }
 }
@@ -177,7 +178,7 @@ enum Others {
     Refused,
 }
 
-/// Runs with the volume.
+/// Opens the volume of a place, runs, and closes the device in good order.
 fn on_volume<R>(
     place: &NamespacePlace,
     others: Others,
@@ -186,6 +187,7 @@ fn on_volume<R>(
     if let Some(dir) = &place.image {
         let failed = |error: ImageError| Failure::about(dir.display(), error);
         let disk = ImageDisk::open(dir, place.nsid).map_err(failed)?;
+        // One process: nobody else can have the image open.
         let (result, disk) = with_volume(disk, &Processes::One, place, others, work)?;
         disk.close().map_err(failed)?;
         return Ok(result);

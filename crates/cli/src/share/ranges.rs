@@ -81,7 +81,7 @@ struct PagesOrFile {
 }
 
 impl PagesOrFile {
-    /// Source, target and pages.
+    /// First page of source and target, and how many pages; all three options are needed.
     fn range(&self, place: &NamespacePlace) -> Result<(At, At, u64), Failure> {
         let (Some(from), Some(to), Some(pages)) = (self.from, self.to, self.pages) else {
             return Err(Failure::usage(
@@ -107,7 +107,6 @@ impl PagesOrFile {
     }
 }
 
-/// Runs `share copy`.
 pub(super) fn copy(args: &Copy) -> Result<(), Failure> {
     // With names it is files of a volume, with numbers pages of a namespace.
     if let Some((from, to)) = args.what.names() {
@@ -126,7 +125,6 @@ pub(super) fn copy(args: &Copy) -> Result<(), Failure> {
     show::shared(&shared?, &[], args.json)
 }
 
-/// Runs `share move`.
 pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
     if let Some((from, to)) = args.what.names() {
         let ((), done) = on_volume(&args.place, Others::Refused, |volume| {

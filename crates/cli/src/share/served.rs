@@ -38,6 +38,7 @@ impl ServedNamespaces {
                 ..options.clone()
             },
         )?;
+        // Whatever a controller says, no more connections than these are opened.
         let count = first.controller().nn.min(128);
 
         // Across namespaces only if there are several: the host must tell the device so.
@@ -142,6 +143,7 @@ impl Namespaces for ServedNamespaces {
     }
 
     fn flush(&mut self) -> Result<(), ShareError> {
+        // A flush is of one namespace; those that were only read have nothing to flush.
         for (client, _) in self.clients.values_mut().filter(|(_, wrote)| *wrote) {
             Disk::flush(client).map_err(ShareError::device)?;
         }

@@ -90,9 +90,9 @@ struct On {
     json: bool,
 }
 
-/// Runs `share snapshot`.
 pub(super) fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
+        // Only a volume has files, so --file says enough.
         Command::Create(args) if args.on.volume || !args.file.is_empty() => create_of_files(args),
         Command::Create(args) => create(args),
         Command::List(on) if on.volume => list_of_files(on),
@@ -130,6 +130,7 @@ fn create(args: &Create) -> Result<(), Failure> {
         })
     });
 
+    // Its line goes before anything is printed, an error too.
     drop(patience);
     let (made, shared) = made?;
 

@@ -42,10 +42,10 @@ const NO_PART: [&str; 9] = [
     "set",
 ];
 
-/// Names and their values.
+/// Names in the order of the file, each with all its values.
 type Values = Vec<(String, Vec<Value>)>;
 
-/// One combination of values.
+/// One value for each name of the grid, in its order.
 type Chosen = Vec<(String, Value)>;
 
 /// A grid as it was given: names in their order.

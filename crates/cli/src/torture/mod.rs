@@ -214,7 +214,7 @@ Exit codes: 0 every check passed, 1 a check failed, 2 a mistake in the arguments
 before a check failed. A check that fails, hangs, or finds a file system that does not mount has failed. Another run is another
 recording, even with the same seed: an exact replay needs the saved one.";
 
-/// What `--set` cannot choose.
+/// Keys that `--set` cannot choose here, each with what to use instead.
 const CHOSEN: [(&str, &str); 4] = [
     ("firmware.scheme", "use --scheme instead"),
     ("firmware.dedup", "use --dedup instead"),
@@ -233,6 +233,7 @@ fn is_seen(path: &str) -> bool {
 /// A check failed, or something is missing.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
+    // None of them may end the process at once: what is mounted has to be taken away first.
     for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::failed)?;
     }
@@ -422,7 +423,7 @@ impl Args {
     }
 }
 
-/// Records the workload.
+/// Runs the workload once and records it: all cuts are of this one run.
 fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
     let shape = args.shape()?;
 
@@ -495,7 +496,7 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
     Ok(())
 }
 
-/// Does one cut again.
+/// Does the cut of a code again, in the recording that the code names.
 fn replay(
     args: &Args,
     mut campaign: Campaign<'_>,

@@ -162,6 +162,7 @@ pub fn text(recording: &Recording, results: &Results) -> String {
         u64::from(recording.contents.count()) * u64::from(recording.shape.block_bytes);
     let counts = [
         counted(writes, "write"),
+        // `counted` makes a plural by an `s`.
         counted(flushes, "flush").replace("flushs", "flushes"),
         counted(marks, "mark"),
     ];

@@ -54,7 +54,7 @@ const REQUESTS_DEFAULT: u64 = 1_000_000;
 /// Addresses are folded no further than this: 8 TiB.
 const WHOLE_DISK: u32 = u32::MAX >> 1;
 
-/// One trace or workload.
+/// What was counted of one trace or workload, and what was left out of it.
 struct Profiled {
     name: String,
     kind: String,

@@ -50,7 +50,6 @@ pub(super) struct Import {
     pub(super) place: NamespacePlace,
 }
 
-/// Exports a file.
 pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Result<(), Failure> {
     let about = |error| about(&args.place, error);
     let file = volume
@@ -119,7 +118,6 @@ fn copy_out<D: Disk + Send>(
     }
 }
 
-/// Imports a file.
 pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Result<(), Failure> {
     let about = |error| about(&args.place, error);
     let local = |error: io::Error| Failure::about(args.file.display(), error);

@@ -25,7 +25,7 @@ const STRETCH: u32 = 256;
 const PASSES_MAX: u32 = 8;
 /// Pages that may be copied while hosts wait: 4 MiB.
 const HELD_PAGES_MAX: u64 = 1 << 10;
-/// Bytes moved at once.
+/// Bytes of contents that one read and one write move.
 const PIECE_BYTES: usize = 1 << 20;
 
 const CONTENTS: &str = "contents";
@@ -202,6 +202,7 @@ impl Copier<'_> {
             return Ok(0);
         }
         let rows = now.rows_since(&before);
+        // Pages of a superblock lie row by row, one of each die in a row.
         let first = u64::from(sb) * u64::from(self.pages_per_superblock)
             + u64::from(rows.start) * u64::from(self.dies);
         let pages = u64::from(rows.len() as u32) * u64::from(self.dies);

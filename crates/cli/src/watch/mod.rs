@@ -71,6 +71,7 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
             "--http: an address of the loopback, such as 127.0.0.1:9420",
         ));
     }
+    // Written so that NaN is refused too.
     if !(args.speed >= 0.0 && args.speed <= 1e6) {
         return Err(Failure::usage(
             "--speed: 0 to 1000000 virtual seconds a second",
@@ -107,6 +108,7 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     played.play(&mut *staged.source).map_err(Failure::failed)?;
     if !args.end {
         output::note("the workload has ended; Ctrl-C ends the page");
+        // A loop, since `park` may return for no reason.
         loop {
             std::thread::park();
         }
@@ -117,6 +119,7 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
 
 /// Memory of this process, as Linux counts it; 0 elsewhere.
 fn resident_bytes() -> u64 {
+    // In pages; the second field is what is resident (proc(5)).
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm
         .split(' ')

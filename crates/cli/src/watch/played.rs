@@ -291,6 +291,7 @@ impl Watched for Played {
     }
 
     fn act(&self, _: &str, _: &Value) -> Result<Value, Refused> {
+        // Verbs are for a device that is served: this one has no hosts.
         Err(Refused::Unknown)
     }
 

@@ -340,6 +340,7 @@ impl Watched for Served {
                 discovery: one.discovery,
                 rights: one.rights.to_string(),
                 denied: one.denied,
+                // A host may have come after `now_ns` was taken.
                 seconds: now_ns.saturating_sub(one.since_ns) as f64 / 1e9,
                 commands: one.commands,
             })
@@ -450,6 +451,7 @@ impl Watched for Served {
             "reset" => {
                 let mut sampled = self.sampled();
 
+                // Even if they are fresh: what a reset notes must be of this instant.
                 self.gate.with(|subsystem| sampled.read(subsystem));
                 let counters = sampled.table.counters().iter().copied();
 
@@ -527,6 +529,7 @@ fn reservation(subsystem: &Subsystem, nsid: u32) -> Value {
 /// What is counted without the device.
 fn count(subsystem: &Subsystem, status: &mut Status) {
     let health = subsystem.health();
+    // SMART counts sectors of 512 bytes, whatever the namespaces' blocks are.
     status.host_read_bytes = health.sectors_read * 512;
     status.host_written_bytes = health.sectors_written * 512;
     status.media_errors = health.media_errors;

@@ -28,7 +28,7 @@ struct Entry {
     segments: u32,
 }
 
-/// What a device said.
+/// Superblocks and counters of a device, each as old as the stretch that read it.
 #[derive(Default)]
 pub struct Table {
     entries: Vec<Option<Entry>>,
@@ -99,6 +99,7 @@ impl Table {
         status.read_only = self.read_only;
         status.scheme.clone_from(&self.scheme);
 
+        // Superblocks that were not looked at yet are left out.
         let entries = || self.entries.iter().flatten();
         let count =
             |state: SuperblockState| entries().filter(|entry| entry.state == state).count() as u64;

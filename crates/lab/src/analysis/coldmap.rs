@@ -29,6 +29,7 @@ const WHOLE: &str = "randwrite";
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let mut workloads = table.distinct(|run| run.workload.as_str());
+    // The means are compared with the paper's, which are over its four workloads.
     workloads.retain(|workload| *workload != WHOLE);
 
     for (name, figure, title, metric) in METRICS {
@@ -129,6 +130,7 @@ fn zoned(table: &Table, workloads: &[&str], found: &mut Findings) -> Result<(), 
             of("remap-ssd", "coldmap", workload)?,
         );
 
+        // A short run may move nothing: a share of one page then, and no division by zero.
         let room = remap.number("gc_pages")? / remap.number("flash_pages")?.max(1.0);
         let share = cold.number("gc_zoned_pages")? / cold.number("gc_pages")?.max(1.0);
         let short = if *workload == WHOLE {

@@ -32,6 +32,8 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         "| setup | content | Remap of | collections | IOPS | write amplification | lifetime | Remap over the baseline: collections | IOPS | write amplification | lifetime |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
+    // Where the paper has only Coldmap over the baseline, Remap over it is that divided by Coldmap
+    // over Remap.
     text.push_str(&line(
         "the paper",
         "",

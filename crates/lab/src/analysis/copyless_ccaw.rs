@@ -30,6 +30,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
 }
 
 fn row<'a>(table: &'a Table, workload: &str, content: &str) -> Result<&'a Row, LabError> {
+    // CCAW runs on the paper's own device; DEDUP and plain writes ask for no remaps.
     let scheme = if workload.starts_with("ccaw") {
         "shadow-oob"
     } else {
@@ -52,6 +53,7 @@ fn speed(table: &Table, workload: &str, content: &str) -> Result<f64, LabError> 
 /// Without windows: gains over a device without deduplication, and how much of 1 / (1 - conversion
 /// ratio) they are.
 fn continuous(table: &Table, found: &mut Findings) -> Result<(), LabError> {
+    // Without deduplication the ratio of the contents does not matter.
     let plain = speed(table, "plain,window=0", "ratio:2")?;
     let mut shares = Vec::new();
     for name in CONTINUOUS {

@@ -86,6 +86,8 @@ fn row<'a>(
     arm: &str,
 ) -> Result<&'a Row, LabError> {
     let workload = format!("recording:sqlite-rollback-{value}-{synchronous}-{arm}");
+    // The arm without a journal has no remaps, but runs on the same device as the one it is
+    // compared with.
     let scheme = if ["copyless", "nojournal"].contains(&arm) {
         "shadow-oob"
     } else {

@@ -12,6 +12,7 @@ use crate::plot::{MarkKind, Panel, Plot};
 use crate::table::{Ask, Table};
 
 const PCRAM_OVER_FLASH: f64 = 5.0;
+// Bytes of an entry of remapping metadata, and of the page that it saves.
 const ENTRY: f64 = 16.0;
 const PAGE: f64 = 4096.0;
 

@@ -153,6 +153,7 @@ fn gains(
             scanning.push(theirs.number("p2l_lookup_s")? / theirs.number("seconds_simulated")?);
             each.push(theirs.number("p2l_lookup_s")? / theirs.number("gc_runs")?.max(1.0) * 1e3);
 
+            // The paper shows amplification for one content only.
             if cell.1 == figure_c {
                 amplification.push(ours.amplification_of_data()? / theirs.amplification_of_data()?);
             }
@@ -244,6 +245,7 @@ fn panels(
                 bars.push(("none".to_owned(), figure(none, none)?));
             }
             for scheme in LOGGED.iter().chain(&["opt"]) {
+                // Opt's remaps need no room, so one run serves all sizes of log.
                 let log = (*scheme != "opt").then_some(log);
                 bars.push((
                     (*scheme).to_owned(),

@@ -18,11 +18,14 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         })
     };
     let speed = |row: &Row| row.number("bandwidth_mib_s");
+
     let (mut below, mut over_none) = (Vec::new(), Vec::new());
     for log in &logs {
+        // The bound is the device's: any workload's run has it.
         if let Some(workload) = workloads.first() {
             super::fast21_fig5::bound(row("nlog", workload, Some(*log))?, *log, &mut found);
         }
+
         for global in ["flog", "nlog"] {
             let (mut gains, mut scanning) = (Vec::new(), Vec::new());
             for workload in &workloads {
@@ -40,8 +43,10 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             found.measure(format!("over_{global}_{log}"), mean(&gains));
             found.measure(format!("{global}_lookup_share_{log}"), mean(&scanning));
         }
+
         for workload in &workloads {
             let ours = row("remap-ssd", workload, Some(*log))?;
+            // Opt is aged as the device with this log is, so it has a run for each size.
             let opt = row("opt", workload, Some(*log))?;
             below.push(1.0 - speed(ours)? / speed(opt)?);
             over_none.push(speed(opt)? / speed(row("none", workload, None)?)?);
@@ -58,6 +63,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
             }
         }
     }
+
     for workload in &workloads {
         let (opt, none) = (
             row("opt", workload, logs.last().copied())?,
@@ -70,10 +76,12 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
         found.measure(format!("none_wa {workload}"), none.amplification_of_data()?);
         found.measure(format!("opt_wa {workload}"), opt.amplification_of_data()?);
     }
+
     found.measure("below_opt_mean", mean(&below));
     found.measure("below_opt_most", most(&below));
     found.measure("over_none_least", least(&over_none));
     found.measure("over_none_most", most(&over_none));
+
     for (letter, workload) in ['a', 'b', 'c', 'd'].into_iter().zip(&workloads) {
         let mut groups = Vec::new();
         for log in &logs {

@@ -52,6 +52,7 @@ pub fn analyse(table: &Table) -> Result<Findings, LabError> {
 
                 bars.push((label(*size), shown));
 
+                // Against itself it would be 1, and pull the means towards it.
                 if *size != smallest {
                     let of = if field == "iops" {
                         &mut speeds

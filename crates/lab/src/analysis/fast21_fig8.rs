@@ -127,9 +127,11 @@ fn bandwidth(
             .map(|(scheme, course)| ((*scheme).to_owned(), course.line())),
     );
 
+    // From where the last of the schemes begins to collect: one piece of the recording for all.
     let begun = courses
         .iter()
         .map(|course| course.begun)
+        // A scheme that never collected has NaN, which `max` leaves out.
         .fold(0.0, f64::max);
     let [flog, nlog, remap, opt] = [0, 1, 2, 3].map(|index| courses[index].rate_after(begun));
     found.measure(format!("over_flog {test}"), remap / flog);
@@ -279,6 +281,7 @@ impl Course {
             .partition_point(|point| by(point).0 < value)
             .clamp(1, self.points.len() - 1);
         let (from, to) = (by(&self.points[after - 1]), by(&self.points[after]));
+        // Two samples may have one value; then the later one counts.
         let share = if to.0 > from.0 {
             ((value - from.0) / (to.0 - from.0)).clamp(0.0, 1.0)
         } else {

@@ -12,6 +12,7 @@ const SYNCED_PAGES: f64 = 2000.0;
 
 pub fn analyse(table: &Table) -> Result<Findings, LabError> {
     let mut found = Findings::default();
+    // The first phase is the load, the second is cleaning.
     let [_, stock]: [Phase; 2] = phases(table, "f2fs-fileserver-stock", SCHEME)?;
     let [_, ours]: [Phase; 2] = phases(table, "f2fs-fileserver-remap", SCHEME)?;
     found.measure("cleaning_time_saved", 1.0 - ours.seconds / stock.seconds);

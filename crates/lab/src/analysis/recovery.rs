@@ -117,6 +117,7 @@ fn sized(base: &DeviceConfig, gib: f64, share: f64, scheme: &str) -> DeviceConfi
 
 /// The same superblocks, more or fewer of them.
 fn reads(device: &DeviceConfig, base_gib: f64, gib: f64) -> Reads {
+    // What grows with the number of superblocks is told from the log by leaving the log out.
     let log_free = DeviceConfig {
         firmware: remap_ssd_ftl::Config {
             log_bytes: 0,
@@ -197,6 +198,7 @@ fn lookups(base: &DeviceConfig, found: &mut Findings) {
         let bytes = mib * f64::from(1 << 20);
 
         let flog = bytes / 4096.0 / dies * read_s;
+        // NVRAM is read by lines of 64 bytes, one after the other.
         let nlog = bytes / 64.0 * port_s;
         // A superblock's share of the entries of a log of that size.
         let local = bytes * superblock_pages / pages / 64.0 * port_s;

@@ -112,11 +112,13 @@ pub struct Mail {
 }
 
 impl Load {
-    /// Number of pages.
+    /// The load over this number of pages, before its first request.
     ///
     /// # Errors
     /// The model needs more pages.
     pub fn new(spec: LoadSpec, pages: u32, seed: u64) -> Result<Self, String> {
+        // The number is "load" in ASCII: the model draws from the same seed, and must not draw the
+        // same.
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6c6f_6164);
         match spec {
             LoadSpec::Ratio(ratio) => Ok(Self::Random {
@@ -183,6 +185,8 @@ impl Load {
 impl Mail {
     fn next(&mut self) -> Result<Request, String> {
         self.requests += 1;
+        // A read comes whenever reads are behind their share, so that the share is right at any
+        // time.
         let behind = |wanted: f64| (self.reads as f64) < wanted * self.requests as f64;
         if self.wanted.is_some_and(behind) && !self.recent.is_empty() {
             self.reads += 1;

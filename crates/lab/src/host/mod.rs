@@ -30,9 +30,9 @@ const QUANTILES: usize = 200;
 pub enum Arm {
     /// Nothing: writes as they are, and the window's flush.
     Plain,
-    /// The CCAW deduplication engine.
+    /// CCAW: duplicates become copies, which the device remaps.
     Ccaw,
-    /// The OrderMergeDedup engine.
+    /// OrderMergeDedup: mappings and counts of its own, on any device.
     OrderMerge,
 }
 
@@ -69,6 +69,8 @@ impl HostSpec {
         for field in fields {
             match field.strip_prefix("window=") {
                 Some(window) => {
+                    // Divisors of the longest: so all windows can be filled by one number of
+                    // writes.
                     let known = |window: &u32| {
                         *window == 0 || WINDOW_MAX.is_multiple_of(u64::from(*window))
                     };
@@ -126,6 +128,7 @@ impl Subject {
         let new = NewDedup {
             pages: Some(used),
             force: true,
+            // Any identity, but always the same: it is in all checksums.
             identity: Some([7; 16]),
             ..NewDedup::default()
         };
@@ -273,6 +276,7 @@ fn issue(
                 tally.reads += 1;
             }
             Request::Write { page, content } => {
+                // Without windows the host waits for nothing, so no request has a latency.
                 if spec.window > 0 {
                     entered.push(subject.timed().now());
                 }
@@ -307,6 +311,7 @@ pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Res
 
     let mut subject = Subject::new(spec, TimedDisk::new(device), pages, true)?;
     issue(&mut subject, &mut load, spec, requests)?;
+    // The writes before take as long as the measured ones.
     tell(0.5);
     let mut subject = Subject::new(spec, subject.close()?, pages, false)?;
     subject.timed().wait();

@@ -86,6 +86,7 @@ impl TimedDisk {
         &mut self,
         submit: impl FnOnce(&mut Device, u64) -> (u64, Result<R, Refusal>),
     ) -> Result<R, Refusal> {
+        // The queue is full: the host goes on when the first of the commands ends.
         if self.under_way.len() >= self.depth
             && let Some(Reverse(done)) = self.under_way.pop()
         {
@@ -171,6 +172,7 @@ impl Disk for TimedDisk {
         let lpns = self.lpns(page, pages)?;
         let len = lpns.end.offset_from(lpns.start);
         self.post(|device, now| ended(device.deallocate(now, lpns.start, len)))?;
+        // Whichever is less work: a trim may be of the whole disk.
         if len as usize > self.contents.len() {
             self.contents.retain(|lpn, _| !lpns.contains(lpn))
         } else {
@@ -180,6 +182,7 @@ impl Disk for TimedDisk {
     }
 
     fn flush(&mut self) -> Result<(), Refusal> {
+        // NVMe: a flush covers commands that had ended when it was submitted.
         self.wait();
         let (done, result) = ended(self.device.flush(self.now));
         self.now = self.now.max(done);
@@ -201,6 +204,7 @@ impl Disk for TimedDisk {
         };
         self.post(|device, now| ended(device.remap(now, &command).into()))?;
 
+        // Taken before anything changes: the ranges may overlap.
         let contents: Vec<Option<Content>> = Lpn::between(source.clone())
             .map(|lpn| self.contents.get(&lpn).cloned())
             .collect();

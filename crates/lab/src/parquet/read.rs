@@ -122,6 +122,7 @@ fn item(bytes: &mut &[u8], kind: u8, depth: u32) -> Option<Item> {
                 15 => varint(bytes)?,
                 short => u64::from(short),
             };
+            // A count that lies ends with the bytes, and allocates nothing before.
             let items = (0..count).map(|_| item(bytes, head & 0xf, depth + 1));
             Some(Item::List(items.collect::<Option<_>>()?))
         }

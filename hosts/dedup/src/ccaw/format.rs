@@ -43,6 +43,7 @@ struct SignaturesRecord {
 
 const _: () =
     assert!(size_of::<HeaderRecord>() == PAGE_BYTES && size_of::<SignaturesRecord>() == PAGE_BYTES);
+// Behind the checksum itself.
 const CRC_FROM: usize = 4;
 
 /// Places of header, table and data pages.
@@ -56,6 +57,7 @@ impl Layout {
     /// The largest that fits into so many pages.
     pub fn fitting(pages: u64, segment_pages: u32) -> Option<Self> {
         let mut logical = u32::try_from(pages.checked_sub(SUPERBLOCKS)?).ok()?;
+        // A header, and at least one page of signatures.
         if segment_pages < 2 {
             return None;
         }
@@ -111,6 +113,8 @@ impl Layout {
     /// Table pages of a segment.
     pub fn table_pages_of(&self, segment: u32) -> std::ops::Range<u32> {
         let each = self.segment_pages - 1;
+        // The last segment is as short as the addresses allow. Sizes come from a superblock, so
+        // products saturate instead of overflowing.
         segment * each..((segment + 1).saturating_mul(each)).min(self.table_pages())
     }
     /// Where a segment's header is.
@@ -143,6 +147,7 @@ pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
 /// Whether a header vouches for its segment.
 pub fn is_valid(superblock: &Superblock, page: u64, bytes: &Page) -> bool {
     let record: &HeaderRecord = zerocopy::transmute_ref!(bytes);
+    // A trimmed header reads as zeroes, whose state is neither.
     record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]) && record.state.get() == VALID
 }
 
@@ -167,6 +172,7 @@ pub fn read_signatures<'a>(
     bytes: &'a Page,
 ) -> Option<&'a [Signature]> {
     let record: &SignaturesRecord = zerocopy::transmute_ref!(bytes);
+    // Zeroes are what `forget` leaves: nothing is known, and nothing is damaged.
     let right =
         *bytes == [0; PAGE_BYTES] || record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]);
     right.then_some(&record.signatures[..])

@@ -182,6 +182,7 @@ impl<D: Disk> Ccaw<D> {
         if segments.is_empty() {
             self.flush_below()?
         } else {
+            // One more flush behind it: the headers "valid" are written after the commit's own.
             self.commit(&segments)?;
             self.flush_below()?;
         }
@@ -247,6 +248,7 @@ impl<D: Disk> Ccaw<D> {
     fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
         self.statistics.flushes += 1;
         // After a failure nobody knows what is durable, and a later success would not say.
+        // A kernel reports a failed write-back to one flush and forgets it.
         self.disk.flush().map_err(|error| {
             self.broken = true;
             error.into()
@@ -313,6 +315,8 @@ impl<D: Disk> Ccaw<D> {
         // Counted only when the batch is whole.
         self.statistics.host_pages += pages.len() as u64;
         self.statistics.duplicates += (pages.len() - written.len()) as u64;
+        // A segment is written again only after many changes: each commit costs a flush, and it is
+        // invalid again at the next change.
         let each = self
             .options
             .commit_after
@@ -363,6 +367,8 @@ impl<D: Disk> Ccaw<D> {
                 ),
                 _ => (Plan::Write, Some(index)),
             };
+            // A copied page is no source within its batch: all copies go to the disk as one list,
+            // after the writes.
             let lba = if let Plan::Copy(source) = plan {
                 source.lba
             } else {
@@ -391,6 +397,7 @@ impl<D: Disk> Ccaw<D> {
         let mut found = [0; PAGE_BYTES];
         self.statistics.compared += 1;
         let place = self.place(lba);
+        // A page that cannot be read is no source: the new one is written, and is whole.
         let equal = self.disk.read(place, &mut found).is_ok() && found == *page;
         self.statistics.mismatches += u64::from(!equal);
         equal
@@ -496,6 +503,7 @@ impl<D: Disk> Disk for Ccaw<D> {
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.window.fitting(rest.len(), BATCH_PAGES));
             self.write_batch(lba, now)?;
+            // The window's end is all that makes data durable unless the host flushes.
             if self.window.add(now.len()) {
                 self.flush()?;
             }
@@ -539,6 +547,8 @@ impl<D: Disk> Disk for Ccaw<D> {
         // If it fails, both ranges have left the table: nobody knows what they hold.
         self.disk.remap(&below)?;
 
+        // How many share the source's page is not asked: 2 is a lower bound, and a count that is
+        // too low costs a copy that the device makes in full.
         let known = target
             .zip(signatures)
             .filter_map(|(lba, signature)| Some((lba, signature?)));

@@ -167,6 +167,7 @@ impl Segments {
     pub fn change(&mut self, lbas: &Range<u32>) {
         for segment in self.of(lbas) {
             let updates = &mut self.updates[segment as usize];
+            // A range over two segments counts in full for both: they are written a little early.
             *updates = updates.saturating_add(lbas.len() as u32);
         }
         if !lbas.is_empty() {
@@ -236,7 +237,9 @@ impl Segments {
             // From here on it may be valid on the disk, whatever the write says.
             self.valid[*segment as usize] = true;
             disk.write(place, &format::header(&self.superblock, place, true))?;
+
             let pages = self.layout.table_pages_of(*segment);
+            // Only behind the header: if that failed, the next commit writes the pages once more.
             self.dirty[pages.start as usize..pages.end as usize].fill(false);
             self.updates[*segment as usize] = 0;
             done.metadata_pages += 1;

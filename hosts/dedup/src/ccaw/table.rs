@@ -68,6 +68,7 @@ impl Table {
     /// An address with a content of this signature.
     pub fn find(&mut self, signature: &Signature) -> Option<Source> {
         let entry = &mut self.entries[*self.newest.get(signature)? as usize];
+        // What is copied from is worth keeping when the table is full.
         entry.used = true;
         Some(Source {
             lba: entry.lba,
@@ -110,6 +111,7 @@ impl Table {
     pub fn enter(&mut self, lba: u32, signature: Signature, shared: u8) {
         // An address has one entry: the old one goes first, and its place may be used at once.
         self.leave(lba);
+        // Given up before the new one comes in, so that memory never exceeds the limit.
         if self.by_lba.len() >= self.limit {
             self.discard();
         }
@@ -136,6 +138,8 @@ impl Table {
     }
 
     fn discard(&mut self) {
+        // Ends in the second round at the latest: the first one takes every mark away. There is an
+        // entry, since the limit is at least 1.
         loop {
             let next = (self.hand + 1) % self.entries.len();
             let entry = &mut self.entries[self.hand];

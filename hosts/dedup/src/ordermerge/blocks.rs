@@ -81,6 +81,7 @@ impl Blocks {
 
     /// Takes what the disk says of a block at the beginning, without changing it there.
     pub fn restore(&mut self, block: u32, count: u32) {
+        // No page is marked: this is what the disk says already.
         let old = std::mem::replace(&mut self.counts[block as usize], count);
         match (old, count) {
             (0, 1..) => self.free -= 1,
@@ -94,6 +95,8 @@ impl Blocks {
         assert!(self.counts[block as usize] > 0, "block {block} is free");
         if signature != UNKNOWN {
             self.signatures[block as usize] = signature;
+            // Of several blocks with one content the newest is found; the others stay until nothing
+            // names them.
             self.by_signature.insert(signature, block);
         }
     }
@@ -108,6 +111,7 @@ impl Blocks {
 
     /// Its record is to be written with the next batch.
     pub fn mark(&mut self, block: u32) {
+        // A page that is written for a count that rose carries its fallen counts with it.
         let page = block / PAGE_BLOCKS;
         self.fallen.remove(&page);
         self.risen.insert(page);
@@ -116,6 +120,7 @@ impl Blocks {
     /// Its record says too much: to be corrected when that costs nothing.
     pub fn mark_late(&mut self, block: u32) {
         let page = block / PAGE_BLOCKS;
+        // The page will be written anyway, with this count.
         if !self.risen.contains(&page) {
             self.fallen.insert(page);
         }

@@ -50,6 +50,7 @@ impl<D: Disk> OrderMerge<D> {
                 self.flush_below()?;
             }
         }
+        // Forgotten only here: after a failure above everything is still to be written.
         self.blocks.risen_written();
         self.changed.clear();
 
@@ -63,6 +64,8 @@ impl<D: Disk> OrderMerge<D> {
 
     /// Corrects the counts that are too high on the disk.
     pub(super) fn settle(&mut self) -> Result<(), DedupError<D::Error>> {
+        // Blocks that were replaced get their counts corrected in there; only then is it known
+        // which fell.
         self.commit()?;
         let fallen = self.blocks.fallen();
         if !fallen.is_empty() {
@@ -80,6 +83,7 @@ impl<D: Disk> OrderMerge<D> {
         write_each(&mut self.disk, &places, |place| {
             let base = (place - first) as u32 * PAGE_BLOCKS;
             format::blocks(superblock, place, |index| match base + index {
+                // The last page has room for more blocks than there are.
                 block if block < blocks.len() => blocks.record(block),
                 _ => (UNKNOWN, 0),
             })
@@ -100,6 +104,7 @@ impl<D: Disk> OrderMerge<D> {
 
         write_each(&mut self.disk, &places, |place| {
             let base = (place - first) as usize * PAGE_MAPPINGS as usize;
+            // The last page has room for more addresses than there are.
             let of = |index: u32| {
                 mapping
                     .get(base + index as usize)

@@ -56,6 +56,7 @@ struct MappingsRecord {
 
 const _: () =
     assert!(size_of::<BlocksRecord>() == PAGE_BYTES && size_of::<MappingsRecord>() == PAGE_BYTES);
+// Behind the checksum itself.
 const CRC_FROM: usize = 4;
 
 /// Places of mapping, block and data pages.
@@ -80,6 +81,7 @@ impl Layout {
             if over == 0 {
                 return Some(layout);
             }
+            // Half of what is too much: fewer blocks also need fewer pages of records.
             blocks = blocks.saturating_sub(over.div_ceil(2) as u32);
         }
     }
@@ -166,5 +168,6 @@ pub fn read_mappings<'a>(superblock: &Superblock, page: u64, bytes: &'a Page) ->
 }
 
 fn is_right(superblock: &Superblock, page: u64, crc: U32, bytes: &Page) -> bool {
+    // Zeroes are a new disk's: nothing is mapped, and nothing is damaged.
     *bytes == [0; PAGE_BYTES] || crc.get() == superblock.crc(page, &bytes[CRC_FROM..])
 }

@@ -233,6 +233,7 @@ impl<D: Disk> OrderMerge<D> {
     fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
         self.statistics.flushes += 1;
         // After a failure nobody knows what is durable, and a later success would not say.
+        // A kernel reports a failed write-back to one flush and forgets it.
         self.disk.flush().map_err(|error| {
             self.broken = true;
             error.into()
@@ -267,6 +268,7 @@ impl<D: Disk> OrderMerge<D> {
 
     /// Sees that there are free blocks, and says how many of so many pages can be written now.
     fn room(&mut self, pages: usize) -> Result<usize, DedupError<D::Error>> {
+        // Blocks that were replaced in this window are free only after its end: end it early.
         if (self.blocks.free() as usize) < pages {
             self.commit()?;
         }
@@ -318,6 +320,7 @@ impl<D: Disk> OrderMerge<D> {
                 Plan::Same(before) => homes[*before],
             };
             self.map(first + index as u32, block + 1);
+            // Only now: a signature leads to a block that a mapping names.
             if *plan == Plan::New {
                 self.blocks.learn(block, signatures[index]);
             }
@@ -359,6 +362,7 @@ impl<D: Disk> OrderMerge<D> {
         let mut found = [0; PAGE_BYTES];
         self.statistics.compared += 1;
         let place = self.place(block);
+        // A block that cannot be read is shared with nobody: the new page is written, and is whole.
         let equal = self.disk.read(place, &mut found).is_ok() && found == *page;
         self.statistics.mismatches += u64::from(!equal);
         equal
@@ -423,6 +427,7 @@ impl<D: Disk> Disk for OrderMerge<D> {
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), Self::Error> {
         let lbas = self.lbas(page, pages)?;
         lbas.for_each(|lba| self.map(lba, UNMAPPED));
+        // One page of the window, however long it is: it changes mappings and writes no data.
         self.took(1)
     }
 
@@ -455,6 +460,7 @@ impl<D: Disk> Disk for OrderMerge<D> {
             .for_each(|(lba, entry)| self.map(lba, entry));
         if remap.relocate {
             source
+                // Where the ranges overlap, the target's new mapping stays.
                 .filter(|lba| !target.contains(lba))
                 .for_each(|lba| self.map(lba, UNMAPPED));
         }

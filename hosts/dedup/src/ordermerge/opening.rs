@@ -116,6 +116,7 @@ fn mappings<D: Disk>(
             .and_then(|page| format::read_mappings(superblock, place, page));
 
         // A mapping beyond the disk cannot be: the page is damaged although its checksum is right.
+        // An entry is the block's number and 1, so the largest equals the number of blocks.
         let possible = |entry: u32| entry <= layout.blocks || entry == LOST;
         let entries = entries.filter(|entries| entries.iter().all(|entry| possible(entry.get())));
 

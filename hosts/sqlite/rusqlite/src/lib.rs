@@ -19,6 +19,7 @@ pub fn create(folder: &Path, bytes: u64) -> Result<(), Box<dyn Error + Send + Sy
     Device::create_in_folder(folder, config, None)?.close()?;
 
     let disk = ImageDisk::open(folder, 1)?;
+    // The image belongs to this process alone, so nothing has to be coordinated.
     Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})?;
     Ok(())
 }

@@ -16,6 +16,8 @@ impl Journal {
         let header = data.first_chunk::<HEADER_BYTES>()?;
         let (first, last) = (self.segments.first()?, self.segments.last()?);
         let behind = offset >= last.records_end() && offset == last.next_offset_if_cut(offset);
+        // Bytes 20 to 27 are the sizes of sector and page, which are the same in all headers of a
+        // journal.
         (behind && header[20..] == first.header[20..]).then_some(*header)
     }
 
@@ -51,6 +53,7 @@ impl Journal {
 
             Part::Record(record, at) => {
                 let len = len.min(segment.shape.record_bytes() as usize - at);
+                // A record's check covers all of it: a part is changed in the whole record.
                 let mut bytes = {
                     let image = self.image(index, record)?;
                     self.segments[index].record(record, &image)
@@ -62,6 +65,8 @@ impl Journal {
 
             Part::Behind => {
                 let record = segment.shape.record_bytes();
+                // Not beyond the end of this record, so that a complete one becomes an entry before
+                // the next begins.
                 let within = (offset - segment.records_at()) % record;
                 let len = len.min((record - within) as usize);
                 segment.put_tail(offset, &data[..len]);
@@ -97,6 +102,7 @@ impl Journal {
         match segment.part(offset) {
             Part::Header(at) => {
                 let len = len.min(segment.shape.sector() as usize - at);
+                // Behind SQLite's 28 bytes the rest of the sector stays zero.
                 let bytes = segment.header.get(at..).unwrap_or(&[]);
                 let known = bytes.len().min(len);
                 into[..known].copy_from_slice(&bytes[..known]);
@@ -150,6 +156,7 @@ impl Journal {
                 if shape.has_images()
                     && (at, bytes) == (shape.frame_bytes(), shape.slot_bytes()) =>
             {
+                // An image that waits is not in the store: nothing can be shared with it yet.
                 (!self.pending.contains_key(&(index, record))).then(|| segment.slot_at(record))
             }
             _ => None,

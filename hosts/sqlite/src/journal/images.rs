@@ -34,6 +34,7 @@ impl Journal {
         let at = known.slot_at(index);
         let mut image = vec![0; known.shape.slot_bytes()];
         self.store.read(self.file, at, &mut image)?;
+        // Checked at each read, not only at opening: no other bytes may get into a database.
         if !self.is_image(&known.entries[index], known.place(index), &mut image) {
             let found = format!(
                 "the image at byte {at} of a rollback journal is not the one that was journalled"
@@ -84,6 +85,7 @@ impl Journal {
             .keys()
             .filter_map(|&key| self.candidate(key))
             .collect();
+        // By place, so that neighbours are read by one call.
         candidates.sort_unstable_by_key(|candidate| candidate.from);
 
         let slot = self.segments[0].shape.slot_bytes() as u64;
@@ -205,7 +207,9 @@ impl Journal {
 
         let records = segment.entries.len();
         let (last, _) = place_of_entry(records.saturating_sub(1));
+        // Pages whose entries are all in the store are not written again.
         let (first, _) = place_of_entry(segment.entries_stored);
+        // Page 0, which counts the entries of all others, comes last.
         for number in (first.max(1)..=last).rev() {
             let mut page = [0; PAGE];
             let here = entries_of(number);

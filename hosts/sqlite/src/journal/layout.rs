@@ -193,6 +193,8 @@ impl RecordEntry {
     }
 
     fn check_of(&self, image: &[u8], place: RecordPlace) -> u64 {
+        // Where the image belongs is part of its check: that of another record, segment or
+        // transaction never fits.
         let mut seed = [0; 28];
         seed[..8].copy_from_slice(&place.nonce.to_le_bytes());
         seed[8..12].copy_from_slice(&place.segment.to_le_bytes());

@@ -198,6 +198,7 @@ impl Journal {
         if offset == 0
             && let Some((header, rest)) = data.split_first_chunk::<HEADER_BYTES>()
         {
+            // So SQLite ends a transaction in journal_mode=PERSIST.
             if *header == [0; HEADER_BYTES] {
                 return self.invalidate();
             }
@@ -253,6 +254,7 @@ impl Journal {
             Part::Record(index, _) => segment.cut_records(index, rest),
         }
         let records = segment.entries.len();
+        // Images of records that are gone must not be handed over later.
         self.pending
             .retain(|&(segment, index), _| segment < last || index < records);
         Ok(())
@@ -332,6 +334,8 @@ impl Journal {
         self.origin = None;
         let was_owned = self.standing == Standing::Owned;
         let is_stored = self.segments.first().is_some_and(|first| first.is_stored);
+        // Of another connection's journal nobody knows whether it was synced: it might come back
+        // after a cut.
         let durably = !was_owned || self.ever_synced;
         self.forget();
         if was_owned && !is_stored {

@@ -45,6 +45,7 @@ impl Journal {
         }
         if !self.segments.is_empty() {
             self.standing = Standing::Owned;
+            // Its owner may have synced it.
             self.ever_synced = true;
         }
         Ok(())
@@ -65,6 +66,7 @@ impl Journal {
         let mut next = self.first.clone();
         while let Some(page) = next.take() {
             let Some(head) = Head::get(&page) else { break };
+            // A segment counts only if it is the very one that must follow (4 in `mod.rs`).
             let expected = segments.last().map(|last| last.next(head.header));
             let (at, follows) = expected.map_or((0, head.offset == 0), |expected| {
                 let same = (
@@ -91,6 +93,7 @@ impl Journal {
             segment.entries_stored = segment.entries.len();
             let behind = segment.next(head.header).at;
             segments.push(segment);
+            // Behind a segment that is not whole nothing counts.
             if is_whole {
                 let mut page: Box<Page> = Box::new([0; PAGE]);
                 self.store.read(self.file, behind, &mut page[..])?;
@@ -198,6 +201,7 @@ impl Journal {
         bytes: usize,
         check: u64,
     ) -> Result<Option<Vec<u8>>, StoreError> {
+        // The length is read from the disk: no more is allocated than the file can hold.
         if bytes as u64 > self.store.size(self.file)? {
             return Ok(None);
         }

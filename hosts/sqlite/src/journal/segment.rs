@@ -137,6 +137,7 @@ impl Segment {
 
     /// The same if its tail were cut off at an offset first.
     pub fn next_offset_if_cut(&self, offset: u64) -> u64 {
+        // A tail that begins behind the cut is gone whole.
         let end = if self.tail_at < offset {
             self.end().min(offset)
         } else {
@@ -149,11 +150,13 @@ impl Segment {
     /// not count yet.
     pub fn has_unstored_image_of(&self, offset: u64, bytes: u64) -> bool {
         let unstored = &self.entries[self.entries_stored.min(self.entries.len())..];
+        // Slots hold parts of several small pages: any of them may have this one.
         if !self.shape.has_images() {
             return !unstored.is_empty();
         }
         let page = self.shape.slot_bytes() as u64;
         unstored.iter().any(|entry| {
+            // SQLite numbers pages from 1.
             let number = u64::from(u32::from_be_bytes(entry.page));
             number * page > offset && (number.saturating_sub(1)) * page < offset + bytes
         })
@@ -193,6 +196,7 @@ impl Segment {
             return self.tail_pages_at() + self.tail.len().next_multiple_of(PAGE) as u64 - self.at;
         }
         let slot = self.shape.slot_bytes() as u64;
+        // Without records only metadata page 0 is there.
         self.entries
             .len()
             .checked_sub(1)
@@ -262,6 +266,7 @@ impl Segment {
     /// checksum.
     pub fn take_record(&mut self) -> Option<Vec<u8>> {
         let bytes = self.shape.record_bytes() as usize;
+        // Records follow one another without gaps: what is behind one stays in the tail.
         if self.tail.len() < bytes || self.tail_at != self.records_end() {
             return None;
         }
@@ -282,6 +287,7 @@ impl Segment {
             Some(old) => *old = entry,
             None => self.entries.push(entry),
         }
+        // The store may have an older one under this index.
         self.entries_stored = self.entries_stored.min(index);
         self.changed = true;
         image

@@ -232,6 +232,8 @@ unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_i
         let flushed = on_connection(file, ffi::SQLITE_IOERR_UNLOCK, |connection, _| {
             connection.flush_database().map(|()| ffi::SQLITE_OK)
         });
+        // Given back even if the flush failed, or others would be locked out; SQLite gets the
+        // flush's error.
         let unlocked = on_lock(file, ffi::SQLITE_OK, |lock| lock.unlock(level));
         if flushed == ffi::SQLITE_OK {
             unlocked
@@ -286,6 +288,7 @@ unsafe extern "C" fn x_file_control(
 
             ffi::SQLITE_FCNTL_VFSNAME => answer(argument.cast(), "remap"),
             ffi::SQLITE_FCNTL_PRAGMA => pragma(file, argument.cast()),
+            // The VFS below has the locks, and knows the operations that are about them.
             _ => on_lock(file, ffi::SQLITE_NOTFOUND, |lock| {
                 lock.control(operation, argument)
             }),

@@ -43,6 +43,7 @@ impl LockFile {
         #[allow(clippy::unnecessary_cast)]
         let name = name as *mut c_char;
 
+        // In words of 8 bytes, so that the system's structure is aligned.
         let memory =
             vec![0; (system.szOsFile as usize).div_ceil(size_of::<u64>())].into_boxed_slice();
         let mut file = Self {

@@ -81,6 +81,7 @@ pub fn register(default: bool) -> Result<(), c_int> {
         // Which type the interface gives the function depends on SQLite's version.
         #[allow(clippy::missing_transmute_annotations)]
         let entry = std::mem::transmute::<Entry, _>(reserve);
+        // Called at each opening in this process, also of databases on another VFS.
         match ffi::sqlite3_auto_extension(Some(entry)) {
             ffi::SQLITE_OK => Ok(()),
             result => Err(result),
@@ -287,6 +288,7 @@ unsafe extern "C" fn x_full_pathname(
             };
         };
 
+        // A volume has no directories: `./a`, `/a` and `a` are one file.
         let full = place.full_name(given.trim_start_matches("./").trim_start_matches('/'));
         let Ok(room) = usize::try_from(bytes) else {
             return ffi::SQLITE_CANTOPEN;
@@ -425,6 +427,7 @@ fn exists(place: &StorePlace, name: &str) -> Result<bool, StoreError> {
     let found = if name.ends_with(JOURNAL) {
         journal_in(place, name)?.map_or(Ok(false), |mut journal| journal.exists())
     } else {
+        // As in SQLite's VFS for Unix, an empty file does not exist.
         place
             .store
             .open(name, OpenOptions::default())

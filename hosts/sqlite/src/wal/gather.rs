@@ -89,6 +89,7 @@ impl Gathered {
         layout: Layout,
         amount: Amount,
     ) -> Result<(), StoreError> {
+        // More frames of the last group will come: its header page is written once, at the end.
         let last_group = self.end().saturating_sub(1) / GROUP_FRAMES;
         let mut runs: Vec<PageRun> = Vec::new();
         for (number, frame) in std::mem::take(&mut self.frames) {
@@ -141,6 +142,8 @@ impl Gathered {
         let (header, page) = match (frame.header, frame.page) {
             (Some(header), Some(page)) => (header, page),
             (Some(header), None) => {
+                // SQLite wrote the header alone. A page in the store that carries its header is
+                // written again with the new one; of a raw page only the header page changes.
                 stored.counters.headers_alone += 1;
                 let raw = self.headers.contains_key(&number);
                 let there = if raw {
@@ -159,6 +162,7 @@ impl Gathered {
             }
 
             (None, page) => {
+                // SQLite wrote the page alone: its header stays the one that it has.
                 stored.counters.pages_alone += 1;
                 let there = stored.page(layout, number)?;
                 (

@@ -264,6 +264,7 @@ impl Wal {
     }
 
     fn hand_over(&mut self, amount: Amount) -> Result<(), StoreError> {
+        // What was read ahead may be about to change.
         self.ahead = None;
         match self.form {
             Some(Form::Aligned(layout)) if !self.gathered.is_empty() => {
@@ -286,6 +287,8 @@ impl Wal {
         into: &mut [u8],
     ) -> Result<usize, StoreError> {
         let place = (offset >= FILE_HEADER).then(|| layout.locate(offset));
+        // One whole page, as readers and checkpoints ask for it: straight from the store into the
+        // buffer.
         if let Some((frame, HEADER_BYTES)) = place
             && into.len() == layout.page_bytes
             && !self.gathered.frames.contains_key(&frame)
@@ -303,6 +306,8 @@ impl Wal {
         let bytes = left.min(into.len() as u64) as usize;
         let (mut rest, behind) = into.split_at_mut(bytes);
         behind.fill(0);
+        // A whole frame, read at once, is how SQLite begins to compute its checksum anew
+        // (`write_frames`).
         self.frame_read = place
             .filter(|(_, within)| *within == 0 && bytes == layout.frame_bytes())
             .map(|(frame, _)| frame);
@@ -379,6 +384,7 @@ impl Wal {
 
     /// Writes bytes of the log's header, at once: SQLite syncs it before the first frame.
     fn write_file_header(&mut self, offset: usize, data: &[u8]) -> Result<(), StoreError> {
+        // By the form that is known now: the header may bring another one.
         self.hand_over(Amount::All)?;
         let (mut header, there) = self.stored.file_header()?;
         header[offset..offset + data.len()].copy_from_slice(data);
@@ -441,6 +447,7 @@ impl Wal {
         let (header, page) = data.split_at(HEADER_BYTES.saturating_sub(within).min(data.len()));
         let header_in_part = !header.is_empty() && header.len() < HEADER_BYTES;
         let page_in_part = !page.is_empty() && page.len() < layout.page_bytes;
+        // A part needs the rest of its frame, from the store if it is not gathered.
         let frame = if header_in_part || page_in_part {
             self.gathered.complete(&self.stored, layout, number)?
         } else {
@@ -468,6 +475,7 @@ impl Wal {
     fn truncate_aligned(&mut self, layout: Layout, size: u64) -> Result<(), StoreError> {
         let (whole, within) = layout.locate(size);
         let frames = whole + u64::from(within > 0);
+        // A frame that is cut in two stays, the rest of it zeroes ("Sizes" above).
         if within > 0 && size < self.size_aligned(layout)? {
             self.gather(
                 layout,

@@ -118,9 +118,11 @@ impl OsStore {
 
     fn make_names_durable(&self) -> Result<(), StoreError> {
         let mut state = self.state();
+        // A file's own sync does not cover its name, which is in the folder (fsync(2)).
         if std::mem::take(&mut state.names_changed) {
             let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
             if let Err(error) = synced {
+                // So that the next sync tries again.
                 state.names_changed = true;
                 return Err(StoreError::system(self.folder.display(), error));
             }
@@ -231,6 +233,7 @@ impl Store for OsStore {
         if from == to && old.exists() {
             return Ok(());
         }
+        // Plain rename(2) would replace a file of the new name without a word.
         rustix::fs::renameat_with(CWD, &old, CWD, &new, RenameFlags::NOREPLACE).map_err(
             |error| match error {
                 rustix::io::Errno::NOENT => StoreError::NotFound(from.into()),
@@ -307,6 +310,7 @@ impl Store for OsStore {
                 Ok(())
             }
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                // A mebibyte at a time: the range may be as long as the file.
                 let zeroes = vec![0; bytes.min(1 << 20) as usize];
                 for at in (offset..end).step_by(1 << 20) {
                     self.write(file, at, &zeroes[..(end - at).min(1 << 20) as usize])?;
@@ -320,11 +324,14 @@ impl Store for OsStore {
     fn share_all(&self, shares: &[Share]) -> Result<(), StoreError> {
         let mut state = self.state();
         let identity = |file| state.opened(file).ok().map(|opened| opened.identity);
+        // Pages of a log often follow one another in the database too: each merged range saves a
+        // system call.
         let merged = share::merged(shares, |from, to| identity(from) == identity(to));
         merged.iter().try_for_each(|share| state.share(share))
     }
 
     fn sync(&self, file: FileId) -> Result<(), StoreError> {
+        // fdatasync(2) covers the size as well; only times and the like are left out.
         let opened = self.opened(file)?;
         opened
             .file

@@ -98,6 +98,7 @@ impl State {
         }
         if to_offset
             .checked_add(bytes)
+            // The kernel's offsets are signed.
             .is_none_or(|end| end > i64::MAX as u64)
         {
             return Err(StoreError::Range {
@@ -141,6 +142,8 @@ impl State {
                 return Ok(());
             }
             Err(
+                // These say that the file system, or this pair of files, cannot share, before
+                // anything was changed (ioctl_ficlonerange(2)). Anything else is a failure.
                 error @ (Errno::OPNOTSUPP
                 | Errno::NOTTY
                 | Errno::XDEV
@@ -154,6 +157,8 @@ impl State {
         if self.sharing.is_ours(&from.file) && self.sharing.is_ours(&to.file) {
             let done =
                 copy_file_range(&from.file, &to.file, share).map_err(|error| to.failed(error))?;
+            // Fewer bytes: the rest cannot be done this way. Copying all of it below gives the
+            // same.
             if done == share.bytes {
                 self.statistics.pages_shared += done / PAGE;
                 return Ok(());
@@ -248,6 +253,7 @@ fn copy_file_range(from: &File, to: &File, share: &Share) -> Result<u64, Errno> 
     let mut done = 0;
     while done < share.bytes {
         let (mut source, mut target) = (share.from_offset + done, share.to_offset + done);
+        // The kernel takes less than 2 GiB a call.
         let left = (share.bytes - done).min(1 << 30) as usize;
         match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), left) {
             Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::XDEV | Errno::INVAL) => break,

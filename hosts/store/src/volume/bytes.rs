@@ -155,6 +155,7 @@ impl<D: Disk> VolumeState<D> {
     ) -> Result<(), StoreError> {
         let pages = into.len() / PAGE_BYTES;
         let mut missing = 0..0;
+        // One step beyond the last page, which ends the last run of missing ones.
         for at in 0..=pages {
             let place = first + at as u64;
             let kept = epoch

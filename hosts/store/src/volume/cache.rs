@@ -162,6 +162,8 @@ impl Cache {
 
     /// What these places hold is unknown, or not worth keeping.
     pub fn forget(&mut self, places: Range<u64>) {
+        // Whichever is less work: a trim of a large file must not cost a look-up for each of its
+        // pages.
         if places.end - places.start <= self.pages.len() as u64 {
             places.for_each(|place| drop(self.pages.pop(&place)));
             return;
@@ -177,6 +179,8 @@ impl Cache {
 
     /// Nothing is known any more.
     pub fn clear(&mut self) {
+        // Both: numbers of epochs start again, and must not meet pages that were kept under earlier
+        // ones.
         self.pages.clear();
         self.files.clear();
     }

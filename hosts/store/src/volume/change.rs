@@ -165,6 +165,8 @@ impl<D: Disk> VolumeState<D> {
             // Free runs come from the records, which are read anew under the lock.
             let runs = state.table.free_runs(&state.superblock)?;
             let free = runs.iter().map(|run| run.pages).sum();
+            // Each claim costs two flushes, so a file that grows asks for more than it needs at
+            // once.
             let wanted = space::wish(capacity, needed, free);
             let after = inode.extents.last().map(|extent| extent.end());
             let more = space::choose(runs, after, wanted, needed)
@@ -226,6 +228,8 @@ impl<D: Disk> VolumeState<D> {
             let (slot, inode) = found.ok_or_else(|| state.table.missing(name))?;
 
             state.begin()?;
+            // As in `put`: what the disk holds is unknown until it has answered. A trimmed page
+            // reads as zeroes, which is the record of no file.
             state.table.forget_slot(slot);
             state
                 .disk
@@ -246,6 +250,7 @@ impl<D: Disk> VolumeState<D> {
             if from != to && state.table.find(to).is_some() {
                 return Err(StoreError::Exists(to.into()));
             }
+            // As in `create`: with a damaged record nobody knows which names there are.
             state.table.free_runs(&state.superblock)?;
             let found = state
                 .table

@@ -99,10 +99,13 @@ impl<D: Disk> VolumeState<D> {
             if !plan.is_gain() {
                 return Ok(plan);
             }
+            // The lock is held until the record is written: no other process can claim the pages of
+            // the plan.
             let mut inode = state.inode(file)?.clone();
             (inode.extents, inode.size) = (plan.to.clone(), state.size(file)?);
 
             state.begin()?;
+            // From here on the steps of "defragment" above.
             let pages = plan.pages();
             let mut done = 0;
             for remap in remaps(&plan.from, &plan.to) {

@@ -51,6 +51,7 @@ struct SuperblockRecord {
 }
 
 const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
+// Behind the magic (8 bytes) and the checksum itself (4).
 const SUPERBLOCK_CRC_FROM: usize = 12;
 
 /// The record of a file, decoded.
@@ -92,6 +93,7 @@ struct ExtentRecord {
 }
 
 const _: () = assert!(size_of::<InodeRecord>() == PAGE_BYTES);
+// Behind the checksum itself.
 const INODE_CRC_FROM: usize = 4;
 const OPEN_END: u16 = 1;
 

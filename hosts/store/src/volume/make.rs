@@ -84,6 +84,7 @@ impl<D: Disk> Volume<D> {
             Err(error) => return Err(error),
         }
 
+        // From here on the steps of "make" above.
         disk.trim(0, pages).map_err(StoreError::disk)?;
         disk.flush().map_err(StoreError::disk)?;
         disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat())
@@ -145,6 +146,8 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
     if pages <= SUPERBLOCKS {
         return Err(StoreError::NoVolume(format!("the disk has {pages} pages")));
     }
+    // Both are read even if the first is sound: a damaged copy is mended while there is a sound
+    // one.
     let [first, second] = [0, 1].map(|number| {
         let mut page: Page = [0; PAGE_BYTES];
         match disk.read(number, &mut page) {
@@ -197,6 +200,7 @@ fn new_uuid() -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&change::random().to_be_bytes());
     uuid[8..].copy_from_slice(&change::random().to_be_bytes());
+    // Version 4 and variant 10, as RFC 9562 places them.
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid

@@ -242,6 +242,7 @@ impl<D: Disk + Send> Store for Volume<D> {
         }
     }
 
+    // Handles hold nothing here: slot and birth are looked up at each use.
     fn close(&self, _: FileId) {}
 
     fn delete(&self, name: &str) -> Result<(), StoreError> {
@@ -293,6 +294,7 @@ impl<D: Disk + Send> Store for Volume<D> {
     fn sync(&self, file: FileId) -> Result<(), StoreError> {
         let mut state = self.state();
         state.look()?;
+        // Before the flush, which makes the data and the size durable together.
         state.record_size(file)?;
         state.flush()
     }

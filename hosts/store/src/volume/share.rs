@@ -68,6 +68,7 @@ impl<D: Disk> VolumeState<D> {
         let mut batch = Batch::default();
         // Ranges of no bytes share nothing.
         for share in shares.iter().filter(|share| share.bytes > 0) {
+            // A range may read what an earlier one of this list put behind the end.
             let size = self
                 .size(share.from)?
                 .max(batch.ends.get(&share.from).copied().unwrap_or(0));
@@ -167,6 +168,8 @@ impl<D: Disk> VolumeState<D> {
             self.copy(&part(0, head), why)?;
         }
         if whole > 0 {
+            // Pages of a file may be in several extents, on either side: one range becomes several
+            // remaps.
             let sources = self.places(from, (from_offset + head) / PAGE, whole / PAGE)?;
             let targets = self.places(to, (to_offset + head) / PAGE, whole / PAGE)?;
             for remap in remaps(&sources, &targets) {

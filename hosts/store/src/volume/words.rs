@@ -58,6 +58,7 @@ impl Words {
 
     /// Birth and size of a slot's file.
     pub fn size(&self, slot: u32) -> (u64, u64) {
+        // In the other order than `set_size`: where a birth is, its size is already.
         let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
         (self.load(at), self.load(at + SIZE_BYTES / 2))
     }

@@ -96,9 +96,11 @@ impl Numbers {
     }
     /// A number below `end`, drawn at random.
     pub fn below(&mut self, end: u64) -> u64 {
+        // Multiply and shift: no division, which the loop would pay for each command.
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
     fn chance(&mut self, share: f64) -> bool {
+        // 53 bits are what an f64 holds exactly.
         ((self.next() >> 11) as f64) < share * (1u64 << 53) as f64
     }
 }

@@ -189,6 +189,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
+        // Before the server stops: they look at its device for as long as they live.
         drop(self.watchers.take());
         self.stopper.stop();
         // What it failed with, its clients have been told.

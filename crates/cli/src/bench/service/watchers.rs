@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is looked at.
+/// Who looks at the device: a scraper of metrics, an open page, both or nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
-    /// Metrics are scraped.
+    /// Whether `/metrics` is asked for, once in `EVERY`.
     pub metrics: bool,
     /// The live page is open.
     pub page: bool,
