@@ -41,7 +41,7 @@ pub struct Files<B> {
 
 fn errno(error: DiskError) -> Errno {
     match error {
-        DiskError::Range => Errno::ENOSPC,
+        DiskError::Range | DiskError::Device(Status::CAPACITY_EXCEEDED) => Errno::ENOSPC,
         DiskError::Alignment => Errno::EOPNOTSUPP,
         DiskError::Device(Status::WRITE_PROTECTED) => Errno::EROFS,
         DiskError::Device(_) | DiskError::Failed => Errno::EIO,

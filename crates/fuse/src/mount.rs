@@ -83,8 +83,8 @@ impl Mounted {
             .map_while(|nsid| Disk::new(gate.clone(), nsid, epoch))
             .collect();
 
-        let emulated = disks.first().is_some_and(Disk::is_emulated);
-        let delayed = if emulated {
+        let delays_answers = disks.first().is_some_and(Disk::delays_answers);
+        let delayed = if delays_answers {
             Some(DelayedAnswers::start(epoch)?)
         } else {
             None
