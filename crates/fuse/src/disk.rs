@@ -9,8 +9,8 @@
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::telemetry::CommandKind;
 use remap_ssd_nvme::controller::{
-    Actor, DeviceTurn, Gate, HostIdentity, InMemory, IoRequest, Job, LOCAL, Latency, Namespace,
-    Outcome, Subsystem, Weight, copy_range_blocks_max,
+    Actor, DeviceTurn, Gate, HostIdentity, InMemory, IoRequest, Job, LOCAL, Namespace, Outcome,
+    Subsystem, Weight, copy_range_blocks_max,
 };
 use remap_ssd_nvme::spec::command::CopyRange;
 use remap_ssd_nvme::spec::status::Status;
@@ -50,7 +50,7 @@ pub struct Disk {
     gate: Arc<Gate>,
     epoch: Instant,
     namespace: Namespace,
-    emulated: bool,
+    delays_answers: bool,
 }
 
 /// The device, for one operation of several commands.
@@ -186,17 +186,13 @@ impl Disk {
     /// Times count from `epoch`.
     pub fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
         // Two ways to fail: the gate is closed, or there is no such namespace.
-        let (namespace, emulated) = gate.with(|subsystem| {
-            Some((
-                *subsystem.namespace(nsid)?,
-                subsystem.latency() == Latency::Emulated,
-            ))
-        })??;
+        let (namespace, delays_answers) = gate
+            .with(|subsystem| Some((*subsystem.namespace(nsid)?, subsystem.delays_answers())))??;
         Some(Self {
             gate,
             epoch,
             namespace,
-            emulated,
+            delays_answers,
         })
     }
 
@@ -209,8 +205,8 @@ impl Disk {
         self.namespace.nsid
     }
     /// Whether to hold answers until they are done.
-    pub fn is_emulated(&self) -> bool {
-        self.emulated
+    pub fn delays_answers(&self) -> bool {
+        self.delays_answers
     }
     /// The wall clock, in nanoseconds since the epoch.
     pub fn now(&self) -> u64 {

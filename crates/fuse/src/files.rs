@@ -42,7 +42,7 @@ pub struct Files<B> {
 fn errno(error: DiskError) -> Errno {
     match error {
         // As Linux answers a write past the end of a block device.
-        DiskError::Range => Errno::ENOSPC,
+        DiskError::Range | DiskError::Device(Status::CAPACITY_EXCEEDED) => Errno::ENOSPC,
         DiskError::Alignment => Errno::EOPNOTSUPP,
         DiskError::Device(Status::WRITE_PROTECTED) => Errno::EROFS,
         DiskError::Device(_) | DiskError::Failed => Errno::EIO,

@@ -83,9 +83,9 @@ impl Mounted {
             .map_while(|nsid| Disk::new(gate.clone(), nsid, epoch))
             .collect();
 
-        // In emulated time answers wait for the model; in real time they are given at once.
-        let emulated = disks.first().is_some_and(Disk::is_emulated);
-        let delayed = if emulated {
+        // Answers that wait for the model, or for a planted fault, need someone who waits.
+        let delays_answers = disks.first().is_some_and(Disk::delays_answers);
+        let delayed = if delays_answers {
             Some(DelayedAnswers::start(epoch)?)
         } else {
             None

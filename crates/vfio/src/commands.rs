@@ -9,7 +9,7 @@ use crate::memory::{Access, OutOfReach};
 use crate::prp::{GuestData, segments};
 use remap_ssd_nvme::controller::telemetry::CommandKind;
 use remap_ssd_nvme::controller::{
-    Actor, AdminOutcome, HostData, Job, Latency, Outcome, Transfer, admin_transfer,
+    Actor, AdminOutcome, HostData, Job, Outcome, Transfer, admin_transfer,
 };
 use remap_ssd_nvme::spec::bus::QueueCdw10;
 use remap_ssd_nvme::spec::command::Sqe;
@@ -119,8 +119,8 @@ impl FunctionShared {
             state.association.log_error(sqid, sqe, status);
         }
 
-        // In emulated time the host gets its answer when the device would have given it.
-        if state.association.subsystem().latency() == Latency::Emulated && done_at > self.now() {
+        // The host gets its answer when the device would have given it.
+        if state.association.subsystem().delays_answers() && done_at > self.now() {
             state.delayed.put(DelayedCompletion::new(
                 done_at,
                 (sqid, cid),

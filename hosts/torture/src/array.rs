@@ -159,7 +159,7 @@ impl Slot {
         work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
             // An error that was asked for is answered as one; any other is a failure of ours, which
             // ends the run.
-            if let Some(answer) = crate::faults::answer(&error) {
+            if let Some(answer) = crate::faulty::answer(&error) {
                 return answer;
             }
             self.failure

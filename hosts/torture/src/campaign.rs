@@ -448,7 +448,7 @@ impl<'a> Campaign<'a> {
         };
 
         // A process that is left behind has no disk any more.
-        let serving = target.serve(device, None)?;
+        let serving = target.serve(device)?;
         let checked = self.run_check(target.environment());
         drop(serving);
         checked.map(Checked::of)

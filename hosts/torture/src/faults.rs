@@ -2,20 +2,20 @@
 //! take long, no room, no writes.
 //!
 //! Faults begin with the workload and end with it: the file system is made, and checks run, without
-//! them. A request that fails changes nothing and is not recorded. Invariants: which blocks and
-//! which requests are concerned follows from the seed alone; an error of ours is told from the
-//! machine's. Absent: what a program makes of an error (its check knows).
+//! them. A request that fails changes nothing and is not recorded. One model decides for both ways
+//! to a disk, in the words of NVMe: a file's requests ask it in `faulty`, commands over NVMe/TCP
+//! where they are executed. Invariant: which blocks and which requests are concerned follows from
+//! the seed alone. Absent: what a program makes of an error (its check knows).
 
-use crate::array::{Array, DiskGeometry};
+use crate::array::DiskGeometry;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
-use remap_ssd_fuse::DiskError;
+use remap_ssd_nvme::controller::{BlockAccess, FaultInjector};
 use remap_ssd_nvme::spec::status::Status;
 use std::collections::BTreeSet;
-use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Bytes written before a disk is full or read-only, unless they are given: drawn up to this.
@@ -92,36 +92,34 @@ impl std::str::FromStr for Fault {
     }
 }
 
-/// An error that was wanted.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("a fault of the disk: {0:?}")]
-struct Injected(DiskError);
-
-/// What an error of ours is for whoever asked; none if it is the machine's.
-pub(crate) fn answer(error: &io::Error) -> Option<DiskError> {
-    let injected: &Injected = error.get_ref()?.downcast_ref()?;
-    Some(injected.0)
-}
-
-/// A disk that fails as configured.
-pub(crate) struct Faulty {
-    inner: Arc<dyn Array>,
+/// Decides which requests of a disk fail, and which take longer.
+pub(crate) struct FaultModel {
+    shape: DiskGeometry,
     faults: Vec<Fault>,
     seed: u64,
     armed: AtomicBool,
     failed: AtomicBool,
-    state: Mutex<DiskState>,
+    state: Mutex<FaultState>,
 }
 
-struct DiskState {
+struct FaultState {
     random: Xoshiro256PlusPlus,
     written_bytes: u64,
-    /// Blocks written since the workload began: they can be read.
+    /// Bad blocks that were written since the workload began: they can be read.
     written: BTreeSet<u64>,
+    /// A write would have passed the limit of a disk that becomes read-only: it is so from then on.
+    is_past_limit: bool,
 }
 
-impl Faulty {
-    pub fn new(inner: Arc<dyn Array>, faults: &[Fault], seed: u64) -> Self {
+impl FaultState {
+    /// Is a disk read-only that becomes so after this many bytes?
+    fn takes_no_more(&self, after: u64) -> bool {
+        self.is_past_limit || self.written_bytes >= after
+    }
+}
+
+impl FaultModel {
+    pub fn new(shape: DiskGeometry, faults: &[Fault], seed: u64) -> Self {
         // What is not given is drawn, so that the seed decides it.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut drawn = || Some(random.random_range(0..BYTES_MAX));
@@ -134,17 +132,23 @@ impl Faulty {
         let faults = faults.collect();
 
         Self {
-            inner,
+            shape,
             faults,
             seed,
             armed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            state: Mutex::new(DiskState {
+            state: Mutex::new(FaultState {
                 random,
                 written_bytes: 0,
                 written: BTreeSet::new(),
+                is_past_limit: false,
             }),
         }
+    }
+
+    /// Whether there are faults at all.
+    pub fn is_any(&self) -> bool {
+        !self.faults.is_empty()
     }
 
     /// From now on requests fail, or not any more.
@@ -157,81 +161,58 @@ impl Faulty {
         self.failed.load(Ordering::Relaxed)
     }
 
-    fn state(&self) -> MutexGuard<'_, DiskState> {
+    fn state(&self) -> MutexGuard<'_, FaultState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_active(&self) -> bool {
-        !self.faults.is_empty() && self.armed.load(Ordering::Relaxed)
+        self.is_any() && self.armed.load(Ordering::Relaxed)
     }
 
-    fn fail(&self, error: DiskError) -> io::Error {
-        self.failed.store(true, Ordering::Relaxed);
-        io::Error::other(Injected(error))
-    }
-
-    fn blocks(&self, offset: u64, len: u64) -> Range<u64> {
-        let (first, count, _) = self.shape().cover(offset, len);
+    fn blocks(&self, bytes: &Range<u64>) -> Range<u64> {
+        let (first, count, _) = self
+            .shape
+            .cover(bytes.start, bytes.end.saturating_sub(bytes.start));
         first..first + count
     }
 
-    /// Can a block never be read, until it is written? Depends on seed and block alone.
-    fn is_bad(&self, block: u64, chance: f64) -> bool {
+    /// Can a block not be read until it is written? Depends on seed and block alone.
+    fn is_bad(&self, block: u64) -> bool {
         let number = self.seed ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        SplitMix64::seed_from_u64(number).random_bool(chance)
+        self.faults.iter().any(|fault| match fault {
+            Fault::ReadError(chance) => SplitMix64::seed_from_u64(number).random_bool(*chance),
+            _ => false,
+        })
     }
 
-    fn before_any(&self) {
-        let delay: Duration = {
-            let mut state = self.state();
-            let delays = self.faults.iter().filter_map(|fault| match fault {
-                Fault::Latency(time, chance) => state.random.random_bool(*chance).then_some(*time),
-                _ => None,
-            });
-            delays.sum()
-        };
-        // Outside the lock: requests of several threads are late side by side.
-        std::thread::sleep(delay);
-    }
+    fn read(&self, bytes: &Range<u64>) -> Result<(), Status> {
+        let state = self.state();
+        let mut blocks = self.blocks(bytes);
 
-    fn before_read(&self, offset: u64, len: u64) -> io::Result<()> {
-        if !self.is_active() {
-            return Ok(());
-        }
-        self.before_any();
-        for fault in &self.faults {
-            let Fault::ReadError(chance) = fault else {
-                continue;
-            };
-            let state = self.state();
-            let mut blocks = self.blocks(offset, len);
-
-            // A bad block can be read again once it was written, as on a real disk.
-            if blocks.any(|block| self.is_bad(block, *chance) && !state.written.contains(&block)) {
-                return Err(self.fail(DiskError::Device(Status::UNRECOVERED_READ)));
-            }
+        // A bad block can be read again once it was written, as on a real disk.
+        if blocks.any(|block| self.is_bad(block) && !state.written.contains(&block)) {
+            return Err(Status::UNRECOVERED_READ);
         }
         Ok(())
     }
 
-    fn before_write(&self, offset: u64, len: u64) -> io::Result<()> {
-        if !self.is_active() {
-            return Ok(());
-        }
-
-        self.before_any();
-
+    /// Blocks get data, or lose those that they have: then `new_bytes` is none.
+    fn change(&self, bytes: &Range<u64>, new_bytes: u64) -> Result<(), Status> {
         let mut state = self.state();
         // Counted with this write: the limit is reached by the first that passes it.
-        let written = state.written_bytes + len;
+        let written = state.written_bytes + new_bytes;
 
         for fault in &self.faults {
             match fault {
+                // Blocks that lose their data need no room.
                 Fault::Full(Some(after)) if written > *after => {
-                    return Err(self.fail(DiskError::Range));
+                    return Err(Status::CAPACITY_EXCEEDED);
                 }
-                Fault::ReadOnly(Some(after)) if written > *after => {
-                    return Err(self.fail(DiskError::Device(Status::WRITE_PROTECTED)));
+                Fault::ReadOnly(Some(after)) => {
+                    state.is_past_limit |= written > *after;
+                    if state.takes_no_more(*after) {
+                        return Err(Status::WRITE_PROTECTED);
+                    }
                 }
                 _ => {}
             }
@@ -239,56 +220,74 @@ impl Faulty {
 
         // A write that failed has changed nothing and is not counted.
         state.written_bytes = written;
-        let blocks = self.blocks(offset, len);
+        let blocks = self.blocks(bytes).filter(|block| self.is_bad(*block));
         state.written.extend(blocks);
 
         Ok(())
     }
 }
 
-impl Array for Faulty {
-    fn shape(&self) -> DiskGeometry {
-        self.inner.shape()
-    }
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.before_read(offset, into.len() as u64)?;
-        self.inner.read(offset, into)
-    }
-
-    fn write(&self, offset: u64, data: &[u8], through: bool) -> io::Result<()> {
-        self.before_write(offset, data.len() as u64)?;
-        self.inner.write(offset, data, through)
-    }
-
-    fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
-        // Counted as no bytes: zeroes take no room.
-        self.before_write(offset, 0)?;
-        self.inner.zero(offset, len)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        if self.is_active() {
-            self.before_any();
+impl FaultInjector for FaultModel {
+    fn delay(&self) -> Duration {
+        if !self.is_active() {
+            return Duration::ZERO;
         }
-        self.inner.flush()
+        let mut state = self.state();
+        let delays = self.faults.iter().filter_map(|fault| match fault {
+            Fault::Latency(time, chance) => state.random.random_bool(*chance).then_some(*time),
+            _ => None,
+        });
+        delays.sum()
+    }
+
+    fn access(&self, access: BlockAccess, bytes: Range<u64>) -> Result<(), Status> {
+        if !self.is_active() {
+            return Ok(());
+        }
+        let found = match access {
+            BlockAccess::Read => self.read(&bytes),
+            BlockAccess::Write => self.change(&bytes, bytes.end - bytes.start),
+            BlockAccess::Deallocate => self.change(&bytes, 0),
+        };
+        if found.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        found
+    }
+
+    fn is_read_only(&self) -> bool {
+        let state = self.state();
+        let is_read_only = |fault: &Fault| match fault {
+            Fault::ReadOnly(Some(after)) => state.takes_no_more(*after),
+            _ => false,
+        };
+        self.is_active() && self.faults.iter().any(is_read_only)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::Array;
+    use crate::faulty::{Faulty, answer};
     use crate::record::Recorder;
+    use remap_ssd_fuse::DiskError;
+    use std::io;
+    use std::sync::Arc;
 
-    fn disk(fault: &str) -> Faulty {
-        let shape = DiskGeometry {
-            block_bytes: 4096,
-            blocks: 256,
-        };
-        let faults = [fault.parse().unwrap()];
-        let disk = Faulty::new(Arc::new(Recorder::new(shape).unwrap()), &faults, 1);
-        disk.arm(true);
-        disk
+    const SHAPE: DiskGeometry = DiskGeometry {
+        block_bytes: 4096,
+        blocks: 256,
+    };
+
+    fn model(fault: &str) -> Arc<FaultModel> {
+        let model = FaultModel::new(SHAPE, &[fault.parse().unwrap()], 1);
+        model.arm(true);
+        Arc::new(model)
+    }
+
+    fn disk(model: &Arc<FaultModel>) -> Faulty {
+        Faulty::new(Arc::new(Recorder::new(SHAPE).unwrap()), model.clone())
     }
 
     #[test]
@@ -321,30 +320,46 @@ mod tests {
             let read = |block: &u64| disk.read(block * 4096, &mut [0; 4096]).is_err();
             (0..256).filter(read).collect()
         };
-        let disk_1 = disk("read-error:0.1");
+        let model_1 = model("read-error:0.1");
+        let disk_1 = disk(&model_1);
         let found = bad(&disk_1);
         assert!((10..45).contains(&found.len()), "{}", found.len());
-        assert_eq!(found, bad(&disk("read-error:0.1")));
+        assert_eq!(found, bad(&disk(&model("read-error:0.1"))));
 
         disk_1.write(found[0] * 4096, &[1; 4096], false).unwrap();
-        assert_eq!(bad(&disk_1), found[1..]);
-        disk_1.arm(false);
+        disk_1.zero(found[1] * 4096, 4096).unwrap();
+        assert_eq!(bad(&disk_1), found[2..]);
+        model_1.arm(false);
         assert!(bad(&disk_1).is_empty());
     }
 
     #[test]
     fn a_full_disk_and_a_read_only_one_take_no_more_and_say_which() {
-        for (fault, wanted) in [
-            ("full:8192", DiskError::Range),
-            ("read-only:8192", DiskError::Device(Status::WRITE_PROTECTED)),
+        for (fault, wanted, is_read_only) in [
+            ("full:8192", Status::CAPACITY_EXCEEDED, false),
+            ("read-only:8192", Status::WRITE_PROTECTED, true),
         ] {
-            let disk = disk(fault);
+            let model = model(fault);
+            let disk = disk(&model);
             disk.write(0, &[1; 8192], false).unwrap();
-            assert!(!disk.has_failed());
+            assert!(!model.has_failed());
             let error = disk.write(8192, &[1; 4096], false).unwrap_err();
-            assert_eq!(answer(&error), Some(wanted));
-            assert!(disk.has_failed() && disk.flush().is_ok());
+            assert_eq!(answer(&error), Some(DiskError::Device(wanted)));
+            assert!(model.has_failed() && disk.flush().is_ok());
+            // Blocks that lose their data need no room, but are changed.
+            assert_eq!(disk.zero(0, 4096).is_err(), is_read_only);
+            assert_eq!(model.is_read_only(), is_read_only);
         }
         assert_eq!(answer(&io::Error::other("another")), None);
+    }
+
+    // Also for what would still fit.
+    #[test]
+    fn a_disk_that_was_read_only_once_stays_so() {
+        let model = model("read-only:8192");
+        let disk = disk(&model);
+        assert!(!model.is_read_only());
+        assert!(disk.write(0, &[1; 12288], false).is_err());
+        assert!(disk.write(0, &[1; 4096], false).is_err() && model.is_read_only());
     }
 }

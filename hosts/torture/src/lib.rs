@@ -7,7 +7,8 @@
 //! cut       what a power cut can leave of that
 //! image     the disk that a cut has left
 //! firmware  the device under a cut: a recording played into firmware that loses its power as well
-//! faults    errors, latency and limits of the disk that the workload runs on
+//! faults    which requests of a workload fail or are late, however it reaches its disk
+//! faulty    a disk behind a file that fails so
 //! code      a cut as text
 //! file      a recording in a file
 //! child     commands of the user, in groups of processes that end
@@ -61,6 +62,7 @@ mod contents;
 mod cut;
 mod error;
 mod faults;
+mod faulty;
 mod file;
 mod firmware;
 mod image;

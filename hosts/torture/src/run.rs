@@ -6,7 +6,8 @@
 use crate::array::{Array, DiskGeometry};
 use crate::child::{Ending, Task, disk_environment};
 use crate::error::TortureError;
-use crate::faults::{Fault, Faulty};
+use crate::faults::{Fault, FaultModel};
+use crate::faulty::Faulty;
 use crate::marks::MarkPipe;
 use crate::record::{About, Event, Recorder, Recording};
 use crate::stage::{FileSystem, Stage};
@@ -28,7 +29,7 @@ pub struct RecordingSpec {
     pub shape: DiskGeometry,
     /// The file system; none: the workload uses the disk's file.
     pub fs: Option<FileSystem>,
-    /// The disk is behind NVMe/TCP, and not behind a file; without file system and faults.
+    /// The disk is behind NVMe/TCP, and not behind a file; without file system.
     pub nvme_tcp: bool,
     /// Shell command of the workload.
     pub workload: String,
@@ -57,13 +58,13 @@ pub fn record(
 
     let stage = Stage::new(run.shape)?;
     let recorder = Arc::new(Recorder::new(run.shape)?);
-    let faulty = Arc::new(Faulty::new(recorder.clone(), &run.faults, run.seed));
-    stage.put(faulty.clone());
+    let faults = Arc::new(FaultModel::new(run.shape, &run.faults, run.seed));
+    stage.put(Arc::new(Faulty::new(recorder.clone(), faults.clone())));
     let sink = recorder.clone();
     stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
 
     // The failure of ours is looked at first: what the workload reports may only follow from it.
-    let result = perform(run, &stage, &recorder, &faulty, stop);
+    let result = perform(run, &stage, &recorder, &faults, stop);
     // A request that we could not serve is the reason of what came after it, and its record proves
     // nothing.
     if let Some(failure) = stage.take_failure() {
@@ -94,17 +95,19 @@ fn record_over_tcp(
     check: &str,
     stop: &AtomicBool,
 ) -> Result<Recording, TortureError> {
-    if run.fs.is_some() || !run.faults.is_empty() {
+    if run.fs.is_some() {
         return Err(TortureError::missing(
-            "over NVMe/TCP there are neither file systems nor faults: choose one of them",
+            "over NVMe/TCP there are no file systems: choose one of them",
         ));
     }
 
     let target = Target::new(run.shape)?;
     let recorder = Arc::new(Recorder::new(run.shape)?);
     let observer = Observer::new(recorder.clone(), MarkPipe::new(&target.marks())?);
-    let serving = target.serve(empty_device(run.shape)?, Some(Box::new(observer.clone())))?;
+    let faults = Arc::new(FaultModel::new(run.shape, &run.faults, run.seed));
+    let serving = target.serve_workload(empty_device(run.shape)?, &observer, &faults)?;
     recorder.note(Event::Start)?;
+    faults.arm(true);
 
     let over = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -127,13 +130,14 @@ fn record_over_tcp(
     // Marks of the workload come before its end, also those that it wrote last.
     observer.take_marks();
     recorder.note(Event::End)?;
+    faults.arm(false);
 
     // A process that is left has no disk any more.
     drop(serving);
     if let Some(failure) = observer.take_failure() {
         return Err(failure);
     }
-    must_end_well(run, result?, false)?;
+    must_end_well(run, result?, faults.has_failed())?;
     Ok(recorder.finish(about(run, check)))
 }
 
@@ -161,13 +165,13 @@ fn perform(
     run: &RecordingSpec,
     stage: &Stage,
     recorder: &Recorder,
-    faulty: &Faulty,
+    faults: &FaultModel,
     stop: &AtomicBool,
 ) -> Result<(), TortureError> {
     let Some(fs) = &run.fs else {
         // Without a file system the workload has the disk itself.
         let dir = stage.file().with_file_name("");
-        return work(run, stage, recorder, faulty, &dir, stop);
+        return work(run, stage, recorder, faults, &dir, stop);
     };
     stage.make(fs)?;
     let mounted = stage.mount(fs)?.map_err(|words| {
@@ -176,7 +180,7 @@ fn perform(
             fs.name
         ))
     })?;
-    work(run, stage, recorder, faulty, mounted.folder(), stop)?;
+    work(run, stage, recorder, faults, mounted.folder(), stop)?;
 
     // A process that is left would write during the cuts.
     if mounted.unmount() {
@@ -193,7 +197,7 @@ fn work(
     run: &RecordingSpec,
     stage: &Stage,
     recorder: &Recorder,
-    faulty: &Faulty,
+    faults: &FaultModel,
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<(), TortureError> {
@@ -205,7 +209,7 @@ fn work(
     // Durable and noted: cuts begin here.
     recorder.flush()?;
     recorder.note(Event::Start)?;
-    faulty.arm(true);
+    faults.arm(true);
 
     let over = AtomicBool::new(false);
     let (file, marks) = (stage.file(), stage.marks());
@@ -228,9 +232,9 @@ fn work(
     });
     recorder.note(Event::End)?;
     // The file system is unmounted without faults.
-    faulty.arm(false);
+    faults.arm(false);
 
-    must_end_well(run, result?, faulty.has_failed())
+    must_end_well(run, result?, faults.has_failed())
 }
 
 fn sync(dir: &Path) -> Result<(), TortureError> {

@@ -44,7 +44,7 @@ pub struct Args {
     ///
     /// For programs that are NVMe hosts themselves. What was acknowledged is what their commands'
     /// completions say: Flush, FUA, and the write cache feature count.
-    #[arg(long, conflicts_with_all = ["fs", "file", "fault", "from", "replay"], help_heading = "Run")]
+    #[arg(long, conflicts_with_all = ["fs", "file", "from", "replay"], help_heading = "Run")]
     nvme_tcp: bool,
     /// Command to record, run by `sh -c`.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["from", "replay"], help_heading = "Run")]
@@ -112,7 +112,9 @@ pub struct Args {
     ///
     /// read-error:P (each block, until it is written), latency:MS@P, full[:BYTES] or
     /// read-only[:BYTES] (after that many bytes were written). What was acknowledged before must be
-    /// there all the same; a workload may end with an error once a request has failed.
+    /// there all the same; a workload may end with an error once a request has failed. With
+    /// --nvme-tcp commands end with Unrecovered Read Error, Capacity Exceeded, or Namespace is
+    /// Write Protected, and are answered later.
     #[arg(long, value_name = "FAULT", conflicts_with_all = ["from", "replay"], hide_short_help = true, help_heading = "Disk")]
     fault: Vec<Fault>,
     /// More options for mkfs, separated by blanks.

@@ -127,12 +127,11 @@ impl Served {
         );
 
         // Counters of a recovered device begin at zero, so what was noted of the old ones is void.
+        // In the order in which the verb `reset` takes the two locks: neither waits for the other.
+        let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
+        sampled.at = None;
         let mut reset = self.reset.lock().unwrap_or_else(PoisonError::into_inner);
         reset.1.clear();
-        self.sampled
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .at = None;
         Ok(json!({
             "connections_ended": connections,
             "seconds": seconds,

@@ -146,12 +146,114 @@ fn what_does_not_go_with_a_host_of_ones_own_is_refused() {
     for more in [
         &["--fs", "ext4"][..],
         &["--file"],
-        &["--fault", "full"],
         &["--from", "some.recording"],
         &["--replay", "00000000-1-1"],
     ] {
         run(&[&both[..], more].concat()).fails(2, &["--nvme-tcp", more[0]]);
     }
+}
+
+/// A workload and its check, on a disk that fails the workload.
+fn faulty(directory: &Path, fault: &str, workload: &str, check: &str, more: &[&str]) -> Ran {
+    let args = [
+        "torture",
+        "--nvme-tcp",
+        "--size",
+        "1MiB",
+        "--json",
+        "--rounds",
+        "10",
+        "--workload",
+        workload,
+        "--check",
+        check,
+        "--fault",
+        fault,
+    ];
+    run_in(directory, &[&args, more].concat())
+}
+
+// What a host has acknowledged before is there after every cut.
+#[test]
+fn a_disk_that_is_full_or_read_only_ends_a_host_with_its_status_and_loses_nothing() {
+    for (fault, status) in [("full:8192", "0x081"), ("read-only:8192", "0x020")] {
+        let directory = tempfile::tempdir().unwrap();
+        let write = io("write --lba $n --file - --fua");
+        let workload = format!(
+            "for n in 0 1 2 3; do printf is$n | {write} 2> words || exit 1; echo $n > $MARKS; done"
+        );
+        let read = io("read --lba $n");
+        let check = format!("for n in $(cat $MARKS); do {read} | grep -aq is$n || exit 1; done");
+        let found = faulty(directory.path(), fault, &workload, &check, &[]);
+        let found = found.ok().json();
+        assert_eq!(found["recording"]["marks"], 2, "{fault}");
+        assert_eq!(found["recording"]["writes"], 2, "{fault}");
+        assert_eq!(found["faults"], serde_json::json!([fault]));
+
+        let words = std::fs::read_to_string(directory.path().join("words")).unwrap();
+        assert!(words.contains(status), "{words}");
+    }
+}
+
+#[test]
+fn blocks_that_cannot_be_read_are_media_errors_until_they_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (read, write) = (io("read --lba 7"), io("write --lba 7 --file - --fua"));
+    let workload = format!(
+        "{read} 2> words && exit 1; printf it | {write} || exit 1; {read} | grep -aq it || exit 1; \
+         echo written > $MARKS"
+    );
+    // The check reads what nobody has written as well: faults have ended by then.
+    let check = format!(
+        "{} > all || exit 1; ! grep -q written $MARKS || grep -aq it all",
+        io("read --lba 0 --blocks 256")
+    );
+    let found = faulty(directory.path(), "read-error:1", &workload, &check, &[]);
+    assert_eq!(found.ok().json()["recording"]["marks"], 1);
+    let words = std::fs::read_to_string(directory.path().join("words")).unwrap();
+    assert!(words.contains("0x281"), "{words}");
+}
+
+#[test]
+fn commands_that_are_late_end_well_and_take_their_time() {
+    let directory = tempfile::tempdir().unwrap();
+    // Milliseconds that a read takes.
+    let workload = format!(
+        "from=$(date +%s%3N); {} > read || exit 1; echo $(($(date +%s%3N) - from)) > took",
+        io("read --lba 7")
+    );
+    faulty(directory.path(), "latency:700@1", &workload, "true", &[]).ok();
+    let took = std::fs::read_to_string(directory.path().join("took")).unwrap();
+    assert!(took.trim().parse::<u64>().unwrap() >= 700, "{took}");
+}
+
+// Faults change nothing of what a cut leaves; a replay needs only the recording, and names them.
+#[test]
+fn a_page_is_torn_at_the_cut_though_the_disk_is_slow_and_the_code_replays_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = "head -c 4096 /dev/zero | tr '\\0' x";
+    let workload = format!("{page} | {}", io("write --lba 8 --file -"));
+    let check = format!(
+        "{} > page; case $(tr -d '\\0' < page | wc -c) in 0|4096) ;; *) echo torn; exit 1;; esac",
+        io("read --lba 8 --blocks 8")
+    );
+    let more = ["--block", "512", "--rounds", "50"];
+    let ran = faulty(directory.path(), "latency:20@1", &workload, &check, &more);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let found = ran.json();
+    let code = found["failure"]["code"].as_str().unwrap();
+
+    let again = run_in(directory.path(), &["torture", "--replay", code, "--json"]);
+    assert_eq!(again.code, 1, "{}", again.err);
+    let again = again.json();
+    assert_eq!(again["failure"]["code"], code);
+    assert!(
+        again["failure"]["output"]
+            .as_str()
+            .unwrap()
+            .contains("torn")
+    );
+    assert_eq!(again["faults"], serde_json::json!(["latency:20@1"]));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! durable (`durable`).
 
 use super::data::{HostData, take_all};
+use super::faults::BlockAccess;
 use super::io::{ActiveCommand, pieces};
 use super::record::CommandRecord;
 use super::request::{Blocks, CopyPart, IoRequest, dsm_ranges};
@@ -165,7 +166,7 @@ impl Subsystem {
         Outcome {
             status,
             result,
-            done_at: command.done_at,
+            done_at: command.done_at.saturating_add(self.injected_delay_ns()),
             sync_to: command.sync_to,
         }
     }
@@ -215,6 +216,7 @@ impl Subsystem {
             IoRequest::Compare { blocks } => self.compare(command, namespace, blocks, data),
             IoRequest::Verify { blocks } => verify(command, namespace, blocks),
             IoRequest::WriteZeroes { blocks, .. } => {
+                command.access(BlockAccess::Deallocate, namespace, blocks)?;
                 Ok(command.deallocate(namespace, blocks, true)?)
             }
             IoRequest::DatasetManagement { ranges, deallocate } => {
@@ -232,7 +234,10 @@ impl Subsystem {
                     self.copy_parts(namespace, target, with_namespaces, &list, job.rights)?;
                 copy(command, namespace, &parts)
             }
-            IoRequest::Remap { pages, .. } => Ok(command.remap(&pages)?),
+            IoRequest::Remap { pages, .. } => {
+                command.access_remapped(&pages)?;
+                Ok(command.remap(&pages)?)
+            }
             IoRequest::FsWrite { blocks, page, .. } => {
                 self.fs_write(command, namespace, blocks, page, job, data)
             }
@@ -245,7 +250,10 @@ impl Subsystem {
                 put_list(&list, first as usize, bytes as usize, data);
                 Ok(())
             }
-            IoRequest::FsReset => Ok(command.fs_reset()?),
+            IoRequest::FsReset => {
+                command.access_lists()?;
+                Ok(command.fs_reset()?)
+            }
         }
     }
 
@@ -264,6 +272,7 @@ impl Subsystem {
         } = &self.counters;
         read_commands.add(command.device, 1);
         sectors_read.add(command.device, sectors(namespace, blocks));
+        command.access(BlockAccess::Read, namespace, blocks)?;
 
         // FUA reads what is on the device (NVM 1.0 §3.2.4).
         if fua {
@@ -281,6 +290,7 @@ impl Subsystem {
         data: &mut dyn HostData,
     ) -> Result<(), Failure> {
         self.count_write(command, namespace, blocks);
+        command.access(BlockAccess::Write, namespace, blocks)?;
         Ok(command.write_all(namespace, blocks, data)?)
     }
 
@@ -292,6 +302,7 @@ impl Subsystem {
         data: &mut dyn HostData,
     ) -> Result<(), Failure> {
         self.counters.read_commands.add(command.device, 1);
+        command.access(BlockAccess::Read, namespace, blocks)?;
         // A page at a time, with pauses between: others need not wait for the whole range.
         for piece in pieces(namespace, blocks) {
             command.pause()?;
@@ -312,6 +323,7 @@ impl Subsystem {
         data: &mut dyn HostData,
     ) -> Result<(), Failure> {
         self.count_write(command, namespace, blocks);
+        command.access(BlockAccess::Write, namespace, blocks)?;
         let status = command.fs_write(namespace, blocks, data, page)?;
         if status == FileStatus::Recorded {
             return Ok(());
@@ -363,6 +375,7 @@ fn copy(
         let from = (part.source, part.slba);
         command
             .read_from(part.source.nsid)
+            .and_then(|()| access_copied(command, namespace, part))
             .and_then(|()| command.copy((namespace, part.target), from, part.count))
             .map_err(|status| Failure {
                 status,
@@ -373,11 +386,26 @@ fn copy(
     Ok(())
 }
 
+/// The blocks of a part of a copy are about to be read, and those that it goes to written.
+fn access_copied(
+    command: &ActiveCommand<'_, '_>,
+    namespace: &Namespace,
+    part: &CopyPart<'_>,
+) -> Result<(), Status> {
+    let blocks = |slba| Blocks {
+        slba,
+        count: part.count,
+    };
+    command.access(BlockAccess::Read, part.source, blocks(part.slba))?;
+    command.access(BlockAccess::Write, namespace, blocks(part.target))
+}
+
 fn verify(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
     blocks: Blocks,
 ) -> Result<(), Failure> {
+    command.access(BlockAccess::Read, namespace, blocks)?;
     for piece in pieces(namespace, blocks) {
         command.pause()?;
         // Nothing is moved to the host, so a look is all it costs; `view` fails where the page
@@ -402,6 +430,7 @@ fn dataset_management(
 
     // The other attributes are hints about later accesses.
     for blocks in ranges.into_iter().filter(|_| deallocate) {
+        command.access(BlockAccess::Deallocate, namespace, blocks)?;
         command.deallocate(namespace, blocks, false)?;
     }
     Ok(())

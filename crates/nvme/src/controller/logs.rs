@@ -3,6 +3,7 @@
 use super::association::{Association, ERRORS};
 use super::bus::Transport;
 use super::changed::CHANGED_BYTES;
+use super::faults::FaultInjector;
 use super::rights::Need;
 use super::statistics;
 use super::subsystem::Subsystem;
@@ -276,7 +277,11 @@ fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     } else {
         0
     };
-    let is_read_only = ftl.media().broken().is_some() || ftl.is_read_only();
+    let is_read_only = ftl.media().broken().is_some()
+        || ftl.is_read_only()
+        || subsystem
+            .fault_injector()
+            .is_some_and(FaultInjector::is_read_only);
     smart.critical_warning = low_spare | if is_read_only { warning::READ_ONLY } else { 0 };
     smart.composite_temperature = TEMPERATURE_K;
 

@@ -19,6 +19,7 @@
 //! operate     power cuts, damage and switches, for an operator
 //! record      what the device was asked, for traces
 //! witness     what commands change, and when that is completed
+//! faults      commands that fail or are late, to test hosts
 //! reservations which hosts may use a namespace while others must not
 //! portals     the ways to the subsystem, and how good each is
 //! association one host's controller: registers, features, events; admin commands in `admin`
@@ -38,6 +39,7 @@ mod connect;
 mod data;
 mod durable;
 mod execute;
+mod faults;
 pub(crate) mod features;
 mod file_map;
 mod format;
@@ -65,6 +67,7 @@ pub use association::{Association, JoinedQueue};
 pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
 pub use execute::{Job, Outcome};
+pub use faults::{BlockAccess, FaultInjector};
 pub use gate::Gate;
 pub use portals::{AnaState, Portal, Reached};
 pub use record::{Fingerprint, RecordedOp, Recorder};

@@ -4,6 +4,7 @@
 //! has the device exclusively. Absent: hosts (`association`), whose turn it is (`turn`).
 
 use super::durable::Durable;
+use super::faults::FaultInjector;
 use super::portals::Portals;
 use super::record::Recorder;
 use super::request::Blocks;
@@ -178,6 +179,8 @@ pub struct Subsystem {
     recorder: Option<Box<dyn Recorder>>,
     tracer: Option<Box<dyn Tracer>>,
     witness: Option<Box<dyn Witness>>,
+    /// Others arm it, and ask it what has failed.
+    faults: Option<Arc<dyn FaultInjector>>,
     pub(super) reservations: Reservations,
     pub(super) portals: Portals,
 }
@@ -281,6 +284,7 @@ impl Subsystem {
             recorder: None,
             tracer: None,
             witness: None,
+            faults: None,
             reservations: Reservations::default(),
             portals: Portals::default(),
         })
@@ -345,6 +349,20 @@ impl Subsystem {
         self.witness.as_deref()
     }
 
+    /// With commands that fail, or whose answers come late, as an injector decides.
+    pub fn with_faults(self, injector: Arc<dyn FaultInjector>) -> Self {
+        Self {
+            faults: Some(injector),
+            ..self
+        }
+    }
+
+    /// Who decides which commands fail, if anybody does.
+    #[inline]
+    pub fn fault_injector(&self) -> Option<&dyn FaultInjector> {
+        self.faults.as_deref()
+    }
+
     /// Its name (NQN), by which hosts connect to it.
     pub fn nqn(&self) -> &str {
         &self.nqn
@@ -373,6 +391,12 @@ impl Subsystem {
         } else {
             Latency::None
         }
+    }
+    /// Whether answers may have to wait until they are due: as on real flash, or since faults delay
+    /// them.
+    #[inline]
+    pub fn delays_answers(&self) -> bool {
+        self.latency() == Latency::Emulated || self.faults.is_some()
     }
     /// Counters of commands, for an operator.
     pub fn telemetry(&self) -> &Telemetry {

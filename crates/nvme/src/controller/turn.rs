@@ -14,6 +14,7 @@
 //! internal work of the firmware: moving a stretch of pages, or waiting for the disk before an
 //! erase. Absent: clocks, and what is done in a turn.
 
+use super::faults::FaultInjector;
 use super::reservations::Reservations;
 use super::spans::Tracer;
 use super::subsystem::Subsystem;
@@ -329,6 +330,11 @@ impl<'a> DeviceTurn<'a> {
 
     pub(super) fn has_cache(&self) -> bool {
         self.subsystem.cache.is_some()
+    }
+
+    #[inline]
+    pub(super) fn fault_injector(&self) -> Option<&dyn FaultInjector> {
+        self.subsystem.fault_injector()
     }
 
     #[inline]

@@ -54,7 +54,7 @@ impl Subsystem {
 }
 
 /// Bytes of the device that blocks of a namespace are.
-fn bytes_of(namespace: &Namespace, blocks: Blocks) -> Range<u64> {
+pub(super) fn bytes_of(namespace: &Namespace, blocks: Blocks) -> Range<u64> {
     let first = u64::from(namespace.first_lpn.0) << PAGE_SHIFT;
     let start = first + (blocks.slba << namespace.lba_shift);
     start..start + (u64::from(blocks.count) << namespace.lba_shift)

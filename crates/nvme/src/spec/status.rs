@@ -59,6 +59,8 @@ impl Status {
     pub const INTERRUPTED: Self = generic(0x21).with_dnr(false);
     /// LBA Out of Range.
     pub const LBA_RANGE: Self = generic(0x80);
+    /// Capacity Exceeded: a thin-provisioned namespace has no room left.
+    pub const CAPACITY_EXCEEDED: Self = generic(0x81);
     /// Namespace is Write Protected: its host may only read it, or the device is worn out and
     /// read-only.
     pub const WRITE_PROTECTED: Self = generic(0x20);

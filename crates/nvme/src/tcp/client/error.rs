@@ -53,6 +53,7 @@ fn describe(status: Status) -> &'static str {
         Status::LBA_RANGE => "LBA out of range",
         Status::INVALID_FIELD => "invalid field in command",
         Status::INVALID_NAMESPACE => "invalid namespace",
+        Status::CAPACITY_EXCEEDED => "the namespace has no room left",
         Status::WRITE_PROTECTED => "the namespace is read-only",
         Status::OPERATION_DENIED => "this host lacks the rights",
         Status::RESERVATION_CONFLICT => "another host has reserved the namespace",

@@ -4,7 +4,7 @@
 //! Invariant: if the disk has failed none of them is acknowledged. Absent: the commit
 //! (`controller::durable`).
 
-use super::{Connection, Latency, Output};
+use super::{Connection, Output};
 use crate::controller::Outcome;
 use crate::controller::spans::SpanDraft;
 use crate::spec::command::Sqe;
@@ -40,7 +40,7 @@ impl Connection {
         };
         let port = self.port.clone();
         let synced = port.subsystem().make_durable(wanted);
-        let emulated = port.subsystem().latency() == Latency::Emulated;
+        let delayed = port.subsystem().delays_answers();
 
         for AwaitingSync {
             sqe,
@@ -66,7 +66,7 @@ impl Connection {
             if let Some(span) = span {
                 self.end_span(*span, &sqe, (status, outcome.done_at, true));
             }
-            if emulated {
+            if delayed {
                 self.held.put(outcome.done_at, sqe.head().cid(), answer);
             } else {
                 out.open().extend_from_slice(&answer);

@@ -62,6 +62,10 @@ impl Connection {
         last: bool,
         context: &ReceiveContext<'_>,
     ) -> Option<IoRequest> {
+        // A fault is a whole command's: a write that fails must not have begun.
+        if context.subsystem.fault_injector().is_some() {
+            return None;
+        }
         request.part(
             at,
             len,
@@ -213,7 +217,7 @@ impl Connection {
             .queue
             .as_ref()
             .is_some_and(|queue| queue.no_flow_control);
-        let emulated = context.subsystem.latency() == Latency::Emulated;
+        let delayed = context.subsystem.delays_answers();
 
         if !self.charge_output(bytes as usize + HEADERS_BYTES_MAX, context.out) {
             let refused = Outcome {
@@ -227,7 +231,7 @@ impl Connection {
 
         // What is held until it is due needs a buffer of its own. All else is appended to what is
         // sent next.
-        let mut to = if emulated {
+        let mut to = if delayed {
             context.out.spare()
         } else {
             std::mem::take(context.out.open())
@@ -274,7 +278,7 @@ impl Connection {
                 data_suffice,
                 span: context.span.take(),
             });
-            if !emulated {
+            if !delayed {
                 *context.out.open() = to;
             }
             return;
@@ -287,7 +291,7 @@ impl Connection {
         if let Some(span) = context.span.take() {
             self.end_span(*span, sqe, (outcome.status, outcome.done_at, false));
         }
-        if emulated {
+        if delayed {
             self.held.put(outcome.done_at, sqe.head().cid(), to);
         } else {
             *context.out.open() = to;
@@ -319,13 +323,12 @@ impl Connection {
         }
         let cid = sqe.head().cid();
 
-        match context.subsystem.latency() {
-            Latency::Emulated => {
-                let mut held = context.out.spare();
-                self.respond(cid, outcome.status, outcome.result, &mut held);
-                self.held.put(outcome.done_at, cid, held);
-            }
-            Latency::None => self.respond(cid, outcome.status, outcome.result, context.out.open()),
+        if context.subsystem.delays_answers() {
+            let mut held = context.out.spare();
+            self.respond(cid, outcome.status, outcome.result, &mut held);
+            self.held.put(outcome.done_at, cid, held);
+        } else {
+            self.respond(cid, outcome.status, outcome.result, context.out.open());
         }
     }
 

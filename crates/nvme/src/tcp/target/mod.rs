@@ -37,7 +37,7 @@ use crate::auth::Exchange;
 use crate::controller::spans::{SpanDraft, SpanOrigin};
 use crate::controller::telemetry::Batch;
 use crate::controller::{
-    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue, Latency,
+    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue,
     QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Ticket, Transfer, Weight, admin_transfer,
     fabrics_kind,
 };
