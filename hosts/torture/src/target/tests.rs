@@ -433,15 +433,16 @@ fn blocks_that_cannot_be_read_are_those_of_a_file_and_say_so_in_the_words_of_nvm
     assert_eq!(recording.events.len(), 2 * 4, "{:?}", recording.events);
 }
 
-// Long enough that the data are asked for and come in parts: what does not fit has not begun.
+// Long enough that the data are asked for and come in parts. The first part of the second write
+// would fit, but what does not fit as a whole has not begun.
 #[test]
 fn a_full_disk_is_a_thin_namespace_without_room() {
     let long = vec![1; 512 * BLOCK];
-    let mut bench = Bench::with_faults(&["full:300000"]);
+    let mut bench = Bench::with_faults(&["full:400000"]);
     assert_eq!(bench.write(0, &long), Status::SUCCESS);
     assert_eq!(bench.write(512, &long), Status::CAPACITY_EXCEEDED);
     assert_eq!(Status::CAPACITY_EXCEEDED.number(), 0x81);
-    assert!(bench.client.copy(0, 1024, 256).is_err());
+    assert!(bench.client.copy(0, 1024, 512).is_err());
 
     // There is room for a little, and everything else goes on.
     assert_eq!(bench.write(0, &[2; 4096]), Status::SUCCESS);
