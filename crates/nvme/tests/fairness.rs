@@ -9,6 +9,7 @@ use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::tcp::client::{Call, Client, Options, entry};
 use remap_ssd_nvme::tcp::server::Limits;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
@@ -49,6 +50,11 @@ fn copy() -> (Sqe, CopyRange) {
 /// Sends as many commands as a queue takes, again and again; how often another host reads
 /// meanwhile. Each time so many slices are used up others may go first.
 fn reads_during(slices_used_up: u64, attack: impl Fn(&mut Client) + Sync) -> u32 {
+    // One attack at a time: what is counted is how the device shares its time, not how this machine
+    // shares its processors among the tests.
+    static ONE_ATTACK: Mutex<()> = Mutex::new(());
+    let _one = ONE_ATTACK.lock().unwrap_or_else(PoisonError::into_inner);
+
     let rig = rig(Limits::default());
     let (mut attacker, mut reader) = (host(&rig, "attacker"), host(&rig, "reader"));
     // Something to read, and to copy.
