@@ -167,11 +167,20 @@ impl Served {
     }
 
     pub fn get(&self, path: &str) -> (u16, String) {
+        self.ask(path, None)
+    }
+
+    /// Has a verb done that needs no arguments; the status of the answer, and its text.
+    pub fn post(&self, verb: &str) -> (u16, String) {
+        self.ask(&format!("/api/ctl/{verb}"), Some(b""))
+    }
+
+    fn ask(&self, path: &str, body: Option<&[u8]>) -> (u16, String) {
         let token = self.token();
         let answer = client::ask(
             &self.http,
             path,
-            None,
+            body,
             Some(&token),
             Duration::from_secs(60),
         );

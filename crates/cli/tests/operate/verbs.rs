@@ -231,6 +231,25 @@ fn statistics_count_from_their_reset_on_and_metrics_go_on() {
     served.stop();
 }
 
+// A reset notes what the counters are, and a cut makes the notes void. Neither may wait for the
+// other for good.
+#[test]
+fn a_reset_and_a_power_cut_at_once_both_end() {
+    let served = serve(&["--memory", "32MiB"]);
+    std::thread::scope(|scope| {
+        for verb in ["reset", "reset", "power-cut", "power-cut"] {
+            let served = &served;
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let (status, text) = served.post(verb);
+                    assert_eq!(status, 200, "{verb}: {text}");
+                }
+            });
+        }
+    });
+    served.stop();
+}
+
 #[test]
 fn verbs_are_refused_without_the_token_and_with_a_wrong_one() {
     let served = serve(&["--memory", "32MiB"]);
