@@ -25,8 +25,14 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// One of each kind: figures with claims, a table, a sweep. The library's test runs all of them.
-const SOME: [&str; 4] = ["fast21-fig5", "coldmap-sweep", "pebble-micro", "cost"];
+/// Short ones of each kind: with claims, with findings, with recovery. The library's test runs all.
+const SOME: [&str; 5] = [
+    "fast21-fig5",
+    "fast21-fig8",
+    "pebble-micro",
+    "recovery",
+    "cost",
+];
 
 #[test]
 fn experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables() {

@@ -84,8 +84,11 @@ fn interrupted_at(directory: &Path, args: &[&str], file: &str) -> (i32, String, 
     interrupted(child)
 }
 
+/// Starts the program, which a signal ends before it listens for any: whoever runs these tests may
+/// ignore SIGINT, as a shell has its background commands do.
 fn started(directory: &Path, args: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
+    Command::new("env")
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_remap-ssd")])
         .args(args)
         .current_dir(directory)
         .stdout(Stdio::piped())
