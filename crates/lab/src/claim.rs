@@ -289,7 +289,10 @@ fn filled(text: &str, measures: &Measures) -> String {
     while let Some((before, after)) = rest.split_once('{') {
         out.push_str(before);
 
+        // A brace that nothing closes names no figure: it stays as it is.
         let Some((name, behind)) = after.split_once('}') else {
+            out.push('{');
+            rest = after;
             break;
         };
 
@@ -377,5 +380,6 @@ mod tests {
             filled("{a%} and {b+}, {b} and {c}.", &measures),
             "12.5 % and +50.0 %, 1.50 and -."
         );
+        assert_eq!(filled("{b} of {a", &measures), "1.50 of {a");
     }
 }

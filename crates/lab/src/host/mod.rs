@@ -322,11 +322,14 @@ pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Res
         subject.statistics(),
     );
     let mut tally = issue(&mut subject, &mut load, spec, requests)?;
+    tally.latencies.sort_unstable();
     let seconds = (subject.timed().now() - start) as f64 / 1e9;
     let (after, done) = (subject.timed().device().ftl().stats(), subject.statistics());
+
+    // Counts of the measured part, for each write of it.
     let writes = tally.writes.max(1) as f64;
     let of = |after: u64, before: u64| (after - before) as f64 / writes;
-    tally.latencies.sort_unstable();
+
     Ok(json!({
         "seconds": seconds,
         "writes": tally.writes,
@@ -337,7 +340,7 @@ pub fn measured(run: &RunSpec, device: Device, tell: &mut dyn FnMut(f64)) -> Res
         "metadata_pages": of(done.metadata_pages, known.metadata_pages),
         "flushes": of(done.flushes, known.flushes),
         "compared": of(done.compared, known.compared),
-        "segments_invalidated": done.segments_invalidated,
+        "segments_invalidated": of(done.segments_invalidated, known.segments_invalidated),
         "programs": of(after.programs(), before.programs()),
         "demoted": of(after.demoted(), before.demoted()),
         "latency_mean_ms": tally.latencies.iter().sum::<u64>() as f64 / tally.latencies.len().max(1) as f64 / 1e6,
