@@ -138,6 +138,7 @@ class Machine:
         without its drive must not have it (docs/f2fs.md).
         """
         self.folder = folder
+        self.told = []
         self.console = os.path.join(folder, "console")
         extra = os.path.join(folder, "extra")
         shutil.rmtree(extra, ignore_errors=True)
@@ -199,8 +200,8 @@ class Machine:
             raise Ended(f"the virtual machine ended early; its console is in {self.console}") from None
 
     def answer(self, *expected, other=None):
-        """Waits for `@WORD {...}`; what else is said goes to `other`. Returns the word and the object."""
-        told = []
+        """Waits for `@WORD {...}`; what else is said goes to `other`, or is in `told`. Returns the word and the object."""
+        told = self.told = []
         until = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < until:
             line = self.hear()
