@@ -15,6 +15,9 @@ impl Ftl {
     pub fn check(&self) -> Result<(), String> {
         let core = &self.core;
         let geometry = core.geometry;
+        core.blocks.check_pool()?;
+        self.check_peaks()?;
+
         let mut counts = vec![0u32; geometry.pages() as usize];
         let mut remapped = vec![0u32; geometry.superblocks() as usize];
         for lpn in Lpn::range(Lpn::ZERO, core.tables.map.len()) {

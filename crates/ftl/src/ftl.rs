@@ -102,7 +102,7 @@ impl Ftl {
             core: Core::new(config, media, reserve),
             scheme,
             dedup,
-            gc: Gc::default(),
+            gc: Gc::new(&geometry),
             paused: false,
             write_goes_on: false,
             dedup_paused: false,

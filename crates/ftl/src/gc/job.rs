@@ -4,6 +4,7 @@
 //! Absent: when it goes on (`pace`), and how pages move (`relocate`).
 
 use crate::contract::{OwnerRef, Remapping};
+use crate::superblock::Peaks;
 use remap_ssd_media::{Geometry, Oob, SbId};
 
 /// Pages of the stretches into which a victim is divided.
@@ -48,6 +49,8 @@ pub struct Gc {
     /// Nothing was worth collecting: the number from which on it may be.
     pub(crate) look_again: u64,
     pub(crate) runs_at_wear_check: u64,
+    /// The most garbage of a superblock, by region.
+    pub(crate) peaks: Peaks,
     pub(crate) live: Vec<Live>,
     pub(crate) owners: Vec<(OwnerRef, u32)>,
     pub(crate) heads: Vec<u32>,
@@ -55,6 +58,14 @@ pub struct Gc {
 }
 
 impl Gc {
+    /// No job, and no superblock has been looked at.
+    pub(crate) fn new(geometry: &Geometry) -> Self {
+        Self {
+            peaks: Peaks::new(geometry.superblocks()),
+            ..Self::default()
+        }
+    }
+
     /// A remap onto a page of the victim must not be missed by the job under way.
     #[inline]
     pub(crate) fn note_remap(&mut self, geometry: &Geometry, remapping: &Remapping) {

@@ -9,9 +9,10 @@ use crate::contract::{CopiesOf, OwnerLookup, OwnerRef};
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::policy::{Candidate, GcPolicy, least_worn};
-use crate::superblock::{Stream, Superblock, SuperblockState};
+use crate::superblock::{Peak, Stream, Superblock, SuperblockState};
 use remap_ssd_media::SbId;
 use std::cell::Cell;
+use std::ops::Range;
 
 /// Collections between two looks at wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
@@ -31,15 +32,85 @@ impl Ftl {
             .scheme
             .references_without_room(&self.core.tables, blocks);
 
-        // All superblocks are looked at for each victim, so what rules most of them out comes
-        // first: copies, and what else is asked, only take from the garbage.
-        let may_be_wanted = |(id, sb): &(SbId, &Superblock)| {
+        // What rules most superblocks out comes first: copies, and what else is asked, only take
+        // from the garbage.
+        let may_be_wanted = |id: &SbId| {
+            let sb = blocks.get(*id);
             self.hybrid || sb.capacity.saturating_sub(blocks.owners(*id).live) >= least.get()
         };
         blocks
-            .iter()
+            .regions()
+            .enumerate()
+            .filter(move |(region, (superblocks, changes))| {
+                self.hybrid
+                    || self.may_have_candidate(
+                        *region,
+                        superblocks.clone(),
+                        *changes,
+                        share,
+                        least.get(),
+                    )
+            })
+            .flat_map(|(_, (superblocks, _))| superblocks.map(SbId))
             .filter(may_be_wanted)
-            .filter_map(move |(id, sb)| self.candidate(id, sb, copies.as_ref(), share))
+            .filter_map(move |id| self.candidate(id, blocks.get(id), copies.as_ref(), share))
+    }
+
+    /// May a superblock of a region be a candidate, with so much garbage? Where nothing has changed
+    /// since the last look, that tells.
+    fn may_have_candidate(
+        &self,
+        region: usize,
+        superblocks: Range<u32>,
+        changes: u64,
+        share: f64,
+        least: u32,
+    ) -> bool {
+        let peak = self.gc.peaks.of(region, changes).unwrap_or_else(|| {
+            let peak = self.peak_of(superblocks);
+            self.gc.peaks.saw(region, changes, peak);
+            peak
+        });
+
+        // Rounding must not rule out what `candidate` takes.
+        peak.most >= least && peak.share >= share * (1.0 - 1e-9)
+    }
+
+    /// The most garbage of the closed superblocks among these, in pages and as a share. References
+    /// that must be copied are not counted: they only take from it.
+    fn peak_of(&self, superblocks: Range<u32>) -> Peak {
+        let blocks = &self.core.blocks;
+        let mut peak = Peak::default();
+        for id in superblocks.map(SbId) {
+            let sb = blocks.get(id);
+            if sb.state == SuperblockState::Closed && sb.stream != Stream::Log {
+                let garbage = sb.capacity.saturating_sub(blocks.owners(id).live);
+                peak.most = peak.most.max(garbage);
+                peak.share = peak
+                    .share
+                    .max(f64::from(garbage) / f64::from(sb.capacity.max(1)));
+            }
+        }
+        peak
+    }
+
+    /// Looks whether a region that is taken for unchanged has more garbage than is remembered.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn check_peaks(&self) -> Result<(), String> {
+        for (region, (superblocks, changes)) in self.core.blocks.regions().enumerate() {
+            let Some(seen) = self.gc.peaks.of(region, changes) else {
+                continue;
+            };
+            let now = self.peak_of(superblocks);
+            if now.most > seen.most || now.share > seen.share {
+                return Err(format!(
+                    "region {region} has {now:?}, remembered is {seen:?}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// A superblock as a candidate, if it is closed, holds data and can be filled again. Collecting

@@ -39,10 +39,7 @@ impl Superblocks {
     }
 
     pub(super) fn retire(&mut self, sb: SbId) {
-        let entry = self.get_mut(sb);
-        if entry.state == SuperblockState::Free {
-            self.free -= 1;
-        }
+        self.leave_pool(sb);
         self.get_mut(sb).state = SuperblockState::Retired;
     }
 
@@ -57,6 +54,9 @@ impl Superblocks {
         // A number of its own, above all witnesses in the superblock and below the next head's:
         // `dead_before` divides the incarnations.
         clock.tick();
+
+        // One that is free and not clean is erased again when it is opened.
+        self.leave_pool(sb);
 
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
@@ -127,14 +127,11 @@ impl Superblocks {
 
         // Not when the erases are durable, but now: the block is programmed after its erase in any
         // case, and what must stay free over a cut the head waits for (`reserve_is_free`).
-        let was_free = self.get(sb).state == SuperblockState::Free;
         let capacity = self.capacity(bad);
         let entry = self.get_mut(sb);
         (entry.life, entry.capacity, entry.erased) = (life, capacity, id);
         entry.state = SuperblockState::Free;
-        if !was_free {
-            self.free += 1;
-        }
+        self.join_pool(sb);
         if capacity == 0 {
             self.retire(sb);
         }

@@ -7,18 +7,23 @@
 //! in order, past the head, bad blocks and the tail's place.
 //!
 //! The table and its layout are here; `owners` counts who needs a superblock, `stream` hands out
-//! pages, `open` opens and closes, `erase` ends a life.
+//! pages, `open` opens and closes, `erase` ends a life, `free` knows which are free, `regions` what
+//! has changed.
 //!
 //! Invariants: at most one superblock is open per stream and group of dies; a page is handed out
 //! once per incarnation. Absent: which victim to collect (`victim`) and how pages move (`gc`).
 
 mod erase;
+mod free;
 mod open;
 mod owners;
+mod regions;
 mod stream;
 
+use free::FreePool;
 pub use open::Head;
 pub use owners::Owners;
+pub use regions::{Peak, Peaks, RegionChanges};
 pub use stream::{AllocatedPage, Open};
 
 use crate::block_map::Order;
@@ -121,7 +126,9 @@ pub struct Superblocks {
     /// Where there are several groups of dies: those of the other groups, and which group is next.
     waiting: [Vec<Option<Open>>; Stream::ALL.len()],
     turn: [u32; Stream::ALL.len()],
-    free: u32,
+    pool: FreePool,
+    /// What changed, by region.
+    changed: RegionChanges,
     /// Grows whenever anything in `table` may have changed.
     pub changes: u64,
     /// Superblocks that a cut must leave free, if there are so many.
@@ -167,7 +174,8 @@ impl Superblocks {
             open: [const { None }; Stream::ALL.len()],
             waiting: std::array::from_fn(|_| vec![None; geometry.groups() as usize]),
             turn: [0; Stream::ALL.len()],
-            free: 0,
+            pool: FreePool::default(),
+            changed: RegionChanges::new(geometry.superblocks()),
             reserve: reserve as usize,
             changes: 0,
             remapped_total: 0,
@@ -187,6 +195,7 @@ impl Superblocks {
     #[inline]
     pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
         self.changes += 1;
+        self.changed.note(sb);
         &mut self.table[sb.0 as usize]
     }
     /// All of them with their numbers.
@@ -209,22 +218,11 @@ impl Superblocks {
         logs.sort_unstable_by_key(|sb| (self.get(*sb).opened, *sb));
         logs
     }
-    /// Superblocks that are erased, or will be when opened.
-    #[inline]
-    pub fn free(&self) -> u32 {
-        self.free
-    }
-
     /// Sets what recovery or formatting found.
     pub fn set(&mut self, sb: SbId, found: Superblock) {
-        if self.table[sb.0 as usize].state == SuperblockState::Free {
-            self.free -= 1;
-        }
-        if found.state == SuperblockState::Free {
-            self.free += 1;
-        }
-
+        self.leave_pool(sb);
         *self.get_mut(sb) = found;
+        self.join_pool(sb);
     }
 
     /// Blocks of a superblock that must not be programmed.

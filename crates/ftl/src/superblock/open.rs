@@ -7,7 +7,7 @@ use super::{Open, Owners, Stream, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
 use crate::guard::Guard;
 use crate::policy::Wear;
-use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Media, Oob, Purpose, SbId, Stored};
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -39,28 +39,6 @@ impl Head {
 }
 
 impl Superblocks {
-    /// The free superblock of a group of dies with the fewest or the most erases, the first of
-    /// several; of another group, if this one has none.
-    fn pick_free(&self, wear: Wear, group: u32) -> Option<SbId> {
-        self.pick_free_if(wear, |sb| self.geometry.group(sb) == group)
-            .or_else(|| self.pick_free_if(wear, |_| true))
-    }
-
-    fn pick_free_if(&self, wear: Wear, wanted: impl Fn(SbId) -> bool) -> Option<SbId> {
-        let free = self
-            .iter()
-            .filter(|(id, sb)| sb.state == SuperblockState::Free && wanted(*id));
-
-        // The number breaks ties, so that a run follows from its seed.
-        let picked = match wear {
-            Wear::Least => free.min_by_key(|(id, sb)| (sb.life.incarnation(), id.0)),
-            Wear::Most => {
-                free.min_by_key(|(id, sb)| (std::cmp::Reverse(sb.life.incarnation()), id.0))
-            }
-        };
-        picked.map(|(id, _)| id)
-    }
-
     /// Opens the least worn free superblock for a stream; `false` if none is free. `clock` hands
     /// out numbers.
     pub fn open_next(&mut self, media: &mut Media, stream: Stream, clock: &mut WsnClock) -> bool {
@@ -76,7 +54,7 @@ impl Superblocks {
         clock: &mut WsnClock,
     ) -> bool {
         assert!(self.open[stream as usize].is_none());
-        while let Some(sb) = self.pick_free(wear, self.turn[stream as usize]) {
+        while let Some(sb) = self.pool.pick(wear, self.turn[stream as usize]) {
             // A superblock that says it is clean and is not (a damaged image) is erased like one
             // that does not.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
@@ -91,7 +69,7 @@ impl Superblocks {
 
             // No longer free before the head is programmed: should no block take one, `retire` must
             // not count it out again.
-            self.free -= 1;
+            self.leave_pool(sb);
             self.get_mut(sb).state = SuperblockState::Open;
             if let Some(head) = self.write_head(media, sb, stream, clock) {
                 let skipped = self.skipped(sb);
@@ -127,16 +105,12 @@ impl Superblocks {
     /// any more. Names grow, and each erase waits for everything before it, so that one name speaks
     /// for the older ones.
     fn reserve_is_free(&self) -> After {
-        let free = self
-            .table
-            .iter()
-            .filter(|sb| sb.state == SuperblockState::Free);
-        let mut erased: Vec<ClearId> = free.map(|sb| sb.erased).collect();
-        if erased.is_empty() || !self.guards.has(Guard::ReserveStaysFree) {
+        if !self.guards.has(Guard::ReserveStaysFree) {
             return After::NOTHING;
         }
-        let nth = self.reserve.clamp(1, erased.len()) - 1;
-        After::clear(*erased.select_nth_unstable(nth).1)
+        self.pool
+            .erase_of(self.reserve)
+            .map_or(After::NOTHING, After::clear)
     }
 
     /// The number is new, so that no earlier incarnation's metadata can look like this one's.

@@ -1,7 +1,8 @@
 //! How many need a superblock.
 //!
 //! Invariant: they are what L2P says (`Ftl::check` counts). Absent: how many need a page
-//! (`counts`), and who they are (L2P).
+//! (`counts`), and who they are (L2P). Only what takes owners away is noted for its region: those
+//! who look for the most garbage need not know of what makes it less.
 
 use super::Superblocks;
 use remap_ssd_media::SbId;
@@ -56,11 +57,13 @@ impl Superblocks {
         entry.live -= u32::from(last);
         entry.remapped -= u32::from(remapped);
         self.remapped_total -= u64::from(remapped);
+        self.changed.note(sb);
     }
     /// So many pages of `from`, each with one owner by a write, have been copied to `to`.
     #[inline]
     pub fn move_owned(&mut self, from: SbId, to: SbId, pages: u32) {
         self.owners[from.0 as usize].live -= pages;
         self.owners[to.0 as usize].live += pages;
+        self.changed.note(from);
     }
 }

@@ -8,11 +8,12 @@
 //! migrating the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a
 //! segment is used only after it has been zeroed. Absent: flash pages' own owners (their OOB says).
 
+mod groups;
 mod local;
 mod reclaim;
 
 use super::entry::{CommandWord, EntryOwners, RmmEntry};
-use super::segments::{Chain, Segments};
+use super::segments::Segments;
 use crate::config::Config;
 use crate::contract::{
     GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
@@ -24,9 +25,10 @@ use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Hue, SchemeFacts};
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::Superblocks;
+use crate::superblock::{Peaks, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
+use groups::Groups;
 pub(super) use reclaim::append_in_force;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 
@@ -59,7 +61,9 @@ pub(super) fn slack(config: &Config) -> usize {
 /// DRAM state of the scheme.
 pub struct RemapSsd {
     segments: Segments,
-    groups: Vec<Chain>,
+    groups: Groups,
+    /// The most invalid entries of a group, by region.
+    peaks: Peaks,
     /// Entries in all groups, valid or not.
     entries: u64,
     /// No remaps while so many entries are valid.
@@ -109,7 +113,8 @@ impl RemapSsd {
         Self {
             watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
             segments,
-            groups: vec![Chain::default(); geometry.superblocks() as usize],
+            groups: Groups::new(geometry.superblocks()),
+            peaks: Peaks::new(geometry.superblocks()),
             entries: 0,
             fullest: 0,
             fullest_segments: 0,
@@ -133,7 +138,7 @@ impl RemapSsd {
     }
 
     fn has_slot(&self, sb: SbId) -> bool {
-        self.segments.has(&self.groups[sb.0 as usize], 1)
+        self.segments.has(&self.groups[sb], 1)
     }
 
     /// Bytes of so many entries.
@@ -144,7 +149,7 @@ impl RemapSsd {
     #[inline]
     fn append(&mut self, media: &mut Media, now: u64, remapping: &Remapping, purpose: Purpose) {
         let sb = media.geometry().superblock(remapping.ppn);
-        let chain = &mut self.groups[sb.0 as usize];
+        let chain = self.groups.change(sb);
         let at = self.segments.take(media, now, chain, sb, 1, purpose);
         self.entries += 1;
 
@@ -181,7 +186,7 @@ impl Persist for RemapSsd {
         }
 
         let sb = core.geometry.superblock(ppn);
-        if self.groups[sb.0 as usize].is_numbered_out() {
+        if self.groups[sb].is_numbered_out() {
             return Err(Demotion::NvramFull);
         }
 
@@ -232,7 +237,7 @@ impl Ownership for RemapSsd {
             out,
         } = lookup;
 
-        let entries = self.segments.used(&self.groups[sb.0 as usize]);
+        let entries = self.segments.used(&self.groups[sb]);
         if entries == 0 {
             return;
         }
@@ -257,7 +262,7 @@ impl Ownership for RemapSsd {
     fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         // The numbers start over with the next incarnation; its head's WSN tells old segments from
         // new ones.
-        let group = std::mem::take(&mut self.groups[sb.0 as usize]);
+        let group = std::mem::take(self.groups.change(sb));
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(media, &group.segments);
         ended.start_over(sb);
@@ -314,7 +319,7 @@ impl Inspect for RemapSsd {
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
-        let group = &self.groups[sb.0 as usize];
+        let group = &self.groups[sb];
         let entries = self.segments.used(group);
         Some(GroupInfo {
             segments: group.segments.clone(),
@@ -329,6 +334,6 @@ impl LookAhead for RemapSsd {
     #[inline]
     fn look_ahead(&self, media: &Media, ppn: Ppn) {
         let sb = media.geometry().superblock(ppn);
-        media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
+        media.prefetch_word(self.segments.next_word(&self.groups[sb]));
     }
 }

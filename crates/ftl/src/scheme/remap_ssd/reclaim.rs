@@ -15,7 +15,7 @@ use crate::guard::Guard;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
 use crate::scheme::segments::Chain;
-use crate::superblock::Superblocks;
+use crate::superblock::{Peak, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
@@ -74,21 +74,35 @@ impl RemapSsd {
     fn reclaim_one(&mut self, core: &mut Core) -> bool {
         let (slots, free) = (u64::from(self.segments.slots), self.segments.free() as u64);
         let mut best: Option<(u32, SbId)> = None;
-        for (id, owners) in core.blocks.iter_owners() {
-            let group = &self.groups[id.0 as usize];
-            let invalid = self.segments.used(group).saturating_sub(owners.remapped);
-            // Nearly every group ends here. Of equals, the first one stays.
-            if best.is_some_and(|(most, _)| invalid <= most) {
+        for (region, (superblocks, changes)) in core.blocks.regions().enumerate() {
+            let changes = changes + self.groups.changes(region);
+            let seen = self.peaks.of(region, changes);
+            // Of equals, the first one stays.
+            if let (Some(peak), Some((most, _))) = (seen, best)
+                && peak.most <= most
+            {
                 continue;
             }
 
-            // The entries in force need fewer segments than the group has, and those are free. No
-            // division.
-            let has_room_in = |segments: u64| u64::from(owners.remapped) <= segments * slots;
-            let segments = group.segments.len() as u64;
-            if segments > 0 && has_room_in(segments - 1) && has_room_in(free) {
-                best = Some((invalid, id));
+            let mut peak = Peak::default();
+            for id in superblocks.map(SbId) {
+                let (group, remapped) = (&self.groups[id], core.blocks.owners(id).remapped);
+                let invalid = self.segments.used(group).saturating_sub(remapped);
+                peak.most = peak.most.max(invalid);
+                // Nearly every group ends here.
+                if best.is_some_and(|(most, _)| invalid <= most) {
+                    continue;
+                }
+
+                // The entries in force need fewer segments than the group has, and those are free.
+                // No division.
+                let has_room_in = |segments: u64| u64::from(remapped) <= segments * slots;
+                let segments = group.segments.len() as u64;
+                if segments > 0 && has_room_in(segments - 1) && has_room_in(free) {
+                    best = Some((invalid, id));
+                }
             }
+            self.peaks.saw(region, changes, peak);
         }
 
         let Some((_, sb)) = best else { return false };
@@ -98,7 +112,7 @@ impl RemapSsd {
     }
 
     fn migrate(&mut self, core: &mut Core, sb: SbId) {
-        let entries = self.segments.used(&self.groups[sb.0 as usize]);
+        let entries = self.segments.used(&self.groups[sb]);
         core.media.charge_loads(self.words_of(entries), Purpose::Gc);
 
         let (mut gone, mut kept) = (
@@ -119,7 +133,7 @@ impl RemapSsd {
 
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
         // before it). Cut between: both are read, and say the same.
-        let old = std::mem::take(&mut self.groups[sb.0 as usize]);
+        let old = std::mem::take(self.groups.change(sb));
         // Numbers go on, so that recovery can tell the new segments from the old ones that are not
         // zeroed yet.
         let mut chain = old.continued();
@@ -146,7 +160,7 @@ impl RemapSsd {
             .charge_stores(self.words_of(moved), Purpose::Gc, After::NOTHING);
 
         self.entries = self.entries - u64::from(entries) + u64::from(moved);
-        self.groups[sb.0 as usize] = chain;
+        *self.groups.change(sb) = chain;
         (self.gone, self.kept) = (gone, kept);
         self.segments.release(&mut core.media, &old.segments);
     }
@@ -185,8 +199,7 @@ impl RemapSsd {
         gone.truncate(len);
 
         // As many left as LPNs are remapped here: then each of them is the only one of its mapping.
-        self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32
-            == blocks.owners(sb).remapped
+        self.segments.used(&self.groups[sb]) - gone.len() as u32 == blocks.owners(sb).remapped
     }
 
     /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries,
@@ -200,7 +213,7 @@ impl RemapSsd {
         found: &mut Vec<u32>,
     ) {
         let ended = tables.ended.of(sb);
-        let group = &self.groups[sb.0 as usize];
+        let group = &self.groups[sb];
         found.clear();
 
         for index in 0..group.segments.len() {
@@ -329,7 +342,7 @@ impl RemapSsd {
         sb: SbId,
         out: &mut Vec<RmmEntry>,
     ) {
-        let group = &self.groups[sb.0 as usize];
+        let group = &self.groups[sb];
         let pages = tables.geometry.pages_per_superblock();
         let mut lost = false;
         for index in 0..group.segments.len() {
@@ -386,7 +399,7 @@ impl RemapSsd {
                 }
             }
             self.entries += u64::from(self.segments.used(&chain));
-            self.groups[index] = chain;
+            *self.groups.change(SbId(index as u32)) = chain;
         }
 
         // A segment with an unknown owner still gives the LPNs and numbers of its entries.
@@ -501,7 +514,7 @@ impl RemapSsd {
     ) -> Result<(), String> {
         self.check_segments()?;
         for (id, owners) in blocks.iter_owners() {
-            let group = &self.groups[id.0 as usize];
+            let group = &self.groups[id];
             let entries = self.segments.used(group);
             if owners.remapped > entries {
                 return Err(format!(
@@ -511,12 +524,24 @@ impl RemapSsd {
             }
         }
 
+        for (region, (superblocks, changes)) in blocks.regions().enumerate() {
+            let invalid =
+                |sb: SbId| self.segments.used(&self.groups[sb]) - blocks.owners(sb).remapped;
+            let most = superblocks.map(SbId).map(invalid).max();
+            let seen = self.peaks.of(region, changes + self.groups.changes(region));
+            if seen.is_some_and(|seen| most > Some(seen.most)) {
+                return Err(format!(
+                    "region {region} has {most:?} invalid entries, remembered is {seen:?}"
+                ));
+            }
+        }
+
         for (sb, _) in blocks.iter_owners() {
             let Some(words) = media.words() else {
                 break;
             };
             let (base, ended) = (tables.geometry.page(sb, 0).0, tables.ended.of(sb));
-            let group = &self.groups[sb.0 as usize];
+            let group = &self.groups[sb];
             for at in (0..group.segments.len()).flat_map(|index| self.segments.places(group, index))
             {
                 let entry = RmmEntry::from_words(words[at], words[at + 1]);

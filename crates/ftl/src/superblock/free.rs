@@ -1,0 +1,117 @@
+//! The free superblocks: which is the least or the most worn, and which erases made them free.
+//!
+//! Invariant: exactly those whose state is `Free` are here, with the wear and the erase of their
+//! entry (`Superblocks::check` looks). Absent: which of them a stream wants (`open`).
+
+use super::{Superblock, SuperblockState, Superblocks};
+use crate::policy::Wear;
+use remap_ssd_media::{ClearId, SbId};
+use std::collections::BTreeSet;
+
+/// Free superblocks in two orders. Devices may have a hundred thousand of a single block each, so
+/// that nothing looks at all of them.
+#[derive(Default)]
+pub(super) struct FreePool {
+    /// Group of dies, erases, number: the number breaks ties, so that a run follows from its seed.
+    by_wear: BTreeSet<(u32, u32, SbId)>,
+    by_erase: BTreeSet<(ClearId, SbId)>,
+}
+
+impl FreePool {
+    /// How many there are.
+    pub(super) fn len(&self) -> u32 {
+        self.by_erase.len() as u32
+    }
+
+    fn insert(&mut self, group: u32, sb: SbId, entry: &Superblock) {
+        self.by_wear.insert((group, entry.life.incarnation(), sb));
+        self.by_erase.insert((entry.erased, sb));
+    }
+
+    fn remove(&mut self, group: u32, sb: SbId, entry: &Superblock) {
+        self.by_wear.remove(&(group, entry.life.incarnation(), sb));
+        self.by_erase.remove(&(entry.erased, sb));
+    }
+
+    /// The one of a group of dies with the fewest or the most erases, the first of several; of
+    /// another group, if this one has none.
+    pub(super) fn pick(&self, wear: Wear, group: u32) -> Option<SbId> {
+        let mut of_group = self
+            .by_wear
+            .range((group, 0, SbId(0))..(group + 1, 0, SbId(0)));
+        let of_others = |least: bool| {
+            let key = |&(_, erases, sb): &(u32, u32, SbId)| (erases, sb);
+            let all = self.by_wear.iter();
+            match least {
+                true => all.map(key).min(),
+                false => all
+                    .map(key)
+                    .max_by_key(|&(erases, sb)| (erases, std::cmp::Reverse(sb))),
+            }
+        };
+
+        match wear {
+            Wear::Least => of_group
+                .next()
+                .map(|&(_, _, sb)| sb)
+                .or_else(|| of_others(true).map(|(_, sb)| sb)),
+            Wear::Most => {
+                // The first of those that are worn most, and not the last.
+                let Some(&(_, erases, _)) = of_group.next_back() else {
+                    return of_others(false).map(|(_, sb)| sb);
+                };
+                let first = self.by_wear.range((group, erases, SbId(0))..).next();
+                first.map(|&(_, _, sb)| sb)
+            }
+        }
+    }
+
+    /// The name of the erase before which `kept` of them were erased, or all if there are fewer;
+    /// `None` if there is none.
+    pub(super) fn erase_of(&self, kept: usize) -> Option<ClearId> {
+        let nth = kept.clamp(1, self.by_erase.len().max(1)) - 1;
+        self.by_erase.iter().nth(nth).map(|&(erase, _)| erase)
+    }
+}
+
+impl Superblocks {
+    /// Must come before its state, its wear or its erase changes. Nothing happens to one that is
+    /// not free.
+    pub(super) fn leave_pool(&mut self, sb: SbId) {
+        let entry = &self.table[sb.0 as usize];
+        if entry.state == SuperblockState::Free {
+            self.pool.remove(self.geometry.group(sb), sb, entry);
+        }
+    }
+
+    /// Must come after that. Nothing happens to one that is not free.
+    pub(super) fn join_pool(&mut self, sb: SbId) {
+        let entry = &self.table[sb.0 as usize];
+        if entry.state == SuperblockState::Free {
+            self.pool.insert(self.geometry.group(sb), sb, entry);
+        }
+    }
+
+    /// Superblocks that are erased, or will be when opened.
+    #[inline]
+    pub fn free(&self) -> u32 {
+        self.pool.len()
+    }
+
+    /// Looks whether the pool has what the table says.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check_pool(&self) -> Result<(), String> {
+        let mut expected = FreePool::default();
+        for (sb, entry) in self.iter() {
+            if entry.state == SuperblockState::Free {
+                expected.insert(self.geometry.group(sb), sb, entry);
+            }
+        }
+        if expected.by_wear != self.pool.by_wear || expected.by_erase != self.pool.by_erase {
+            return Err("the pool of free superblocks is not what the table says".into());
+        }
+        Ok(())
+    }
+}
