@@ -73,7 +73,7 @@ impl Ftl {
         });
 
         // Rounding must not rule out what `candidate` takes.
-        peak.most >= least && peak.share >= share * (1.0 - 1e-9)
+        peak.most >= Some(least) && peak.share >= share * (1.0 - 1e-9)
     }
 
     /// The most garbage of the closed superblocks among these, in pages and as a share. References
@@ -85,7 +85,7 @@ impl Ftl {
             let sb = blocks.get(id);
             if sb.state == SuperblockState::Closed && sb.stream != Stream::Log {
                 let garbage = sb.capacity.saturating_sub(blocks.owners(id).live);
-                peak.most = peak.most.max(garbage);
+                peak.most = peak.most.max(Some(garbage));
                 peak.share = peak
                     .share
                     .max(f64::from(garbage) / f64::from(sb.capacity.max(1)));

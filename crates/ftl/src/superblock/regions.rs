@@ -39,8 +39,8 @@ impl RegionChanges {
 /// What was seen of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Peak {
-    /// The largest number of one of its superblocks.
-    pub most: u32,
+    /// The largest number of one of its superblocks; `None` where none has one.
+    pub most: Option<u32>,
     /// The largest share that this was of its superblock; 0 where nobody asks for shares.
     pub share: f64,
 }

@@ -70,35 +70,37 @@ impl RemapSsd {
         {}
     }
 
+    /// Invalid entries of a group, if those in force need fewer segments than it has.
+    #[inline]
+    fn reclaimable(&self, blocks: &Superblocks, sb: SbId) -> Option<u32> {
+        let (group, remapped) = (&self.groups[sb], blocks.owners(sb).remapped);
+        let fewer = (group.segments.len() as u64).checked_sub(1)?;
+        let gives_back = u64::from(remapped) <= fewer * u64::from(self.segments.slots);
+        gives_back.then(|| self.segments.used(group).saturating_sub(remapped))
+    }
+
     /// Reclaims the group with the most invalid entries among those that give segments back.
     fn reclaim_one(&mut self, core: &mut Core) -> bool {
-        let (slots, free) = (u64::from(self.segments.slots), self.segments.free() as u64);
+        let free = self.segments.free() as u64 * u64::from(self.segments.slots);
         let mut best: Option<(u32, SbId)> = None;
         for (region, (superblocks, changes)) in core.blocks.regions().enumerate() {
+            // Of equals, the first one stays.
             let changes = changes + self.groups.changes(region);
             let seen = self.peaks.of(region, changes);
-            // Of equals, the first one stays.
-            if let (Some(peak), Some((most, _))) = (seen, best)
-                && peak.most <= most
-            {
+            if seen.is_some_and(|peak| peak.most <= best.map(|(most, _)| most)) {
                 continue;
             }
 
             let mut peak = Peak::default();
             for id in superblocks.map(SbId) {
-                let (group, remapped) = (&self.groups[id], core.blocks.owners(id).remapped);
-                let invalid = self.segments.used(group).saturating_sub(remapped);
-                peak.most = peak.most.max(invalid);
-                // Nearly every group ends here.
+                let Some(invalid) = self.reclaimable(&core.blocks, id) else {
+                    continue;
+                };
+                peak.most = peak.most.max(Some(invalid));
                 if best.is_some_and(|(most, _)| invalid <= most) {
                     continue;
                 }
-
-                // The entries in force need fewer segments than the group has, and those are free.
-                // No division.
-                let has_room_in = |segments: u64| u64::from(remapped) <= segments * slots;
-                let segments = group.segments.len() as u64;
-                if segments > 0 && has_room_in(segments - 1) && has_room_in(free) {
+                if u64::from(core.blocks.owners(id).remapped) <= free {
                     best = Some((invalid, id));
                 }
             }
@@ -525,11 +527,11 @@ impl RemapSsd {
         }
 
         for (region, (superblocks, changes)) in blocks.regions().enumerate() {
-            let invalid =
-                |sb: SbId| self.segments.used(&self.groups[sb]) - blocks.owners(sb).remapped;
-            let most = superblocks.map(SbId).map(invalid).max();
+            let most = superblocks
+                .filter_map(|sb| self.reclaimable(blocks, SbId(sb)))
+                .max();
             let seen = self.peaks.of(region, changes + self.groups.changes(region));
-            if seen.is_some_and(|seen| most > Some(seen.most)) {
+            if seen.is_some_and(|seen| most > seen.most) {
                 return Err(format!(
                     "region {region} has {most:?} invalid entries, remembered is {seen:?}"
                 ));
