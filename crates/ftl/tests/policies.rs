@@ -5,7 +5,8 @@ mod kit;
 use kit::{Random, content, device, recovered, small_config, small_geometry};
 use remap_ssd_ftl::policy::{Candidate, Wear};
 use remap_ssd_ftl::{Config, Ftl, GcPolicy, Lpn, SchemeKind, Stream, SuperblockState};
-use remap_ssd_media::SbId;
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{Geometry, SbId};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -69,12 +70,38 @@ fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others
 /// victim leaves out those that cannot win, which must not be those that do.
 #[test]
 fn a_device_collects_the_most_garbage_and_of_several_the_oldest() {
+    let config = small_config(SchemeKind::RemapSsd);
+    collects_the_best(small_geometry(), &config, 20_000);
+}
+
+/// The same with so many superblocks, of one die each, that most of them are passed over.
+#[test]
+fn a_device_of_many_superblocks_does_too() {
+    let shape = Shape {
+        channels: 2,
+        dies: 1,
+        superblocks: 320,
+        pages_per_block: 16,
+    };
+    let geometry = Geometry::grouped(shape, 4).expect("valid");
+    let config = Config {
+        lpns: 3_800,
+        log_bytes: 64 << 10,
+        ..small_config(SchemeKind::RemapSsd)
+    };
+    collects_the_best(geometry, &config, 30_000);
+}
+
+/// Writes at random, and looks at each victim.
+fn collects_the_best(geometry: Geometry, config: &Config, writes: u32) {
     let config = Config {
         gc_at_once: true,
         wear_gap: 0,
-        ..small_config(SchemeKind::RemapSsd)
+        ..config.clone()
     };
-    let mut ftl = device(small_geometry(), &config);
+    let mut ftl = device(geometry, &config);
+    let lpns = u64::from(config.lpns);
+    let contents = lpns / 2;
     let closed = |ftl: &Ftl| -> BTreeMap<SbId, (u32, Reverse<u64>, u32)> {
         let closed = ftl
             .superblocks()
@@ -89,11 +116,11 @@ fn a_device_collects_the_most_garbage_and_of_several_the_oldest() {
 
     let mut random = Random(7);
     let (mut collected, mut ties) = (0, 0);
-    for _ in 0..20_000 {
+    for _ in 0..writes {
         let (before, runs) = (closed(&ftl), ftl.stats().gc_runs);
         ftl.write(
-            Lpn(random.below(600) as u32),
-            &content(1 + random.below(300)),
+            Lpn(random.below(lpns) as u32),
+            &content(1 + random.below(contents)),
         )
         .expect("there is room");
         ftl.media_mut().ops.clear();
@@ -115,8 +142,14 @@ fn a_device_collects_the_most_garbage_and_of_several_the_oldest() {
             "{victims:?} of {before:?}"
         );
         collected += 1;
+        // What is remembered of superblocks that are taken for unchanged, too.
+        ftl.check().expect("all is as it is told");
     }
-    assert!(collected > 100 && ties > 10, "{collected} {ties}");
+    assert!(
+        collected > 100 && ties > 10,
+        "{collected} of {} {ties}",
+        ftl.stats().gc_runs
+    );
 }
 
 #[test]

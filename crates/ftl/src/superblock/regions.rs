@@ -4,8 +4,8 @@
 //! its superblocks or their owners. Whoever looks for a maximum remembers the largest that each
 //! region had (`Peaks`), and passes over the regions that have not changed since and cannot win.
 //!
-//! Invariant: a region whose number is the same as before has no superblock with more owners,
-//! another state or another capacity than before. Absent: what is looked for (`gc`, the schemes).
+//! Invariant: a region whose number is the same as before has no superblock that lost an owner, or
+//! whose state or capacity is another than before. Absent: what is looked for (`gc`, the schemes).
 
 use super::Superblocks;
 use remap_ssd_media::SbId;
@@ -28,11 +28,6 @@ impl RegionChanges {
     #[inline]
     pub fn note(&mut self, sb: SbId) {
         self.0[(sb.0 / REGION) as usize] += 1;
-    }
-
-    /// The number of a region.
-    pub fn of(&self, region: usize) -> u64 {
-        self.0[region]
     }
 }
 
@@ -61,6 +56,60 @@ impl Peaks {
         (seen == changes).then_some(peak)
     }
 
+    /// The superblock with the largest value among those that `can_win`, the first of several.
+    ///
+    /// A value grows with its region's number alone, and may fall without. What `can_win` may change with anything: it is
+    /// asked of each superblock that would be the largest so far.
+    pub fn largest(
+        &self,
+        regions: impl Iterator<Item = (Range<u32>, u64)>,
+        value: impl Fn(SbId) -> Option<u32>,
+        can_win: impl Fn(SbId) -> bool,
+    ) -> Option<SbId> {
+        let (mut best, mut most) = (None, None);
+        for (region, (superblocks, changes)) in regions.enumerate() {
+            if let Some(seen) = self.of(region, changes)
+                && seen.most <= most
+            {
+                continue;
+            }
+
+            let mut peak = Peak::default();
+            for sb in superblocks.map(SbId) {
+                let value = value(sb);
+                peak.most = peak.most.max(value);
+                // Of equals, the first one stays, so that a run follows from its seed.
+                if value > most && can_win(sb) {
+                    (best, most) = (Some(sb), value);
+                }
+            }
+            self.saw(region, changes, peak);
+        }
+        best
+    }
+
+    /// Looks whether a region that is taken for unchanged has a larger value than is remembered.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check(
+        &self,
+        regions: impl Iterator<Item = (Range<u32>, u64)>,
+        value: impl Fn(SbId) -> Option<u32>,
+    ) -> Result<(), String> {
+        for (region, (superblocks, changes)) in regions.enumerate() {
+            let most = superblocks.map(SbId).filter_map(&value).max();
+            if let Some(seen) = self.of(region, changes)
+                && most > seen.most
+            {
+                return Err(format!(
+                    "region {region} of superblocks has {most:?}, remembered is {seen:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Remembers what a region has at this number.
     pub fn saw(&self, region: usize, changes: u64, peak: Peak) {
         self.0[region].set(Some((changes, peak)));
@@ -79,5 +128,62 @@ impl Superblocks {
                 let first = region as u32 * REGION;
                 (first..(first + REGION).min(superblocks), *changes)
             })
+    }
+
+    /// The same, with numbers that also grow with what a scheme notes.
+    pub fn regions_with<'a>(
+        &'a self,
+        noted: &'a RegionChanges,
+    ) -> impl Iterator<Item = (Range<u32>, u64)> + 'a {
+        let regions = self.regions().zip(&noted.0);
+        regions.map(|((superblocks, changes), noted)| (superblocks, changes + noted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values change at random, and each search is compared with one that looks at all of them.
+    #[test]
+    fn the_largest_is_found_among_regions_that_are_passed_over() {
+        const SUPERBLOCKS: u32 = 300;
+        let mut values = vec![None; SUPERBLOCKS as usize];
+        let mut changes = RegionChanges::new(SUPERBLOCKS);
+        let peaks = Peaks::new(SUPERBLOCKS);
+
+        // A linear congruential generator (Knuth, MMIX).
+        let mut state = 1u64;
+        let mut below = |bound: u32| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) as u32) % bound
+        };
+
+        for _ in 0..5_000 {
+            // Few values, so that equals are in many regions.
+            let sb = SbId(below(SUPERBLOCKS));
+            values[sb.0 as usize] = below(12).checked_sub(1);
+            changes.note(sb);
+
+            let banned = below(3);
+            let value = |sb: SbId| values[sb.0 as usize];
+            let can_win = |sb: SbId| sb.0 % 3 != banned;
+            let regions = || {
+                (0..SUPERBLOCKS.div_ceil(REGION)).map(|region| {
+                    let first = region * REGION;
+                    let superblocks = first..(first + REGION).min(SUPERBLOCKS);
+                    (superblocks, changes.0[region as usize])
+                })
+            };
+
+            let all = (0..SUPERBLOCKS).map(SbId);
+            let wanted = all
+                .filter(|&sb| value(sb).is_some() && can_win(sb))
+                .max_by_key(|&sb| (value(sb), std::cmp::Reverse(sb)));
+            assert_eq!(peaks.largest(regions(), value, can_win), wanted);
+            peaks.check(regions(), value).expect("nothing is stale");
+        }
     }
 }

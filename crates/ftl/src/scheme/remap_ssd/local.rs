@@ -7,15 +7,13 @@ use super::RemapSsd;
 use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::scheme::entry::RmmEntry;
-use crate::scheme::segments::Chain;
 use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
-use std::cmp::Reverse;
 
 impl RemapSsd {
     /// Are its segment numbers nearly used up, so that host remaps must be demoted to copies?
     pub(in crate::scheme) fn is_numbered_out(&self, sb: SbId) -> bool {
-        self.groups[sb].is_numbered_out()
+        self.groups[sb.0 as usize].is_numbered_out()
     }
 
     /// Can one more entry for a page be appended?
@@ -34,18 +32,27 @@ impl RemapSsd {
 
     /// The group with the most segments, and of those with as many the one with the most entries.
     pub(in crate::scheme) fn largest_group(&self) -> Option<SbId> {
+        let groups = self
+            .groups
+            .iter()
+            .enumerate()
+            .filter(|(_, group)| !group.segments.is_empty());
         // The lowest number among equals, so that a run follows from its seed.
-        let size = |(index, group): (usize, &Chain)| {
-            let (segments, entries) = (group.segments.len(), self.segments.used(group));
-            (segments > 0).then_some((segments, entries, Reverse(index)))
+        let size = |index: usize| {
+            (
+                self.groups[index].segments.len(),
+                self.segments.used(&self.groups[index]),
+            )
         };
-        let largest = self.groups.iter().enumerate().filter_map(size).max();
-        largest.map(|(_, _, Reverse(index))| SbId(index as u32))
+        groups
+            .map(|(index, _)| (size(index), std::cmp::Reverse(index)))
+            .max()
+            .map(|(_, at)| SbId(at.0 as u32))
     }
 
     /// Words that the entries of a group take, valid or not.
     pub(in crate::scheme) fn words_in(&self, sb: SbId) -> usize {
-        self.words_of(self.segments.used(&self.groups[sb]))
+        self.words_of(self.segments.used(&self.groups[sb.0 as usize]))
     }
 
     /// Appends a group's entries to `out`, oldest first.
@@ -62,7 +69,7 @@ impl RemapSsd {
 
     /// Target and page offset of a group's entries, as stored: for checks.
     pub(in crate::scheme) fn peek(&self, media: &Media, sb: SbId) -> Vec<(Lpn, u32)> {
-        let group = &self.groups[sb];
+        let group = &self.groups[sb.0 as usize];
         let places = (0..group.segments.len()).flat_map(|index| self.segments.places(group, index));
         let entries = places.map(|at| RmmEntry::from_words(media.peek(at), media.peek(at + 1)));
         entries
@@ -74,7 +81,7 @@ impl RemapSsd {
     /// Releases a group whose entries are somewhere else now.
     pub(in crate::scheme) fn drain(&mut self, media: &mut Media, sb: SbId) {
         // The numbers go on: recovery may still find the segments that are being zeroed.
-        let group = self.groups.change(sb).take();
+        let group = self.groups[sb.0 as usize].take();
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(media, &group.segments);
     }

@@ -8,12 +8,11 @@
 //! migrating the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a
 //! segment is used only after it has been zeroed. Absent: flash pages' own owners (their OOB says).
 
-mod groups;
 mod local;
 mod reclaim;
 
 use super::entry::{CommandWord, EntryOwners, RmmEntry};
-use super::segments::Segments;
+use super::segments::{Chain, Segments};
 use crate::config::Config;
 use crate::contract::{
     GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
@@ -25,10 +24,9 @@ use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Hue, SchemeFacts};
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::{Peaks, Superblocks};
+use crate::superblock::{Peaks, RegionChanges, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use groups::Groups;
 pub(super) use reclaim::append_in_force;
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 
@@ -61,8 +59,9 @@ pub(super) fn slack(config: &Config) -> usize {
 /// DRAM state of the scheme.
 pub struct RemapSsd {
     segments: Segments,
-    groups: Groups,
-    /// The most invalid entries of a group, by region.
+    groups: Vec<Chain>,
+    /// Groups that grew, and the most invalid entries of one, by region.
+    grown: RegionChanges,
     peaks: Peaks,
     /// Entries in all groups, valid or not.
     entries: u64,
@@ -113,7 +112,8 @@ impl RemapSsd {
         Self {
             watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
             segments,
-            groups: Groups::new(geometry.superblocks()),
+            groups: vec![Chain::default(); geometry.superblocks() as usize],
+            grown: RegionChanges::new(geometry.superblocks()),
             peaks: Peaks::new(geometry.superblocks()),
             entries: 0,
             fullest: 0,
@@ -138,7 +138,7 @@ impl RemapSsd {
     }
 
     fn has_slot(&self, sb: SbId) -> bool {
-        self.segments.has(&self.groups[sb], 1)
+        self.segments.has(&self.groups[sb.0 as usize], 1)
     }
 
     /// Bytes of so many entries.
@@ -149,8 +149,9 @@ impl RemapSsd {
     #[inline]
     fn append(&mut self, media: &mut Media, now: u64, remapping: &Remapping, purpose: Purpose) {
         let sb = media.geometry().superblock(remapping.ppn);
-        let chain = self.groups.change(sb);
+        let chain = &mut self.groups[sb.0 as usize];
         let at = self.segments.take(media, now, chain, sb, 1, purpose);
+        self.grown.note(sb);
         self.entries += 1;
 
         // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
@@ -186,7 +187,7 @@ impl Persist for RemapSsd {
         }
 
         let sb = core.geometry.superblock(ppn);
-        if self.groups[sb].is_numbered_out() {
+        if self.groups[sb.0 as usize].is_numbered_out() {
             return Err(Demotion::NvramFull);
         }
 
@@ -237,7 +238,7 @@ impl Ownership for RemapSsd {
             out,
         } = lookup;
 
-        let entries = self.segments.used(&self.groups[sb]);
+        let entries = self.segments.used(&self.groups[sb.0 as usize]);
         if entries == 0 {
             return;
         }
@@ -262,7 +263,7 @@ impl Ownership for RemapSsd {
     fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
         // The numbers start over with the next incarnation; its head's WSN tells old segments from
         // new ones.
-        let group = std::mem::take(self.groups.change(sb));
+        let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(media, &group.segments);
         ended.start_over(sb);
@@ -319,7 +320,7 @@ impl Inspect for RemapSsd {
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
-        let group = &self.groups[sb];
+        let group = &self.groups[sb.0 as usize];
         let entries = self.segments.used(group);
         Some(GroupInfo {
             segments: group.segments.clone(),
@@ -334,6 +335,6 @@ impl LookAhead for RemapSsd {
     #[inline]
     fn look_ahead(&self, media: &Media, ppn: Ppn) {
         let sb = media.geometry().superblock(ppn);
-        media.prefetch_word(self.segments.next_word(&self.groups[sb]));
+        media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
     }
 }

@@ -15,7 +15,7 @@ use crate::guard::Guard;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
 use crate::scheme::segments::Chain;
-use crate::superblock::{Peak, Superblocks};
+use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
@@ -70,10 +70,11 @@ impl RemapSsd {
         {}
     }
 
-    /// Invalid entries of a group, if those in force need fewer segments than it has.
+    /// Invalid entries of a group, if those in force need fewer segments than it has. More of them
+    /// come only where owners go or the group grows.
     #[inline]
     fn reclaimable(&self, blocks: &Superblocks, sb: SbId) -> Option<u32> {
-        let (group, remapped) = (&self.groups[sb], blocks.owners(sb).remapped);
+        let (group, remapped) = (&self.groups[sb.0 as usize], blocks.owners(sb).remapped);
         let fewer = (group.segments.len() as u64).checked_sub(1)?;
         let gives_back = u64::from(remapped) <= fewer * u64::from(self.segments.slots);
         gives_back.then(|| self.segments.used(group).saturating_sub(remapped))
@@ -81,40 +82,23 @@ impl RemapSsd {
 
     /// Reclaims the group with the most invalid entries among those that give segments back.
     fn reclaim_one(&mut self, core: &mut Core) -> bool {
+        let blocks = &core.blocks;
         let free = self.segments.free() as u64 * u64::from(self.segments.slots);
-        let mut best: Option<(u32, SbId)> = None;
-        for (region, (superblocks, changes)) in core.blocks.regions().enumerate() {
-            // Of equals, the first one stays.
-            let changes = changes + self.groups.changes(region);
-            let seen = self.peaks.of(region, changes);
-            if seen.is_some_and(|peak| peak.most <= best.map(|(most, _)| most)) {
-                continue;
-            }
+        let best = self.peaks.largest(
+            blocks.regions_with(&self.grown),
+            |sb| self.reclaimable(blocks, sb),
+            // What is in force is written anew before the old segments are free.
+            |sb| u64::from(blocks.owners(sb).remapped) <= free,
+        );
 
-            let mut peak = Peak::default();
-            for id in superblocks.map(SbId) {
-                let Some(invalid) = self.reclaimable(&core.blocks, id) else {
-                    continue;
-                };
-                peak.most = peak.most.max(Some(invalid));
-                if best.is_some_and(|(most, _)| invalid <= most) {
-                    continue;
-                }
-                if u64::from(core.blocks.owners(id).remapped) <= free {
-                    best = Some((invalid, id));
-                }
-            }
-            self.peaks.saw(region, changes, peak);
-        }
-
-        let Some((_, sb)) = best else { return false };
+        let Some(sb) = best else { return false };
         core.stats.metadata_gc_runs += 1;
         self.migrate(core, sb);
         true
     }
 
     fn migrate(&mut self, core: &mut Core, sb: SbId) {
-        let entries = self.segments.used(&self.groups[sb]);
+        let entries = self.segments.used(&self.groups[sb.0 as usize]);
         core.media.charge_loads(self.words_of(entries), Purpose::Gc);
 
         let (mut gone, mut kept) = (
@@ -135,7 +119,7 @@ impl RemapSsd {
 
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
         // before it). Cut between: both are read, and say the same.
-        let old = std::mem::take(self.groups.change(sb));
+        let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         // Numbers go on, so that recovery can tell the new segments from the old ones that are not
         // zeroed yet.
         let mut chain = old.continued();
@@ -162,7 +146,7 @@ impl RemapSsd {
             .charge_stores(self.words_of(moved), Purpose::Gc, After::NOTHING);
 
         self.entries = self.entries - u64::from(entries) + u64::from(moved);
-        *self.groups.change(sb) = chain;
+        self.groups[sb.0 as usize] = chain;
         (self.gone, self.kept) = (gone, kept);
         self.segments.release(&mut core.media, &old.segments);
     }
@@ -201,7 +185,8 @@ impl RemapSsd {
         gone.truncate(len);
 
         // As many left as LPNs are remapped here: then each of them is the only one of its mapping.
-        self.segments.used(&self.groups[sb]) - gone.len() as u32 == blocks.owners(sb).remapped
+        self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32
+            == blocks.owners(sb).remapped
     }
 
     /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries,
@@ -215,7 +200,7 @@ impl RemapSsd {
         found: &mut Vec<u32>,
     ) {
         let ended = tables.ended.of(sb);
-        let group = &self.groups[sb];
+        let group = &self.groups[sb.0 as usize];
         found.clear();
 
         for index in 0..group.segments.len() {
@@ -344,7 +329,7 @@ impl RemapSsd {
         sb: SbId,
         out: &mut Vec<RmmEntry>,
     ) {
-        let group = &self.groups[sb];
+        let group = &self.groups[sb.0 as usize];
         let pages = tables.geometry.pages_per_superblock();
         let mut lost = false;
         for index in 0..group.segments.len() {
@@ -401,7 +386,7 @@ impl RemapSsd {
                 }
             }
             self.entries += u64::from(self.segments.used(&chain));
-            *self.groups.change(SbId(index as u32)) = chain;
+            self.groups[index] = chain;
         }
 
         // A segment with an unknown owner still gives the LPNs and numbers of its entries.
@@ -516,7 +501,7 @@ impl RemapSsd {
     ) -> Result<(), String> {
         self.check_segments()?;
         for (id, owners) in blocks.iter_owners() {
-            let group = &self.groups[id];
+            let group = &self.groups[id.0 as usize];
             let entries = self.segments.used(group);
             if owners.remapped > entries {
                 return Err(format!(
@@ -526,24 +511,16 @@ impl RemapSsd {
             }
         }
 
-        for (region, (superblocks, changes)) in blocks.regions().enumerate() {
-            let most = superblocks
-                .filter_map(|sb| self.reclaimable(blocks, SbId(sb)))
-                .max();
-            let seen = self.peaks.of(region, changes + self.groups.changes(region));
-            if seen.is_some_and(|seen| most > seen.most) {
-                return Err(format!(
-                    "region {region} has {most:?} invalid entries, remembered is {seen:?}"
-                ));
-            }
-        }
+        self.peaks.check(blocks.regions_with(&self.grown), |sb| {
+            self.reclaimable(blocks, sb)
+        })?;
 
         for (sb, _) in blocks.iter_owners() {
             let Some(words) = media.words() else {
                 break;
             };
             let (base, ended) = (tables.geometry.page(sb, 0).0, tables.ended.of(sb));
-            let group = &self.groups[sb];
+            let group = &self.groups[sb.0 as usize];
             for at in (0..group.segments.len()).flat_map(|index| self.segments.places(group, index))
             {
                 let entry = RmmEntry::from_words(words[at], words[at + 1]);

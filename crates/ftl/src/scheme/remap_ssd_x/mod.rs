@@ -33,7 +33,7 @@ use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, SchemeFacts};
 use crate::map::Map;
 use crate::stats::{Counter, Demotion, SchemeCounters};
-use crate::superblock::Superblocks;
+use crate::superblock::{Peaks, RegionChanges, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
@@ -106,6 +106,9 @@ pub struct RemapSsdX {
     /// Free segments beyond what rewriting the fullest group takes: partly filled ones.
     slack: usize,
     groups: Vec<ExtentGroup>,
+    /// Groups that grew or were written anew, and the most that one promises, by region.
+    changed: RegionChanges,
+    peaks: Peaks,
     /// Slots used in all groups, and pages covered by their extents.
     used: u64,
     covered: u64,
@@ -152,6 +155,8 @@ impl RemapSsdX {
             segments,
             slack: slack(config),
             groups: vec![ExtentGroup::default(); geometry.superblocks() as usize],
+            changed: RegionChanges::new(geometry.superblocks()),
+            peaks: Peaks::new(geometry.superblocks()),
             used: 0,
             covered: 0,
             fullest: 0,
@@ -296,6 +301,7 @@ impl RemapSsdX {
         let at = self
             .segments
             .take(media, now, &mut group.chain, sb, extent.slots(), purpose);
+        self.changed.note(sb);
         self.used += u64::from(self.segments.used(&group.chain) - before);
         group.covered += u64::from(extent.pages);
         self.covered += u64::from(extent.pages);

@@ -79,17 +79,12 @@ impl RemapSsdX {
     /// Reclaims the group that promises most, of those that may give a segment back.
     fn reclaim_one(&mut self, core: &mut Core) -> bool {
         for _ in 0..TRIES {
-            let best = core
-                .blocks
-                .iter_owners()
-                .filter_map(|(id, owners)| {
-                    Some((
-                        self.promise(&self.groups[id.0 as usize], owners.remapped)?,
-                        id,
-                    ))
-                })
-                .max_by_key(|(promise, id)| (*promise, std::cmp::Reverse(id.0)));
-            let Some((_, sb)) = best else { return false };
+            let blocks = &core.blocks;
+            let promise = |sb: SbId| self.promise(blocks, sb);
+            let best = self
+                .peaks
+                .largest(blocks.regions_with(&self.changed), promise, |_| true);
+            let Some(sb) = best else { return false };
 
             // What a group promises is an estimate: another one is tried if it gives nothing.
             if self.reclaim(core, sb) {
@@ -101,11 +96,12 @@ impl RemapSsdX {
     }
 
     /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike;
-    /// `None` if no segment can come of it.
-    fn promise(&self, group: &ExtentGroup, remapped: u32) -> Option<u64> {
+    /// `None` if no segment can come of it. More comes only where owners go or the group changes.
+    fn promise(&self, blocks: &Superblocks, sb: SbId) -> Option<u32> {
+        let group = &self.groups[sb.0 as usize];
         let (used, remapped) = (
             u64::from(self.segments.used(&group.chain)),
-            u64::from(remapped),
+            u64::from(blocks.owners(sb).remapped),
         );
         let invalid = group.covered.saturating_sub(remapped);
 
@@ -116,7 +112,8 @@ impl RemapSsdX {
             .div_ceil(u64::from(self.segments.slots));
         let may_gain =
             invalid >= group.reclaim_pays_from && least < group.chain.segments.len() as u64;
-        may_gain.then(|| used * invalid / group.covered.max(1))
+        // No more than the slots that are used.
+        may_gain.then(|| (used * invalid / group.covered.max(1)) as u32)
     }
 
     /// Rewrites a group if that gives a segment back.
@@ -187,6 +184,8 @@ impl RemapSsdX {
             // No open entry: the last one has one number for all, or is another's.
             ..ExtentGroup::default()
         };
+
+        self.changed.note(sb);
 
         core.tables.ended.start_over(sb);
         core.media
@@ -405,6 +404,10 @@ impl RemapSsdX {
                 ));
             }
         }
+
+        self.peaks.check(blocks.regions_with(&self.changed), |sb| {
+            self.promise(blocks, sb)
+        })?;
 
         let used: u64 = self
             .groups
