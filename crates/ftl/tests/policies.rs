@@ -80,12 +80,12 @@ fn a_device_of_many_superblocks_does_too() {
     let shape = Shape {
         channels: 2,
         dies: 1,
-        superblocks: 320,
+        superblocks: 260,
         pages_per_block: 16,
     };
     let geometry = Geometry::grouped(shape, 4).expect("valid");
     let config = Config {
-        lpns: 3_800,
+        lpns: 3_050,
         log_bytes: 64 << 10,
         ..small_config(SchemeKind::RemapSsd)
     };

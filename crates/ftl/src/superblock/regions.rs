@@ -186,4 +186,35 @@ mod tests {
             peaks.check(regions(), value).expect("nothing is stale");
         }
     }
+
+    #[test]
+    fn what_may_make_a_superblock_better_is_noted_for_its_region() {
+        let shape = remap_ssd_media::geometry::Shape {
+            channels: 1,
+            dies: 1,
+            superblocks: 2 * REGION,
+            pages_per_block: 16,
+        };
+        let geometry = remap_ssd_media::Geometry::new(shape).expect("valid");
+        let mut blocks = Superblocks::new(geometry, &crate::Config::default(), 1);
+        let numbers = |blocks: &Superblocks| blocks.regions().map(|(_, n)| n).collect::<Vec<u64>>();
+
+        // One of either region: 64 begins the second.
+        let (first, second) = (SbId(0), SbId(REGION));
+        (0..2).for_each(|_| blocks.gain(second, true, false));
+        let before = numbers(&blocks);
+
+        blocks.move_owned(second, first, 1);
+        let moved = numbers(&blocks);
+        assert_eq!(moved[0], before[0], "the first has less garbage now");
+        assert!(moved[1] > before[1]);
+
+        blocks.lose(second, true, false);
+        let lost = numbers(&blocks);
+        assert!(lost[0] == moved[0] && lost[1] > moved[1]);
+
+        // Its state, its capacity or its erases.
+        let _ = blocks.get_mut(second);
+        assert!(numbers(&blocks)[1] > lost[1]);
+    }
 }
