@@ -115,3 +115,76 @@ impl Superblocks {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::life::Life;
+    use crate::superblock::Stream;
+    use remap_ssd_media::geometry::DieMask;
+    use std::cmp::Reverse;
+
+    fn free(incarnation: u32, erase: u64) -> Superblock {
+        Superblock {
+            state: SuperblockState::Free,
+            stream: Stream::Host,
+            capacity: 16,
+            opened: 0,
+            life: Life::new().with_incarnation(incarnation),
+            bad: DieMask::NONE,
+            failing: DieMask::NONE,
+            head: 0,
+            erased: ClearId(erase),
+        }
+    }
+
+    /// Group of dies, erases, the last erase, number.
+    const ALL: [(u32, u32, u64, SbId); 6] = [
+        (0, 7, 40, SbId(0)),
+        (1, 7, 30, SbId(1)),
+        (0, 2, 60, SbId(2)),
+        (1, 9, 10, SbId(3)),
+        (0, 7, 20, SbId(4)),
+        (0, 2, 50, SbId(6)),
+    ];
+
+    fn pool_of(all: &[(u32, u32, u64, SbId)]) -> FreePool {
+        let mut pool = FreePool::default();
+        for &(group, incarnation, erase, sb) in all {
+            pool.insert(group, sb, &free(incarnation, erase));
+        }
+        pool
+    }
+
+    #[test]
+    fn wear_decides_in_a_group_and_among_all_if_the_group_has_none() {
+        for left in 0..=ALL.len() {
+            let pool = pool_of(&ALL[..left]);
+            for group in 0..3 {
+                let in_group = ALL[..left].iter().filter(|one| one.0 == group).count() > 0;
+                let wanted = || {
+                    let all = ALL[..left].iter();
+                    all.filter(move |one| !in_group || one.0 == group)
+                };
+
+                let least = wanted().min_by_key(|one| (one.1, one.3));
+                let most = wanted().max_by_key(|one| (one.1, Reverse(one.3)));
+                assert_eq!(pool.pick(Wear::Least, group), least.map(|one| one.3));
+                assert_eq!(pool.pick(Wear::Most, group), most.map(|one| one.3));
+            }
+        }
+    }
+
+    #[test]
+    fn so_many_were_erased_before_the_erase_that_is_named() {
+        let mut pool = pool_of(&ALL);
+        let named = [10, 10, 20, 30, 40, 50, 60, 60].map(|erase| Some(ClearId(erase)));
+        let kept = (0..named.len()).map(|kept| pool.erase_of(kept));
+        assert!(kept.eq(named), "none counts as one, too many as all");
+
+        for (group, incarnation, erase, sb) in ALL {
+            pool.remove(group, sb, &free(incarnation, erase));
+        }
+        assert_eq!((pool.len(), pool.erase_of(1)), (0, None));
+    }
+}
