@@ -119,9 +119,9 @@ impl Superblocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dies::DieMask;
     use crate::life::Life;
     use crate::superblock::Stream;
-    use remap_ssd_media::geometry::DieMask;
     use std::cmp::Reverse;
 
     fn free(incarnation: u32, erase: u64) -> Superblock {
