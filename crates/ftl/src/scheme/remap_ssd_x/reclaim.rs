@@ -106,14 +106,15 @@ impl RemapSsdX {
         let invalid = group.covered.saturating_sub(remapped);
 
         // At best all that is valid is in full extents. A group that cannot lose a segment even so
-        // is not read.
-        let least = remapped
-            .div_ceil(u64::from(PAGES_MAX))
-            .div_ceil(u64::from(self.segments.slots));
-        let may_gain =
-            invalid >= group.reclaim_pays_from && least < group.chain.segments.len() as u64;
+        // is not read. Most groups end here: no division but by a constant.
+        let fewer = (group.chain.segments.len() as u64).checked_sub(1)?;
+        let least = remapped.div_ceil(u64::from(PAGES_MAX));
+        if invalid < group.reclaim_pays_from || least > fewer * u64::from(self.segments.slots) {
+            return None;
+        }
+
         // No more than the slots that are used.
-        may_gain.then(|| (used * invalid / group.covered.max(1)) as u32)
+        Some((used * invalid / group.covered.max(1)) as u32)
     }
 
     /// Rewrites a group if that gives a segment back.
