@@ -1,6 +1,6 @@
 //! Finding the superblock with the most of something without looking at all of them.
 //!
-//! Superblocks are counted in *regions* of 64. A region has a number that grows with every change of
+//! Superblocks are counted in *regions* of 16. A region has a number that grows with every change of
 //! its superblocks or their owners. Whoever looks for a maximum remembers the largest that each
 //! region had (`Peaks`), and passes over the regions that have not changed since and cannot win.
 //!
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 /// Superblocks of a region.
-const REGION: u32 = 64;
+const REGION: u32 = 16;
 
 /// The number of each region.
 pub struct RegionChanges(Vec<u64>);
@@ -199,7 +199,7 @@ mod tests {
         let mut blocks = Superblocks::new(geometry, &crate::Config::default(), 1);
         let numbers = |blocks: &Superblocks| blocks.regions().map(|(_, n)| n).collect::<Vec<u64>>();
 
-        // One of either region: 64 begins the second.
+        // One of either region.
         let (first, second) = (SbId(0), SbId(REGION));
         (0..2).for_each(|_| blocks.gain(second, true, false));
         let before = numbers(&blocks);
