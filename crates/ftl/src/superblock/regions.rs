@@ -58,8 +58,8 @@ impl Peaks {
 
     /// The superblock with the largest value among those that `can_win`, the first of several.
     ///
-    /// A value grows with its region's number alone, and may fall without. What `can_win` may change with anything: it is
-    /// asked of each superblock that would be the largest so far.
+    /// A value grows with its region's number alone, and may fall without. What `can_win` may change
+    /// with anything: it is asked of each superblock that would be the largest so far.
     pub fn largest(
         &self,
         regions: impl Iterator<Item = (Range<u32>, u64)>,
