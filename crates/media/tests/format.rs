@@ -137,7 +137,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "crates/ftl/src/scheme/pebble.rs",
+        "crates/ftl/src/scheme/pebble/mod.rs",
         &[
             "struct RoomHead",
             "struct OwnerSlot",
@@ -161,11 +161,12 @@ const RECORDS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "crates/ftl/src/scheme/wal.rs",
-        &["const SLOT_WORDS", "struct Commit", "fn word"],
+        "crates/ftl/src/scheme/wal/record.rs",
+        &["const SLOT_WORDS", "struct Commit"],
     ),
+    ("crates/ftl/src/scheme/wal/mod.rs", &["fn word"]),
     (
-        "crates/ftl/src/scheme/flog.rs",
+        "crates/ftl/src/scheme/flog/mod.rs",
         &[
             "const PAGES_MIN",
             "const BUFFER_WORDS",

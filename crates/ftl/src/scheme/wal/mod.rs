@@ -16,23 +16,24 @@
 //! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
 //! metadata in NVRAM.
 
+mod check;
+mod record;
+mod recover;
+
 use crate::config::Config;
 use crate::contract::{
-    Inspect, LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
-    Usage,
+    LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
 };
 use crate::core::Core;
 use crate::ended::Ended;
-use crate::error::{ConfigError, RecoveryError};
+use crate::error::ConfigError;
 use crate::guard::{Guard, Guards};
 use crate::kind::SchemeFacts;
 use crate::layout::Layout;
 use crate::stats::{Demotion, SchemeCounters, Stats};
-use crate::superblock::Superblocks;
 use crate::tables::Tables;
-use crate::witnesses::{Hinted, Witnesses};
-use bitfield_struct::bitfield;
-use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
+use record::{Commit, OpenRecord, SLOT_WORDS};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
 /// The scheme as the catalogue lists it.
@@ -53,60 +54,8 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_nvram_log()
 .with_check(|config, _| check(config));
 
-const SLOT_WORDS: usize = 2;
 /// Records of the smallest log.
 const SLOTS_MIN: usize = 8;
-
-/// A commit record: two atomic stores.
-#[bitfield(u128)]
-#[derive(PartialEq, Eq)]
-struct Commit {
-    torn_first: bool,
-    #[bits(21)]
-    len: u32,
-    #[bits(42)]
-    wsn: u64,
-    torn_second: bool,
-    #[bits(31)]
-    target: Lpn,
-    __: bool,
-    /// First LPN that the pages were written under.
-    #[bits(31)]
-    source: Lpn,
-}
-
-const _: () = assert!(size_of::<Commit>() == 8 * SLOT_WORDS);
-
-impl Commit {
-    fn words(self) -> [u64; 2] {
-        let bits = self.into_bits();
-        [bits as u64, (bits >> 64) as u64]
-    }
-
-    fn from_words([first, second]: [u64; 2]) -> Self {
-        Self::from_bits(u128::from(first) | u128::from(second) << 64)
-    }
-
-    fn is_intact(self) -> bool {
-        self.torn_first() && self.torn_second()
-    }
-
-    /// Homes, each with the LPN that its page was written under.
-    fn pairs(self) -> impl Iterator<Item = (Lpn, Lpn)> {
-        (0..self.len()).map(move |at| (self.target().offset(at), self.source().offset(at)))
-    }
-}
-
-/// A record that is still growing.
-struct OpenRecord {
-    commit: Commit,
-    slot: u32,
-    clear: ClearId,
-    sb: SbId,
-    /// The pages are between these two.
-    pages: (Ppn, Ppn),
-    purpose: Purpose,
-}
 
 #[derive(Clone, Copy)]
 struct CommitRecord {
@@ -256,44 +205,6 @@ impl Wal {
     }
 }
 
-impl OpenRecord {
-    /// The record and the stretch with one page more, if it is the next one of the same command.
-    fn extended(
-        &self,
-        geometry: Geometry,
-        media: &Media,
-        remapping: &Remapping,
-    ) -> Option<(Commit, (Ppn, Ppn))> {
-        let (home, lpn) = (remapping.lpn, media.oob(remapping.ppn).lpn());
-        let (target, source, len) = (
-            self.commit.target(),
-            self.commit.source(),
-            self.commit.len(),
-        );
-        let pages = (
-            self.pages.0.min(remapping.ppn),
-            self.pages.1.max(remapping.ppn),
-        );
-
-        // One record is released with one superblock, and its wait names at most 2^16 - 1 pages in
-        // a row.
-        if geometry.superblock(remapping.ppn) != self.sb
-            || pages.1.0 - pages.0.0 >= u32::from(u16::MAX)
-        {
-            return None;
-        }
-
-        let longer = self.commit.with_len(len + 1);
-        if (home, lpn) == (target.offset(len), source.offset(len)) {
-            return Some((longer, pages));
-        }
-
-        // A remap whose target is above its source goes from the end.
-        let is_before = (home.offset(1), lpn.offset(1)) == (target, source);
-        is_before.then(|| (longer.with_target(home).with_source(lpn), pages))
-    }
-}
-
 impl Persist for Wal {
     fn admit(&mut self, core: &mut Core, _: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if !self.free.is_empty() {
@@ -426,220 +337,4 @@ impl Ownership for Wal {
     }
 }
 
-impl Recover for Wal {
-    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        witnesses.charge_scan(&mut core.media, self.records.len() * SLOT_WORDS);
-
-        // Sorted by LPN and number, as `page_meant` looks for them.
-        let mut hinted = std::mem::take(&mut witnesses.hinted);
-        hinted.sort_unstable();
-        self.free.clear();
-
-        let (mut torn, mut damaged) = (Vec::new(), Vec::new());
-        for slot in 0..self.records.len() as u32 {
-            let at = self.word(slot);
-            let words = [core.media.load(at), core.media.load(at + 1)];
-            let [Ok(first), Ok(second)] = words else {
-                self.damaged.push(slot);
-                let torn_bits = core.config.guards.has(Guard::TornBits);
-                // A readable word without its torn bit shows that the record was never complete.
-                if !(torn_bits && words.iter().flatten().any(|word| word & 1 == 0)) {
-                    damaged.push(words);
-                }
-                continue;
-            };
-
-            if first | second == 0 {
-                self.free.push_back((slot, ClearId::default()));
-                continue;
-            }
-
-            let commit = Commit::from_words([first, second]);
-            let in_range = |from: Lpn| {
-                u64::from(from) + u64::from(commit.len()) <= u64::from(core.config.lpns)
-            };
-            let intact = commit.is_intact() || !core.config.guards.has(Guard::TornBits);
-            if !intact
-                || !in_range(commit.target())
-                || !in_range(commit.source())
-                || witnesses.is_aborted(commit.wsn())
-            {
-                torn.push(slot);
-                continue;
-            }
-
-            for (home, lpn) in commit.pairs() {
-                if let Some(ppn) = page_meant(self.guards, &hinted, home, lpn, commit.wsn()) {
-                    witnesses.remap(core, home, ppn, commit.wsn(), None);
-                }
-            }
-            witnesses.saw(commit.wsn());
-            self.records[slot as usize] = Some(CommitRecord { commit, places: 0 });
-        }
-
-        self.release(&mut core.media, torn);
-        for [first, second] in damaged {
-            let first = first.map(|first| Commit::from_words([first, 0]));
-            doubt(
-                &core.tables,
-                core.config.guards,
-                witnesses,
-                &hinted,
-                first.ok(),
-                second.ok().map(|second| Commit::from_words([0, second])),
-            );
-        }
-        Ok(())
-    }
-
-    fn resume(&mut self, core: &mut Core) -> bool {
-        // Zeroed after everything else, so after the pages that mark the LPNs in doubt.
-        let mut gone = std::mem::take(&mut self.damaged);
-        for slot in 0..self.records.len() as u32 {
-            let Some(record) = &mut self.records[slot as usize] else {
-                continue;
-            };
-            let mut places: Vec<SbId> =
-                Self::needed_in(&core.tables, &core.media, record.commit).collect();
-            places.sort_unstable();
-            places.dedup();
-            record.places = places.len() as u32;
-            places
-                .iter()
-                .for_each(|sb| self.groups[sb.0 as usize].push(slot));
-            if places.is_empty() {
-                gone.push(slot);
-            }
-        }
-
-        self.release(&mut core.media, gone);
-        true
-    }
-}
-
-impl Inspect for Wal {
-    fn usage(&self, _: &Superblocks) -> Usage {
-        let slot = 8 * SLOT_WORDS as u64;
-        let used = (self.records.len() - self.free.len()) as u64 * slot;
-        Usage {
-            capacity_bytes: self.records.len() as u64 * slot,
-            entry_room_bytes: self.records.len() as u64 * slot,
-            used_bytes: used,
-            valid_bytes: used,
-            ..Usage::default()
-        }
-    }
-
-    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
-        if self.run.is_some() {
-            return Err("a command left its commit record unfinished".into());
-        }
-
-        let mut places = vec![0; self.records.len()];
-        self.groups
-            .iter()
-            .flatten()
-            .for_each(|slot| places[*slot as usize] += 1);
-        let counted = self
-            .records
-            .iter()
-            .map(|record| record.map_or(0, |record| record.places));
-        if !counted.eq(places.iter().copied()) {
-            return Err("a commit record is in other groups than it counts".into());
-        }
-
-        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
-            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
-                continue;
-            };
-            let oob = media.oob(mapping.ppn);
-            if !media.is_readable(mapping.ppn) {
-                continue;
-            }
-
-            if oob.second().lpn() != Some(lpn) {
-                return Err(format!(
-                    "LPN {lpn} is remapped to {:?}, which is not meant for it",
-                    mapping.ppn
-                ));
-            }
-
-            let group = &self.groups[tables.geometry.superblock(mapping.ppn).0 as usize];
-            let says = |slot: &u32| {
-                let record = self.records[*slot as usize].as_ref();
-                record.is_some_and(|record| {
-                    record.commit.pairs().any(|pair| pair == (lpn, oob.lpn()))
-                })
-            };
-
-            if !oob.second().owns() && !group.iter().any(says) {
-                return Err(format!(
-                    "LPN {lpn} is remapped to {:?} and no record says so",
-                    mapping.ppn
-                ));
-            }
-        }
-
-        Ok(())
-    }
-}
-
 impl LookAhead for Wal {}
-
-/// The newest page that was written under `lpn` for `home` before the record; of copies the one in
-/// the younger superblock.
-fn page_meant(guards: Guards, hinted: &[Hinted], home: Lpn, lpn: Lpn, before: u64) -> Option<Ppn> {
-    let from = hinted.partition_point(|page| page.lpn < lpn);
-    let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
-    let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
-    let newest = if guards.has(Guard::RecordNewest) {
-        meant.next_back()
-    } else {
-        meant.next()
-    };
-    newest.map(|page| page.ppn)
-}
-
-/// Reports the homes in doubt because of a record with an unreadable word. Without the first word
-/// these are the homes from its first one on for which pages were written; without the second word,
-/// all homes that had a page waiting at that time.
-fn doubt(
-    tables: &Tables,
-    guards: Guards,
-    witnesses: &mut Witnesses,
-    hinted: &[Hinted],
-    first: Option<Commit>,
-    second: Option<Commit>,
-) {
-    let newest = first.map_or(u64::MAX, |first| first.wsn());
-    if first.is_some_and(|first| witnesses.is_aborted_number(first.wsn())) {
-        return;
-    }
-
-    for pages in hinted.chunk_by(|a, b| a.lpn == b.lpn) {
-        for page in pages {
-            let is_meant = second.is_none_or(|second| {
-                page.lpn >= second.source()
-                    && page.home.0.checked_sub(second.target().0)
-                        == page.lpn.0.checked_sub(second.source().0)
-            });
-
-            // It was the newest page of its home, and was remapped while still mapped by the LPN it
-            // was written under.
-            let is_possible = first.is_none_or(|_| {
-                page_meant(guards, hinted, page.home, page.lpn, newest) == Some(page.ppn)
-                    && !witnesses.is_between(page.lpn, page.wsn, newest)
-            });
-
-            if is_meant
-                && is_possible
-                && tables
-                    .map
-                    .get(page.home)
-                    .is_none_or(|mapping| mapping.ppn != page.ppn)
-            {
-                witnesses.doubt(page.home, newest);
-            }
-        }
-    }
-}
