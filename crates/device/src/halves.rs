@@ -14,7 +14,8 @@
 //! command once the lists of a record have grown. Absent: requests and who waits for them (the
 //! caller's), and threads (the caller's as well).
 
-use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
+use crate::command::{PageCommand, PageKind};
+use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR};
 use crate::timing::{CommandStart, Timing};
 use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, Remap, UsablePages};
 use remap_ssd_media::{Op, Payload};

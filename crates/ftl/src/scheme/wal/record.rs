@@ -3,8 +3,8 @@
 //! A record names LPNs, not pages. The remaps of one command in one superblock share a record as
 //! long as each continues the one before, upwards or downwards.
 //!
-//! Invariants: a record counts only with both of its torn bits; it is released with one superblock,
-//! so all of its pages are in one. Absent: the log's slots (`Wal`), and which page is meant
+//! Invariants: a record counts only with both of its torn bits; when it is stored, all pages that it
+//! means are in one superblock. Absent: the log's slots (`Wal`), and which page is meant
 //! (`recover`).
 
 use crate::contract::Remapping;
