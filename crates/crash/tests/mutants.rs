@@ -22,7 +22,7 @@ fn is_of_files(guard: &Guard) -> bool {
 }
 
 /// What shows in so few cuts that drawing them finds it too rarely: `every_cut.rs`, among the
-/// firmware's tests, leaves none out; and what damage takes to show, as in `every_fault.rs`.
+/// firmware's tests, leaves none out; and what damage takes to show, as in `every_fault`.
 fn is_left_to_every_cut(guard: &Guard) -> bool {
     matches!(guard, Guard::RecordBeforeReclaim | Guard::MendingWaits)
 }
