@@ -9,7 +9,7 @@ use remap_ssd_ftl::{Config, EntrySize, FilePage, Ftl, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, ContentMode, Geometry, Media, Outcome, Payload, image_file};
 
-/// Folder of the corpus.
+/// Folder of the corpus in the source tree: a folder for each target is in it.
 pub fn folder() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }

@@ -27,11 +27,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// Name of the subsystem.
+/// Name of the subsystem that every fuzzed host connects to.
 pub const NQN: &str = "nqn.2026-11.fuzz:remap-ssd";
 /// Pages of each of the two namespaces: the first has blocks of 4096 bytes, the second of 512.
 pub const NAMESPACE_PAGES: u32 = 50;
-/// Connections of a session.
+/// Connections of a session: their bytes come in any order.
 pub const CONNECTIONS: usize = 3;
 /// Output of one call: what is there when no more is executed, and the largest answer.
 const OUT_MAX: usize = 4 << 20;
@@ -82,7 +82,7 @@ fn subsystem(dedup: bool, latency: Latency) -> Subsystem {
     .expect("they fit")
 }
 
-/// A stream of PDUs.
+/// A stream of PDUs; the first byte says which digests were agreed on.
 pub fn pdu(bytes: &[u8]) {
     let Some((digests, mut stream)) = bytes.split_first() else {
         return;
@@ -130,7 +130,7 @@ fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
     }
 }
 
-/// Commands of one host.
+/// Commands of one host, 64 bytes each; the first byte chooses the device.
 pub fn command(bytes: &[u8]) {
     let Some((which, mut rest)) = bytes.split_first() else {
         return;
@@ -205,7 +205,7 @@ struct Peer {
     input: Vec<u8>,
     output: Output,
     agreed: Agreement,
-    /// Commands that were done.
+    /// Commands that have ended with success.
     done: usize,
 }
 

@@ -65,7 +65,7 @@ impl Server {
     }
 }
 
-/// What a stranger sends.
+/// What a stranger sends: a handshake, or an identity. The first byte says which.
 pub fn tls(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else {
         return;

@@ -131,6 +131,8 @@ impl Doubts {
             return;
         };
         let done = self.pending.remove(at);
+
+        // While a word is damaged, an acknowledged command may still have lost its witness.
         let is_sound = done.is_sound && !self.has_word;
         for lpn in done
             .lpns

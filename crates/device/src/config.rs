@@ -300,6 +300,7 @@ impl DeviceConfig {
             0 => 0,
             mib_s => (PAGE_BYTES as u64 * 1_000_000_000).div_ceil(mib_s << 20),
         };
+
         Latencies {
             flash_read_ns: self.flash.read_ns,
             flash_program_ns: self.flash.program_ns,

@@ -187,15 +187,15 @@ pub type CopiesOf<'a> = Box<dyn Fn(SbId) -> u32 + 'a>;
 
 /// GC asks who owns the pages of a superblock, and what the scheme needs to answer.
 pub struct OwnerLookup<'a> {
-    /// The core's tables.
+    /// L2P, counts and what has ended; the scheme reads them and changes none.
     pub tables: &'a Tables,
     /// Where the scheme's entries are, and what reading them is charged to.
     pub media: &'a mut Media,
     /// Gives numbers to owners that L2P names because an entry cannot be read.
     pub clock: &'a mut WsnClock,
-    /// The superblock.
+    /// The superblock that GC collects, whose pages' owners are wanted.
     pub sb: SbId,
-    /// Takes the owners.
+    /// Owners are appended here, of one page the newest last; stale ones may be among them.
     pub out: &'a mut Vec<OwnerRef>,
 }
 

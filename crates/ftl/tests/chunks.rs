@@ -7,7 +7,7 @@ use remap_ssd_ftl::{Config, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 
-/// LPNs of a bitmap.
+/// LPNs that one bitmap covers: a bit each in a page.
 const CHUNK: u32 = PAGE_BYTES as u32 * 8;
 /// Three chunks, the last of them short and of an odd number of LPNs.
 const LPNS: u32 = 2 * CHUNK + 4099;

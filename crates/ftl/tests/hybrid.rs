@@ -21,7 +21,7 @@ const SCHEMES: [SchemeKind; 8] = [
     SchemeKind::ShadowOob,
 ];
 
-/// Pages of a block.
+/// Pages that block mapping maps together.
 const BLOCK: u32 = 8;
 
 /// Superblocks of 62 pages of data: seven blocks, and six pages left.
@@ -54,7 +54,7 @@ fn hybrid(scheme: SchemeKind) -> Ftl {
     device(geometry(), &config(scheme))
 }
 
-/// What was done since.
+/// Counters since `before`, of a device whose tables agree.
 fn since(ftl: &Ftl, before: Stats) -> Stats {
     ftl.check().expect("consistent");
     ftl.stats() - before

@@ -19,7 +19,7 @@ struct Script {
     /// Pages of a command at most.
     len: u32,
     relocate: bool,
-    /// Writes between two commands.
+    /// Single pages written between two interrupted commands.
     writes: u64,
     /// Of so many recoveries one is cut too; 0 is none.
     recovery_cut: u64,

@@ -8,7 +8,7 @@ use remap_ssd_ftl::{Config, Ftl, Lpn, SchemeKind, Stream, Superblock, Superblock
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page, Ppn, SbId};
 
-/// Pages of the host's.
+/// Logical pages of the host.
 const LPNS: u32 = 600;
 
 fn config(scheme: SchemeKind) -> Config {

@@ -24,11 +24,11 @@ use std::sync::Arc;
 /// One change of the media.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum MediaEffect<P, W> {
-    /// A page is programmed.
+    /// A page is programmed whole, together with its OOB.
     Program { ppn: Ppn, oob: Oob, contents: P },
     /// A program failed, or was cut: the page is used up, and unreadable.
     TornProgram { ppn: Ppn },
-    /// A block is erased.
+    /// A block is erased: its pages can be programmed again, from the first one on.
     Erase { block: BlockId },
     /// An erase failed, or was cut: neither the old pages are there nor erased ones.
     SpoiledErase { block: BlockId },
@@ -127,7 +127,7 @@ impl<'a> NewEffect<'a> {
         self.map_page(|contents| contents.to_stored(nand))
     }
 
-    /// Changes the cells.
+    /// Changes the cells of flash or the words of NVRAM, at once and whole.
     #[inline(always)]
     pub(crate) fn change(self, nand: &mut NandArray, nvram: &mut [u64]) {
         match self {

@@ -19,7 +19,7 @@ use std::ops::Range;
 pub struct Lpn(pub u32);
 
 impl Lpn {
-    /// The first logical page.
+    /// The first logical page, with which every range of the host's begins.
     pub const ZERO: Self = Self(0);
 
     /// The page this many pages behind.

@@ -68,7 +68,7 @@ pub enum ImageError {
         "{file}: not all of its space is reserved, as after a sparse copy, and it cannot be: {error}"
     )]
     NoRoom {
-        /// Name of the file.
+        /// Name of the sparse file within the image's folder.
         file: String,
         /// What the operating system said.
         error: io::Error,

@@ -137,6 +137,8 @@ impl Rail {
                 }
                 return;
             }
+
+            // The types differ in the words of a store alone, so the others are built anew.
             MediaEffect::Program {
                 ppn,
                 oob,
@@ -151,6 +153,7 @@ impl Rail {
             MediaEffect::SpoiledErase { block } => MediaEffect::SpoiledErase { block },
             MediaEffect::Clear { start, len } => MediaEffect::Clear { start, len },
         };
+
         self.push_one(effect, order);
     }
 
@@ -345,12 +348,14 @@ fn land(image: &mut Image, effect: &PendingEffect, outcome: Outcome) {
         (MediaEffect::Program { ppn, oob, contents }, Outcome::Whole) => {
             image.put(*ppn, *oob, contents.clone())
         }
+
         // Cut, a program is what a failed one is: its row is used up, and the page is unreadable.
         (MediaEffect::Program { ppn, .. }, Outcome::Torn(_))
         | (MediaEffect::TornProgram { ppn }, _) => image.tear(*ppn),
         (MediaEffect::Erase { block }, Outcome::Whole) => image.erase(*block),
         (MediaEffect::Erase { block }, Outcome::Torn(_))
         | (MediaEffect::SpoiledErase { block }, _) => image.spoil(*block),
+
         // Never torn: `cut` makes a torn store absent.
         (MediaEffect::Store { word, values }, _) => image.set_word(*word, *values),
         (MediaEffect::Clear { start, len }, Outcome::Whole) => {

@@ -51,7 +51,7 @@ pub enum ScriptCommand {
     Deallocate {
         /// First LPN that loses its page.
         lpn: Lpn,
-        /// Pages that are deallocated.
+        /// Pages that are deallocated, from `lpn` on.
         len: u32,
     },
     /// Lets LPNs share what other LPNs hold.

@@ -98,7 +98,7 @@ pub struct Superblock {
     pub opened: u64,
     /// Its first word in NVRAM.
     pub life: Life,
-    /// Retired blocks.
+    /// Dies whose block of this superblock is retired for good.
     pub bad: DieMask,
     /// Blocks to retire at the next erase.
     pub failing: DieMask,
@@ -127,7 +127,7 @@ pub struct Superblocks {
     waiting: [Vec<Option<Open>>; Stream::ALL.len()],
     turn: [u32; Stream::ALL.len()],
     pool: FreePool,
-    /// What changed, by region.
+    /// Tells searches for a victim which regions they need not look at again.
     changed: RegionChanges,
     /// Grows whenever anything in `table` may have changed.
     pub changes: u64,

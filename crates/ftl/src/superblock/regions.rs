@@ -12,14 +12,14 @@ use remap_ssd_media::SbId;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Superblocks of a region.
+/// Superblocks that share one number: a change of any means a look at all.
 const REGION: u32 = 64;
 
 /// The number of each region.
 pub struct RegionChanges(Vec<u64>);
 
 impl RegionChanges {
-    /// Nothing has changed.
+    /// Numbers of regions that cover this many superblocks, all zero.
     pub fn new(superblocks: u32) -> Self {
         Self(vec![0; superblocks.div_ceil(REGION) as usize])
     }

@@ -216,12 +216,15 @@ impl Journal {
                     .with_ppn(ppn.0)
                     .with_crc(contents.crc)
                     .into();
+
+                // Ten bytes of OOB take two words, of which the second is not full.
                 let bytes = oob.to_bytes();
                 let (low, high) = bytes
                     .split_first_chunk::<8>()
                     .expect("an OOB record has more than 8 bytes");
                 let low = u64::from_le_bytes(*low);
                 let high = u64::from(u16::from_le_bytes([high[0], high[1]]));
+
                 self.put(PROGRAM, contents.kind.0, [place, low, high].into_iter(), 3);
             }
             MediaEffect::TornProgram { ppn } => self.put_short(TEAR, [ppn.0.into()]),

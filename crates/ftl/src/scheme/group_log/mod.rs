@@ -154,7 +154,7 @@ pub(super) struct GroupLog {
 }
 
 impl GroupLog {
-    /// A log without pages.
+    /// An empty log: no page is programmed before the first entry comes.
     pub fn new(shape: LogShape, config: &Config, geometry: &Geometry) -> Self {
         Self {
             shape,

@@ -15,7 +15,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// None has a segment.
+    /// A group for each superblock, none of which has a segment yet.
     pub(super) fn new(superblocks: u32) -> Self {
         Self {
             chains: vec![Chain::default(); superblocks as usize],

@@ -575,6 +575,7 @@ pub(in crate::scheme) fn append_in_force(
 ) {
     for (lpn, offset) in tables.remapped_in(sb) {
         let (wsn, ppn) = (clock.tick(), tables.geometry.page(sb, offset));
+
         out.push(RmmEntry::of(
             &Remapping {
                 lpn,

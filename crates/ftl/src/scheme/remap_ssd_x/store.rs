@@ -20,7 +20,7 @@ use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenExtent {
     pub extent: RemapExtent,
-    /// Its first word.
+    /// NVRAM word that the entry begins at.
     pub at: usize,
 }
 
