@@ -52,8 +52,8 @@ fn answers(frames: &[u8]) {
     }
 }
 
-/// Authentication payloads of one queue, in frames: two bytes of length each. The first byte chooses
-/// the keys.
+/// Authentication payloads of one queue, in frames: two bytes of length each. The first byte
+/// chooses the keys.
 pub fn auth(bytes: &[u8]) {
     let Some((which, mut frames)) = bytes.split_first() else {
         return;

@@ -1,7 +1,7 @@
 //! Commands as numbers: what the host asks of a page, small enough for long queues.
 //!
-//! Workloads are lists of these. A content is an identity, not bytes, and a remap stands for a whole
-//! command.
+//! Workloads are lists of these. A content is an identity, not bytes, and a remap stands for a
+//! whole command.
 //!
 //! Invariants: a page's kind takes 8 bytes and a command 24. Absent: what commands do (`device`,
 //! `halves`), and when.

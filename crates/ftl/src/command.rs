@@ -1,5 +1,5 @@
-//! The verbs, each on one screen: read, write, deallocate, flush; `remap` has a file of its own. The
-//! file to read first.
+//! The verbs, each on one screen: read, write, deallocate, flush; `remap` has a file of its own.
+//! The file to read first.
 //!
 //! A command takes effect here and now: its operations are issued to the media with what each must
 //! wait for, and the tables change. When it is *acknowledged* is the device's business.
@@ -8,11 +8,11 @@
 //! its witness issued: at the start of a command, or of a piece of a long one. Absent: time, and
 //! which scheme makes remaps durable.
 
-use crate::dedup::{Fingerprint, Pages};
+use crate::dedup::{Fingerprint, PageLookup};
 use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
-use crate::program::Origin;
+use crate::program::PageOrigin;
 use remap_ssd_media::{After, Lpn, Page, PageView, Payload, Ppn, Purpose};
 use std::ops::Range;
 
@@ -128,7 +128,7 @@ impl Ftl {
         self.core.stats.host_writes += 1;
         if self.dedup.is_none() {
             return self
-                .program(lpn, Origin::Payload(payload), None, None)
+                .program(lpn, PageOrigin::Payload(payload), None, None)
                 .map(drop);
         }
 
@@ -136,7 +136,7 @@ impl Ftl {
         if self.dedup_paused || self.is_apart(lpn) {
             self.end_write();
             return self
-                .program(lpn, Origin::Payload(payload), None, None)
+                .program(lpn, PageOrigin::Payload(payload), None, None)
                 .map(drop);
         }
 
@@ -175,14 +175,14 @@ impl Ftl {
         if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
             self.end_write();
         }
-        self.program(lpn, Origin::Payload(payload), Some(&fingerprint), None)
+        self.program(lpn, PageOrigin::Payload(payload), Some(&fingerprint), None)
             .map(drop)
     }
 
     /// The page that may have this content, and that others may have.
     #[inline]
     fn find_content(&mut self, fingerprint: &Fingerprint) -> Option<Ppn> {
-        let pages = Pages {
+        let pages = PageLookup {
             media: &self.core.media,
             counts: &self.core.tables.counts,
         };
@@ -249,7 +249,7 @@ impl Ftl {
         }
         self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
-        self.program(lpn, Origin::For(payload, home), None, None)
+        self.program(lpn, PageOrigin::For(payload, home), None, None)
             .map(drop)
     }
 

@@ -13,7 +13,7 @@
 use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::kind::SchemeFacts;
 use crate::stats::{Demotion, SchemeCounters};
@@ -210,7 +210,7 @@ pub trait Ownership {
     fn forget(
         &mut self,
         media: &mut Media,
-        ended: &mut Ended,
+        ended: &mut EndedFilters,
         counters: &mut SchemeCounters,
         sb: SbId,
     );

@@ -61,6 +61,6 @@ pub use policy::GcPolicy;
 pub use remap::Remap;
 pub use remap_ssd_media::Lpn;
 pub use stats::{Demotion, RemapCounts, SchemeCounters, Stats};
-pub use superblock::{Head, Owners, Stream, Superblock, SuperblockState};
+pub use superblock::{Owners, Stream, Superblock, SuperblockHead, SuperblockState};
 pub use survival::{Survival, SurvivalClass};
 pub use witnesses::RecoveryReport;

@@ -17,7 +17,7 @@ use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::mapping::Mapping;
-use crate::program::Origin;
+use crate::program::PageOrigin;
 use crate::stats::Demotion;
 use remap_ssd_media::{After, Lpn, Ppn, Purpose};
 
@@ -41,7 +41,7 @@ const PIECE: usize = 64;
 
 /// Pages that lose their mapping at the end of a piece, and what that must wait for.
 #[derive(Default)]
-struct Losses {
+struct LostMappings {
     lpns: Vec<Lpn>,
     wait_all: bool,
 }
@@ -106,7 +106,7 @@ impl Ftl {
             self.make_dealloc_room(2 * count as usize)?;
             self.make_page_room()?;
 
-            let mut losses = Losses::default();
+            let mut losses = LostMappings::default();
             let result = (done..done + count).try_for_each(|step| {
                 let index = if ascending { step } else { len - 1 - step };
                 self.remap_one(command, index, None, &mut losses)
@@ -139,7 +139,7 @@ impl Ftl {
         command: &Remap,
         index: u32,
         atomic: Option<u64>,
-        losses: &mut Losses,
+        losses: &mut LostMappings,
     ) -> Result<(), Refusal> {
         let (target, source) = (command.target.offset(index), command.source.offset(index));
         // A source inside the target's range is overwritten by this very command: it loses nothing.
@@ -177,7 +177,7 @@ impl Ftl {
             if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
                 self.scheme.issue(&mut self.core);
             }
-            self.program(target, Origin::Copy(source), None, atomic)?;
+            self.program(target, PageOrigin::Copy(source), None, atomic)?;
         }
 
         losses.lpns.extend(relocated);
@@ -210,7 +210,7 @@ impl Ftl {
     /// Ends a piece of a remap. 1. what the scheme has gathered  2. the losses. Cut between: the
     /// pages that moved are in both places. A loss that came first might be all that is left of
     /// them.
-    fn issue_and_lose(&mut self, losses: Losses, atomic: Option<u64>) {
+    fn issue_and_lose(&mut self, losses: LostMappings, atomic: Option<u64>) {
         if self.core.config.guards.has(Guard::GatheredFirst) {
             self.scheme.issue(&mut self.core);
             self.lose(losses, atomic);
@@ -221,7 +221,7 @@ impl Ftl {
     }
 
     /// Records and applies the gathered losses, as extents.
-    fn lose(&mut self, mut losses: Losses, atomic: Option<u64>) {
+    fn lose(&mut self, mut losses: LostMappings, atomic: Option<u64>) {
         losses.lpns.sort_unstable();
         losses.lpns.dedup();
 
@@ -288,7 +288,7 @@ impl Ftl {
 
         // What each target had, for `restore`. A page that is refused unchanged may be among them:
         // its mapping is compared first.
-        let mut losses = Losses::default();
+        let mut losses = LostMappings::default();
         let mut before = Vec::with_capacity(command.len as usize);
         let ascending = command.target < command.source;
         let result = (0..command.len).try_for_each(|step| {

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, durable, put, recovered, small_config, small_geometry};
-use remap_ssd_ftl::policy::{Candidate, least_worn};
+use remap_ssd_ftl::policy::{VictimCandidate, least_worn};
 use remap_ssd_ftl::{
     Config, EntrySize, Ftl, GcPolicy, Lpn, Refusal, Remap, SchemeKind, SuperblockState,
 };
@@ -365,7 +365,7 @@ fn a_block_is_erased_as_often_as_it_endures() {
 
 #[test]
 fn wear_is_levelled_from_the_gap_on() {
-    let candidate = |erases| Candidate {
+    let candidate = |erases| VictimCandidate {
         sb: SbId(1),
         capacity: 9,
         live: 3,

@@ -6,7 +6,7 @@ mod kit;
 use kit::script::Contents;
 use kit::{Random, content, device, durable, read_all, small, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind, SchemeValues};
-use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, Stored};
+use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, StoredPage};
 
 /// From here on nothing is changed any more.
 const READ_ONLY: u64 = (1 << 42) - (1 << 36);
@@ -490,7 +490,7 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
             .map(Ppn)
             .find(|page| !ftl.media().is_programmed(*page))
             .expect("room");
-        let stored = Stored::Meta(bytes.into());
+        let stored = StoredPage::Meta(bytes.into());
         ftl.media_mut()
             .program(free, oob, stored, Purpose::Meta, After::NOTHING)
             .unwrap();

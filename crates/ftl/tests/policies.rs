@@ -3,15 +3,15 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::policy::{Candidate, Wear};
+use remap_ssd_ftl::policy::{VictimCandidate, Wear};
 use remap_ssd_ftl::{Config, Ftl, GcPolicy, Lpn, SchemeKind, Stream, SuperblockState};
 use remap_ssd_media::SbId;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
-    Candidate {
+fn candidate(sb: u32, live: u32, opened: u64) -> VictimCandidate {
+    VictimCandidate {
         sb: SbId(sb),
         capacity: 100,
         live,
@@ -20,7 +20,7 @@ fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
     }
 }
 
-fn chosen(policy: GcPolicy, candidates: &[Candidate], now: u64) -> Option<u32> {
+fn chosen(policy: GcPolicy, candidates: &[VictimCandidate], now: u64) -> Option<u32> {
     policy
         .victim(candidates.iter().copied(), &Cell::new(0), now)
         .map(|victim| victim.sb.0)

@@ -10,8 +10,8 @@
 //! Invariants: `image` holds settled operations only; an operation is settled together with
 //! everything it comes after. Absent: randomness (the caller chooses each outcome) and time.
 
-use crate::array::Stored;
-use crate::effect::{MediaEffect, Order};
+use crate::array::StoredPage;
+use crate::effect::{EffectOrder, MediaEffect};
 use crate::geometry::{BlockId, Ppn};
 use crate::image::Image;
 use crate::op::{After, ClearId, OpKind};
@@ -35,7 +35,7 @@ pub struct AckSet {
 }
 
 /// An effect that is pending. Each word of a store lands by itself.
-type PendingEffect = MediaEffect<Stored, u64>;
+type PendingEffect = MediaEffect<StoredPage, u64>;
 
 impl PendingEffect {
     fn kind(&self) -> OpKind {
@@ -129,7 +129,7 @@ impl Rail {
     }
 
     /// Records an effect as pending: a store as one operation a word, anything else as one.
-    pub(crate) fn push(&mut self, effect: &MediaEffect<Stored, &[u64]>, order: Order) {
+    pub(crate) fn push(&mut self, effect: &MediaEffect<StoredPage, &[u64]>, order: EffectOrder) {
         let effect = match *effect {
             MediaEffect::Store { word, values } => {
                 for (word, values) in (word..).zip(values.iter().copied()) {
@@ -157,8 +157,8 @@ impl Rail {
         self.push_one(effect, order);
     }
 
-    fn push_one(&mut self, effect: PendingEffect, order: Order) {
-        let Order {
+    fn push_one(&mut self, effect: PendingEffect, order: EffectOrder) {
+        let EffectOrder {
             after,
             copied,
             record,

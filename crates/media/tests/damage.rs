@@ -6,7 +6,7 @@ mod kit;
 use kit::tiny;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_media::{After, Lpn, Media, Oob, Page, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Lpn, Media, Oob, Page, Ppn, Purpose, SbId, StoredPage};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ const JOURNAL_BYTES: u64 = 16 << 10;
 
 fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
     let stored = if is_meta {
-        Stored::Meta(vec![value; 100 + usize::from(value)].into())
+        StoredPage::Meta(vec![value; 100 + usize::from(value)].into())
     } else {
-        Stored::Bytes(Arc::new([value; PAGE_BYTES]))
+        StoredPage::Bytes(Arc::new([value; PAGE_BYTES]))
     };
     let oob = Oob::new(Lpn(u32::from(value)), u64::from(value) + 7, 1);
     media

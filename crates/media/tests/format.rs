@@ -22,7 +22,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &[
             "const MAGIC",
             "const VERSION",
-            "struct Header",
+            "struct StateHeader",
             "fn write",
             "fn kinds",
         ],
@@ -59,7 +59,7 @@ const RECORDS: &[(&str, &[&str])] = &[
     ),
     (
         "crates/ftl/src/superblock/open.rs",
-        &["struct Head", "const MAGIC"],
+        &["struct SuperblockHead", "const MAGIC"],
     ),
     (
         "crates/ftl/src/dealloc.rs",
@@ -118,7 +118,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &[
             "const SLOT_WORDS",
             "const PAGES_MAX",
-            "struct Span",
+            "struct ExtentSpan",
             "fn words",
         ],
     ),
@@ -162,7 +162,7 @@ const RECORDS: &[(&str, &[&str])] = &[
     ),
     (
         "crates/ftl/src/scheme/wal/record.rs",
-        &["const SLOT_WORDS", "struct Commit"],
+        &["const SLOT_WORDS", "struct CommitRecord"],
     ),
     ("crates/ftl/src/scheme/wal/mod.rs", &["fn word"]),
     (

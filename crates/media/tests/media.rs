@@ -6,7 +6,7 @@ use kit::{WORDS, after_cut, blocks, page, program, railed, read, slot, tiny};
 use remap_ssd_media::Outcome::{Absent, Torn, Whole};
 use remap_ssd_media::{
     After, BlockId, ContentMode, Lpn, Media, MediaError, Oob, OpKind, Payload, Ppn, Purpose, SbId,
-    Stored,
+    StoredPage,
 };
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ fn an_acknowledgement_waits_for_the_host_s_operations_only() {
         .program(
             page(1, 0),
             oob,
-            Stored::Identity(2),
+            StoredPage::Identity(2),
             Purpose::Gc,
             After::NOTHING,
         )
@@ -131,7 +131,7 @@ fn an_acknowledgement_takes_along_what_its_operations_come_after() {
         .program(
             page(0, 0),
             oob,
-            Stored::Identity(1),
+            StoredPage::Identity(1),
             Purpose::Gc,
             After::NOTHING,
         )
@@ -390,7 +390,7 @@ fn the_tail_is_a_view_of_the_oob_areas() {
         .program(
             tail,
             Oob::new(Oob::TAIL, 1, 1),
-            Stored::Nothing,
+            StoredPage::Nothing,
             Purpose::Meta,
             After::NOTHING,
         )
@@ -505,7 +505,7 @@ fn digests_tell_images_apart() {
     seen.push(media.cut(|| Torn(0)).digest());
     media.store(69, 1, Purpose::Host, After::NOTHING);
     seen.push(media.to_image().digest());
-    let meta = Stored::Meta(Arc::from(b"meta".as_slice()));
+    let meta = StoredPage::Meta(Arc::from(b"meta".as_slice()));
     media
         .program(
             page(1, 0),

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use remap_ssd_media::{
     AckSet, After, BlockId, ClearId, ContentMode, Image, Lpn, Media, MediaError, Oob, Outcome,
 };
-use remap_ssd_media::{Page, Purpose, Stored};
+use remap_ssd_media::{Page, Purpose, StoredPage};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
@@ -305,7 +305,7 @@ impl Model {
                 }
                 let (after, names) = self.wait(wait);
                 self.identity += 1;
-                let stored = Stored::Identity(self.identity);
+                let stored = StoredPage::Identity(self.identity);
                 let purpose = if *host { Purpose::Host } else { Purpose::Gc };
                 let oob = Oob::new(Lpn(1), self.identity, 1);
                 self.media

@@ -1,8 +1,8 @@
 //! Faults of the medium: blocks that fail, bits that flip, pages and words that become unreadable.
 //!
 //! Invariants: unreadable pages and words appear only while nothing is under way, or in a cut; one
-//! word at a time has more wrong bits than ECC corrects; what a damaged page held is reported to the
-//! doubts. Absent: which pages and words may be damaged (`damage`).
+//! word at a time has more wrong bits than ECC corrects; what a damaged page held is reported to
+//! the doubts. Absent: which pages and words may be damaged (`damage`).
 
 use super::Campaign;
 use super::power::Survivor;

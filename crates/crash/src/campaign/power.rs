@@ -1,7 +1,7 @@
 //! Power cuts and recoveries: forks of the main line, and what the oracle says of them.
 //!
-//! Invariants: a fork recovers from the medium alone; its recovery is checked whole, the tables, the
-//! contents and the files, before anything else is submitted; a refusal to recover counts as a
+//! Invariants: a fork recovers from the medium alone; its recovery is checked whole, the tables,
+//! the contents and the files, before anything else is submitted; a refusal to recover counts as a
 //! failure unless a planted fault is documented to cause it. Absent: what a cut leaves of an
 //! operation (`cut`), and commands (`Campaign::step`).
 

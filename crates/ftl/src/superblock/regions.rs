@@ -1,8 +1,9 @@
 //! Finding the superblock with the most of something without looking at all of them.
 //!
-//! Superblocks are counted in *regions* of 64. A region has a number that grows with every change of
-//! its superblocks or their owners. Whoever looks for a maximum remembers the largest that each
-//! region had (`Peaks`), and passes over the regions that have not changed since and cannot win.
+//! Superblocks are counted in *regions* of 64. A region has a number that grows with every change
+//! of its superblocks or their owners. Whoever looks for a maximum remembers the largest that each
+//! region had (`RegionPeaks`), and passes over the regions that have not changed since and cannot
+//! win.
 //!
 //! Invariant: a region whose number is the same as before has no superblock with more owners,
 //! another state or another capacity than before. Absent: what is looked for (`gc`, the schemes).
@@ -38,7 +39,7 @@ impl RegionChanges {
 
 /// What was seen of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Peak {
+pub struct RegionPeak {
     /// The largest number of one of its superblocks; `None` where none has one.
     pub most: Option<u32>,
     /// The largest share that this was of its superblock; 0 where nobody asks for shares.
@@ -47,22 +48,22 @@ pub struct Peak {
 
 /// What one who looks for a maximum remembers of all regions.
 #[derive(Default)]
-pub struct Peaks(Vec<Cell<Option<(u64, Peak)>>>);
+pub struct RegionPeaks(Vec<Cell<Option<(u64, RegionPeak)>>>);
 
-impl Peaks {
+impl RegionPeaks {
     /// Nothing has been seen of a device of this size.
     pub fn new(superblocks: u32) -> Self {
         Self(vec![Cell::new(None); superblocks.div_ceil(REGION) as usize])
     }
 
     /// What was seen of a region that has not changed since; `changes` is its number now.
-    pub fn of(&self, region: usize, changes: u64) -> Option<Peak> {
+    pub fn of(&self, region: usize, changes: u64) -> Option<RegionPeak> {
         let (seen, peak) = self.0[region].get()?;
         (seen == changes).then_some(peak)
     }
 
     /// Remembers what a region has at this number.
-    pub fn saw(&self, region: usize, changes: u64, peak: Peak) {
+    pub fn saw(&self, region: usize, changes: u64, peak: RegionPeak) {
         self.0[region].set(Some((changes, peak)));
     }
 }

@@ -1,6 +1,8 @@
-//! Faults, and what FORMAT.md says that each of them may do: refuse recovery, or leave LPNs in doubt.
+//! Faults, and what FORMAT.md says that each of them may do: refuse recovery, or leave LPNs in
+//! doubt.
 //!
-//! Absent: the firmware's own idea of its layout. The places of words are worked out here once more.
+//! Absent: the firmware's own idea of its layout. The places of words are worked out here once
+//! more.
 
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, SchemeKind, Stream, SuperblockState};
 use remap_ssd_media::{Geometry, Media, Oob, Ppn};

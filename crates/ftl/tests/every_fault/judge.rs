@@ -1,4 +1,5 @@
-//! The verdict on a device with a fault: all that is read is right, or a media error that may be one.
+//! The verdict on a device with a fault: all that is read is right, or a media error that may be
+//! one.
 //!
 //! Invariants: nothing older is read, except for want of a page that nothing vouches for; the same
 //! LPNs are media errors after each power cycle, and none that has been written.

@@ -17,18 +17,18 @@ use crate::contract::{
     FlashNeed, Inspect, LookAhead, OwnerLookup, Ownership, Persist, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::ConfigError;
 use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use crate::scheme::log_pages;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::{Stream, Superblocks};
 use crate::tables::Tables;
-use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 
@@ -113,7 +113,7 @@ impl FLog {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let (pages_max, slots) = shape(config);
         Self {
-            base: Layout::new(config, geometry).scheme,
+            base: NvramLayout::new(config, geometry).scheme,
             slots,
             pages_max,
             pages: Vec::new(),
@@ -228,7 +228,7 @@ impl FLog {
             );
             // The fence: the buffer's stores come before their page. A cut that left the page alone
             // would also leave entries whose pages are not there.
-            let stored = Stored::Meta(words.as_bytes().into());
+            let stored = StoredPage::Meta(words.as_bytes().into());
             if core
                 .media
                 .program(
@@ -317,7 +317,13 @@ impl Ownership for FLog {
         self.index.owners(lookup.sb, lookup.out);
     }
 
-    fn forget(&mut self, _: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        _: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         self.index.forget(sb);
         ended.start_over(sb);
         self.reclaim_pays_from = 0;

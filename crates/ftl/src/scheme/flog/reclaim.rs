@@ -2,13 +2,14 @@
 //!
 //! Invariants: the old log is erased only after all of the new one is durable; nothing is reclaimed
 //! if that would give back too little, so that refusals stay cheap. Absent: what stays free for
-//! garbage collection (`has_room`), and victims of their own: the log is one, and is rewritten whole.
+//! garbage collection (`has_room`), and victims of their own: the log is one, and is rewritten
+//! whole.
 
 use super::{FLog, INVALID_SHARE};
 use crate::config::Config;
 use crate::core::Core;
 use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
-use crate::superblock::{Open, Stream, Superblocks};
+use crate::superblock::{OpenSuperblock, Stream, Superblocks};
 use remap_ssd_media::{After, Geometry, Ppn, SbId};
 
 impl FLog {
@@ -53,7 +54,7 @@ impl FLog {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
         self.index.drop_ended(&mut core.tables);
-        let is_continued = |open: &&Open| {
+        let is_continued = |open: &&OpenSuperblock| {
             continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
         };
         let begun = core

@@ -1,7 +1,7 @@
 //! What the scheme shows of itself: the NVRAM that it uses, and whether its slots agree with L2P.
 //!
-//! Invariant: every remapped LPN in force has a slot of its page that names it, and each room counts
-//! the slots that are not zero. Absent: changes. All of this is for tests and reports.
+//! Invariant: every remapped LPN in force has a slot of its page that names it, and each room
+//! counts the slots that are not zero. Absent: changes. All of this is for tests and reports.
 
 use super::{OwnerSlot, Pebble, TableBytes};
 use crate::contract::{Inspect, Occupancy, Usage};

@@ -28,11 +28,11 @@ use crate::contract::{
     LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::ConfigError;
 use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::stats::{Counter, Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
@@ -116,7 +116,7 @@ struct OwnerSlot {
 
 /// The slots of one superblock.
 #[derive(Clone, Copy, Default)]
-struct Room {
+struct SlotRoom {
     /// Sequence number of age 0, once the head is written.
     base: Option<u64>,
     /// The zeroing that its first entry waits for.
@@ -131,7 +131,7 @@ pub(super) struct Pebble {
     heads: usize,
     slots: usize,
     degree: usize,
-    rooms: Vec<Room>,
+    rooms: Vec<SlotRoom>,
     table_bytes: TableBytes,
     /// Unreadable at recovery: slots that hold nothing, and heads of rooms.
     damaged: Vec<usize>,
@@ -183,13 +183,13 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
 
 impl Pebble {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
-        let heads = Layout::new(config, geometry).scheme;
+        let heads = NvramLayout::new(config, geometry).scheme;
         Self {
             guards: config.guards,
             heads,
             slots: heads + geometry.superblocks() as usize,
             degree: config.own(&DEGREE) as usize,
-            rooms: vec![Room::default(); geometry.superblocks() as usize],
+            rooms: vec![SlotRoom::default(); geometry.superblocks() as usize],
             table_bytes: TableBytes::of(config, geometry),
             damaged: Vec::new(),
             headless: Vec::new(),
@@ -440,7 +440,7 @@ impl Ownership for Pebble {
             out,
         } = lookup;
 
-        let Room {
+        let SlotRoom {
             base: Some(base),
             taken,
             ..
@@ -491,7 +491,7 @@ impl Ownership for Pebble {
     fn forget(
         &mut self,
         media: &mut Media,
-        _: &mut Ended,
+        _: &mut EndedFilters,
         counters: &mut SchemeCounters,
         sb: SbId,
     ) {
@@ -506,9 +506,9 @@ impl Ownership for Pebble {
         let after = self.guards.waits(Guard::ClearWaits, After::FENCE);
 
         let len = media.geometry().pages_per_superblock() as usize * self.degree;
-        *room = Room {
+        *room = SlotRoom {
             clear: media.clear(self.slots + sb.0 as usize * len, len, after),
-            ..Room::default()
+            ..SlotRoom::default()
         };
 
         counters.add(SLOT_CLEARS, 1);

@@ -3,11 +3,11 @@
 //! A room counts if its head names the incarnation that its superblock is in. All others are zeroed
 //! now: what is in them would count under the next head.
 //!
-//! Invariants: every slot that counts becomes a witness; a slot that cannot be read refuses recovery
-//! only if its page is programmed; an unreadable head puts the LPNs of its slots in doubt. Absent:
-//! which witness wins (`witnesses`).
+//! Invariants: every slot that counts becomes a witness; a slot that cannot be read refuses
+//! recovery only if its page is programmed; an unreadable head puts the LPNs of its slots in doubt.
+//! Absent: which witness wins (`witnesses`).
 
-use super::{OwnerSlot, Pebble, Room, RoomHead};
+use super::{OwnerSlot, Pebble, RoomHead, SlotRoom};
 use crate::contract::Recover;
 use crate::core::Core;
 use crate::error::RecoveryError;
@@ -65,7 +65,7 @@ impl Recover for Pebble {
                 }
                 taken += u32::from(word != 0);
             }
-            self.rooms[index as usize] = Room {
+            self.rooms[index as usize] = SlotRoom {
                 base: Some(head.base()),
                 taken,
                 clear: ClearId::default(),

@@ -7,7 +7,7 @@ use super::RemapSsd;
 use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::scheme::entry::RmmEntry;
-use crate::scheme::segments::Chain;
+use crate::scheme::segments::SegmentChain;
 use crate::tables::Tables;
 use remap_ssd_media::{Geometry, Lpn, Media, Ppn, SbId};
 use std::cmp::Reverse;
@@ -35,7 +35,7 @@ impl RemapSsd {
     /// The group with the most segments, and of those with as many the one with the most entries.
     pub(in crate::scheme) fn largest_group(&self) -> Option<SbId> {
         // The lowest number among equals, so that a run follows from its seed.
-        let size = |(index, group): (usize, &Chain)| {
+        let size = |(index, group): (usize, &SegmentChain)| {
             let (segments, entries) = (group.segments.len(), self.segments.used(group));
             (segments > 0).then_some((segments, entries, Reverse(index)))
         };

@@ -20,12 +20,12 @@ use crate::contract::{
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Hue, SchemeFacts};
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::{Peaks, Superblocks};
+use crate::superblock::{RegionPeaks, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use groups::Groups;
@@ -63,7 +63,7 @@ pub struct RemapSsd {
     segments: Segments,
     groups: Groups,
     /// The most invalid entries of a group, by region.
-    peaks: Peaks,
+    peaks: RegionPeaks,
     /// Entries in all groups, valid or not.
     entries: u64,
     /// No remaps while so many entries are valid.
@@ -114,7 +114,7 @@ impl RemapSsd {
             watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
             segments,
             groups: Groups::new(geometry.superblocks()),
-            peaks: Peaks::new(geometry.superblocks()),
+            peaks: RegionPeaks::new(geometry.superblocks()),
             entries: 0,
             fullest: 0,
             fullest_segments: 0,
@@ -259,7 +259,13 @@ impl Ownership for RemapSsd {
         self.scratch = entries;
     }
 
-    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         // The numbers start over with the next incarnation; its head's WSN tells old segments from
         // new ones.
         let group = std::mem::take(self.groups.change(sb));

@@ -14,8 +14,8 @@ use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
-use crate::scheme::segments::Chain;
-use crate::superblock::{Peak, Superblocks};
+use crate::scheme::segments::SegmentChain;
+use crate::superblock::{RegionPeak, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, Media, Ppn, Purpose, SbId};
@@ -91,7 +91,7 @@ impl RemapSsd {
                 continue;
             }
 
-            let mut peak = Peak::default();
+            let mut peak = RegionPeak::default();
             for id in superblocks.map(SbId) {
                 let Some(invalid) = self.reclaimable(&core.blocks, id) else {
                     continue;
@@ -236,9 +236,9 @@ impl RemapSsd {
         &mut self,
         media: &mut Media,
         now: u64,
-        chain: &mut Chain,
+        chain: &mut SegmentChain,
         sb: SbId,
-        old: &Chain,
+        old: &SegmentChain,
         gone: &[u32],
     ) {
         let (guards, geometry) = (self.segments.guards, media.geometry());
@@ -279,7 +279,7 @@ impl RemapSsd {
         &mut self,
         media: &mut Media,
         now: u64,
-        chain: &mut Chain,
+        chain: &mut SegmentChain,
         sb: SbId,
         words: [u64; 2],
     ) {

@@ -21,14 +21,14 @@ mod store;
 mod valid;
 
 use super::remap_ssd::slack;
-use super::segments::{Chain, Segments};
+use super::segments::{SegmentChain, Segments};
 use crate::config::Config;
 use crate::contract::{
     CopiesOf, GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist,
     Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::{HostBytes, SchemeFacts};
@@ -83,7 +83,7 @@ const RUNS_MAX: usize = 16;
 /// The entries of one superblock.
 #[derive(Clone, Debug, Default)]
 struct ExtentGroup {
-    chain: Chain,
+    chain: SegmentChain,
     /// The entry stored last, if it may grow.
     open: Option<OpenExtent>,
     /// Pages in its extents, valid or not.
@@ -333,7 +333,13 @@ impl Ownership for RemapSsdX {
         self.scratch = extents;
     }
 
-    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.used -= u64::from(self.segments.used(&group.chain));
         self.covered -= group.covered;

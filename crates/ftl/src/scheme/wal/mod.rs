@@ -25,14 +25,14 @@ use crate::contract::{
     LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::ConfigError;
 use crate::guard::{Guard, Guards};
 use crate::kind::SchemeFacts;
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::stats::{Demotion, SchemeCounters, Stats};
 use crate::tables::Tables;
-use record::{Commit, OpenRecord, SLOT_WORDS};
+use record::{CommitRecord, OpenCommit, SLOT_WORDS};
 use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
@@ -58,8 +58,8 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 const SLOTS_MIN: usize = 8;
 
 #[derive(Clone, Copy)]
-struct CommitRecord {
-    commit: Commit,
+struct StoredCommit {
+    commit: CommitRecord,
     places: u32,
 }
 
@@ -67,10 +67,10 @@ pub(super) struct Wal {
     guards: Guards,
     lpns: u32,
     base: usize,
-    records: Vec<Option<CommitRecord>>,
+    records: Vec<Option<StoredCommit>>,
     groups: Vec<Vec<u32>>,
     free: VecDeque<(u32, ClearId)>,
-    run: Option<OpenRecord>,
+    run: Option<OpenCommit>,
     /// Remaps to be refused before the next look for records that can go, and how many the last
     /// look was worth.
     patience: u32,
@@ -96,7 +96,7 @@ impl Wal {
         Self {
             guards: config.guards,
             lpns: config.lpns,
-            base: Layout::new(config, geometry).scheme,
+            base: NvramLayout::new(config, geometry).scheme,
             records: vec![None; slots as usize],
             groups: vec![Vec::new(); geometry.superblocks() as usize],
             free: (0..slots).map(|slot| (slot, ClearId::default())).collect(),
@@ -113,7 +113,11 @@ impl Wal {
 
     /// Where are the pages that homes may have by this record? A page whose own number is newer
     /// speaks for itself.
-    fn needed_in(tables: &Tables, media: &Media, commit: Commit) -> impl Iterator<Item = SbId> {
+    fn needed_in(
+        tables: &Tables,
+        media: &Media,
+        commit: CommitRecord,
+    ) -> impl Iterator<Item = SbId> {
         commit.pairs().filter_map(move |(home, lpn)| {
             let ppn = tables.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
             let oob = media.oob(ppn);
@@ -141,7 +145,7 @@ impl Wal {
         stats.metadata_gc_runs += 1;
         let used = self.records.len() - self.free.len();
         media.charge_loads(used * SLOT_WORDS, Purpose::Gc);
-        let is_needed = |record: &CommitRecord| {
+        let is_needed = |record: &StoredCommit| {
             Self::needed_in(tables, media, record.commit)
                 .next()
                 .is_some()
@@ -185,7 +189,7 @@ impl Wal {
         purpose: Purpose,
     ) {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
-        let commit = Commit::new()
+        let commit = CommitRecord::new()
             .with_torn_first(true)
             .with_len(1)
             .with_wsn(remapping.wsn)
@@ -194,7 +198,7 @@ impl Wal {
             .with_source(media.oob(remapping.ppn).lpn());
         let sb = geometry.superblock(remapping.ppn);
 
-        self.run = Some(OpenRecord {
+        self.run = Some(OpenCommit {
             commit,
             slot,
             clear,
@@ -287,7 +291,7 @@ impl Persist for Wal {
         core.media
             .store_record(self.word(run.slot), &run.commit.words(), run.purpose, after);
 
-        self.records[run.slot as usize] = Some(CommitRecord {
+        self.records[run.slot as usize] = Some(StoredCommit {
             commit: run.commit,
             places: 1,
         });
@@ -320,7 +324,13 @@ impl Ownership for Wal {
         }
     }
 
-    fn forget(&mut self, media: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        _: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         let mut gone = Vec::new();
         for slot in std::mem::take(&mut self.groups[sb.0 as usize]) {
             let record = self.records[slot as usize]

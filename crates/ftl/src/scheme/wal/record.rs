@@ -3,8 +3,8 @@
 //! A record names LPNs, not pages. The remaps of one command in one superblock share a record as
 //! long as each continues the one before, upwards or downwards.
 //!
-//! Invariants: a record counts only with both of its torn bits; when it is stored, all pages that it
-//! means are in one superblock. Absent: the log's slots (`Wal`), and which page is meant
+//! Invariants: a record counts only with both of its torn bits; when it is stored, all pages that
+//! it means are in one superblock. Absent: the log's slots (`Wal`), and which page is meant
 //! (`recover`).
 
 use crate::contract::Remapping;
@@ -17,7 +17,7 @@ pub(super) const SLOT_WORDS: usize = 2;
 /// A commit record: two atomic stores.
 #[bitfield(u128)]
 #[derive(PartialEq, Eq)]
-pub(super) struct Commit {
+pub(super) struct CommitRecord {
     pub torn_first: bool,
     #[bits(21)]
     pub len: u32,
@@ -32,9 +32,9 @@ pub(super) struct Commit {
     pub source: Lpn,
 }
 
-const _: () = assert!(size_of::<Commit>() == 8 * SLOT_WORDS);
+const _: () = assert!(size_of::<CommitRecord>() == 8 * SLOT_WORDS);
 
-impl Commit {
+impl CommitRecord {
     pub fn words(self) -> [u64; 2] {
         let bits = self.into_bits();
         [bits as u64, (bits >> 64) as u64]
@@ -55,8 +55,8 @@ impl Commit {
 }
 
 /// A record that is still growing.
-pub(super) struct OpenRecord {
-    pub commit: Commit,
+pub(super) struct OpenCommit {
+    pub commit: CommitRecord,
     pub slot: u32,
     pub clear: ClearId,
     pub sb: SbId,
@@ -65,14 +65,14 @@ pub(super) struct OpenRecord {
     pub purpose: Purpose,
 }
 
-impl OpenRecord {
+impl OpenCommit {
     /// The record and the stretch with one page more, if it is the next one of the same command.
     pub fn extended(
         &self,
         geometry: Geometry,
         media: &Media,
         remapping: &Remapping,
-    ) -> Option<(Commit, (Ppn, Ppn))> {
+    ) -> Option<(CommitRecord, (Ppn, Ppn))> {
         let (home, lpn) = (remapping.lpn, media.oob(remapping.ppn).lpn());
         let (target, source, len) = (
             self.commit.target(),

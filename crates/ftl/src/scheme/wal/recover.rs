@@ -7,14 +7,14 @@
 //! Invariants: a record without a torn bit, or of an aborted command, remaps nothing; an unreadable
 //! one puts every home in doubt that it may have named. Absent: which witness wins (`witnesses`).
 
-use super::record::{Commit, SLOT_WORDS};
-use super::{CommitRecord, Wal};
+use super::record::{CommitRecord, SLOT_WORDS};
+use super::{StoredCommit, Wal};
 use crate::contract::Recover;
 use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::{Guard, Guards};
 use crate::tables::Tables;
-use crate::witnesses::{Hinted, Witnesses};
+use crate::witnesses::{HintedPage, Witnesses};
 use remap_ssd_media::{ClearId, Lpn, Ppn, SbId};
 
 impl Recover for Wal {
@@ -45,7 +45,7 @@ impl Recover for Wal {
                 continue;
             }
 
-            let commit = Commit::from_words([first, second]);
+            let commit = CommitRecord::from_words([first, second]);
             let in_range = |from: Lpn| {
                 u64::from(from) + u64::from(commit.len()) <= u64::from(core.config.lpns)
             };
@@ -65,19 +65,21 @@ impl Recover for Wal {
                 }
             }
             witnesses.saw(commit.wsn());
-            self.records[slot as usize] = Some(CommitRecord { commit, places: 0 });
+            self.records[slot as usize] = Some(StoredCommit { commit, places: 0 });
         }
 
         self.release(&mut core.media, torn);
         for [first, second] in damaged {
-            let first = first.map(|first| Commit::from_words([first, 0]));
+            let first = first.map(|first| CommitRecord::from_words([first, 0]));
             doubt(
                 &core.tables,
                 core.config.guards,
                 witnesses,
                 &hinted,
                 first.ok(),
-                second.ok().map(|second| Commit::from_words([0, second])),
+                second
+                    .ok()
+                    .map(|second| CommitRecord::from_words([0, second])),
             );
         }
         Ok(())
@@ -110,7 +112,13 @@ impl Recover for Wal {
 
 /// The newest page that was written under `lpn` for `home` before the record; of copies the one in
 /// the younger superblock.
-fn page_meant(guards: Guards, hinted: &[Hinted], home: Lpn, lpn: Lpn, before: u64) -> Option<Ppn> {
+fn page_meant(
+    guards: Guards,
+    hinted: &[HintedPage],
+    home: Lpn,
+    lpn: Lpn,
+    before: u64,
+) -> Option<Ppn> {
     let from = hinted.partition_point(|page| page.lpn < lpn);
     let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
     let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
@@ -129,9 +137,9 @@ fn doubt(
     tables: &Tables,
     guards: Guards,
     witnesses: &mut Witnesses,
-    hinted: &[Hinted],
-    first: Option<Commit>,
-    second: Option<Commit>,
+    hinted: &[HintedPage],
+    first: Option<CommitRecord>,
+    second: Option<CommitRecord>,
 ) {
     let newest = first.map_or(u64::MAX, |first| first.wsn());
     if first.is_some_and(|first| witnesses.is_aborted_number(first.wsn())) {
