@@ -29,26 +29,26 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
                 scheme,
                 EntrySize::Bytes16,
                 ContentMode::Identity,
-                Fate::Kept,
+                DeviceFate::Kept,
             ),
         ));
     }
     let remap_ssd = |entry, mode, fate| image(SchemeKind::RemapSsd, entry, mode, fate);
     files.push((
         "file/atomic.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Kept),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::Kept),
     ));
     files.push((
         "file/bytes.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, Fate::Kept),
+        remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, DeviceFate::Kept),
     ));
     files.push((
         "file/cut.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Cut),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::Cut),
     ));
     files.push((
         "file/failed-blocks.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::None, Fate::Failing),
+        remap_ssd(EntrySize::Bytes16, ContentMode::None, DeviceFate::Failing),
     ));
     for scheme in [
         SchemeKind::Pebble,
@@ -60,17 +60,17 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
             scheme,
             EntrySize::Bytes16,
             ContentMode::Identity,
-            Fate::Kept,
+            DeviceFate::Kept,
         );
         files.push((format!("file/{scheme}.image"), file));
     }
     files.push((
         "file/file-map.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::Identity, Fate::Mapped),
+        remap_ssd(EntrySize::Bytes16, ContentMode::Identity, DeviceFate::Mapped),
     ));
     files.push((
         "file/file-map-cut.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::MapCut),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::MapCut),
     ));
     let whole = files[1].1.clone();
     files.push(("file/damaged-header.image".into(), changed(&whole, 21)));
@@ -143,7 +143,7 @@ const SAMPLES: [(&str, &[u8]); 7] = [
 
 /// What becomes of the device before it is saved.
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+enum DeviceFate {
     Kept,
     Cut,
     Failing,
@@ -152,7 +152,7 @@ enum Fate {
     MapCut,
 }
 
-impl Fate {
+impl DeviceFate {
     fn has_map(self) -> bool {
         matches!(self, Self::Mapped | Self::MapCut)
     }
@@ -161,7 +161,7 @@ impl Fate {
     }
 }
 
-fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) -> Vec<u8> {
+fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: DeviceFate) -> Vec<u8> {
     let shape = Shape {
         channels: 1,
         dies: 2,
@@ -206,7 +206,7 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
     media.attach_rail();
     let mut ftl = Ftl::format(media, firmware).expect("checked");
 
-    if fate == Fate::Failing {
+    if fate == DeviceFate::Failing {
         ftl.media_mut().plant(|faults| {
             faults.program.insert(BlockId(2), 3);
             faults.erase.insert(BlockId(9));

@@ -200,7 +200,7 @@ pub fn command(bytes: &[u8]) {
 }
 
 /// One connection of a session.
-struct Peer {
+struct SessionConnection {
     connection: Connection,
     input: Vec<u8>,
     output: Output,
@@ -209,7 +209,7 @@ struct Peer {
     done: usize,
 }
 
-impl Peer {
+impl SessionConnection {
     fn new(port: &Arc<Port>) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
         let connection = Connection::new(port.clone(), address, address);
@@ -301,7 +301,7 @@ pub fn converse(bytes: &[u8]) -> [usize; CONNECTIONS] {
         },
     ));
 
-    let mut peers: [Option<Peer>; CONNECTIONS] = [const { None }; CONNECTIONS];
+    let mut peers: [Option<SessionConnection>; CONNECTIONS] = [const { None }; CONNECTIONS];
     let mut now = 0;
 
     while let Some(([peer, low, high], rest)) = frames.split_first_chunk::<3>() {
@@ -312,7 +312,7 @@ pub fn converse(bytes: &[u8]) -> [usize; CONNECTIONS] {
         now += 100_000;
 
         let peer = &mut peers[usize::from(*peer) % CONNECTIONS];
-        let speaking = peer.get_or_insert_with(|| Peer::new(&port));
+        let speaking = peer.get_or_insert_with(|| SessionConnection::new(&port));
         speaking.input.extend_from_slice(sent);
         let goes_on =
             speaking.go_on(now) && speaking.connection.tick(now, &mut speaking.output).is_ok();

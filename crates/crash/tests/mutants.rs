@@ -1,11 +1,11 @@
 //! The mutant list: without any one of its guards the firmware loses data, and the campaign
 //! notices.
 
-use remap_ssd_crash::{Budget, hunt};
+use remap_ssd_crash::{CampaignBudget, hunt};
 use remap_ssd_ftl::{Guard, SchemeKind};
 
 /// Far more than any guard needs, also on a busy machine.
-const BUDGET: Budget = Budget {
+const BUDGET: CampaignBudget = CampaignBudget {
     scripts: 2_000,
     seconds: 600.0,
 };

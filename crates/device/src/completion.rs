@@ -40,12 +40,12 @@ pub struct RemapCompletion {
     /// Pages that were remapped: nothing was programmed for them.
     pub remapped: u64,
     /// Pages that were copied instead.
-    pub copied: Copied,
+    pub copied: CopiedPages,
 }
 
 /// Pages of a remap that were copied instead, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopiedPages {
     /// The page's reference counter was full.
     pub counter_full: u64,
     /// The remapping metadata had no room, or was fuller than the watermark.
@@ -54,7 +54,7 @@ pub struct Copied {
     pub otherwise: u64,
 }
 
-impl Copied {
+impl CopiedPages {
     /// Pages copied for any cause.
     pub fn total(&self) -> u64 {
         self.counter_full + self.metadata_full + self.otherwise

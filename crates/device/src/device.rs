@@ -8,10 +8,10 @@
 //! wall clock.
 
 use crate::command::PageCommand;
-use crate::completion::{Completion, Copied, FileCompletion, RemapCompletion};
+use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprints::Fingerprints;
-use crate::halves::{Charging, DataPath, FirmwareHalf, TimingHalf, look_ahead, perform};
+use crate::halves::{DataPath, FirmwareHalf, OpCharger, TimingHalf, look_ahead, perform};
 use crate::saved::OpenError;
 use crate::timing::Timing;
 use remap_ssd_ftl::{FileBlock, FilePage, Ftl, Lpn, RecoveryReport, Refusal, Remap, UsablePages};
@@ -98,7 +98,7 @@ use std::path::PathBuf;
 /// ```
 pub struct Device {
     ftl: Ftl,
-    charging: Charging,
+    charging: OpCharger,
     config: DeviceConfig,
     /// The folder that it is in.
     pub(crate) dir: Option<PathBuf>,
@@ -163,7 +163,7 @@ impl Device {
         let hashes = ftl.deduplicates();
         Self {
             ftl,
-            charging: Charging::new(timing, hashes),
+            charging: OpCharger::new(timing, hashes),
             config,
             dir: None,
             fingerprints: Fingerprints::NotSaved,
@@ -382,7 +382,7 @@ impl Device {
             done_at: self.charge(now, DataPath::Absent),
             result,
             remapped: after.remapped - before.remapped,
-            copied: Copied {
+            copied: CopiedPages {
                 counter_full: after.counter_full - before.counter_full,
                 metadata_full: after.metadata_full - before.metadata_full,
                 otherwise: after.otherwise - before.otherwise,

@@ -122,7 +122,7 @@ pub(crate) fn look_ahead<T>(
 }
 
 /// What charges the firmware's operations.
-pub(crate) struct Charging {
+pub(crate) struct OpCharger {
     pub timing: Timing,
     /// Does written data pass the hash unit?
     pub hashes: bool,
@@ -132,7 +132,7 @@ pub(crate) struct Charging {
     merged: u64,
 }
 
-impl Charging {
+impl OpCharger {
     pub fn new(timing: Timing, hashes: bool) -> Self {
         Self {
             timing,
@@ -294,7 +294,7 @@ impl FirmwareHalf<'_> {
 }
 
 /// The half that says when they were done.
-pub struct TimingHalf<'a>(pub(crate) &'a mut Charging);
+pub struct TimingHalf<'a>(pub(crate) &'a mut OpCharger);
 
 impl TimingHalf<'_> {
     /// Charges the next step of a record, of a command submitted at `now`; when it is done.

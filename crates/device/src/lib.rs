@@ -47,7 +47,7 @@ pub mod timing;
 
 pub use check::FolderCheck;
 pub use command::{PageCommand, PageKind};
-pub use completion::{Completion, Copied, FileCompletion, RemapCompletion};
+pub use completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 pub use config::{DeviceConfig, DeviceConfigError, Setting};
 pub use device::{Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR};
 pub use disk::{

@@ -11,7 +11,7 @@ mod plant;
 mod power;
 
 use crate::dut::{DeviceUnderTest, Failure};
-use crate::history::{Event, History};
+use crate::history::{DeviceEvent, History};
 use crate::marks::Marks;
 use crate::oracle::Content;
 use crate::quiet;
@@ -48,11 +48,11 @@ pub struct Campaign<'a> {
     end: ScriptEnd,
     read: Vec<Content>,
     /// Commands in flight at most.
-    depth: Depth,
+    depth: InFlightLimits,
 }
 
 /// What may be under way.
-struct Depth {
+struct InFlightLimits {
     /// Commands that are not acknowledged.
     commands: usize,
     /// Operations at which the main line lets them all end.
@@ -68,14 +68,14 @@ impl<'a> Campaign<'a> {
     pub fn new(setup: &'a Setup, seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let depth = if setup.deep {
-            Depth {
+            InFlightLimits {
                 commands: random.random_range(40..=300),
                 operations: 5000,
                 ends: 300,
                 early: false,
             }
         } else {
-            Depth {
+            InFlightLimits {
                 commands: random.random_range(1..=8),
                 operations: 400,
                 ends: 40,
@@ -207,7 +207,7 @@ impl<'a> Campaign<'a> {
             dut.doubts.acknowledge(id);
             dut.files.acknowledge(id);
         }
-        self.history.push(Event::CaughtUp);
+        self.history.push(DeviceEvent::CaughtUp);
     }
 
     /// One command, and some acknowledgements.

@@ -5,10 +5,10 @@
 //! the doubts. Absent: which pages and words may be damaged (`damage`).
 
 use super::Campaign;
-use super::power::Survivor;
+use super::power::CutSurvivor;
 use crate::damage;
 use crate::dut::DeviceUnderTest;
-use crate::history::Event;
+use crate::history::DeviceEvent;
 use rand::RngExt;
 use remap_ssd_media::{Faults, Media, Ppn};
 
@@ -41,7 +41,7 @@ impl Campaign<'_> {
     }
 
     /// Damage that appears during a cut.
-    pub(super) fn damage_left(&mut self, survivor: &mut Survivor) {
+    pub(super) fn damage_left(&mut self, survivor: &mut CutSurvivor) {
         if !self.setup.media_faults || !self.chance(2) {
             return;
         }
@@ -69,12 +69,12 @@ impl Campaign<'_> {
         };
         if let Some(page) = page.filter(is_apart) {
             self.end.marks.pages_damaged += 1;
-            self.history.push(Event::PageDamaged(page.0));
+            self.history.push(DeviceEvent::PageDamaged(page.0));
             faults.read.insert(page);
         }
         if let Some((word, bits)) = word {
             self.end.marks.words_damaged += 1;
-            self.history.push(Event::WordDamaged(word as u32));
+            self.history.push(DeviceEvent::WordDamaged(word as u32));
             // One uncorrectable word at a time: most records have one second copy.
             faults.flips.retain(|_, bits| bits.count_ones() == 1);
             faults.flips.insert(word, bits);
@@ -94,7 +94,7 @@ impl Campaign<'_> {
             let row = self.random.random_range(0..geometry.pages_per_block());
             let erase = self.random.random_ratio(1, 3);
             self.history
-                .push(Event::Planted(block.0, (!erase).then_some(row)));
+                .push(DeviceEvent::Planted(block.0, (!erase).then_some(row)));
             dut.ftl.media_mut().plant(|faults| {
                 if erase {
                     faults.erase.insert(block);

@@ -7,24 +7,24 @@
 
 use super::Campaign;
 use crate::cut::Cutter;
-use crate::damage::{self, Doubts};
+use crate::damage::{self, DamageDoubts};
 use crate::dut::{DeviceUnderTest, Failure};
 use crate::files::{self, FileModel};
-use crate::history::Event;
+use crate::history::DeviceEvent;
 use crate::oracle::{LOST, Oracle};
-use crate::script::Generator;
+use crate::script::CommandGenerator;
 use rand::RngExt;
 use remap_ssd_ftl::Ftl;
 use remap_ssd_media::{Faults, Image, Media, Outcome};
 
 /// What is left of a device and its host when power is gone.
-pub(super) struct Survivor {
+pub(super) struct CutSurvivor {
     pub image: Image,
     pub faults: Faults,
     pub oracle: Oracle,
-    pub doubts: Doubts,
+    pub doubts: DamageDoubts,
     pub files: FileModel,
-    pub generator: Generator,
+    pub generator: CommandGenerator,
     pub faults_left: u32,
 }
 
@@ -90,7 +90,7 @@ impl Campaign<'_> {
 
         self.end.marks.partial_cuts += u64::from((whole as usize) < pending);
         self.end.digests.push(image.digest());
-        self.history.push(Event::Cut {
+        self.history.push(DeviceEvent::Cut {
             pending: pending as u32,
             whole,
             torn,
@@ -103,7 +103,7 @@ impl Campaign<'_> {
     fn fork(&mut self, dut: &DeviceUnderTest, image: Image) -> Result<DeviceUnderTest, Failure> {
         // A branch, so that what the fork does leaves the main line's commands as they are.
         let generator = dut.generator.branch(self.random.random());
-        let mut fork = self.power_on(Survivor {
+        let mut fork = self.power_on(CutSurvivor {
             image,
             faults: dut.ftl.media().faults().clone(),
             oracle: dut.oracle.clone(),
@@ -140,7 +140,7 @@ impl Campaign<'_> {
                 faults_left,
                 ..
             } = fork;
-            fork = self.power_on(Survivor {
+            fork = self.power_on(CutSurvivor {
                 image,
                 faults,
                 oracle,
@@ -154,9 +154,9 @@ impl Campaign<'_> {
     }
 
     /// Recovers, perhaps with cuts on the way, looks at everything, and lets the oracle judge.
-    fn power_on(&mut self, mut survivor: Survivor) -> Result<DeviceUnderTest, Failure> {
+    fn power_on(&mut self, mut survivor: CutSurvivor) -> Result<DeviceUnderTest, Failure> {
         self.damage_left(&mut survivor);
-        let Survivor {
+        let CutSurvivor {
             mut image,
             mut faults,
             oracle,
@@ -220,7 +220,7 @@ impl Campaign<'_> {
         self.end.marks.atomic_committed += verdict.committed;
         self.end.marks.atomic_aborted += verdict.aborted;
 
-        self.history.push(Event::Seen);
+        self.history.push(DeviceEvent::Seen);
         self.end.marks.lost_pages_read +=
             self.read.iter().filter(|read| **read == LOST).count() as u64;
         // Whatever a command under way has become, it stays that way: a later cut must not change
@@ -231,7 +231,7 @@ impl Campaign<'_> {
     }
 
     fn recover(&mut self, image: &Image, faults: Faults) -> Result<Ftl, Failure> {
-        self.history.push(Event::Recovering);
+        self.history.push(DeviceEvent::Recovering);
         // Kept before the attempt, so that a panic leaves the image that shows it.
         self.end.image = Some(image.clone());
         self.end.faults = faults.clone();
@@ -265,7 +265,7 @@ impl Campaign<'_> {
             ..
         } = dut;
 
-        match self.power_on(Survivor {
+        match self.power_on(CutSurvivor {
             image,
             faults,
             oracle,

@@ -1,6 +1,6 @@
 //! The commands of a script, and how a report says them.
 //!
-//! Absent: how they are drawn (`Generator`), and what they do (the oracle's).
+//! Absent: how they are drawn (`CommandGenerator`), and what they do (the oracle's).
 
 use crate::oracle::{Content, ZEROES, is_known};
 use remap_ssd_ftl::{FilePage, Lpn};
