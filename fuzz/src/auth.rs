@@ -37,6 +37,7 @@ fn answers(frames: &[u8]) {
         controller: Some(secret(CONTROLLER)),
     };
     let mut host = HostExchange::new(&known, HOST, crate::nvme::NQN);
+
     // The transaction is the host's own, which a target would repeat.
     let t_id = host.negotiate()[4..6].to_vec();
     for payload in frames.chunks(700) {

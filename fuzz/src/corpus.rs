@@ -33,6 +33,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
             ),
         ));
     }
+
     let remap_ssd = |entry, mode, fate| image(SchemeKind::RemapSsd, entry, mode, fate);
     files.push((
         "file/atomic.image".into(),
@@ -42,6 +43,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         "file/bytes.image".into(),
         remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, DeviceFate::Kept),
     ));
+
     files.push((
         "file/cut.image".into(),
         remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::Cut),
@@ -50,6 +52,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         "file/failed-blocks.image".into(),
         remap_ssd(EntrySize::Bytes16, ContentMode::None, DeviceFate::Failing),
     ));
+
     for scheme in [
         SchemeKind::Pebble,
         SchemeKind::RemapSsdX,
@@ -64,6 +67,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         );
         files.push((format!("file/{scheme}.image"), file));
     }
+
     files.push((
         "file/file-map.image".into(),
         remap_ssd(EntrySize::Bytes16, ContentMode::Identity, DeviceFate::Mapped),
@@ -72,6 +76,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         "file/file-map-cut.image".into(),
         remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::MapCut),
     ));
+
     let whole = files[1].1.clone();
     files.push(("file/damaged-header.image".into(), changed(&whole, 21)));
     files.push((
@@ -82,6 +87,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         "file/damaged-hash.image".into(),
         changed(&whole, whole.len() - 9),
     ));
+
     files.push((
         "file/truncated.image".into(),
         whole[..whole.len() * 2 / 3].to_vec(),
@@ -89,15 +95,18 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     for (name, text) in TRACES {
         files.push((format!("trace/{name}"), text.as_bytes().to_vec()));
     }
+
     for (name, bytes) in SAMPLES {
         files.push((format!("trace/{name}"), bytes.to_vec()));
     }
+
     files.extend(crate::auth::make());
     files.extend(crate::tls::make());
     files.extend(crate::keys::make());
     files.extend(crate::sessions::make());
     files.push(("trace/vscsi-1".into(), vscsi(1)));
     files.push(("trace/vscsi-2".into(), vscsi(2)));
+
     let packed = zstd::encode_all(TRACES[0].1.as_bytes(), 3).expect("a vector takes everything");
     files.push(("trace/fiu.zst".into(), packed));
     files

@@ -165,9 +165,11 @@ fn blocks_in_order_survive_every_cut() {
         "merge_pads",
         "merge_unshared",
     ];
+
     let durable = SchemeKind::ALL
         .into_iter()
         .filter(|scheme| scheme.is_durable());
+
     for scheme in durable.filter(|scheme| scheme.needs_pages().is_none()) {
         let cuts = if scheme == SchemeKind::ShadowOob {
             CUTS
@@ -259,6 +261,7 @@ fn the_file_map_survives_every_cut() {
                 > 0
         })
         .expect("one");
+
     for scheme in [SchemeKind::RemapSsd, SchemeKind::Pebble, SchemeKind::None] {
         let mut marks = Marks::default();
         for seed in 0..20 {
@@ -340,6 +343,7 @@ fn a_worn_out_device_survives_every_cut() {
             .pe_limit
             > 0
     };
+
     let setup = (0..Setup::COUNT).find(wears_out).expect("one of them does");
     for scheme in SchemeKind::ALL
         .into_iter()
@@ -442,6 +446,7 @@ fn a_replay_code_names_its_script() {
         let code: ReplayCode = text.parse().expect(text);
         assert_eq!(code.to_string(), text);
     }
+
     for text in [
         "",
         "remap-ssd:3",

@@ -28,6 +28,7 @@ fn what_is_damaged_may_be_lost_and_is_never_older() {
         );
         marks.add(&report.marks);
     }
+
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let by_name = marks.by_name();
     for name in [

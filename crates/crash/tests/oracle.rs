@@ -235,6 +235,7 @@ fn an_atomic_remap_happened_on_all_its_pages_or_on_none() {
             aborted: 1
         })
     );
+
     let whole = reads(&[(4, 1), (5, 2), (0, 0), (1, 0)]);
     assert_eq!(
         oracle.judge(&whole),

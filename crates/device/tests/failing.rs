@@ -45,6 +45,7 @@ fn scribble(media: &mut Media) {
             .erase(block, id, After::NOTHING)
             .expect("no fault is planted");
     }
+
     for ppn in (0..geometry.pages()).map(Ppn) {
         let stored = StoredPage::Bytes(Arc::new([0xee; PAGE_BYTES]));
         media

@@ -37,6 +37,7 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
         log_bytes: firmware.log_bytes + (4 << 10),
         ..firmware
     };
+
     let mut ftl = device(small_geometry(), &config);
     (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     ftl.remap(&copy(1, 0, false)).unwrap();
@@ -44,6 +45,7 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
     ftl.media_mut().attach_rail();
     ftl.write(Lpn(1), &content(7777)).unwrap();
     ftl.remap(&copy(1, 0, true)).unwrap();
+
     // The page has not landed, so that the commit, which waits for everything, has not either.
     let image = ftl.media().cut_by(|kind| {
         if kind == OpKind::Program {
@@ -53,6 +55,7 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
         }
     });
     let (mut ftl, _) = Ftl::recover(Media::from_image(&image), config).expect("recovers");
+
     assert_eq!(
         ftl.read(Lpn(1)),
         Ok(Page::Identity(1)),

@@ -20,6 +20,7 @@ fn large(scheme: SchemeKind, dealloc_slots: u32) -> Ftl {
         pages_per_block: 256,
     })
     .unwrap();
+
     let config = Config {
         lpns: LPNS,
         dedup: false,
@@ -27,11 +28,13 @@ fn large(scheme: SchemeKind, dealloc_slots: u32) -> Ftl {
         gc_free: 0.0,
         ..small_config(scheme)
     };
+
     let config = Config {
         log_bytes: config.log_bytes.max(config.tables_bytes(&geometry)),
         ..config
     };
     let mut ftl = device(geometry, &config);
+
     (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     ftl.media_mut().ops.clear();
     ftl

@@ -368,6 +368,7 @@ fn pages_are_learnt_piece_by_piece_while_hosts_go_on() {
     let (mut ftl, _) = recovered(ftl);
     let mut random = Random(77);
     let (mut from, mut late, mut learnt) = (Some(Ppn(0)), 0, 0);
+
     while let Some(first) = from {
         let (pages, next) = ftl.unknown_pages(first, 16);
         let digests: Vec<_> = pages
@@ -392,15 +393,18 @@ fn pages_are_learnt_piece_by_piece_while_hosts_go_on() {
         }
         from = next;
     }
+
     assert!(
         late > 10 && learnt > 10,
         "{late} came too late, {learnt} in time"
     );
+
     let (programmed, _) = rewrite_all(&mut ftl, &contents);
     assert!(
         programmed <= 60,
         "{programmed} of 600 are not known: those that moved to where the pass had been"
     );
+
     for (lpn, content) in (0..).zip(&contents) {
         assert!(holds(&mut ftl, lpn, *content), "LPN {lpn}");
     }
@@ -451,8 +455,10 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
         .known_digests()
         .map(|(ppn, digest)| (ppn, *digest))
         .collect();
+
     assert_eq!(saved.len(), 600);
     let (mut ftl, _) = recovered(ftl);
+
     // Every second page gets its neighbour's digest, as if the file belonged to another device.
     for (index, (ppn, _)) in saved.iter().enumerate() {
         assert!(ftl.recall(*ppn, saved[index & !1].1));
@@ -462,6 +468,7 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
         !ftl.recall(Ppn(small_geometry().pages()), [1; 32]),
         "no page"
     );
+
     let (programmed, stats) = rewrite_all(&mut ftl, &contents);
     assert!(
         (300..320).contains(&programmed) && stats.verified >= 300,
@@ -469,9 +476,11 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
         stats.verified
     );
     assert_eq!(stats.collisions, 0);
+
     for (lpn, content) in (0..).zip(&contents) {
         assert!(holds(&mut ftl, lpn, *content), "LPN {lpn}");
     }
+
     let (programmed, stats) = rewrite_all(&mut ftl, &contents);
     assert!(programmed < 10 && stats.verified < 10, "compared once");
 }

@@ -247,12 +247,14 @@ fn what_does_not_work_with_it_is_refused() {
     let groups = geometry().with_superblock_dies(2).unwrap();
     let on = |geometry: &Geometry, config: Config| config.check(geometry).unwrap_err().0;
     let refused = |config: Config| on(&geometry(), config);
+
     for scheme in [SchemeKind::Pebble, SchemeKind::WalSsd, SchemeKind::Unsafe] {
         assert!(
             refused(config(scheme)).contains("works with mapping = page only"),
             "{scheme}"
         );
     }
+
     for gc_policy in [GcPolicy::Coldmap, GcPolicy::Cagc] {
         assert!(
             refused(Config {
@@ -263,6 +265,7 @@ fn what_does_not_work_with_it_is_refused() {
             "{gc_policy}"
         );
     }
+
     assert!(on(&groups, config(SchemeKind::None)).contains("leave superblock_dies out"));
     for block_pages in [0, 1, 32, 5000] {
         assert!(
@@ -274,6 +277,7 @@ fn what_does_not_work_with_it_is_refused() {
             "{block_pages}"
         );
     }
+
     for extension in [-0.1, 1.1, f64::NAN] {
         assert!(
             refused(Config {
@@ -348,6 +352,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Sta
     let mut ftl = device(*geometry, config);
     let mut random = Random(seed);
     let mut contents: Contents = vec![None; config.lpns as usize];
+
     for number in 0..commands {
         // Streams of pages in order are rare among random commands.
         if random.below(6) == 0 {

@@ -195,6 +195,7 @@ fn remaps_of_any_length_around_a_piece_do_the_same_as_single_ones() {
         pages_per_block: 16,
     })
     .unwrap();
+
     for scheme in durable() {
         for dealloc_slots in [4, 5, 128, 129, 256] {
             let config = Config {
@@ -279,6 +280,7 @@ fn the_largest_atomic_remap_is_what_a_superblock_and_the_slots_allow() {
         })
         .expect("valid")
     };
+
     // 4096/10 = 409 records a tail page: 4 x 16 pages have 62 for data, 4 x 256 have 1020.
     for (pages_per_block, dealloc_slots, most) in [
         (16, 4096, 31),
@@ -315,6 +317,7 @@ fn the_largest_atomic_remap_is_what_a_superblock_and_the_slots_allow() {
         });
         assert!(moved && ftl.read(Lpn(most)) == Ok(Page::Identity(u64::from(most) + 1)));
     }
+
     let mut ftl = device(geometry(16), &small_config(SchemeKind::RemapSsd));
     assert_eq!(
         ftl.remap(&Remap {
@@ -470,6 +473,7 @@ fn runs_longer_than_an_entry_can_tell_are_divided() {
         pages_per_block: 256,
     })
     .unwrap();
+
     for len in [255, 256, 257, 300, 513] {
         for atomic in [false, true] {
             let len = if atomic { len.min(256) } else { len };
@@ -527,28 +531,33 @@ fn a_superblock_may_have_two_million_pages() {
         pages_per_block: 1 << 15,
     })
     .unwrap();
+
     assert_eq!(geometry.pages_per_superblock(), 1 << 21);
     let config = Config {
         lpns: 1000,
         dedup: false,
         ..small_config(SchemeKind::RemapSsd)
     };
+
     let mut ftl = device(geometry, &config);
     ftl.media_mut().keep_time(false);
     let data = config.data_pages(&geometry);
     for at in 0..data {
         put(&mut ftl, at % 999, u64::from(at) + 1);
     }
+
     let last = (data - 1) % 999;
     assert_eq!(ftl.stats().remaps, 0);
     ftl.remap(&copy(999, last, 1)).unwrap();
     put(&mut ftl, last, 1);
+
     let closed = |ftl: &Ftl| {
         ftl.superblocks()
             .filter(|(_, sb)| sb.state == SuperblockState::Closed)
             .count()
     };
     assert_eq!((closed(&ftl), ftl.stats().remaps), (1, 1));
+
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(
         (ftl.read(Lpn(999)), ftl.read(Lpn(last))),

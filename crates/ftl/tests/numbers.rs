@@ -36,12 +36,14 @@ fn aged(config: &Config, wsn: u64) -> Ftl {
         })
         .unwrap();
     }
+
     let unused = ftl
         .superblocks()
         .filter(|(_, sb)| sb.opened == 0)
         .last()
         .expect("some are unused")
         .0;
+
     ftl.media_mut()
         .store(unused.0 as usize * 3, wsn, Purpose::Meta, After::NOTHING);
     let (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
@@ -63,6 +65,7 @@ fn step(
     );
     let other = lpn + lpns as u32 / 2;
     let range = |lpn: u32| lpn as usize..(lpn + len) as usize;
+
     match random.below(5) {
         0 => {
             ftl.deallocate(Lpn(lpn), len)?;
@@ -177,6 +180,7 @@ fn a_long_remap_is_served_as_far_as_numbers_go() {
         relocate: false,
         atomic: false,
     };
+
     assert_eq!(ftl.remap(&remap), Err(Refusal::NumbersUsedUp));
     let contents = read_all(&mut ftl);
     let moved = (0..290)
@@ -284,6 +288,7 @@ fn damaged_entry_of(target: u32) {
     let mut ftl = small(SchemeKind::RemapSsd);
     ftl.write(Lpn(1), &content(11)).unwrap();
     ftl.write(Lpn(2), &content(22)).unwrap();
+
     let before: Vec<u64> = (0..ftl.media().nvram_words())
         .map(|at| ftl.media().peek(at))
         .collect();
@@ -295,6 +300,7 @@ fn damaged_entry_of(target: u32) {
         atomic: false,
     })
     .unwrap();
+
     let changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]);
     let first = changed.clone().nth_back(1).expect("an entry has two words");
     ftl.media_mut()
@@ -302,6 +308,7 @@ fn damaged_entry_of(target: u32) {
     ftl.media_mut().plant(|faults| {
         faults.flips.insert(first, 0b11 << 30);
     });
+
     let faults = ftl.media().faults().clone();
     let mut media = ftl.into_media();
     for _ in 0..3 {
@@ -396,6 +403,7 @@ fn goes_on(ftl: Ftl, name: &str) {
             .expect("recovers")
             .0
     };
+
     let mut ftl = recovered(ftl);
     let copied = ftl.stats().host_programs;
     remap_on_and_on(&mut ftl, 2000);
@@ -403,6 +411,7 @@ fn goes_on(ftl: Ftl, name: &str) {
         ftl.stats().host_programs > copied,
         "{name}: remaps have become copies"
     );
+
     for round in 0..4 {
         let contents = read_all(&mut ftl);
         ftl = recovered(ftl);
@@ -410,6 +419,7 @@ fn goes_on(ftl: Ftl, name: &str) {
         ftl.check().unwrap_or_else(|what| panic!("{name}: {what}"));
         remap_on_and_on(&mut ftl, 101);
     }
+
     // Collecting the superblock begins with new numbers.
     for step in 0..6000 {
         ftl.write(Lpn((step * 7) % 600), &content(50_000 + u64::from(step)))
@@ -417,6 +427,7 @@ fn goes_on(ftl: Ftl, name: &str) {
         ftl.media_mut().ops.clear();
     }
     let (copied, remapped) = (ftl.stats().host_programs, ftl.stats().remaps);
+
     remap_on_and_on(&mut ftl, 500);
     assert_eq!(
         (ftl.stats().host_programs, ftl.stats().remaps),
@@ -507,10 +518,12 @@ fn a_forged_number_of_a_unit_is_refused() {
     let before: Vec<u64> = (0..ftl.media().nvram_words())
         .map(|at| ftl.media().peek(at))
         .collect();
+
     remap_on_and_on(&mut ftl, 1);
     let head = (0..before.len())
         .find(|at| ftl.media().peek(*at) != before[*at])
         .expect("a unit has been begun");
+
     for number in [1 << 62, (1 << 63) - 1] {
         let mut media = Media::from_image(&ftl.media().to_image());
         media.store(head, 1 | number << 1, Purpose::Meta, After::NOTHING);

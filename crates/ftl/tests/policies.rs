@@ -33,6 +33,7 @@ fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others
         candidate(1, 50, 9_900),
         candidate(2, 100, 0),
     ];
+
     for policy in GcPolicy::ALL {
         let wanted = if policy == GcPolicy::CostBenefit {
             0
@@ -56,6 +57,7 @@ fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others
             "{policy} takes an empty superblock first"
         );
     }
+
     let in_need =
         GcPolicy::victim_in_need(candidates.into_iter(), &Cell::new(0)).expect("there is garbage");
     assert_eq!(
@@ -196,6 +198,7 @@ fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
     let mut ftl = worked(GcPolicy::Coldmap);
     let mut random = Random(11);
     let mut opened = 0;
+
     for _ in 0..20_000 {
         let free = |ftl: &Ftl| {
             let free = ftl
@@ -252,6 +255,7 @@ fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
             .last()
             .expect("one page fits")
     };
+
     let data = Config::default().data_pages(&geometry);
     assert_eq!(most(GcPolicy::Greedy), most(GcPolicy::CostBenefit));
     assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Coldmap), 2 * data);
@@ -269,12 +273,14 @@ fn collection_may_wait_for_garbage_and_join_the_host() {
         dedup: false,
         ..small_config(SchemeKind::None)
     };
+
     let eager = Config {
         gc_garbage: 0.25,
         gc_at_once: true,
         gc_joins_host: true,
         ..base.clone()
     };
+
     for (config, joined) in [(base, false), (eager, true)] {
         let mut ftl = device(small_geometry(), &config);
         let (mut random, mut least) = (Random(3), u32::MAX);

@@ -131,6 +131,7 @@ fn a_commit_behind_which_nothing_was_done_reaches_the_end_of_the_history() {
         folder.vouch(&mut commit).expect("the disk works");
         commit.write_journal().expect("the disk works")
     };
+
     let store = |folder: &mut Media| folder.store(3, 4, Purpose::Host, After::NOTHING);
     let program = |folder: &mut Media| {
         let stored = StoredPage::Bytes(Arc::new([7; PAGE_BYTES]));
@@ -145,6 +146,7 @@ fn a_commit_behind_which_nothing_was_done_reaches_the_end_of_the_history() {
             )
             .expect("no fault is planted");
     };
+
     store(&mut folder);
     let until = commit(&mut folder, &|_| {});
     assert_eq!(folder.position(), Some(until));

@@ -128,6 +128,7 @@ fn draw(numbers: &mut Numbers, media: &Media) -> Step {
     let word = numbers.below(WORDS as u64 - 300) as usize;
     let value = numbers.below(u64::MAX);
     let (start, len) = (word, (value % 300) as usize);
+
     match numbers.below(18) {
         0 => Step::Store { word, value },
         1 => Step::Record { word, value },

@@ -249,6 +249,7 @@ fn item<'a>(file: &str, source: &'a str, name: &str) -> &'a str {
             file!()
         )
     });
+
     let mut depth = 0;
     for (at, c) in source[start..].char_indices() {
         match c {
@@ -292,17 +293,20 @@ fn the_format_page_belongs_to_the_record_code() {
         .next()
         .unwrap_or_default()
         .to_owned();
+
     let hash = hash();
     #[expect(
         clippy::disallowed_methods,
         reason = "a test may be told to update its page"
     )]
     let update = std::env::var_os("UPDATE_FORMAT").is_some();
+
     if update {
         let page = format!("{}{hash}{}", &page[..at], &page[at + kept.len()..]);
         std::fs::write(&path, page).expect("FORMAT.md can be written");
         return;
     }
+
     assert_eq!(
         kept, hash,
         "the code of a persisted record has changed. Read FORMAT.md, correct what it says, and write the new hash \

@@ -170,6 +170,7 @@ impl Cells {
                 value
             );
         }
+
         for (block, rows) in self.blocks.iter().enumerate() {
             prop_assert_eq!(
                 media.next_row(BlockId(block as u32)) as usize,
@@ -277,17 +278,21 @@ impl Model {
             Effect::Program { block, .. } | Effect::Erase { block } => Some(*block),
             _ => None,
         };
+
         if let Some(block) = block_of(&effect) {
             let same = (0..self.issued.len())
                 .filter(|at| block_of(&self.issued[*at].effect) == Some(block));
             comes_after.extend(same);
         }
+
         if matches!(effect, Effect::Store { .. }) {
             comes_after.extend(&self.fenced);
         }
+
         if critical {
             self.command.insert(self.issued.len());
         }
+
         self.live.land(&effect, Outcome::Whole);
         self.issued.push(Issued {
             effect,

@@ -114,6 +114,7 @@ pub fn is_unvouched(ftl: &Ftl, page: Ppn) -> bool {
         .find(|(id, _)| *id == sb_id)
         .expect("there")
         .1;
+
     let is_present = |page: &Ppn| {
         ftl.media().is_programmed(*page)
             && ftl.media().oob(*page).incarnation() == sb.life.incarnation() & 63
@@ -123,11 +124,13 @@ pub fn is_unvouched(ftl: &Ftl, page: Ppn) -> bool {
     if is_metadata || !matches!(sb.state, SuperblockState::Open | SuperblockState::Closed) {
         return false;
     }
+
     let kind = if sb.stream == Stream::Log {
         Oob::PARITY
     } else {
         Oob::TAIL
     };
+
     let pages = (0..geometry.pages_per_superblock()).map(|offset| geometry.page(sb_id, offset));
     !pages
         .filter(is_present)

@@ -26,6 +26,7 @@ fn read_back(ftl: &mut Ftl, contents: &Contents) -> Result<Readback, String> {
         errors: BTreeSet::new(),
         wrong: BTreeMap::new(),
     };
+
     for (lpn, expected) in (0..).zip(contents) {
         let read = match ftl.read(Lpn(lpn)) {
             Ok(Page::Identity(identity)) => Some(identity),
@@ -39,6 +40,7 @@ fn read_back(ftl: &mut Ftl, contents: &Contents) -> Result<Readback, String> {
             found.wrong.insert(lpn, read);
         }
     }
+
     ftl.media_mut().ops.clear();
     Ok(found)
 }
@@ -80,6 +82,7 @@ fn cure(mut ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<(),
             .map_err(|refusal| refusal.to_string())?;
         contents[lpn as usize] = Some(identity);
     }
+
     for cycle in 1..=2 {
         let recovered = Ftl::recover(ftl.into_media(), config.clone());
         ftl = recovered

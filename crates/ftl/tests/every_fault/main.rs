@@ -45,7 +45,9 @@ fn tight(
         gc_free: 0.0,
         ..Config::default()
     };
+
     let config = with_log(&geometry, &config, 128 * (variant as u64 + 2));
+
     // Some blocks fail: a superblock fewer is left for what they held.
     (
         geometry,
@@ -80,6 +82,7 @@ fn aged((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> (F
             faults.program.insert(geometry.block(SbId(6), 0), 3);
         }
     });
+
     let mut contents: Contents = (0..config.lpns)
         .map(|lpn| Some(u64::from(lpn) + 1000))
         .collect();

@@ -127,6 +127,7 @@ impl Disk {
                 }
             }
         }
+
         let exists = |name: &String| self.dir.join(name).exists();
         self.files.retain(|name, _| exists(name));
     }

@@ -103,6 +103,7 @@ pub fn lived_in(mode: ContentMode) -> Image {
                 .expect("no fault is planted");
         }
     }
+
     let head = StoredPage::Meta(b"head".as_slice().into());
     media
         .program(
@@ -113,10 +114,12 @@ pub fn lived_in(mode: ContentMode) -> Image {
             After::NOTHING,
         )
         .expect("no fault");
+
     media.plant(|faults| {
         faults.program.insert(BlockId(2), 1);
         faults.erase.insert(BlockId(5));
     });
+
     let torn = media.program(
         page(2, 1),
         Oob::new(Lpn(7), 7, 3),
@@ -124,12 +127,14 @@ pub fn lived_in(mode: ContentMode) -> Image {
         Purpose::Host,
         After::NOTHING,
     );
+
     assert_eq!(torn, Err(MediaError::ProgramFailed));
     let id = media.name_next();
     assert_eq!(
         media.erase(BlockId(5), id, After::NOTHING),
         Err(MediaError::EraseFailed)
     );
+
     media
         .erase(BlockId(4), id, After::NOTHING)
         .expect("only block 5 fails");
