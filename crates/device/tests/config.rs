@@ -13,6 +13,7 @@ fn every_preset_works_at_every_scale_under_every_scheme() {
                 let mut config = preset.config();
                 config.firmware.scheme = scheme;
                 let tables = config.firmware.tables_bytes(&config.geometry);
+
                 if config.firmware.log_bytes < tables {
                     let error = config
                         .clone()
@@ -22,6 +23,7 @@ fn every_preset_works_at_every_scale_under_every_scheme() {
                     assert!(error.contains("both mapping tables in NVRAM"), "{error}");
                     config.firmware.log_bytes = tables;
                 }
+
                 let scaled = config.scale(parse_scale(scale).unwrap());
                 scaled.unwrap_or_else(|error| {
                     panic!("{} at {scale} with {scheme}: {error}", preset.name)
@@ -44,6 +46,7 @@ fn a_scaled_device_keeps_its_proportions() {
                 per_page(config.firmware.log_bytes as f64),
             )
         };
+
         for scale in SCALES {
             let scaled = full.clone().scale(parse_scale(scale).unwrap()).unwrap();
             assert_eq!(scaled.geometry.superblocks(), full.geometry.superblocks());

@@ -199,15 +199,18 @@ fn a_saved_device_reads_the_same_and_goes_on() {
         for n in 0..5000 {
             write(&mut device, 0, n * 7 % lpns, u64::from(n % 900) + 1);
         }
+
         device.deallocate(0, Lpn(100), 50).result.unwrap();
         let saved = device.save(&path);
         if !scheme.is_durable() {
             assert!(matches!(saved, Err(OpenError::NotDurable(name)) if name == scheme.name()));
             continue;
         }
+
         saved.unwrap();
         let (mut again, _) = Device::load(&path).unwrap();
         assert_eq!(again.config(), device.config());
+
         for lpn in 0..40_000.min(lpns) {
             assert_eq!(
                 again.read(0, Lpn(lpn)).1,

@@ -405,12 +405,14 @@ fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
                 geometry,
             }
         };
+
         let (mut one, mut two) = (with(), with());
         let (mut now, mut random) = (0, 1u32);
         let mut draw = |range: u32| {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (random >> 8) % range
         };
+
         for row in 0..500 {
             now += u64::from(draw(1 << 18));
             let host = one.program(Purpose::Host, draw(1024));

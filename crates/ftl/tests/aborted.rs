@@ -71,6 +71,7 @@ fn reclaiming_keeps_the_entry_that_counts() {
         let mut ftl = with_an_aborted_entry(scheme);
         let mut random = Random(1);
         let lpns = u64::from(ftl.config().lpns);
+
         // Everything is collected several times over, on flash and in NVRAM, and power goes now and
         // then.
         for round in 0..60 {
@@ -96,6 +97,7 @@ fn reclaiming_keeps_the_entry_that_counts() {
                 "{scheme:?}, round {round}"
             );
         }
+
         let stats = ftl.stats();
         assert!(stats.gc_runs > 0, "{scheme:?}: {stats:?}");
         assert_eq!(

@@ -73,16 +73,20 @@ fn what_is_deallocated_in_any_chunk_stays_so() {
         let mut ftl = large(scheme, 6);
         let mut model = numbered();
         deallocate(&mut ftl, &mut model, CHUNK - 3, CHUNK + 6);
+
         // A power cycle before the record is in a bitmap: recovery must know which ones it
         // concerns.
         ftl = recovered(ftl).0;
         for at in 0..13 {
             deallocate(&mut ftl, &mut model, 5 + 2 * at, 1);
         }
+
         assert!(ftl.stats().dealloc_flushes > 0);
         let (mut ftl, report) = recovered(ftl);
         assert_eq!(report.bitmap_pages, 3, "{scheme}");
+
         reads(&mut ftl, &model);
+
         // What is written again is there again, also after its chunk's bitmap has been written
         // anew.
         for lpn in [
@@ -97,6 +101,7 @@ fn what_is_deallocated_in_any_chunk_stays_so() {
             model[lpn as usize] = 1 << 20 | u64::from(lpn);
             put(&mut ftl, lpn, 1 << 20 | u64::from(lpn));
         }
+
         for at in 0..13 {
             deallocate(&mut ftl, &mut model, LPNS - 1 - 2 * at, 1);
             deallocate(&mut ftl, &mut model, CHUNK + 100 + 2 * at, 1);

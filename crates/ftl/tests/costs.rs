@@ -295,6 +295,7 @@ fn finding_owners_reads_one_group_or_the_whole_log() {
         let mut ftl = small(scheme);
         let mut random = kit::Random(3);
         let (mut lookups, mut most) = (0, 0);
+
         for _ in 0..6000 {
             let identity = 1 + random.below(500);
             let lpn = random.below(600) as u32;
@@ -326,6 +327,7 @@ fn finding_owners_reads_one_group_or_the_whole_log() {
                 ),
             }
         }
+
         assert!(lookups > 20, "{scheme}: {lookups} lookups");
         assert!(
             scheme != SchemeKind::FLog || most >= 6,
@@ -447,6 +449,7 @@ fn a_checkpoint_of_any_length_is_one_commit_record() {
                 relocate,
                 atomic: false,
             };
+
             let ops = ops_of(&mut ftl, |ftl| ftl.remap(&command).unwrap());
             let records = 1 + usize::from(relocate);
             assert_eq!(
@@ -456,6 +459,7 @@ fn a_checkpoint_of_any_length_is_one_commit_record() {
                 ),
                 (16 * records, records)
             );
+
             assert_eq!(
                 count(&ops, OpKind::Program)
                     + count(&ops, OpKind::Read)

@@ -182,9 +182,11 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
             log_bytes: 4 << 10,
             ..small_config(scheme)
         };
+
         let mut ftl = device(small_geometry(), &config);
         let geometry = small_geometry();
         let (mut random, mut lookups, mut pages) = (Random(3), 0, 0);
+
         for _ in 0..20_000 {
             let (lpn, identity) = (random.below(600) as u32, 1 + random.below(450));
             let groups: Vec<GroupInfo> = (0..geometry.superblocks())
@@ -226,6 +228,7 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
             lookups += 1;
             pages += group.flash_pages;
         }
+
         assert!(
             lookups > 8 && pages > 10,
             "{scheme}: {lookups} lookups, {pages} pages of entries"
@@ -246,6 +249,7 @@ fn recovery_reads_every_page_of_entries_once() {
                 ..small_config(scheme)
             },
         );
+
         let mut random = Random(8);
         for _ in 0..5000 {
             ftl.write(
@@ -254,6 +258,7 @@ fn recovery_reads_every_page_of_entries_once() {
             )
             .unwrap();
         }
+
         let logs: Vec<SbId> = ftl
             .superblocks()
             .filter(|(_, sb)| {
@@ -266,11 +271,13 @@ fn recovery_reads_every_page_of_entries_once() {
             })
             .map(|(id, _)| id)
             .collect();
+
         let rows = |sb: &SbId| {
             (0..geometry.dies())
                 .map(|die| ftl.media().next_row(geometry.block(*sb, die)))
                 .sum::<u32>()
         };
+
         let pages = u64::from(logs.iter().map(rows).sum::<u32>());
         let mapped: Vec<bool> = (0..600).map(|lpn| ftl.is_mapped(Lpn(lpn))).collect();
         let before = ftl.media().counts.reads;
@@ -280,6 +287,7 @@ fn recovery_reads_every_page_of_entries_once() {
             report.log_pages, pages,
             "heads of the log's superblocks among them"
         );
+
         let told = report.head_pages
             + report.tail_pages
             + report.oob_pages

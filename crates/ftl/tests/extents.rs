@@ -85,6 +85,7 @@ fn a_single_page_costs_table_2s_sixteen_bytes_under_either_entry_size() {
             (1, 16),
             "a duplicate"
         );
+
         // The entry, and the record of the source's deallocation.
         let relocation = Remap {
             relocate: true,

@@ -282,6 +282,7 @@ fn rows_and_runs_do_what_pages_and_entries_do() {
             let config = fullest(&geometry, &config);
             rows += run(geometry, &config, (3 * nth + variant) as u64 + 1, 1500);
         }
+
         assert!(
             rows > 50 || scheme.uses_hints() || scheme == SchemeKind::Pebble,
             "{scheme} copied {rows} rows"

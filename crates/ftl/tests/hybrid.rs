@@ -298,6 +298,7 @@ fn the_same_medium_opens_with_either_mapping() {
         let mut ftl = device(geometry, &hybrid);
         let mut random = Random(5);
         let mut contents: Contents = vec![None; hybrid.lpns as usize];
+
         for power_on in 0..12 {
             for number in 0..300 {
                 let command = draw(&mut random, &ftl, power_on * 1000 + number + 1, 24);

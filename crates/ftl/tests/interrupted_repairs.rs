@@ -256,6 +256,7 @@ fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
                 &format!("after {at} of {pending} operations"),
             );
         }
+
         assert!(
             healed > 10,
             "the word was zeroed before {healed} of {pending} cuts"

@@ -106,6 +106,7 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
         assert_eq!(ftl.write(Lpn(1), &content(1)), refused, "{at}");
         assert_eq!(ftl.write_for(Lpn(1), &content(1), Lpn(2)), refused, "{at}");
         assert_eq!(ftl.deallocate(Lpn(1), 1), refused, "{at}");
+
         for atomic in [false, true] {
             assert_eq!(
                 ftl.remap(&Remap {
@@ -119,6 +120,7 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
                 "{at}"
             );
         }
+
         assert_eq!(
             ftl.write(Lpn(config.lpns), &content(1)),
             Err(Refusal::OutOfRange),
@@ -127,6 +129,7 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
         assert!(!ftl.background(), "{at}");
         assert_eq!(ftl.flush(), Ok(()), "{at}");
         assert!(read_all(&mut ftl) == *contents, "{at}");
+
         ftl.check().unwrap_or_else(|what| panic!("{at}: {what}"));
         (ftl, _) = Ftl::recover(ftl.into_media(), config.clone())
             .unwrap_or_else(|error| panic!("{at}: {error}"));
@@ -152,6 +155,7 @@ fn a_device_whose_numbers_are_used_up_is_read_only_and_keeps_everything() {
                 break refusal;
             }
         };
+
         assert_eq!(refusal, Refusal::NumbersUsedUp, "{scheme}");
         assert!(
             done > 500 && ftl.stats().gc_runs > 0,
@@ -200,6 +204,7 @@ fn a_cut_at_the_end_of_the_numbers_loses_nothing() {
             let mut contents = read_all(&mut ftl);
             ftl.media_mut().attach_rail();
             let mut random = Random(before_the_end * 3 + 1);
+
             for number in 0..4 {
                 let before = contents.clone();
                 let refused = step(&mut ftl, &mut random, 20_000 + number, &mut contents).is_err();
@@ -251,10 +256,12 @@ fn a_forged_number_is_refused_or_makes_the_device_read_only() {
             &contents,
             &format!("{scheme}"),
         );
+
         // In the list of interrupted commands, whose words could hold more.
         let mut ftl = aged(&config, 1 << 41);
         contents = read_all(&mut ftl);
         let list = small_geometry().superblocks() as usize * 3 + 1;
+
         for (number, opens) in [((1 << 42) - 1, true), (1 << 42, false), (u64::MAX, false)] {
             ftl.media_mut()
                 .store(list + 5, number, Purpose::Meta, After::NOTHING);
@@ -333,12 +340,14 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
             lpns: 400,
             ..atomic_config(scheme)
         };
+
         let mut ftl = device(small_geometry(), &config);
         for sb in 0..small_geometry().superblocks() as usize {
             let clean_and_old = 1 << 42 | u64::from(LAST - 6) << 43;
             ftl.media_mut()
                 .store(sb * 3, clean_and_old, Purpose::Meta, After::NOTHING);
         }
+
         (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
         let (mut random, mut contents) = (Random(5), vec![None; config.lpns as usize]);
         let mut written = 0;
@@ -355,6 +364,7 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
             }
             assert!(written < 100_000, "{scheme}: the counters start over");
         };
+
         assert_eq!(refusal, Refusal::ReadOnly, "{scheme}");
         for _ in 0..3 {
             let counts: Vec<u32> = ftl
@@ -475,9 +485,11 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
             log_bytes: 4 << 10,
             ..small_config(scheme)
         };
+
         let mut ftl = device(small_geometry(), &config);
         (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         remap_on_and_on(&mut ftl, 1000);
+
         // The log's last page, once more, and with a number that is nearly the last.
         let log = (0..small_geometry().pages()).map(Ppn).filter(|page| {
             ftl.media().is_programmed(*page) && ftl.media().oob(*page).lpn() == Oob::LOG
@@ -490,6 +502,7 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
             .meta_uncharged(newest)
             .expect("readable")
             .to_vec();
+
         let number = u32::MAX - (1 << 26) - 3;
         bytes[8..12].copy_from_slice(&number.to_le_bytes());
         let oob = Oob::new(
@@ -497,11 +510,13 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
             u64::from(number) + 1,
             ftl.media().oob(newest).incarnation(),
         );
+
         let free = (newest.0 + 1..)
             .map(Ppn)
             .find(|page| !ftl.media().is_programmed(*page))
             .expect("room");
         let stored = StoredPage::Meta(bytes.into());
+
         ftl.media_mut()
             .program(free, oob, stored, Purpose::Meta, After::NOTHING)
             .unwrap();

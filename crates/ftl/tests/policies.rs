@@ -168,6 +168,7 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
             "{policy}: {stats:?}"
         );
         assert_eq!(stats.gc_zoned > 0, policy.zones() > 1, "{policy}");
+
         let streams = |ftl: &Ftl| {
             let mut streams: BTreeMap<u8, u32> = BTreeMap::new();
             for (_, sb) in ftl.superblocks().filter(|(_, sb)| {
@@ -177,12 +178,14 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
             }
             streams
         };
+
         let before = streams(&ftl);
         let zones = Stream::ZONES
             .iter()
             .filter(|stream| before.contains_key(&(**stream as u8)))
             .count();
         assert_eq!(zones, policy.zones(), "{policy}: {before:?}");
+
         let reads = |ftl: &mut Ftl| (0..600).map(|lpn| ftl.read(Lpn(lpn))).collect::<Vec<_>>();
         let mut ftl = ftl;
         let read = reads(&mut ftl);

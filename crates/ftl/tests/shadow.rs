@@ -47,6 +47,7 @@ fn a_remap_is_a_store_to_dram_and_costs_nothing() {
             atomic: false,
         })
         .unwrap();
+
         assert!(
             ftl.media().ops.iter().all(|op| op.kind == OpKind::Wait),
             "{:?}",
