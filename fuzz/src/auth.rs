@@ -37,6 +37,7 @@ fn answers(frames: &[u8]) {
         controller: Some(secret(CONTROLLER)),
     };
     let mut host = HostExchange::new(&known, HOST, crate::nvme::NQN);
+
     // The transaction is the host's own, which a target would repeat.
     let t_id = host.negotiate()[4..6].to_vec();
     for payload in frames.chunks(700) {
@@ -52,7 +53,8 @@ fn answers(frames: &[u8]) {
     }
 }
 
-/// Payloads of one queue.
+/// Authentication payloads of one queue, in frames: two bytes of length each. The first byte
+/// chooses the keys.
 pub fn auth(bytes: &[u8]) {
     let Some((which, mut frames)) = bytes.split_first() else {
         return;

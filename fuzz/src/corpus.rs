@@ -9,7 +9,7 @@ use remap_ssd_ftl::{Config, EntrySize, FilePage, Ftl, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, ContentMode, Geometry, Media, Outcome, Payload, image_file};
 
-/// Folder of the corpus.
+/// Folder of the corpus in the source tree: a folder for each target is in it.
 pub fn folder() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
@@ -29,27 +29,30 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
                 scheme,
                 EntrySize::Bytes16,
                 ContentMode::Identity,
-                Fate::Kept,
+                DeviceFate::Kept,
             ),
         ));
     }
+
     let remap_ssd = |entry, mode, fate| image(SchemeKind::RemapSsd, entry, mode, fate);
     files.push((
         "file/atomic.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Kept),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::Kept),
     ));
     files.push((
         "file/bytes.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, Fate::Kept),
+        remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, DeviceFate::Kept),
     ));
+
     files.push((
         "file/cut.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Cut),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::Cut),
     ));
     files.push((
         "file/failed-blocks.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::None, Fate::Failing),
+        remap_ssd(EntrySize::Bytes16, ContentMode::None, DeviceFate::Failing),
     ));
+
     for scheme in [
         SchemeKind::Pebble,
         SchemeKind::RemapSsdX,
@@ -60,18 +63,20 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
             scheme,
             EntrySize::Bytes16,
             ContentMode::Identity,
-            Fate::Kept,
+            DeviceFate::Kept,
         );
         files.push((format!("file/{scheme}.image"), file));
     }
+
     files.push((
         "file/file-map.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::Identity, Fate::Mapped),
+        remap_ssd(EntrySize::Bytes16, ContentMode::Identity, DeviceFate::Mapped),
     ));
     files.push((
         "file/file-map-cut.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::MapCut),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::MapCut),
     ));
+
     let whole = files[1].1.clone();
     files.push(("file/damaged-header.image".into(), changed(&whole, 21)));
     files.push((
@@ -82,6 +87,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
         "file/damaged-hash.image".into(),
         changed(&whole, whole.len() - 9),
     ));
+
     files.push((
         "file/truncated.image".into(),
         whole[..whole.len() * 2 / 3].to_vec(),
@@ -89,15 +95,18 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     for (name, text) in TRACES {
         files.push((format!("trace/{name}"), text.as_bytes().to_vec()));
     }
+
     for (name, bytes) in SAMPLES {
         files.push((format!("trace/{name}"), bytes.to_vec()));
     }
+
     files.extend(crate::auth::make());
     files.extend(crate::tls::make());
     files.extend(crate::keys::make());
     files.extend(crate::sessions::make());
     files.push(("trace/vscsi-1".into(), vscsi(1)));
     files.push(("trace/vscsi-2".into(), vscsi(2)));
+
     let packed = zstd::encode_all(TRACES[0].1.as_bytes(), 3).expect("a vector takes everything");
     files.push(("trace/fiu.zst".into(), packed));
     files
@@ -143,7 +152,7 @@ const SAMPLES: [(&str, &[u8]); 7] = [
 
 /// What becomes of the device before it is saved.
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+enum DeviceFate {
     Kept,
     Cut,
     Failing,
@@ -152,7 +161,7 @@ enum Fate {
     MapCut,
 }
 
-impl Fate {
+impl DeviceFate {
     fn has_map(self) -> bool {
         matches!(self, Self::Mapped | Self::MapCut)
     }
@@ -161,7 +170,7 @@ impl Fate {
     }
 }
 
-fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) -> Vec<u8> {
+fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: DeviceFate) -> Vec<u8> {
     let shape = Shape {
         channels: 1,
         dies: 2,
@@ -206,7 +215,7 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
     media.attach_rail();
     let mut ftl = Ftl::format(media, firmware).expect("checked");
 
-    if fate == Fate::Failing {
+    if fate == DeviceFate::Failing {
         ftl.media_mut().plant(|faults| {
             faults.program.insert(BlockId(2), 3);
             faults.erase.insert(BlockId(9));

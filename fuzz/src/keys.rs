@@ -12,7 +12,7 @@ const TLS: &str = "NVMeTLSkey-1:01:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qD
 const TLS_LONG: &str =
     "NVMeTLSkey-1:02:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8BI0VniavN7wEjRWeJq83vsm4Jtg==:";
 
-/// A file of keys.
+/// A file of keys, read as each of the two kinds; every key that is read prints as it was.
 pub fn keys(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

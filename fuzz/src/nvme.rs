@@ -27,11 +27,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// Name of the subsystem.
+/// Name of the subsystem that every fuzzed host connects to.
 pub const NQN: &str = "nqn.2026-11.fuzz:remap-ssd";
 /// Pages of each of the two namespaces: the first has blocks of 4096 bytes, the second of 512.
 pub const NAMESPACE_PAGES: u32 = 50;
-/// Connections of a session.
+/// Connections of a session: their bytes come in any order.
 pub const CONNECTIONS: usize = 3;
 /// Output of one call: what is there when no more is executed, and the largest answer.
 const OUT_MAX: usize = 4 << 20;
@@ -82,7 +82,7 @@ fn subsystem(dedup: bool, latency: Latency) -> Subsystem {
     .expect("they fit")
 }
 
-/// A stream of PDUs.
+/// A stream of PDUs; the first byte says which digests were agreed on.
 pub fn pdu(bytes: &[u8]) {
     let Some((digests, mut stream)) = bytes.split_first() else {
         return;
@@ -130,7 +130,7 @@ fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
     }
 }
 
-/// Commands of one host.
+/// Commands of one host, 64 bytes each; the first byte chooses the device.
 pub fn command(bytes: &[u8]) {
     let Some((which, mut rest)) = bytes.split_first() else {
         return;
@@ -200,16 +200,16 @@ pub fn command(bytes: &[u8]) {
 }
 
 /// One connection of a session.
-struct Peer {
+struct SessionConnection {
     connection: Connection,
     input: Vec<u8>,
     output: Output,
     agreed: Agreement,
-    /// Commands that were done.
+    /// Commands that have ended with success.
     done: usize,
 }
 
-impl Peer {
+impl SessionConnection {
     fn new(port: &Arc<Port>) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
         let connection = Connection::new(port.clone(), address, address);
@@ -301,7 +301,7 @@ pub fn converse(bytes: &[u8]) -> [usize; CONNECTIONS] {
         },
     ));
 
-    let mut peers: [Option<Peer>; CONNECTIONS] = [const { None }; CONNECTIONS];
+    let mut peers: [Option<SessionConnection>; CONNECTIONS] = [const { None }; CONNECTIONS];
     let mut now = 0;
 
     while let Some(([peer, low, high], rest)) = frames.split_first_chunk::<3>() {
@@ -312,7 +312,7 @@ pub fn converse(bytes: &[u8]) -> [usize; CONNECTIONS] {
         now += 100_000;
 
         let peer = &mut peers[usize::from(*peer) % CONNECTIONS];
-        let speaking = peer.get_or_insert_with(|| Peer::new(&port));
+        let speaking = peer.get_or_insert_with(|| SessionConnection::new(&port));
         speaking.input.extend_from_slice(sent);
         let goes_on =
             speaking.go_on(now) && speaking.connection.tick(now, &mut speaking.output).is_ok();

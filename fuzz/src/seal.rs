@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 pub const HEADER_BYTES: usize = 40;
 const HASH_BYTES: usize = 32;
 
-/// Unpacks a file.
+/// Unpacks a file for a mutator, without the hash at its end. `None`: the file is not whole.
 pub fn open(file: &[u8]) -> Option<Vec<u8>> {
     let (header, packed) = file.split_at_checked(HEADER_BYTES)?;
     let mut unpacked = header.to_vec();

@@ -22,17 +22,17 @@ const HOST: &str = "nqn.2026-11.fuzz:host";
 const KEY: &str = "NVMeTLSkey-1:01:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:";
 
 /// A server that shakes hands with whoever connects.
-struct Server {
+struct HandshakeServer {
     listener: TcpListener,
     context: ServerContext,
     keyring: Arc<Keyring>,
 }
 
 thread_local! {
-    static SERVER: RefCell<Option<Server>> = const { RefCell::new(None) };
+    static SERVER: RefCell<Option<HandshakeServer>> = const { RefCell::new(None) };
 }
 
-impl Server {
+impl HandshakeServer {
     fn new() -> Self {
         let keys = Keys::parse(&format!("{HOST} {KEY}")).expect("a line in order");
         Self {
@@ -65,13 +65,13 @@ impl Server {
     }
 }
 
-/// What a stranger sends.
+/// What a stranger sends: a handshake, or an identity. The first byte says which.
 pub fn tls(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else {
         return;
     };
     SERVER.with_borrow_mut(|server| {
-        let server = server.get_or_insert_with(Server::new);
+        let server = server.get_or_insert_with(HandshakeServer::new);
         match which % 2 {
             0 => server.shake_hands(&bytes[..bytes.len().min(64 << 10)]),
             _ => identity(&server.keyring, bytes),

@@ -31,6 +31,7 @@ fn files(kind: &str) -> Vec<(String, Vec<u8>)> {
             )
         })
         .collect();
+
     files.sort();
     assert!(!files.is_empty());
     files
@@ -53,6 +54,7 @@ fn hunt(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
     let mut found: Vec<(String, u64)> = Vec::new();
     let begin = setting("FUZZ_FIRST").unwrap_or(0);
     let mut number = begin;
+
     while until.map_or(number - begin < MUTANTS, |until| Instant::now() < until) {
         let bytes = &seeds[number as usize % seeds.len()];
         let other = &seeds[(number as usize / seeds.len()) % seeds.len()];
@@ -65,6 +67,7 @@ fn hunt(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
         }
         number += 1;
     }
+
     println!("{name}: {} mutants", number - begin);
     let lines: Vec<String> = found
         .iter()
@@ -94,6 +97,7 @@ fn quietly(act: impl FnOnce()) -> Result<(), String> {
             }
         }));
     });
+
     catch_unwind(AssertUnwindSafe(act)).map_err(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text
@@ -160,10 +164,12 @@ fn the_corpus_is_small_and_complete() {
             std::fs::write(path, bytes).expect("a file can be written");
         }
     }
+
     assert!(
         made.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 250_000,
         "the corpus stays small"
     );
+
     // Which bytes a device holds changes with the firmware; old ones are as good, as long as they
     // can be read.
     for (name, _) in &made {
@@ -185,6 +191,7 @@ fn the_corpus_is_read_without_a_panic() {
     files("keys")
         .iter()
         .for_each(|(_, bytes)| keys::keys(bytes));
+
     files("rights")
         .iter()
         .for_each(|(_, bytes)| keys::rights(bytes));

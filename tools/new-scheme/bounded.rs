@@ -11,7 +11,7 @@ use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::kind::{Medium, SchemeFacts, SchemeKey};
 use crate::stats::{Counter, Demotion, SchemeCounters};
@@ -116,7 +116,7 @@ impl Ownership for Bounded {
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(&mut self, _: &mut Media, _: &mut EndedFilters, _: &mut SchemeCounters, sb: SbId) {
         self.index.forget(sb);
     }
 }

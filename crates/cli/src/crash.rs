@@ -10,7 +10,9 @@ use crate::numbers;
 use crate::output::{self, counted};
 use crate::settings;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use remap_ssd_crash::{Adjust, Code, Options, Report, mapping_of, replay_adjusted, run};
+use remap_ssd_crash::{
+    Adjust, CampaignOptions, CampaignReport, ReplayCode, mapping_of, replay_adjusted, run,
+};
 use remap_ssd_device::{DeviceConfig, Setting};
 use remap_ssd_ftl::{Config, GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
@@ -52,7 +54,7 @@ pub struct Args {
     pub seed: u64,
     /// Run one script again, by the code that a failure printed.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mapping", "mutant", "media_faults", "threads"], help_heading = "Campaign")]
-    pub replay: Option<Code>,
+    pub replay: Option<ReplayCode>,
     /// Number of threads [default: one per core].
     #[arg(
         long,
@@ -146,7 +148,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             (vec![(code.scheme, report)], 1)
         }
         None => {
-            let campaigns: Vec<Options> = schemes(args)
+            let campaigns: Vec<CampaignOptions> = schemes(args)
                 .into_iter()
                 .map(|scheme| options(args, scheme, &adjust, &interrupt))
                 .collect();
@@ -323,7 +325,12 @@ fn refused(args: &Args, why: &str) -> Failure {
     ))
 }
 
-fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust, interrupt: &Interrupt) -> Options {
+fn options(
+    args: &Args,
+    scheme: SchemeKind,
+    adjust: &Adjust,
+    interrupt: &Interrupt,
+) -> CampaignOptions {
     // Without any limit the campaign would not end.
     let seconds = args
         .seconds
@@ -331,7 +338,7 @@ fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust, interrupt: &Interru
 
     // One failure proves what is expected; of what is not, more are worth seeing.
     let expected = !scheme.is_durable() || args.mutant.is_some();
-    Options {
+    CampaignOptions {
         seconds,
         cuts: args.cuts,
         threads: args.threads,
@@ -342,11 +349,11 @@ fn options(args: &Args, scheme: SchemeKind, adjust: &Adjust, interrupt: &Interru
         failures: args.failures.unwrap_or(if expected { 1 } else { 10 }),
         adjust: adjust.clone(),
         stop: Arc::clone(interrupt.flag()),
-        ..Options::new(scheme, args.seed)
+        ..CampaignOptions::new(scheme, args.seed)
     }
 }
 
-fn campaign(args: &Args, options: &Options) -> Report {
+fn campaign(args: &Args, options: &CampaignOptions) -> CampaignReport {
     let seconds = options.seconds;
     let line = progress_line(args, options.scheme, seconds);
     let report = run(options, &mut |progress| {
@@ -386,7 +393,7 @@ fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> Progr
 }
 
 /// What is not durable is caught, everything else loses nothing.
-fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool {
+fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &CampaignReport) -> bool {
     if scheme.is_durable() {
         report.violations == 0
     } else {
@@ -396,8 +403,8 @@ fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool 
 }
 
 /// The table and all that was found; `ended_early` is about the last campaign.
-fn as_text(args: &Args, reports: &[(SchemeKind, Report)], ended_early: bool) -> String {
-    let row = |(at, (scheme, report)): (usize, &(SchemeKind, Report))| {
+fn as_text(args: &Args, reports: &[(SchemeKind, CampaignReport)], ended_early: bool) -> String {
+    let row = |(at, (scheme, report)): (usize, &(SchemeKind, CampaignReport))| {
         let numbers = [
             report.cuts,
             report.recoveries,

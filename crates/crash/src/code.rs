@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 /// Names a script so that it can be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
+pub struct ReplayCode {
     /// Scheme of the firmware that is cut.
     pub scheme: SchemeKind,
     /// What an entry of its mapping table stands for.
@@ -27,7 +27,7 @@ pub struct Code {
     pub mutant: Option<Guard>,
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for ReplayCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.scheme)?;
         if self.mapping != Granularity::Page {
@@ -40,7 +40,7 @@ impl fmt::Display for Code {
     }
 }
 
-impl FromStr for Code {
+impl FromStr for ReplayCode {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':');

@@ -11,14 +11,14 @@ use remap_ssd_media::{OpKind, Outcome};
 /// Draws the outcomes of one cut.
 pub struct Cutter {
     random: Xoshiro256PlusPlus,
-    character: Character,
+    character: CutCharacter,
     /// Operations asked about so far.
     asked: u32,
 }
 
 /// Chances of `Whole` and `Torn` are in 1/16; the rest is `Absent`.
 #[derive(Clone, Copy, Debug)]
-enum Character {
+enum CutCharacter {
     Mixed {
         whole: u32,
         torn: u32,
@@ -51,26 +51,26 @@ impl Cutter {
         let pending = pending as u32;
         // The extremes too: nothing lost, and everything that may be.
         let character = match random.random_range(0..22) {
-            0 => Character::Mixed { whole: 16, torn: 0 },
-            1 => Character::Mixed { whole: 0, torn: 0 },
-            2..5 => Character::Mixed { whole: 14, torn: 1 },
-            5..7 => Character::Mixed { whole: 2, torn: 1 },
-            7..9 => Character::Mixed { whole: 8, torn: 2 },
-            9..11 => Character::Mixed { whole: 6, torn: 9 },
-            11..14 => Character::Prefix {
+            0 => CutCharacter::Mixed { whole: 16, torn: 0 },
+            1 => CutCharacter::Mixed { whole: 0, torn: 0 },
+            2..5 => CutCharacter::Mixed { whole: 14, torn: 1 },
+            5..7 => CutCharacter::Mixed { whole: 2, torn: 1 },
+            7..9 => CutCharacter::Mixed { whole: 8, torn: 2 },
+            9..11 => CutCharacter::Mixed { whole: 6, torn: 9 },
+            11..14 => CutCharacter::Prefix {
                 len: random.random_range(0..=pending),
                 whole: random.random_range(0..12),
                 torn: 2,
             },
-            14..18 => Character::But {
+            14..18 => CutCharacter::But {
                 // One past the end too: then none is missing.
                 at: random.random_range(0..=pending),
                 torn: random.random_ratio(1, 3),
             },
-            18..20 => Character::OneMedium {
+            18..20 => CutCharacter::OneMedium {
                 flash: random.random_ratio(1, 3),
             },
-            _ => Character::Stretches {
+            _ => CutCharacter::Stretches {
                 landing: random.random(),
             },
         };
@@ -88,18 +88,18 @@ impl Cutter {
         self.asked += 1;
 
         match &mut self.character {
-            Character::Mixed { whole, torn } => draw(&mut self.random, *whole, *torn),
-            Character::Prefix { len, .. } if at < *len => Outcome::Whole,
-            Character::Prefix { whole, torn, .. } => draw(&mut self.random, *whole, *torn),
-            Character::But { at: missing, torn } if at == *missing => {
+            CutCharacter::Mixed { whole, torn } => draw(&mut self.random, *whole, *torn),
+            CutCharacter::Prefix { len, .. } if at < *len => Outcome::Whole,
+            CutCharacter::Prefix { whole, torn, .. } => draw(&mut self.random, *whole, *torn),
+            CutCharacter::But { at: missing, torn } if at == *missing => {
                 if *torn {
                     Outcome::Torn(self.random.random())
                 } else {
                     Outcome::Absent
                 }
             }
-            Character::But { .. } => Outcome::Whole,
-            Character::OneMedium { flash } => {
+            CutCharacter::But { .. } => Outcome::Whole,
+            CutCharacter::OneMedium { flash } => {
                 let lands = matches!(kind, OpKind::Program | OpKind::Erase) == *flash;
                 if lands {
                     Outcome::Whole
@@ -107,7 +107,7 @@ impl Cutter {
                     Outcome::Absent
                 }
             }
-            Character::Stretches { landing } => {
+            CutCharacter::Stretches { landing } => {
                 // Six operations long on average.
                 *landing ^= self.random.random_ratio(1, 6);
                 if *landing {

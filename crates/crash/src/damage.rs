@@ -24,7 +24,7 @@ use std::ops::Range;
 
 /// A command that is not acknowledged.
 #[derive(Clone, Debug)]
-struct Pending {
+struct PendingCommand {
     id: CommandId,
     /// The LPNs that it writes, and those that lose their mapping.
     lpns: [Range<Lpn>; 2],
@@ -36,18 +36,18 @@ const NONE: Range<Lpn> = Lpn::ZERO..Lpn::ZERO;
 
 /// Which LPNs may be media errors.
 #[derive(Clone, Debug)]
-pub struct Doubts {
+pub struct DamageDoubts {
     of: Vec<bool>,
     /// The last command that left an LPN in doubt: those before it may be acknowledged after it.
     unsound: Vec<Option<CommandId>>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingCommand>,
     /// Contents of damaged pages, to which writes may be deduplicated.
     shared: BTreeSet<Content>,
     /// A word is damaged, and no recovery has run since.
     has_word: bool,
 }
 
-impl Doubts {
+impl DamageDoubts {
     /// None, on a device of `lpns` pages.
     pub fn new(lpns: u32) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl Doubts {
                 self.unsound[lpn.index()] = Some(id);
             }
         }
-        self.pending.push(Pending { id, lpns, is_sound });
+        self.pending.push(PendingCommand { id, lpns, is_sound });
     }
 
     /// The host saw the acknowledgement of a command.
@@ -131,6 +131,8 @@ impl Doubts {
             return;
         };
         let done = self.pending.remove(at);
+
+        // While a word is damaged, an acknowledged command may still have lost its witness.
         let is_sound = done.is_sound && !self.has_word;
         for lpn in done
             .lpns
@@ -139,7 +141,7 @@ impl Doubts {
             .filter(|_| is_sound)
         {
             // A later command on the LPN that is under way may be the one that it shows.
-            let is_touched = |later: &Pending| {
+            let is_touched = |later: &PendingCommand| {
                 later.id > id && later.lpns.iter().any(|lpns| lpns.contains(&lpn))
             };
             let is_doubted_later = self.unsound[lpn.index()].is_some_and(|other| other > id);

@@ -3,11 +3,11 @@
 //! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what
 //! their acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
 
-use crate::damage::Doubts;
+use crate::damage::DamageDoubts;
 use crate::files::{self, FileModel};
-use crate::history::{Event, History};
+use crate::history::{DeviceEvent, History};
 use crate::oracle::{CommandId, Content, LOST, Oracle, ZEROES};
-use crate::script::{Generator, ScriptCommand, content_of_many};
+use crate::script::{CommandGenerator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
 use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -50,11 +50,11 @@ pub struct DeviceUnderTest {
     /// The model of what may be read.
     pub oracle: Oracle,
     /// Which LPNs may be media errors.
-    pub doubts: Doubts,
+    pub doubts: DamageDoubts,
     /// The model of the file map.
     pub files: FileModel,
     /// What the host does next.
-    pub generator: Generator,
+    pub generator: CommandGenerator,
     /// Commands submitted and not acknowledged, with what their acknowledgement waits for.
     pub in_flight: Vec<(CommandId, AckSet)>,
     /// Blocks that will still fail.
@@ -87,9 +87,9 @@ impl DeviceUnderTest {
         Ok(Self {
             ftl,
             oracle: Oracle::new(setup.config.lpns),
-            doubts: Doubts::new(setup.config.lpns),
+            doubts: DamageDoubts::new(setup.config.lpns),
             files: FileModel::default(),
-            generator: Generator::new(
+            generator: CommandGenerator::new(
                 seed,
                 setup.config.lpns,
                 setup.mix,
@@ -107,7 +107,7 @@ impl DeviceUnderTest {
     /// # Errors
     /// The firmware refuses it.
     pub fn submit(&mut self, command: ScriptCommand, history: &mut History) -> Result<(), Failure> {
-        history.push(Event::Submitting(command));
+        history.push(DeviceEvent::Submitting(command));
 
         // Between these two the media collect what the acknowledgement waits for.
         self.ftl.media_mut().begin_command();
@@ -126,7 +126,7 @@ impl DeviceUnderTest {
         if !matches!(command, ScriptCommand::Background { .. }) {
             let id = self.oracle.submit(&command);
             self.doubts.submit(id, &command);
-            history.push(Event::Submitted(id, command));
+            history.push(DeviceEvent::Submitted(id, command));
             match (command, status) {
                 (ScriptCommand::FileWrite { lpn, page, .. }, Some(status)) => {
                     self.files
@@ -140,7 +140,7 @@ impl DeviceUnderTest {
                 self.in_flight.push((id, ack));
             }
         } else {
-            history.push(Event::Idled);
+            history.push(DeviceEvent::Idled);
         }
         Ok(())
     }
@@ -239,13 +239,13 @@ impl DeviceUnderTest {
         self.oracle.acknowledge(id);
         self.doubts.acknowledge(id);
         self.files.acknowledge(id);
-        history.push(Event::Acknowledged(id));
+        history.push(DeviceEvent::Acknowledged(id));
     }
 
     /// Everything under way ends; the host has not noticed yet.
     pub fn settle_all(&mut self, history: &mut History) {
         self.ftl.media_mut().settle_all();
-        history.push(Event::Settled);
+        history.push(DeviceEvent::Settled);
     }
 
     /// Reads every LPN into `read`.

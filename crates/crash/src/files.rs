@@ -28,7 +28,7 @@ struct FileMapEvent {
 
 /// How the commands under way at a cut ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct FileVerdict {
     /// Pages listed although not acknowledged.
     pub kept: u64,
     /// Pages neither acknowledged nor listed.
@@ -124,7 +124,12 @@ impl FileModel {
     ///
     /// # Errors
     /// What cannot be.
-    pub fn judge(&self, found: &Listing, oracle: &Oracle, read: &[u64]) -> Result<Verdict, String> {
+    pub fn judge(
+        &self,
+        found: &Listing,
+        oracle: &Oracle,
+        read: &[u64],
+    ) -> Result<FileVerdict, String> {
         let is_reset = |event: &FileMapEvent| matches!(event.op, FileMapOp::Reset);
         let resets: Vec<usize> = (0..self.events.len())
             .filter(|at| is_reset(&self.events[*at]))
@@ -162,7 +167,7 @@ impl FileModel {
                     let happened =
                         resets.iter().filter(open).filter(|at| **at < start).count() as u64;
                     let all = resets.iter().filter(open).count() as u64;
-                    return Ok(Verdict {
+                    return Ok(FileVerdict {
                         kept: kept.len() as u64,
                         dropped,
                         resets_kept: happened,
@@ -231,11 +236,11 @@ fn listing(events: &[FileMapEvent]) -> Listing {
 }
 
 /// A page of a file that is listed though not acknowledged, and where its data is.
-type Kept = (CommandId, FilePage, Lpn);
+type KeptPage = (CommandId, FilePage, Lpn);
 
 /// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how
 /// many are not?
-fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<Kept>, u64), String> {
+fn explain(pages: &[FileMapEvent], found: &Listing) -> Result<(Vec<KeptPage>, u64), String> {
     let inodes: BTreeSet<u32> = listing(pages)
         .into_keys()
         .chain(found.keys().copied())

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// Something that happened to a device.
 #[derive(Clone, Copy, Debug)]
-pub enum Event {
+pub enum DeviceEvent {
     /// A command was submitted and done in the firmware.
     Submitted(CommandId, ScriptCommand),
     /// A command is being submitted: if the history ends here, it did not return.
@@ -47,7 +47,7 @@ pub enum Event {
 
 /// Events of a script, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct History(Vec<Event>);
+pub struct History(Vec<DeviceEvent>);
 
 /// Events that a failure shows.
 const SHOWN: usize = 40;
@@ -56,9 +56,9 @@ const SHOWN_OF_LPN: usize = 16;
 
 impl History {
     /// Adds an event at the end.
-    pub fn push(&mut self, event: Event) {
+    pub fn push(&mut self, event: DeviceEvent) {
         // The entry stands for the command until it returns, and is replaced by what came of it.
-        if let (Event::Submitted(..) | Event::Idled, Some(Event::Submitting(_))) =
+        if let (DeviceEvent::Submitted(..) | DeviceEvent::Idled, Some(DeviceEvent::Submitting(_))) =
             (event, self.0.last())
         {
             self.0.pop();
@@ -81,11 +81,11 @@ impl History {
         let mut text = String::new();
         if let Some(lpn) = lpn {
             // Commands alone: nothing else that happens is about an LPN.
-            let of_lpn = |event: &&Event| match event {
-                Event::Submitted(_, command) => touches(command, lpn),
+            let of_lpn = |event: &&DeviceEvent| match event {
+                DeviceEvent::Submitted(_, command) => touches(command, lpn),
                 _ => false,
             };
-            let all: Vec<&Event> = self.0.iter().filter(of_lpn).collect();
+            let all: Vec<&DeviceEvent> = self.0.iter().filter(of_lpn).collect();
             let _ = writeln!(text, "  commands on LPN {lpn}:");
             for event in &all[all.len().saturating_sub(SHOWN_OF_LPN)..] {
                 let _ = writeln!(text, "    {}", line(event));
@@ -106,10 +106,10 @@ impl History {
     }
 }
 
-fn is_damage(event: &&Event) -> bool {
+fn is_damage(event: &&DeviceEvent) -> bool {
     matches!(
         event,
-        Event::Planted(..) | Event::PageDamaged(_) | Event::WordDamaged(_)
+        DeviceEvent::Planted(..) | DeviceEvent::PageDamaged(_) | DeviceEvent::WordDamaged(_)
     )
 }
 
@@ -133,28 +133,28 @@ fn touches(command: &ScriptCommand, at: Lpn) -> bool {
     }
 }
 
-fn line(event: &Event) -> String {
+fn line(event: &DeviceEvent) -> String {
     match event {
-        Event::Submitted(id, command) => format!("#{id} {command}"),
-        Event::Submitting(command) => format!("under way: {command}"),
-        Event::Idled => "background work".to_owned(),
-        Event::Acknowledged(id) => format!("acknowledged #{id}"),
-        Event::Settled => "everything under way ended".to_owned(),
-        Event::CaughtUp => "everything under way ended and was acknowledged".to_owned(),
-        Event::Planted(block, Some(row)) => {
+        DeviceEvent::Submitted(id, command) => format!("#{id} {command}"),
+        DeviceEvent::Submitting(command) => format!("under way: {command}"),
+        DeviceEvent::Idled => "background work".to_owned(),
+        DeviceEvent::Acknowledged(id) => format!("acknowledged #{id}"),
+        DeviceEvent::Settled => "everything under way ended".to_owned(),
+        DeviceEvent::CaughtUp => "everything under way ended and was acknowledged".to_owned(),
+        DeviceEvent::Planted(block, Some(row)) => {
             format!("programs of block {block} fail from row {row} on")
         }
-        Event::Planted(block, None) => format!("erases of block {block} fail"),
-        Event::PageDamaged(page) => format!("flash page {page} cannot be read"),
-        Event::WordDamaged(word) => format!("word {word} of NVRAM cannot be read"),
-        Event::Cut {
+        DeviceEvent::Planted(block, None) => format!("erases of block {block} fail"),
+        DeviceEvent::PageDamaged(page) => format!("flash page {page} cannot be read"),
+        DeviceEvent::WordDamaged(word) => format!("word {word} of NVRAM cannot be read"),
+        DeviceEvent::Cut {
             pending,
             whole,
             torn,
         } => {
             format!("power cut: of {pending} operations under way {whole} whole, {torn} torn")
         }
-        Event::Recovering => "recovery".to_owned(),
-        Event::Seen => "everything was read".to_owned(),
+        DeviceEvent::Recovering => "recovery".to_owned(),
+        DeviceEvent::Seen => "everything was read".to_owned(),
     }
 }

@@ -3,13 +3,14 @@
 //! Whatever was acknowledged survives a power cut at any instant, and nothing that was deallocated
 //! or overwritten comes back. A campaign runs [`script`]s on tiny, nearly full devices ([`setup`]),
 //! cuts their power ([`cut`]), lets the firmware recover, and asks the [`oracle`] whether a host
-//! could have expected what it reads. Every failure has a [`Code`] that runs it again; with a
+//! could have expected what it reads. Every failure has a [`ReplayCode`] that runs it again; with a
 //! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a failure is what must be found
 //! ([`hunt`]).
 //!
-//! Failing media have setups of their own ([`damage`], [`Options::media_faults`]): damaged data may
-//! be lost, but older data is never read. They do not cover unreadable pages of superblocks without
-//! a tail, since recovery cannot tell these from pages torn while they were programmed.
+//! Failing media have setups of their own ([`damage`], [`CampaignOptions::media_faults`]): damaged
+//! data may be lost, but older data is never read. They do not cover unreadable pages of
+//! superblocks without a tail, since recovery cannot tell these from pages torn while they were
+//! programmed.
 
 pub mod campaign;
 pub mod code;
@@ -25,9 +26,10 @@ pub mod run;
 pub mod script;
 pub mod setup;
 
-pub use code::Code;
+pub use code::ReplayCode;
 pub use marks::Marks;
 pub use run::{
-    Budget, Failed, Options, Progress, Report, hunt, replay, replay_adjusted, replay_whole, run,
+    CampaignBudget, CampaignOptions, CampaignProgress, CampaignReport, FailedScript, hunt, replay,
+    replay_adjusted, replay_whole, run,
 };
 pub use setup::{Adjust, mapping_of};

@@ -36,7 +36,7 @@ pub fn is_known(content: Content) -> bool {
 pub type CommandId = u32;
 
 #[derive(Clone, Debug, Default)]
-struct Effects {
+struct CommandEffects {
     id: CommandId,
     atomic: bool,
     pages: Vec<(Lpn, Content)>,
@@ -45,7 +45,7 @@ struct Effects {
 }
 
 /// The values of one LPN that a cut may leave, oldest first.
-struct Choices {
+struct PossibleValues {
     lpn: Lpn,
     /// Commands whose value the LPN may show, with the value.
     values: Vec<(CommandId, Content)>,
@@ -55,7 +55,7 @@ struct Choices {
 
 /// How the atomic commands under way at a cut ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AtomicVerdict {
     /// Commands all of whose pages certainly happened.
     pub committed: u64,
     /// Those that certainly did not.
@@ -69,7 +69,7 @@ pub struct Oracle {
     base: Vec<Content>,
     /// The command that `base` is the effect of.
     base_id: Vec<CommandId>,
-    pending: Vec<Arc<Effects>>,
+    pending: Vec<Arc<CommandEffects>>,
     next_id: CommandId,
     /// What a content from `UNKNOWN` on may be.
     unknown: Vec<Arc<[Content]>>,
@@ -103,9 +103,9 @@ impl Oracle {
     pub fn submit(&mut self, command: &ScriptCommand) -> CommandId {
         let id = self.next_id;
         self.next_id += 1;
-        let mut effects = Effects {
+        let mut effects = CommandEffects {
             id,
-            ..Effects::default()
+            ..CommandEffects::default()
         };
 
         match *command {
@@ -186,7 +186,8 @@ impl Oracle {
     /// Could an LPN that reads `content` show what command `id` put there, or a later one?
     pub fn shows_since(&self, lpn: Lpn, id: CommandId, content: Content) -> bool {
         let at = lpn.index();
-        let shows = |effects: &Effects| effects.id >= id && effects.pages.contains(&(lpn, content));
+        let shows =
+            |effects: &CommandEffects| effects.id >= id && effects.pages.contains(&(lpn, content));
         (self.base_id[at] >= id && self.base[at] == content)
             || self.pending.iter().any(|effects| shows(effects))
     }
@@ -221,7 +222,7 @@ impl Oracle {
 
     /// The content of a lost page: any that the LPN may have now.
     fn lost(&mut self, lpn: Lpn) -> Content {
-        let of_lpn = |effects: &Arc<Effects>| {
+        let of_lpn = |effects: &Arc<CommandEffects>| {
             effects
                 .pages
                 .iter()
@@ -248,7 +249,7 @@ impl Oracle {
     ///
     /// # Errors
     /// The first LPN that may not read so, or the rule between LPNs that is broken.
-    pub fn judge(&self, read: &[Content]) -> Result<Verdict, Misread> {
+    pub fn judge(&self, read: &[Content]) -> Result<AtomicVerdict, Misread> {
         let choices = self.choices(read);
 
         // Both are in the order of LPNs.
@@ -279,14 +280,14 @@ impl Oracle {
             .iter()
             .any(|effects| effects.atomic || !effects.moved.is_empty())
         {
-            return Ok(Verdict::default());
+            return Ok(AtomicVerdict::default());
         }
 
         self.judge_rules(&choices, read)
     }
 
     /// The LPNs that commands under way touch, in order, with what each may show and does show.
-    fn choices(&self, read: &[Content]) -> Vec<Choices> {
+    fn choices(&self, read: &[Content]) -> Vec<PossibleValues> {
         let mut touched: Vec<(Lpn, CommandId, Content)> = Vec::new();
         for effects in &self.pending {
             let open = effects
@@ -306,7 +307,7 @@ impl Oracle {
                 values.extend(group.iter().map(|(_, id, content)| (*id, *content)));
                 let shows = |value: &&(CommandId, Content)| self.reads(value.1, read[lpn.index()]);
                 let shown = values.iter().filter(shows).map(|(id, _)| *id).collect();
-                Choices { lpn, values, shown }
+                PossibleValues { lpn, values, shown }
             })
             .collect()
     }
@@ -316,8 +317,12 @@ impl Oracle {
     /// A way to explain the reads names, per LPN, the command that it shows. Of the atomic commands
     /// that may as well have happened as not, every combination is tried: few are under way at a
     /// time.
-    fn judge_rules(&self, choices: &[Choices], read: &[Content]) -> Result<Verdict, Misread> {
-        let atomics: Vec<&Effects> = self
+    fn judge_rules(
+        &self,
+        choices: &[PossibleValues],
+        read: &[Content],
+    ) -> Result<AtomicVerdict, Misread> {
+        let atomics: Vec<&CommandEffects> = self
             .pending
             .iter()
             .filter(|effects| effects.atomic)
@@ -326,7 +331,7 @@ impl Oracle {
         let mut fixed: Vec<(CommandId, bool)> = Vec::new();
         let mut open: Vec<CommandId> = Vec::new();
 
-        let mut verdict = Verdict::default();
+        let mut verdict = AtomicVerdict::default();
 
         // First each by itself: most reads leave only one way in which it ended.
         for atomic in atomics {
@@ -346,7 +351,8 @@ impl Oracle {
             }
         }
 
-        let relocations: Vec<&Effects> = self.pending.iter().map(|effects| &**effects).collect();
+        let relocations: Vec<&CommandEffects> =
+            self.pending.iter().map(|effects| &**effects).collect();
         // Twelve are 4,096 combinations. More are never open in a script, and would only be judged
         // more mildly.
         let combinations = 1u32 << open.len().min(12);
@@ -367,7 +373,12 @@ impl Oracle {
         Err(self.broken_together(without_moves, choices, read))
     }
 
-    fn broken_atomic(&self, atomic: &Effects, choices: &[Choices], read: &[Content]) -> Misread {
+    fn broken_atomic(
+        &self,
+        atomic: &CommandEffects,
+        choices: &[PossibleValues],
+        read: &[Content],
+    ) -> Misread {
         let mut rule = format!("atomic command #{} happened in part:", atomic.id);
         let mut first = None;
         for choice in choices
@@ -393,7 +404,7 @@ impl Oracle {
     fn broken_together(
         &self,
         without_moves: bool,
-        choices: &[Choices],
+        choices: &[PossibleValues],
         read: &[Content],
     ) -> Misread {
         let mut first = None;
@@ -421,7 +432,7 @@ impl Oracle {
         self.misread(first.or(choices.first()), rule, read)
     }
 
-    fn misread(&self, choice: Option<&Choices>, rule: String, read: &[Content]) -> Misread {
+    fn misread(&self, choice: Option<&PossibleValues>, rule: String, read: &[Content]) -> Misread {
         let lpn = choice.map_or(Lpn::ZERO, |choice| choice.lpn);
         let allowed = choice.map_or_else(Vec::new, |choice| choice.values.clone());
         Misread {
@@ -435,7 +446,11 @@ impl Oracle {
 
 /// Is there one command to show for every LPN such that the atomic commands ended as `ends` says
 /// and, for each page that `relocations` moved away, the target shows the move or something later?
-fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effects]) -> bool {
+fn explain(
+    choices: &[PossibleValues],
+    ends: &[(CommandId, bool)],
+    relocations: &[&CommandEffects],
+) -> bool {
     let mut shown: Vec<Vec<CommandId>> = Vec::with_capacity(choices.len());
     for choice in choices {
         let touched = |id: CommandId| choice.values.iter().skip(1).any(|(value, _)| *value == id);

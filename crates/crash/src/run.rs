@@ -6,7 +6,7 @@
 //! script does.
 
 use crate::campaign::{Campaign, ScriptEnd};
-use crate::code::Code;
+use crate::code::ReplayCode;
 use crate::marks::Marks;
 use crate::setup::{Adjust, Setup, mapping_of};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// What a campaign runs on, and when it ends.
 ///
 /// ```
-/// use remap_ssd_crash::{Code, Options, replay, run};
+/// use remap_ssd_crash::{CampaignOptions, ReplayCode, replay, run};
 /// use remap_ssd_ftl::{Guard, SchemeKind};
-/// let mut options = Options::new(SchemeKind::RemapSsd, 1);
+/// let mut options = CampaignOptions::new(SchemeKind::RemapSsd, 1);
 /// options.cuts = Some(100);
 /// assert!(!options.setups()?.is_empty());
 /// let report = run(&options, &mut |progress| println!("{} cuts", progress.cuts));
@@ -31,12 +31,12 @@ use std::time::{Duration, Instant};
 /// options.mutant = Some(Guard::EntryAfterPage);
 /// (options.cuts, options.seconds, options.failures) = (None, Some(60.0), 1);
 /// let failed = &run(&options, &mut |_| {}).failures[0];
-/// let code: Code = failed.code.parse()?;
+/// let code: ReplayCode = failed.code.parse()?;
 /// assert_eq!(replay(&code).violations, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CampaignOptions {
     /// How the firmware persists remaps.
     pub scheme: SchemeKind,
     /// What an entry of its mapping table stands for.
@@ -66,7 +66,7 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
 }
 
-impl Options {
+impl CampaignOptions {
     /// One thread, no bound but the failures.
     pub fn new(scheme: SchemeKind, seed: u64) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Options {
 
 /// How far a campaign is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct CampaignProgress {
     /// Cuts so far that left media which no other has left.
     pub cuts: u64,
     /// Scripts that have ended, in order.
@@ -142,7 +142,7 @@ pub struct Progress {
 
 /// A script that failed, with what is needed to run it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct FailedScript {
     /// Code that runs it again.
     pub code: String,
     /// What is wrong, and what led to it.
@@ -151,7 +151,7 @@ pub struct Failed {
 
 /// Results of a campaign, as a program reads them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct CampaignReport {
     /// Name of the scheme, as options have it.
     pub scheme: String,
     /// Distinct cuts, by what they left on the media.
@@ -165,13 +165,13 @@ pub struct Report {
     /// Seed that everything follows from.
     pub seed: u64,
     /// The failures, first ones first.
-    pub failures: Vec<Failed>,
+    pub failures: Vec<FailedScript>,
     /// What happened on the way.
     pub marks: Marks,
 }
 
 /// The scripts of a campaign, by number.
-struct Scripts {
+struct CampaignScripts {
     scheme: SchemeKind,
     mapping: Granularity,
     policy: Option<GcPolicy>,
@@ -181,13 +181,13 @@ struct Scripts {
     adjust: Adjust,
 }
 
-impl Scripts {
-    fn new(options: &Options) -> Self {
+impl CampaignScripts {
+    fn new(options: &CampaignOptions) -> Self {
         let setups = options
             .setups()
             .unwrap_or_else(|why| panic!("the firmware cannot work on any setup: {why}"));
         let mapping = options.mapping();
-        let Options {
+        let CampaignOptions {
             scheme,
             policy,
             seed,
@@ -206,7 +206,7 @@ impl Scripts {
         }
     }
 
-    fn code(&self, number: u64) -> Code {
+    fn code(&self, number: u64) -> ReplayCode {
         // One round of a 64-bit finalizer: neighbouring numbers get unrelated seeds.
         let mut seed = self
             .seed
@@ -216,7 +216,7 @@ impl Scripts {
 
         // Setups in turn, so that all get as many scripts.
         let setup = self.setups[(number % self.setups.len() as u64) as usize];
-        Code {
+        ReplayCode {
             scheme: self.scheme,
             mapping: self.mapping,
             policy: self.policy,
@@ -227,7 +227,7 @@ impl Scripts {
     }
 }
 
-fn run_script(code: &Code, adjust: &Adjust) -> ScriptEnd {
+fn run_script(code: &ReplayCode, adjust: &Adjust) -> ScriptEnd {
     let setup = Setup::adjusted(
         code.mapping,
         code.scheme,
@@ -241,7 +241,10 @@ fn run_script(code: &Code, adjust: &Adjust) -> ScriptEnd {
 }
 
 /// Runs a campaign; `progress` is called about four times a second.
-pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
+pub fn run(
+    options: &CampaignOptions,
+    progress: &mut dyn FnMut(&CampaignProgress),
+) -> CampaignReport {
     let start = Instant::now();
     let deadline = options
         .seconds
@@ -253,8 +256,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
 
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel();
-    let scripts = Scripts::new(options);
-    let mut tally = Tally::new(options);
+    let scripts = CampaignScripts::new(options);
+    let mut tally = CampaignTally::new(options);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             let (sender, next, stop, scripts) = (sender.clone(), &next, &stop, &scripts);
@@ -304,15 +307,15 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
 }
 
 /// Results so far, in order of the scripts.
-struct Tally<'a> {
-    options: &'a Options,
-    report: Report,
+struct CampaignTally<'a> {
+    options: &'a CampaignOptions,
+    report: CampaignReport,
     seen: HashSet<u64>,
 }
 
-impl<'a> Tally<'a> {
-    fn new(options: &'a Options) -> Self {
-        let report = Report {
+impl<'a> CampaignTally<'a> {
+    fn new(options: &'a CampaignOptions) -> Self {
+        let report = CampaignReport {
             scheme: options.scheme.to_string(),
             cuts: 0,
             violations: 0,
@@ -336,7 +339,7 @@ impl<'a> Tally<'a> {
             || self.report.violations >= u64::from(self.options.failures)
     }
 
-    fn add(&mut self, code: &Code, end: ScriptEnd) {
+    fn add(&mut self, code: &ReplayCode, end: ScriptEnd) {
         self.seen.extend(end.digests);
         self.report.cuts = self.seen.len() as u64;
         self.report.scripts += 1;
@@ -344,15 +347,15 @@ impl<'a> Tally<'a> {
         self.report.marks.add(&end.marks);
         if let Some(text) = end.failure {
             self.report.violations += 1;
-            self.report.failures.push(Failed {
+            self.report.failures.push(FailedScript {
                 code: code.to_string(),
                 text,
             });
         }
     }
 
-    fn progress(&self, start: Instant) -> Progress {
-        Progress {
+    fn progress(&self, start: Instant) -> CampaignProgress {
+        CampaignProgress {
             cuts: self.report.cuts,
             scripts: self.report.scripts,
             recoveries: self.report.recoveries,
@@ -363,7 +366,7 @@ impl<'a> Tally<'a> {
 }
 
 /// Runs one script again, by its code.
-pub fn replay(code: &Code) -> Report {
+pub fn replay(code: &ReplayCode) -> CampaignReport {
     replay_adjusted(code, &Adjust::default()).expect("every setup works as it is")
 }
 
@@ -371,30 +374,30 @@ pub fn replay(code: &Code) -> Report {
 ///
 /// # Errors
 /// Why the firmware cannot work with them on the script's device.
-pub fn replay_adjusted(code: &Code, adjust: &Adjust) -> Result<Report, String> {
-    let options = Options {
+pub fn replay_adjusted(code: &ReplayCode, adjust: &Adjust) -> Result<CampaignReport, String> {
+    let options = CampaignOptions {
         mapping: code.mapping,
         policy: code.policy,
         mutant: code.mutant,
         setup: Some(code.setup),
         adjust: adjust.clone(),
-        ..Options::new(code.scheme, u64::from(code.seed))
+        ..CampaignOptions::new(code.scheme, u64::from(code.seed))
     };
     options.setups()?;
 
-    let mut tally = Tally::new(&options);
+    let mut tally = CampaignTally::new(&options);
     tally.add(code, run_script(code, adjust));
     Ok(tally.report)
 }
 
 /// Runs one script again and hands out everything, the media that its last cut left included.
-pub fn replay_whole(code: &Code) -> ScriptEnd {
+pub fn replay_whole(code: &ReplayCode) -> ScriptEnd {
     run_script(code, &Adjust::default())
 }
 
 /// How long a campaign goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
+pub struct CampaignBudget {
     /// At most so many scripts.
     pub scripts: u64,
     /// At most so many seconds.
@@ -403,13 +406,18 @@ pub struct Budget {
 
 /// Looks for a script that fails once `guard` is off: the proof that the guard is needed and
 /// tested.
-pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Option<Failed> {
-    let options = Options {
+pub fn hunt(
+    scheme: SchemeKind,
+    guard: Guard,
+    budget: CampaignBudget,
+    seed: u64,
+) -> Option<FailedScript> {
+    let options = CampaignOptions {
         mutant: Some(guard),
-        ..Options::new(scheme, seed)
+        ..CampaignOptions::new(scheme, seed)
     };
 
-    let scripts = Scripts::new(&options);
+    let scripts = CampaignScripts::new(&options);
     let start = Instant::now();
     for number in 0..budget.scripts {
         if start.elapsed().as_secs_f64() > budget.seconds {
@@ -417,7 +425,7 @@ pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Opti
         }
         let code = scripts.code(number);
         if let Some(text) = run_script(&code, &scripts.adjust).failure {
-            return Some(Failed {
+            return Some(FailedScript {
                 code: code.to_string(),
                 text,
             });

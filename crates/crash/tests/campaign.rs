@@ -1,7 +1,7 @@
 //! Short campaigns: every durable scheme keeps its promise, and the one that cannot is caught.
 
 use remap_ssd_crash::setup::Setup;
-use remap_ssd_crash::{Code, Marks, Options, Report, replay, run};
+use remap_ssd_crash::{CampaignOptions, CampaignReport, Marks, ReplayCode, replay, run};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 
 /// Distinct cuts of each campaign here; the long ones run from the command line.
@@ -11,11 +11,11 @@ const CUTS: u64 = if cfg!(debug_assertions) {
     10_000
 };
 
-fn campaign(scheme: SchemeKind, seed: u64, cuts: u64) -> Report {
+fn campaign(scheme: SchemeKind, seed: u64, cuts: u64) -> CampaignReport {
     run(
-        &Options {
+        &CampaignOptions {
             cuts: Some(cuts),
-            ..Options::new(scheme, seed)
+            ..CampaignOptions::new(scheme, seed)
         },
         &mut |_| (),
     )
@@ -165,19 +165,21 @@ fn blocks_in_order_survive_every_cut() {
         "merge_pads",
         "merge_unshared",
     ];
+
     let durable = SchemeKind::ALL
         .into_iter()
         .filter(|scheme| scheme.is_durable());
+
     for scheme in durable.filter(|scheme| scheme.needs_pages().is_none()) {
         let cuts = if scheme == SchemeKind::ShadowOob {
             CUTS
         } else {
             CUTS / 5
         };
-        let options = Options {
+        let options = CampaignOptions {
             mapping: Granularity::Hybrid,
             cuts: Some(cuts),
-            ..Options::new(scheme, 1)
+            ..CampaignOptions::new(scheme, 1)
         };
         let report = run(&options, &mut |_| ());
         let failures: Vec<_> = report
@@ -195,10 +197,10 @@ fn blocks_in_order_survive_every_cut() {
 
 #[test]
 fn a_capacitor_with_too_little_energy_is_caught() {
-    let options = Options {
+    let options = CampaignOptions {
         mutant: Some(Guard::CapacitorEnergy),
         failures: 1,
-        ..Options::new(SchemeKind::ShadowOob, 1)
+        ..CampaignOptions::new(SchemeKind::ShadowOob, 1)
     };
     let report = run(&options, &mut |_| ());
     assert_eq!(report.violations, 1);
@@ -259,10 +261,11 @@ fn the_file_map_survives_every_cut() {
                 > 0
         })
         .expect("one");
+
     for scheme in [SchemeKind::RemapSsd, SchemeKind::Pebble, SchemeKind::None] {
         let mut marks = Marks::default();
         for seed in 0..20 {
-            let report = replay(&Code {
+            let report = replay(&ReplayCode {
                 scheme,
                 mapping: Granularity::Page,
                 policy: None,
@@ -316,10 +319,10 @@ fn any_policy_with_any_scheme_survives_every_cut() {
         .filter(|scheme| scheme.is_durable())
     {
         for policy in GcPolicy::ALL {
-            let options = Options {
+            let options = CampaignOptions {
                 policy: Some(policy),
                 cuts: Some(CUTS / 5),
-                ..Options::new(scheme, 2)
+                ..CampaignOptions::new(scheme, 2)
             };
             let report = run(&options, &mut |_| ());
             let failures: Vec<&String> =
@@ -340,15 +343,16 @@ fn a_worn_out_device_survives_every_cut() {
             .pe_limit
             > 0
     };
+
     let setup = (0..Setup::COUNT).find(wears_out).expect("one of them does");
     for scheme in SchemeKind::ALL
         .into_iter()
         .filter(|scheme| scheme.is_durable())
     {
-        let options = Options {
+        let options = CampaignOptions {
             setup: Some(setup),
             cuts: Some(CUTS / 5),
-            ..Options::new(scheme, 3)
+            ..CampaignOptions::new(scheme, 3)
         };
         let report = run(&options, &mut |_| ());
         let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
@@ -378,10 +382,10 @@ fn superblocks_of_fewer_dies_survive_every_cut() {
         );
         let mut all = Marks::default();
         for setup in setups {
-            let options = Options {
+            let options = CampaignOptions {
                 setup: Some(setup),
                 cuts: Some(CUTS / 5),
-                ..Options::new(scheme, 5)
+                ..CampaignOptions::new(scheme, 5)
             };
             let report = run(&options, &mut |_| ());
             let failures: Vec<&String> =
@@ -399,15 +403,15 @@ fn superblocks_of_fewer_dies_survive_every_cut() {
 fn schemes_that_keep_their_remaps_in_dram_are_caught() {
     for scheme in [SchemeKind::Opt, SchemeKind::Unsafe] {
         let report = run(
-            &Options {
+            &CampaignOptions {
                 failures: 1,
-                ..Options::new(scheme, 1)
+                ..CampaignOptions::new(scheme, 1)
             },
             &mut |_| (),
         );
         assert_eq!(report.violations, 1);
         let failed = &report.failures[0];
-        let code: Code = failed.code.parse().expect("a printed code can be parsed");
+        let code: ReplayCode = failed.code.parse().expect("a printed code can be parsed");
         assert_eq!(
             replay(&code).failures,
             report.failures,
@@ -420,10 +424,10 @@ fn schemes_that_keep_their_remaps_in_dram_are_caught() {
 fn a_campaign_bounded_by_cuts_reports_the_same_on_any_number_of_threads() {
     let run_with = |threads: u32| {
         run(
-            &Options {
+            &CampaignOptions {
                 cuts: Some(1_000),
                 threads,
-                ..Options::new(SchemeKind::RemapSsd, 7)
+                ..CampaignOptions::new(SchemeKind::RemapSsd, 7)
             },
             &mut |_| (),
         )
@@ -439,9 +443,10 @@ fn a_replay_code_names_its_script() {
         "flog:0:ffffffff",
         "nlog/cost-benefit:1:a",
     ] {
-        let code: Code = text.parse().expect(text);
+        let code: ReplayCode = text.parse().expect(text);
         assert_eq!(code.to_string(), text);
     }
+
     for text in [
         "",
         "remap-ssd:3",
@@ -451,6 +456,6 @@ fn a_replay_code_names_its_script() {
         "nlog:1:1:commit:more",
         "nlog/lazy:1:1",
     ] {
-        assert!(text.parse::<Code>().is_err(), "{text}");
+        assert!(text.parse::<ReplayCode>().is_err(), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! Power cuts on media that fail: what is damaged may be lost, and is never older.
 
-use remap_ssd_crash::{Marks, Options, run};
+use remap_ssd_crash::{CampaignOptions, Marks, run};
 use remap_ssd_ftl::SchemeKind;
 
 /// Distinct cuts for each scheme; longer campaigns run from the command line.
@@ -13,11 +13,11 @@ fn what_is_damaged_may_be_lost_and_is_never_older() {
         .into_iter()
         .filter(|scheme| scheme.is_durable())
     {
-        let options = Options {
+        let options = CampaignOptions {
             media_faults: true,
             cuts: Some(CUTS),
             failures: 2,
-            ..Options::new(scheme, 1)
+            ..CampaignOptions::new(scheme, 1)
         };
         let report = run(&options, &mut |_| ());
         failures.extend(
@@ -28,6 +28,7 @@ fn what_is_damaged_may_be_lost_and_is_never_older() {
         );
         marks.add(&report.marks);
     }
+
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let by_name = marks.by_name();
     for name in [

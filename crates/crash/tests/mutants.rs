@@ -1,11 +1,11 @@
 //! The mutant list: without any one of its guards the firmware loses data, and the campaign
 //! notices.
 
-use remap_ssd_crash::{Budget, hunt};
+use remap_ssd_crash::{CampaignBudget, hunt};
 use remap_ssd_ftl::{Guard, SchemeKind};
 
 /// Far more than any guard needs, also on a busy machine.
-const BUDGET: Budget = Budget {
+const BUDGET: CampaignBudget = CampaignBudget {
     scripts: 2_000,
     seconds: 600.0,
 };
@@ -22,7 +22,7 @@ fn is_of_files(guard: &Guard) -> bool {
 }
 
 /// What shows in so few cuts that drawing them finds it too rarely: `every_cut.rs`, among the
-/// firmware's tests, leaves none out; and what damage takes to show, as in `every_fault.rs`.
+/// firmware's tests, leaves none out; and what damage takes to show, as in `every_fault`.
 fn is_left_to_every_cut(guard: &Guard) -> bool {
     matches!(guard, Guard::RecordBeforeReclaim | Guard::MendingWaits)
 }

@@ -1,6 +1,6 @@
 //! The model that judges the firmware, judged.
 
-use remap_ssd_crash::oracle::{Content, Oracle, Verdict};
+use remap_ssd_crash::oracle::{AtomicVerdict, Content, Oracle};
 use remap_ssd_crash::script::ScriptCommand;
 use remap_ssd_media::Lpn;
 
@@ -230,15 +230,16 @@ fn an_atomic_remap_happened_on_all_its_pages_or_on_none() {
     oracle.submit(&atomic(relocate(4, 0, 2)));
     assert_eq!(
         oracle.judge(&reads(&[])),
-        Ok(Verdict {
+        Ok(AtomicVerdict {
             committed: 0,
             aborted: 1
         })
     );
+
     let whole = reads(&[(4, 1), (5, 2), (0, 0), (1, 0)]);
     assert_eq!(
         oracle.judge(&whole),
-        Ok(Verdict {
+        Ok(AtomicVerdict {
             committed: 1,
             aborted: 0
         })

@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::folder::{CONFIG, ConfigFile, write_config};
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, Lpn, SuperblockState};
-use remap_ssd_media::folder::{Damage, FoundFolder};
+use remap_ssd_media::folder::{FileDamage, FoundFolder};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{Media, Ppn};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default)]
 pub struct FolderCheck {
     /// What is damaged, in the files' order.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<FileDamage>,
     /// Why the device cannot be repaired.
     pub beyond: Option<String>,
     /// LPNs that have a flash page.
@@ -128,7 +128,7 @@ impl Device {
 }
 
 /// Metadata pages with a wrong checksum in superblocks that the firmware needs.
-pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<Damage>, OpenError> {
+pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<FileDamage>, OpenError> {
     let found: FoundFolder = Media::weigh_folder(dir)?;
     let suspects = found.suspects().to_vec();
     let (device, _) = match Device::recover(found.into_copy(), config.clone()) {
@@ -166,8 +166,8 @@ fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
         .into_iter()
 }
 
-fn metadata(ppn: Ppn) -> Damage {
-    Damage {
+fn metadata(ppn: Ppn) -> FileDamage {
+    FileDamage {
         file: "contents".into(),
         offset: u64::from(ppn.0) * PAGE_BYTES as u64,
         what: "a page of metadata does not have its checksum".into(),
@@ -192,7 +192,7 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
         }
 
         check.unreadable.push(lpn);
-        check.damage.push(Damage {
+        check.damage.push(FileDamage {
             file: "contents".into(),
             offset: u64::from(ppn.0) * PAGE_BYTES as u64,
             what: format!("the page of LPN {lpn} does not have its checksum"),

@@ -12,7 +12,7 @@
 //! names all keys that are wrong at once. Absent: the keys' ranges and what they mean (`keys`),
 //! which values a paper gave (`preset`), what a factor changes (`scale`).
 
-use crate::keys::{self, KEYS, Key, Problem};
+use crate::keys::{self, DeviceKey, KEYS, KeyProblem};
 use crate::preset::preset;
 use crate::scale::parse_scale;
 use remap_ssd_ftl::Config;
@@ -255,7 +255,7 @@ impl DeviceConfig {
         let mut wrong = keys::problems(&self.to_value());
 
         if self.firmware.dedup && self.content == ContentMode::None {
-            wrong.push(Problem {
+            wrong.push(KeyProblem {
                 path: "content".into(),
                 text: "firmware.dedup compares contents: content must be \"identity\" or \"bytes\""
                     .into(),
@@ -300,6 +300,7 @@ impl DeviceConfig {
             0 => 0,
             mib_s => (PAGE_BYTES as u64 * 1_000_000_000).div_ceil(mib_s << 20),
         };
+
         Latencies {
             flash_read_ns: self.flash.read_ns,
             flash_program_ns: self.flash.program_ns,
@@ -320,7 +321,7 @@ impl DeviceConfig {
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Which value of the device is set.
-    pub key: &'static Key,
+    pub key: &'static DeviceKey,
     /// The value that it gets.
     pub value: Value,
 }
@@ -362,7 +363,7 @@ impl FromStr for Setting {
 
 /// What must be said without a preset and is not, as one sentence. A key that was misspelt is not
 /// named twice.
-fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
+fn missing(said: &Value, wrong: &[KeyProblem]) -> Option<KeyProblem> {
     let mut names: Vec<&str> = Vec::new();
     for key in KEYS.iter() {
         let (table, is_optional) = (
@@ -396,7 +397,7 @@ fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
         if names.len() == 1 { "field" } else { "fields" },
     );
 
-    Some(Problem {
+    Some(KeyProblem {
         path: (*first).to_owned(),
         text: format!(
             "missing {fields} {}: say what they are, or name a preset to begin with (preset = \"{}\")",
@@ -408,8 +409,8 @@ fn missing(said: &Value, wrong: &[Problem]) -> Option<Problem> {
 }
 
 /// All problems in one error: a sentence if there is one, else a line each.
-fn listed(wrong: &[Problem], line: &dyn Fn(&str) -> Option<usize>) -> DeviceConfigError {
-    let sentence = |problem: &Problem| match line(&problem.path) {
+fn listed(wrong: &[KeyProblem], line: &dyn Fn(&str) -> Option<usize>) -> DeviceConfigError {
+    let sentence = |problem: &KeyProblem| match line(&problem.path) {
         Some(line) => format!("line {line}: {}", problem.text),
         None => problem.text.clone(),
     };
@@ -417,7 +418,7 @@ fn listed(wrong: &[Problem], line: &dyn Fn(&str) -> Option<usize>) -> DeviceConf
         [one] => sentence(one),
         several => {
             let mut text = format!("{} things are wrong:", several.len());
-            let mut several: Vec<&Problem> = several.iter().collect();
+            let mut several: Vec<&KeyProblem> = several.iter().collect();
 
             // In the order of the file, and last what has no line in it.
             several.sort_by_key(|problem| line(&problem.path).unwrap_or(usize::MAX));

@@ -7,175 +7,17 @@
 //! a refused command is done as well, at the time of its answer. Absent: the host's queue, and the
 //! wall clock.
 
+use crate::command::PageCommand;
+use crate::completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprints::Fingerprints;
-use crate::halves::{Charging, DataPath, FirmwareHalf, TimingHalf, look_ahead, perform};
+use crate::halves::{DataPath, FirmwareHalf, OpCharger, TimingHalf, look_ahead, perform};
 use crate::saved::OpenError;
 use crate::timing::Timing;
-use remap_ssd_ftl::{
-    FileBlock, FilePage, FileStatus, Ftl, Lpn, RecoveryReport, Refusal, Remap, UsablePages,
-};
+use remap_ssd_ftl::{FileBlock, FilePage, Ftl, Lpn, RecoveryReport, Refusal, Remap, UsablePages};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Media, Page, PageView, Payload};
 use std::path::PathBuf;
-
-/// What the host asks of one logical page, or of a range if it is a remap.
-///
-/// ```
-/// use remap_ssd_device::{Lpn, PageKind};
-/// let copy = PageKind::Remap { source: Lpn(0), len: 8, relocate: false, atomic: false };
-/// assert_eq!((copy.pages(), copy.writes()), (8, false));
-/// assert_eq!((PageKind::Write.pages(), PageKind::Write.writes()), (1, true));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageKind {
-    /// Reads one page of 4 KiB.
-    Read,
-    /// Writes one page of 4 KiB.
-    Write,
-    /// Write one page that is meant to be remapped to `home` one day: a journal's.
-    WriteFor {
-        /// The LPN that will get the page.
-        home: Lpn,
-    },
-    /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
-    /// no other page has.
-    ReadModifyWrite,
-    /// Deallocates one page, as a trim does.
-    Trim,
-    /// A whole remap command, whose targets begin at the page it is submitted for. No data passes
-    /// the link.
-    Remap {
-        /// First LPN that is read.
-        source: Lpn,
-        /// How many pages, from the first on.
-        len: u16,
-        /// The sources lose their pages.
-        relocate: bool,
-        /// All pages or none survive a power cut.
-        atomic: bool,
-    },
-    /// Make everything acknowledged durable; the page means nothing.
-    Flush,
-}
-
-// Commands wait in long queues.
-const _: () = assert!(size_of::<PageKind>() == 8);
-
-impl PageKind {
-    /// Logical pages that it reads, writes, deallocates or maps.
-    #[inline]
-    pub fn pages(self) -> u64 {
-        match self {
-            Self::Remap { len, .. } => len.into(),
-            Self::Flush => 0,
-            _ => 1,
-        }
-    }
-
-    /// Does it bring a content along?
-    #[inline]
-    pub fn writes(self) -> bool {
-        matches!(
-            self,
-            Self::Write | Self::WriteFor { .. } | Self::ReadModifyWrite
-        )
-    }
-}
-
-/// One page of a host request, its content as an identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageCommand {
-    /// Identity of the content written; meaningless for other kinds.
-    pub content: u64,
-    /// Logical page; the first one of a remap's targets.
-    pub lpn: Lpn,
-    /// The operation on the page.
-    pub kind: PageKind,
-}
-
-const _: () = assert!(size_of::<PageCommand>() == 24);
-
-impl PageCommand {
-    #[inline]
-    pub(crate) fn identity(&self) -> Option<u64> {
-        self.kind.writes().then_some(self.content)
-    }
-}
-
-/// How a command ended, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// When it is complete, in nanoseconds of virtual time.
-    pub done_at: u64,
-    /// What the firmware answered: a refusal changes nothing.
-    pub result: Result<(), Refusal>,
-}
-
-/// How a remap ended, when, and which of its pages share what the sources hold.
-///
-/// ```
-/// # use remap_ssd_device::{Device, DeviceConfig, Lpn, Payload, Remap};
-/// # let mut device = Device::format(DeviceConfig::preset("fast21-32g")?.scale(1.0 / 256.0)?)?;
-/// let written = device.write(0, Lpn(0), &Payload::Identity(1));
-/// let source = Lpn(0);
-/// let onto = |target| Remap { target, source, len: 1, relocate: false, atomic: false };
-///
-/// // A flash page of this device can have 15 owners: one that wrote it, and 14 more.
-/// let ends: Vec<_> = Lpn::range(Lpn(1), 15)
-///     .map(|lpn| device.remap(written.done_at, &onto(lpn)))
-///     .collect();
-/// assert_eq!(ends.iter().map(|end| end.remapped).sum::<u64>(), 14);
-/// assert_eq!((ends[14].copied.counter_full, ends[14].copied.total()), (1, 1));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemapCompletion {
-    /// When it is complete, in nanoseconds of virtual time.
-    pub done_at: u64,
-    /// What the firmware answered. Of a remap that failed halfway, some pages may be done.
-    pub result: Result<(), Refusal>,
-    /// Pages that were remapped: nothing was programmed for them.
-    pub remapped: u64,
-    /// Pages that were copied instead.
-    pub copied: Copied,
-}
-
-/// Pages of a remap that were copied instead, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
-    /// The page's reference counter was full.
-    pub counter_full: u64,
-    /// The remapping metadata had no room, or was fuller than the watermark.
-    pub metadata_full: u64,
-    /// The scheme remaps nothing, or not this page.
-    pub otherwise: u64,
-}
-
-impl Copied {
-    /// Pages copied for any cause.
-    pub fn total(&self) -> u64 {
-        self.counter_full + self.metadata_full + self.otherwise
-    }
-}
-
-impl From<RemapCompletion> for Completion {
-    fn from(completion: RemapCompletion) -> Self {
-        let RemapCompletion {
-            done_at, result, ..
-        } = completion;
-        Self { done_at, result }
-    }
-}
-
-/// How an `fs_write` ended, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileCompletion {
-    /// When it is complete, in nanoseconds of virtual time.
-    pub done_at: u64,
-    /// The data is written, and whether it is listed; or why not.
-    pub result: Result<FileStatus, Refusal>,
-}
 
 /// A simulated SSD: firmware, media and a timing model.
 ///
@@ -256,7 +98,7 @@ pub struct FileCompletion {
 /// ```
 pub struct Device {
     ftl: Ftl,
-    charging: Charging,
+    charging: OpCharger,
     config: DeviceConfig,
     /// The folder that it is in.
     pub(crate) dir: Option<PathBuf>,
@@ -321,7 +163,7 @@ impl Device {
         let hashes = ftl.deduplicates();
         Self {
             ftl,
-            charging: Charging::new(timing, hashes),
+            charging: OpCharger::new(timing, hashes),
             config,
             dir: None,
             fingerprints: Fingerprints::NotSaved,
@@ -540,7 +382,7 @@ impl Device {
             done_at: self.charge(now, DataPath::Absent),
             result,
             remapped: after.remapped - before.remapped,
-            copied: Copied {
+            copied: CopiedPages {
                 counter_full: after.counter_full - before.counter_full,
                 metadata_full: after.metadata_full - before.metadata_full,
                 otherwise: after.otherwise - before.otherwise,

@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::fingerprints::SavedFingerprints;
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, RecoveryReport};
-use remap_ssd_media::folder::{Commit, Damage, Position, checksum};
+use remap_ssd_media::folder::{FileDamage, FolderCommit, HistoryPosition, checksum};
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{ContentMode, Media};
 use std::fs::File;
@@ -177,11 +177,11 @@ impl Device {
     }
 
     /// Begins to make everything acknowledged durable while the device goes on
-    /// (`remap_ssd_media::folder::Commit` says how); `None` for a device in memory.
+    /// (`remap_ssd_media::folder::FolderCommit` says how); `None` for a device in memory.
     ///
     /// # Errors
     /// As `sync`.
-    pub fn begin_commit(&mut self) -> io::Result<Option<Commit>> {
+    pub fn begin_commit(&mut self) -> io::Result<Option<FolderCommit>> {
         self.untimed(|ftl| ftl.media_mut().begin_commit())
     }
 
@@ -189,12 +189,12 @@ impl Device {
     ///
     /// # Errors
     /// As `sync`.
-    pub fn vouch(&mut self, commit: &mut Commit) -> io::Result<()> {
+    pub fn vouch(&mut self, commit: &mut FolderCommit) -> io::Result<()> {
         self.untimed(|ftl| ftl.media_mut().vouch(commit))
     }
 
     /// The last step of a commit, with the position up to which everything is durable.
-    pub fn finish_commit(&mut self, until: Position) {
+    pub fn finish_commit(&mut self, until: HistoryPosition) {
         self.untimed(|ftl| ftl.media_mut().finish_commit(until));
     }
 
@@ -228,7 +228,7 @@ impl Device {
 /// The configuration file of a folder, as text.
 pub(crate) struct ConfigFile {
     text: String,
-    damage: Option<Damage>,
+    damage: Option<FileDamage>,
 }
 
 /// Begins the last line, a comment in TOML.
@@ -256,7 +256,7 @@ impl ConfigFile {
         let sum = text[body..].trim_end().strip_prefix(SUM);
         let is_whole = sum.is_none_or(|sum| sum == sum_of(&text[..body]));
 
-        let damage = (!is_whole).then(|| Damage {
+        let damage = (!is_whole).then(|| FileDamage {
             file: CONFIG.into(),
             offset: 0,
             what: "it does not have the checksum in its last line; after a change on purpose, remove that line".into(),
@@ -266,7 +266,7 @@ impl ConfigFile {
         Ok(Self { text, damage })
     }
 
-    pub(crate) fn damage(&self) -> Option<&Damage> {
+    pub(crate) fn damage(&self) -> Option<&FileDamage> {
         self.damage.as_ref()
     }
 

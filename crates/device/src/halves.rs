@@ -14,7 +14,8 @@
 //! command once the lists of a record have grown. Absent: requests and who waits for them (the
 //! caller's), and threads (the caller's as well).
 
-use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
+use crate::command::{PageCommand, PageKind};
+use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR};
 use crate::timing::{CommandStart, Timing};
 use remap_ssd_ftl::{Ftl, Glimpse, Lpn, Refusal, Remap, UsablePages};
 use remap_ssd_media::{Op, Payload};
@@ -121,7 +122,7 @@ pub(crate) fn look_ahead<T>(
 }
 
 /// What charges the firmware's operations.
-pub(crate) struct Charging {
+pub(crate) struct OpCharger {
     pub timing: Timing,
     /// Does written data pass the hash unit?
     pub hashes: bool,
@@ -131,7 +132,7 @@ pub(crate) struct Charging {
     merged: u64,
 }
 
-impl Charging {
+impl OpCharger {
     pub fn new(timing: Timing, hashes: bool) -> Self {
         Self {
             timing,
@@ -293,7 +294,7 @@ impl FirmwareHalf<'_> {
 }
 
 /// The half that says when they were done.
-pub struct TimingHalf<'a>(pub(crate) &'a mut Charging);
+pub struct TimingHalf<'a>(pub(crate) &'a mut OpCharger);
 
 impl TimingHalf<'_> {
     /// Charges the next step of a record, of a command submitted at `now`; when it is done.

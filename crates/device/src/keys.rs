@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 
 /// A key of device files.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct DeviceKey {
     /// Its name, with that of its table: `firmware.gc_free`.
     pub path: &'static str,
     /// Its unit; empty where there is none.
@@ -35,7 +35,7 @@ pub enum KeyKind {
     /// A whole number, from one to another.
     Integer(u64, u64),
     /// A number in a range.
-    Number(Range),
+    Number(NumberRange),
     /// A switch: `true` or `false`.
     Flag,
     /// One of the names that the function lists.
@@ -48,7 +48,7 @@ pub enum KeyKind {
 
 /// A range of numbers, with or without its ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Range {
+pub struct NumberRange {
     /// Lower end; a value of it is inside unless `above`.
     pub least: f64,
     /// Upper end; a value of it is inside unless `below`.
@@ -59,8 +59,13 @@ pub struct Range {
     pub below: bool,
 }
 
-const fn key(path: &'static str, unit: &'static str, kind: KeyKind, about: &'static str) -> Key {
-    Key {
+const fn key(
+    path: &'static str,
+    unit: &'static str,
+    kind: KeyKind,
+    about: &'static str,
+) -> DeviceKey {
+    DeviceKey {
         path,
         unit,
         kind,
@@ -69,7 +74,7 @@ const fn key(path: &'static str, unit: &'static str, kind: KeyKind, about: &'sta
     }
 }
 
-impl Key {
+impl DeviceKey {
     const fn flag(self, flag: &'static str) -> Self {
         Self { flag, ..self }
     }
@@ -92,7 +97,7 @@ const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
 const TIME: KeyKind = KeyKind::Integer(0, LATENCY_MAX_NS);
 const TIME_ABOVE_0: KeyKind = KeyKind::Integer(1, LATENCY_MAX_NS);
 const ANY_U32: KeyKind = KeyKind::Integer(0, u32::MAX as u64);
-const SHARE: KeyKind = KeyKind::Number(Range {
+const SHARE: KeyKind = KeyKind::Number(NumberRange {
     least: 0.0,
     most: 1.0,
     above: false,
@@ -100,7 +105,7 @@ const SHARE: KeyKind = KeyKind::Number(Range {
 });
 
 const fn below(most: f64) -> KeyKind {
-    KeyKind::Number(Range {
+    KeyKind::Number(NumberRange {
         least: 0.0,
         most,
         above: false,
@@ -109,13 +114,13 @@ const fn below(most: f64) -> KeyKind {
 }
 
 /// The keys that every device has, in the order of a file.
-static COMMON: &[Key] = &[
+static COMMON: &[DeviceKey] = &[
     key("preset", "", KeyKind::Choice(preset_names), "The ready-made device whose values are meant where the file says nothing. Without it, every key \
         outside `[firmware]` must be there.").flag("--preset"),
     key("scale", "", KeyKind::Factor, "Size of the device as a share of the one described, above 0 and at most 1, such as \"1/16\". Blocks become \
         smaller; their number, the latencies and all shares stay.").flag("--scale"),
     key("name", "", KeyKind::Text, "What to call the device in results."),
-    key("addressable", "", KeyKind::Number(Range { least: 0.0, most: 1.0, above: true, below: false }), "Share of the logical pages that workloads \
+    key("addressable", "", KeyKind::Number(NumberRange { least: 0.0, most: 1.0, above: true, below: false }), "Share of the logical pages that workloads \
         address."),
     key("queue_depth", "requests", KeyKind::Integer(1, 65_535), "Requests a host keeps in flight.").flag("--queue-depth"),
     key("content", "", KeyKind::Choice(|| vec!["none", "identity", "bytes"]), "How data pages are stored: not at all (for devices of terabytes), as a \
@@ -176,10 +181,10 @@ static COMMON: &[Key] = &[
 ];
 
 /// All keys, in the order of a file: those of single schemes are last, in tables of their own.
-pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+pub static KEYS: LazyLock<Vec<DeviceKey>> = LazyLock::new(|| {
     let of_schemes = SchemeKind::ALL.into_iter().flat_map(|scheme| {
         let keys = scheme.facts().keys.iter();
-        keys.map(move |own| Key {
+        keys.map(move |own| DeviceKey {
             // Made once and kept for as long as the program runs.
             path: format!("firmware.{scheme}.{}", own.name).leak(),
             unit: own.unit,
@@ -250,7 +255,7 @@ pub static GC_MODES: &[GcMode] = &[
 ];
 
 /// The key of this path, or of what the path was in older files.
-pub fn find(path: &str) -> Option<&'static Key> {
+pub fn find(path: &str) -> Option<&'static DeviceKey> {
     let renamed = renamed(path);
     let path = renamed.as_deref().unwrap_or(path);
     KEYS.iter().find(|key| key.path == path)
@@ -277,7 +282,7 @@ pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) ->
 
 /// Something wrong with one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct KeyProblem {
     /// The key, or what stands for one.
     pub path: String,
     /// What is wrong, as a sentence.
@@ -288,13 +293,13 @@ pub struct Problem {
 
 /// Everything that is wrong with single keys: names, types, ranges. In the order of the keys'
 /// names.
-pub fn problems(said: &Value) -> Vec<Problem> {
+pub fn problems(said: &Value) -> Vec<KeyProblem> {
     let mut found = Vec::new();
     walk("", said, &mut found);
     found
 }
 
-fn walk(table: &str, said: &Value, found: &mut Vec<Problem>) {
+fn walk(table: &str, said: &Value, found: &mut Vec<KeyProblem>) {
     for (name, value) in said.as_object().into_iter().flatten() {
         let path = match table {
             "" => name.clone(),
@@ -306,7 +311,7 @@ fn walk(table: &str, said: &Value, found: &mut Vec<Problem>) {
         match (find(&path), value) {
             (Some(key), value) => found.extend(key.problem(value)),
             (None, Value::Object(_)) if is_table => walk(&path, value, found),
-            (None, _) if is_table => found.push(Problem {
+            (None, _) if is_table => found.push(KeyProblem {
                 text: format!("`{path}` must be a table: [{path}]"),
                 path,
                 meant: None,
@@ -317,7 +322,7 @@ fn walk(table: &str, said: &Value, found: &mut Vec<Problem>) {
 }
 
 /// A key that does not exist; it may be of another table.
-fn unknown(path: String) -> Problem {
+fn unknown(path: String) -> KeyProblem {
     let name = path
         .rsplit_once('.')
         .map_or(path.as_str(), |(_, name)| name);
@@ -336,14 +341,14 @@ fn unknown(path: String) -> Problem {
 
     let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
 
-    Problem {
+    KeyProblem {
         text: format!("unknown field `{path}`{hint}"),
         path,
         meant,
     }
 }
 
-impl Key {
+impl DeviceKey {
     /// What it must be, to follow "must be".
     pub fn range(&self) -> String {
         let unit = |text: String| match self.unit {
@@ -370,7 +375,7 @@ impl Key {
                 }
             }
             KeyKind::Integer(least, most) => unit(format!("{least} to {most}")),
-            KeyKind::Number(Range {
+            KeyKind::Number(NumberRange {
                 least,
                 most,
                 above,
@@ -424,7 +429,7 @@ impl Key {
     }
 
     /// What is wrong with a value of this key.
-    pub fn problem(&self, value: &Value) -> Option<Problem> {
+    pub fn problem(&self, value: &Value) -> Option<KeyProblem> {
         if self.fits(value) {
             return None;
         }
@@ -449,7 +454,7 @@ impl Key {
             (path, _, value) => format!("{path} = {value} must be {}", self.range()),
         };
 
-        Some(Problem {
+        Some(KeyProblem {
             path: self.path.into(),
             text,
             meant: None,

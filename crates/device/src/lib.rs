@@ -26,6 +26,8 @@
 //! The example `disk` is a client of [`Disk`].
 
 mod check;
+mod command;
+mod completion;
 pub mod config;
 mod device;
 mod disk;
@@ -44,11 +46,10 @@ mod service;
 pub mod timing;
 
 pub use check::FolderCheck;
+pub use command::{PageCommand, PageKind};
+pub use completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 pub use config::{DeviceConfig, DeviceConfigError, Setting};
-pub use device::{
-    Completion, Copied, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand,
-    PageKind, RemapCompletion,
-};
+pub use device::{Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR};
 pub use disk::{
     Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, LocalDisk, LocalDiskError,
     RemapAllError,

@@ -5,7 +5,7 @@
 //! the same device. Absent: reading device files (`config`).
 
 use crate::config::DeviceConfig;
-use crate::keys::{GC_MODES, KEYS, Key, KeyKind, Range};
+use crate::keys::{DeviceKey, GC_MODES, KEYS, KeyKind, NumberRange};
 use crate::preset::PRESETS;
 use remap_ssd_ftl::SchemeKind;
 use serde_json::{Map, Value, json};
@@ -41,7 +41,7 @@ pub fn schema() -> Value {
     })
 }
 
-impl Key {
+impl DeviceKey {
     fn schema(&self) -> Value {
         let mut schema = match self.kind {
             // A bound that no number can pass is none.
@@ -49,7 +49,7 @@ impl Key {
             KeyKind::Integer(least, most) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
-            KeyKind::Number(Range {
+            KeyKind::Number(NumberRange {
                 least,
                 most,
                 above,
@@ -170,7 +170,7 @@ pub fn commented(config: &DeviceConfig) -> String {
 }
 
 /// A value as TOML writes it.
-fn literal(key: &Key, value: &Value) -> String {
+fn literal(key: &DeviceKey, value: &Value) -> String {
     match (key.kind, value) {
         (_, Value::String(text)) => toml::Value::String(text.clone()).to_string(),
         (KeyKind::Number(_), value) => {

@@ -91,14 +91,14 @@ impl DeviceConfig {
         }
 
         // Whole pages round the factor; all the rest shrinks by what it has become.
-        let used = Ratio {
+        let used = ScaleRatio {
             part: pages_per_block.into(),
             whole: large.pages_per_block().into(),
         };
 
         // The same whatever the scheme, so that schemes are compared on devices of one size.
         let any = Config::default();
-        let data = Ratio {
+        let data = ScaleRatio {
             part: any.data_pages(&small).into(),
             whole: any.data_pages(&large).into(),
         };
@@ -135,12 +135,12 @@ impl DeviceConfig {
 }
 
 #[derive(Clone, Copy)]
-struct Ratio {
+struct ScaleRatio {
     part: u64,
     whole: u64,
 }
 
-impl Ratio {
+impl ScaleRatio {
     fn of(self, value: u64) -> u64 {
         // In 128 bits: bytes of a large log times pages of a block exceed 64.
         (u128::from(value) * u128::from(self.part) / u128::from(self.whole)) as u64

@@ -30,11 +30,11 @@ const DIES: usize = DIES_MAX as usize;
 
 /// A resource that is passed in turn.
 #[derive(Clone, Copy, Default)]
-struct Lane {
+struct SerialResource {
     free: u64,
 }
 
-impl Lane {
+impl SerialResource {
     /// Takes the next turn after `asked`; returns when it begins.
     #[inline(always)]
     fn turn(&mut self, asked: u64, length: u64) -> u64 {
@@ -54,7 +54,7 @@ impl Lane {
 
 /// A resource that is held.
 #[derive(Clone, Copy, Default)]
-struct Die {
+struct DieTiming {
     free: u64,
     /// An idle stretch before `free`; over once `gap_end` has passed.
     gap_begin: u64,
@@ -73,7 +73,7 @@ pub struct CommandStart {
 
 /// A lookup of owners under way: its beginning, and the end of its reads so far.
 #[derive(Clone, Copy)]
-struct Lookup {
+struct PendingLookup {
     begin: u64,
     cursor: u64,
 }
@@ -82,18 +82,18 @@ struct Lookup {
 pub struct Timing {
     latencies: Latencies,
     geometry: Geometry,
-    dies: [Die; DIES],
+    dies: [DieTiming; DIES],
     dies_len: usize,
-    channels: [Lane; DIES],
-    port: Lane,
-    clearing: Lane,
-    scanning: Lane,
-    hash: Lane,
-    link_in: Lane,
-    link_out: Lane,
+    channels: [SerialResource; DIES],
+    port: SerialResource,
+    clearing: SerialResource,
+    scanning: SerialResource,
+    hash: SerialResource,
+    link_in: SerialResource,
+    link_out: SerialResource,
     programs: ProgramEnds,
     clears: ClearEnds,
-    lookup: Option<Lookup>,
+    lookup: Option<PendingLookup>,
     /// GC operations start no earlier: the end of the latest lookup.
     looked_up: u64,
     lookup_total: u64,
@@ -109,7 +109,7 @@ pub struct Timing {
 impl Timing {
     /// A device at rest, at time 0.
     pub fn new(geometry: Geometry, latencies: Latencies) -> Self {
-        let mut dies = [Die::default(); DIES];
+        let mut dies = [DieTiming::default(); DIES];
         for (index, die) in dies.iter_mut().enumerate() {
             die.channel = geometry.channel_of_die(index as u32) as usize;
         }
@@ -119,13 +119,13 @@ impl Timing {
             geometry,
             dies,
             dies_len: geometry.dies_total() as usize,
-            channels: [Lane::default(); DIES],
-            port: Lane::default(),
-            clearing: Lane::default(),
-            scanning: Lane::default(),
-            hash: Lane::default(),
-            link_in: Lane::default(),
-            link_out: Lane::default(),
+            channels: [SerialResource::default(); DIES],
+            port: SerialResource::default(),
+            clearing: SerialResource::default(),
+            scanning: SerialResource::default(),
+            hash: SerialResource::default(),
+            link_in: SerialResource::default(),
+            link_out: SerialResource::default(),
             programs: ProgramEnds::new(geometry),
             clears: ClearEnds::default(),
             lookup: None,
@@ -411,7 +411,7 @@ impl Timing {
                     self.lookup.is_none(),
                     "a lookup ends before the next begins"
                 );
-                self.lookup = Some(Lookup {
+                self.lookup = Some(PendingLookup {
                     begin: ready,
                     cursor: ready,
                 });
@@ -470,7 +470,8 @@ impl Timing {
     }
 
     fn end_lookup(&mut self) -> u64 {
-        let Lookup { begin, cursor } = self.lookup.take().expect("a lookup begins before it ends");
+        let PendingLookup { begin, cursor } =
+            self.lookup.take().expect("a lookup begins before it ends");
         let length = cursor - begin;
         self.lookup_total += length;
         // The collection that asked may move pages only when it knows their owners.
@@ -484,7 +485,7 @@ impl Timing {
     }
 }
 
-impl Die {
+impl DieTiming {
     /// Holds the die for `length` from `ready` on, or from when it is free. Returns the end.
     #[inline]
     fn hold(&mut self, purpose: Purpose, ready: u64, now: u64, length: u64) -> u64 {

@@ -13,6 +13,7 @@ fn every_preset_works_at_every_scale_under_every_scheme() {
                 let mut config = preset.config();
                 config.firmware.scheme = scheme;
                 let tables = config.firmware.tables_bytes(&config.geometry);
+
                 if config.firmware.log_bytes < tables {
                     let error = config
                         .clone()
@@ -22,6 +23,7 @@ fn every_preset_works_at_every_scale_under_every_scheme() {
                     assert!(error.contains("both mapping tables in NVRAM"), "{error}");
                     config.firmware.log_bytes = tables;
                 }
+
                 let scaled = config.scale(parse_scale(scale).unwrap());
                 scaled.unwrap_or_else(|error| {
                     panic!("{} at {scale} with {scheme}: {error}", preset.name)
@@ -44,6 +46,7 @@ fn a_scaled_device_keeps_its_proportions() {
                 per_page(config.firmware.log_bytes as f64),
             )
         };
+
         for scale in SCALES {
             let scaled = full.clone().scale(parse_scale(scale).unwrap()).unwrap();
             assert_eq!(scaled.geometry.superblocks(), full.geometry.superblocks());
@@ -79,22 +82,26 @@ fn the_presets_are_the_papers_devices() {
         ),
         (576, 16 * 1024)
     );
+
     let large = DeviceConfig::preset("fast21-256g").unwrap();
     assert_eq!(
         (gib(large.firmware.lpns), gib(large.geometry.pages())),
         (256.0, 288.0)
     );
+
     let cold = DeviceConfig::preset("coldmap-16g").unwrap();
     assert_eq!(
         (gib(cold.firmware.lpns), gib(cold.geometry.pages())),
         (12.0, 16.0)
     );
+
     let pebble = DeviceConfig::preset("pebble-375g").unwrap();
     assert_eq!(
         (u64::from(pebble.firmware.lpns) * 4096).div_ceil(1_000_000_000),
         375
     );
     assert!(PRESETS.iter().all(|preset| !preset.assumed.is_empty()));
+
     // The one without contents is filled whole, and Coldmap's ("12 GB of sequential writes").
     let addressable = |name: &str| {
         if ["fast21-4t", "coldmap-16g"].contains(&name) {
@@ -103,6 +110,7 @@ fn the_presets_are_the_papers_devices() {
             0.9
         }
     };
+
     assert!(
         PRESETS
             .iter()
@@ -146,6 +154,7 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
         "preset = \"fast21-32g\"\nqueue_dept = 5",
         "unknown field `queue_dept`",
     );
+
     refused(
         "preset = \"fast21-32g\"\n[firmware]\nlogbytes = 5",
         "unknown field `firmware.logbytes`: did you mean `firmware.log_bytes`?",
@@ -155,6 +164,7 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
         "must be above 0",
     );
     refused("preset = \"fast21-32g\"\n[flash]\nread_ns = -1", "-1");
+
     refused(
         "preset = \"fast21-32g\"\n[flash]\nread_ns = 0",
         "must be above 0",
@@ -167,6 +177,7 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
         "preset = \"fast21-32g\"\nscale = 2",
         "scale 2 must be above 0 and at most 1",
     );
+
     refused("preset = \"fast21-32g\"\nscale = \"1/0\"", "scale 1/0");
     refused(
         "preset = \"fast21-32g\"\nscale = 1e-6\n[geometry]\ndies = 2\nchannels = 1",
@@ -176,6 +187,7 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
         "preset = \"fast21-32g\"\n[geometry]\ndies = 65",
         "dies = 65 must be 1 to 64",
     );
+
     refused(
         "preset = \"fast21-32g\"\n[firmware]\nlpns = 9437184",
         "over-provisioning is too small",
@@ -188,6 +200,7 @@ fn what_a_file_gets_wrong_is_said_in_one_sentence() {
         "preset = \"fast21-32g\"\ncontent = \"none\"",
         "firmware.dedup",
     );
+
     refused("", "missing field");
     let full = DeviceConfig::preset("fast21-32g").unwrap().to_toml();
     refused(&full.replace("queue_depth", "queue_deep"), "line ");

@@ -234,6 +234,7 @@ fn a_damaged_record_is_repaired_to_the_newest_moment_of_which_all_is_known() {
     let dir = rig.dir.path();
     let journal = 3 + newest(dir);
     rig.flip(journal, 16 + 40);
+
     let refused = Device::open_in_folder(dir)
         .err()
         .expect("refused")
@@ -242,6 +243,7 @@ fn a_damaged_record_is_repaired_to_the_newest_moment_of_which_all_is_known() {
         refused.contains(FILES[journal]) && refused.contains(", byte "),
         "{refused}"
     );
+
     let before = rig.files();
     let check = Device::check_folder(dir).expect("a device");
     assert!(
@@ -249,9 +251,11 @@ fn a_damaged_record_is_repaired_to_the_newest_moment_of_which_all_is_known() {
         "{check:?}"
     );
     assert!(before == rig.files(), "checking changes nothing");
+
     Device::repair_folder(dir).expect("it can be repaired");
     let check = Device::check_folder(dir).expect("a device");
     assert!(check.is_clean(), "{check:?}");
+
     let (device, _) = Device::open_in_folder(dir).expect("it opens");
     device.ftl().check().expect("consistent");
 }

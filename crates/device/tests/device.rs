@@ -76,6 +76,7 @@ fn a_remap_costs_a_command_and_an_entry() {
         relocate: false,
         atomic: false,
     };
+
     let first = device.remap(now, &remap);
     assert_eq!(first.result, Ok(()));
     let now = first.done_at + 1_000_000;
@@ -86,6 +87,7 @@ fn a_remap_costs_a_command_and_an_entry() {
             ..remap
         },
     );
+
     assert!(
         (1100..1200).contains(&(second.done_at - now)),
         "{}",
@@ -102,9 +104,11 @@ fn a_refused_command_is_done_at_once() {
         lpn: Lpn(device.config().firmware.lpns),
         kind: PageKind::Write,
     };
+
     let completion = device.submit(5000, &outside);
     assert_eq!(completion.result, Err(Refusal::OutOfRange));
     assert!(completion.done_at < 10_000);
+
     let whole = device.submit_request(
         5000,
         &[
@@ -115,6 +119,7 @@ fn a_refused_command_is_done_at_once() {
             outside,
         ],
     );
+
     assert_eq!(whole.result, Err(Refusal::OutOfRange));
     assert!(
         whole.done_at >= PROGRAM_NS,
@@ -131,6 +136,7 @@ fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
         0,
         "a new device has nothing to collect"
     );
+
     let (mut state, mut content) = (1, 1);
     let lpns = u64::from(device.config().addressable_lpns());
     while device.ftl().free_superblocks() > device.ftl().gc_start() {
@@ -140,9 +146,11 @@ fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
             .untimed(|ftl| ftl.write(Lpn(lpn), &Payload::Identity(content)))
             .unwrap();
     }
+
     let wait = device.config().background.idle_after_ns;
     device.idle(0, wait);
     assert_eq!(device.timing().busy_until(), 0);
+
     let free = device.ftl().free_superblocks();
     device.idle(wait, 600_000_000_000);
     assert!(device.ftl().free_superblocks() > free);
@@ -191,15 +199,18 @@ fn a_saved_device_reads_the_same_and_goes_on() {
         for n in 0..5000 {
             write(&mut device, 0, n * 7 % lpns, u64::from(n % 900) + 1);
         }
+
         device.deallocate(0, Lpn(100), 50).result.unwrap();
         let saved = device.save(&path);
         if !scheme.is_durable() {
             assert!(matches!(saved, Err(OpenError::NotDurable(name)) if name == scheme.name()));
             continue;
         }
+
         saved.unwrap();
         let (mut again, _) = Device::load(&path).unwrap();
         assert_eq!(again.config(), device.config());
+
         for lpn in 0..40_000.min(lpns) {
             assert_eq!(
                 again.read(0, Lpn(lpn)).1,

@@ -10,7 +10,7 @@ use kit::{files, remap, try_read};
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Lpn, Refusal, SchemeKind};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, BlockId, Media, Oob, Ppn, Purpose, Stored};
+use remap_ssd_media::{After, BlockId, Media, Oob, Ppn, Purpose, StoredPage};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -45,8 +45,9 @@ fn scribble(media: &mut Media) {
             .erase(block, id, After::NOTHING)
             .expect("no fault is planted");
     }
+
     for ppn in (0..geometry.pages()).map(Ppn) {
-        let stored = Stored::Bytes(Arc::new([0xee; PAGE_BYTES]));
+        let stored = StoredPage::Bytes(Arc::new([0xee; PAGE_BYTES]));
         media
             .program(
                 ppn,

@@ -95,11 +95,13 @@ fn after_a_shutdown_in_good_order_all_duplicates_are_found() {
         0,
         "nothing is left to read"
     );
+
     all_are_found(&mut device);
     assert!(
         device.ftl().stats().verified >= u64::from(PAGES) * 98 / 100,
         "each was compared with its page"
     );
+
     // Known and compared: what a second shutdown saves is no worse.
     assert!(close(device) >= u64::from(PAGES));
     let mut device = open(dir.path());
@@ -112,16 +114,20 @@ fn after_a_kill_the_pages_are_read_and_a_file_of_before_is_ignored() {
     close(made(dir.path()));
     let kept = std::fs::read(dir.path().join(FILE)).expect("saved");
     let mut device = open(dir.path());
+
     // Half of the pages get other contents, then the process dies.
     (0..PAGES / 2).for_each(|lpn| write(&mut device, lpn, u64::from(lpn) + 100_000));
     (0..PAGES / 2).for_each(|lpn| write(&mut device, lpn, u64::from(lpn) + u64::from(PAGES)));
     (0..PAGES / 2).for_each(|lpn| write(&mut device, lpn, u64::from(lpn)));
     drop(device);
+
     let mut device = open(dir.path());
     ignored(&device, "has not saved them");
     assert_eq!(relearn(dir.path(), &mut device), u64::from(PAGES));
+
     all_are_found(&mut device);
     drop(device);
+
     // Somebody puts the file back; the device has gone on since.
     std::fs::write(dir.path().join(FILE), kept).expect("room for it");
     let mut device = open(dir.path());
@@ -143,9 +149,11 @@ fn a_damaged_file_is_ignored_and_one_with_a_good_hash_is_not_believed_unseen() {
         std::fs::write(&path, bad).expect("room for it");
         open(dir.path())
     };
+
     ignored(&device, "hash");
     assert_eq!(relearn(dir.path(), &mut device), u64::from(PAGES));
     close(device);
+
     for (len, reason) in [(20, "fill"), (good.len() - 40, "fill"), (0, "fill")] {
         let now = std::fs::read(&path).expect("saved");
         std::fs::write(&path, &now[..len.min(now.len())]).expect("room for it");
@@ -154,6 +162,7 @@ fn a_damaged_file_is_ignored_and_one_with_a_good_hash_is_not_believed_unseen() {
         relearn(dir.path(), &mut device);
         close(device);
     }
+
     // All digests moved on by one page, as if the file described another copy of the device.
     let mut bad = std::fs::read(&path).expect("saved");
     let end = bad.len() - 32;
@@ -168,6 +177,7 @@ fn a_damaged_file_is_ignored_and_one_with_a_good_hash_is_not_believed_unseen() {
         record[4..].copy_from_slice(digest);
     }
     let hash = *blake3::hash(&bad[..end]).as_bytes();
+
     bad[end..].copy_from_slice(&hash);
     std::fs::write(&path, bad).expect("room for it");
     let mut device = open(dir.path());

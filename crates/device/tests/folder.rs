@@ -151,6 +151,7 @@ fn a_folder_that_is_no_device_is_refused_and_left_alone() {
         Device::open_in_folder(&dir.path().join("absent")),
         Err(OpenError::Image(ImageError::Io(_)))
     ));
+
     std::fs::write(dir.path().join("mine"), "text").expect("room for it");
     let made = Device::create_in_folder(dir.path(), tiny(SchemeKind::RemapSsd, false), None);
     assert!(matches!(made, Err(OpenError::NotEmpty)));
@@ -158,9 +159,11 @@ fn a_folder_that_is_no_device_is_refused_and_left_alone() {
         std::fs::read_dir(dir.path()).expect("still there").count(),
         1
     );
+
     let made =
         Device::create_in_folder(&dir.path().join("new"), tiny(SchemeKind::Opt, false), None);
     assert!(matches!(made, Err(OpenError::NotDurable("opt"))));
+
     let made = Device::create_in_folder(
         &dir.path().join("new"),
         tiny(SchemeKind::WalSsd, false),
@@ -179,11 +182,13 @@ fn devices_for_service_of_any_size_can_be_filled_and_overwritten() {
         let spare = f64::from(config.geometry.pages()) / f64::from(config.firmware.lpns);
         assert!((1.12..1.35).contains(&spare), "{bytes}: {spare}");
     }
+
     let config =
         DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let lpns = config.firmware.lpns;
     let mut device = Device::format(config).expect("possible");
     let mut numbers = Numbers(1);
+
     for step in 0..3 * u64::from(lpns) {
         let lpn = if step < u64::from(lpns) {
             step as u32

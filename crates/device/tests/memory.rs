@@ -19,6 +19,7 @@ fn churn(mut device: Device, what: &str) {
             .wrapping_add(1_442_695_040_888_963_407);
         ((state >> 33) % u64::from(end)) as u32
     };
+
     let mut now = 0;
     for step in 1..=u64::from(lpns) * 6 {
         let lpn = below(lpns);
@@ -44,10 +45,12 @@ fn churn(mut device: Device, what: &str) {
         assert_eq!(done.result, Ok(()), "{what}");
         now = now.max(done.done_at);
     }
+
     assert!(
         device.ftl().stats().gc_programs > 100,
         "{what}: nothing was moved"
     );
+
     for (lpn, content) in model.iter().enumerate() {
         let (_, seen) = device.view(now, Lpn(lpn as u32), |view| match view {
             PageView::Zeroes => 0,
@@ -97,6 +100,7 @@ fn nothing_is_recorded_where_nobody_keeps_time() {
             Ok(())
         )
     });
+
     let remap = Remap {
         target: Lpn(8000),
         source: Lpn(0),
@@ -104,6 +108,7 @@ fn nothing_is_recorded_where_nobody_keeps_time() {
         relocate: false,
         atomic: false,
     };
+
     device.untimed(|ftl| {
         assert_eq!(ftl.remap(&remap), Ok(()));
         assert!(

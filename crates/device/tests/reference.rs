@@ -121,6 +121,7 @@ fn all_that_is_wrong_is_said_at_once_with_lines_and_suggestions() {
         lines[2].contains("line 4: flash.read_ns = 0 must be above 0"),
         "{error}"
     );
+
     assert!(
         lines[3].contains("line 6: firmware.scheme = \"Remap-SDD\" must be one of")
             && lines[3].ends_with("did you mean `remap-ssd`?"),

@@ -162,6 +162,7 @@ fn the_nvram_port_is_paid_by_the_byte() {
         ),
         625
     );
+
     assert_eq!(
         bench.at(
             0,
@@ -241,13 +242,16 @@ fn host_operations_use_the_time_an_erase_waits() {
     let long = [0, 4, 8, 12].map(|page| bench.program(Purpose::Gc, page));
     bench.at(0, &long);
     let erase = bench.erase(1, 1, After::ALL);
+
     bench.at(0, &[erase]);
+
     // Die 1 would stand idle until 4 programs of die 0 have ended: 4 fit, the fifth comes after the
     // erase.
     let ends = [1, 5, 9, 13, 17].map(|page| {
         let program = bench.program(Purpose::Host, page);
         bench.at(0, &[program])
     });
+
     assert_eq!(
         ends,
         [
@@ -285,6 +289,7 @@ fn a_store_waits_for_the_clearing_it_names() {
         225,
         "clearings run beside the stores"
     );
+
     assert_eq!(
         bench.at(
             100,
@@ -400,12 +405,14 @@ fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
                 geometry,
             }
         };
+
         let (mut one, mut two) = (with(), with());
         let (mut now, mut random) = (0, 1u32);
         let mut draw = |range: u32| {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (random >> 8) % range
         };
+
         for row in 0..500 {
             now += u64::from(draw(1 << 18));
             let host = one.program(Purpose::Host, draw(1024));

@@ -18,7 +18,7 @@
 
 use crate::config::{Config, EntrySize};
 use crate::guard::{Guard, Guards};
-use crate::layout::{ABORTED_SLOTS, Layout};
+use crate::layout::{ABORTED_SLOTS, NvramLayout};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Media, Purpose};
 use std::ops::Range;
@@ -46,7 +46,7 @@ pub struct AtomicSlot {
 
 impl AtomicSlot {
     /// The slot of a device; nothing is read or stored.
-    pub fn new(config: &Config, layout: &Layout) -> Self {
+    pub fn new(config: &Config, layout: &NvramLayout) -> Self {
         Self {
             guards: config.guards,
             has_commands: config.entry == EntrySize::Bytes24,

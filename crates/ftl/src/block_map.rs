@@ -11,7 +11,7 @@
 //! extension may have (`Config::extension_entries`).
 
 use crate::dies::DieMask;
-use crate::fullest::Fullest;
+use crate::fullest::FullestBlocks;
 use crate::mapping::Mapping;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
@@ -30,13 +30,13 @@ const NOWHERE: u32 = u32::MAX;
 /// Which pages of a superblock are handed out in order: those past the head, in blocks that were
 /// good when it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Order {
+pub struct PageOrder {
     /// Dies that are left out.
     pub skipped: DieMask,
     pub head: u32,
 }
 
-impl Order {
+impl PageOrder {
     fn good(self, dies: u32) -> u32 {
         self.skipped.count_others(dies)
     }
@@ -87,8 +87,8 @@ struct Block {
 
 /// What a superblock means to the table of blocks.
 #[derive(Clone, Copy, Default)]
-struct Used {
-    order: Order,
+struct BlockUse {
+    order: PageOrder,
     /// Blocks whose base is in it.
     based: u32,
     /// LPNs that are in place in it.
@@ -104,9 +104,9 @@ pub struct BlockMap {
     internal: Vec<u32>,
     here: Vec<u64>,
     remapped: Vec<u64>,
-    superblocks: Vec<Used>,
+    superblocks: Vec<BlockUse>,
     entries: u32,
-    fullest: Fullest,
+    fullest: FullestBlocks,
 }
 
 fn bit(bits: &[u64], lpn: Lpn) -> bool {
@@ -138,9 +138,9 @@ impl BlockMap {
             internal: vec![NOWHERE; internal as usize],
             here: vec![0; words],
             remapped: vec![0; words],
-            superblocks: vec![Used::default(); geometry.superblocks() as usize],
+            superblocks: vec![BlockUse::default(); geometry.superblocks() as usize],
             entries: 0,
-            fullest: Fullest::new(blocks, block_pages),
+            fullest: FullestBlocks::new(blocks, block_pages),
         }
     }
 
@@ -224,7 +224,7 @@ impl BlockMap {
     }
 
     /// In which order a superblock's pages are handed out. It must have no block.
-    pub fn set_order(&mut self, sb: SbId, order: Order) {
+    pub fn set_order(&mut self, sb: SbId, order: PageOrder) {
         let used = &mut self.superblocks[sb.0 as usize];
         assert!(
             used.order == order || used.based == 0,

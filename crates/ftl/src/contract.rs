@@ -13,7 +13,7 @@
 use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::kind::SchemeFacts;
 use crate::stats::{Demotion, SchemeCounters};
@@ -187,15 +187,15 @@ pub type CopiesOf<'a> = Box<dyn Fn(SbId) -> u32 + 'a>;
 
 /// GC asks who owns the pages of a superblock, and what the scheme needs to answer.
 pub struct OwnerLookup<'a> {
-    /// The core's tables.
+    /// L2P, counts and what has ended; the scheme reads them and changes none.
     pub tables: &'a Tables,
     /// Where the scheme's entries are, and what reading them is charged to.
     pub media: &'a mut Media,
     /// Gives numbers to owners that L2P names because an entry cannot be read.
     pub clock: &'a mut WsnClock,
-    /// The superblock.
+    /// The superblock that GC collects, whose pages' owners are wanted.
     pub sb: SbId,
-    /// Takes the owners.
+    /// Owners are appended here, of one page the newest last; stale ones may be among them.
     pub out: &'a mut Vec<OwnerRef>,
 }
 
@@ -210,7 +210,7 @@ pub trait Ownership {
     fn forget(
         &mut self,
         media: &mut Media,
-        ended: &mut Ended,
+        ended: &mut EndedFilters,
         counters: &mut SchemeCounters,
         sb: SbId,
     );

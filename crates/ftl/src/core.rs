@@ -7,7 +7,7 @@
 use crate::block_map::BlockMap;
 use crate::clock::WsnClock;
 use crate::config::Config;
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::map::Map;
 use crate::mapping::Mapping;
 use crate::stats::Stats;
@@ -23,7 +23,7 @@ pub struct Core {
     /// Shape of the flash array.
     pub geometry: Geometry,
     /// Where the regions of NVRAM begin.
-    pub layout: Layout,
+    pub layout: NvramLayout,
     /// Flash and NVRAM: what outlives power.
     pub media: Media,
     /// Which LPN has which page, and how many LPNs have it.
@@ -58,7 +58,7 @@ impl Core {
 
         Self {
             geometry,
-            layout: Layout::new(&config, &geometry),
+            layout: NvramLayout::new(&config, &geometry),
             tables: Tables::new(geometry, map),
             blocks: Superblocks::new(geometry, &config, reserve),
             clock: WsnClock::default(),

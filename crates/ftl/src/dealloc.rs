@@ -13,7 +13,7 @@
 use crate::clock::WsnClock;
 use crate::config::{Config, chunk_of};
 use crate::guard::{Guard, Guards};
-use crate::layout::{DEALLOC_WORDS, Layout};
+use crate::layout::{DEALLOC_WORDS, NvramLayout};
 use crate::tables::Tables;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Lpn, Media, Purpose};
@@ -95,7 +95,7 @@ pub struct DeallocRecords {
 
 impl DeallocLog {
     /// A log without records; `read_back` finds those on the media.
-    pub fn new(config: &Config, layout: &Layout) -> Self {
+    pub fn new(config: &Config, layout: &NvramLayout) -> Self {
         Self {
             guards: config.guards,
             lpns: config.lpns,

@@ -6,15 +6,15 @@
 
 use std::ops::{BitOr, BitOrAssign};
 
-/// One bit a die.
+/// Bit `n` stands for the block on die `n`, so a device has 64 dies at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DieMask(pub u64);
 
 impl DieMask {
-    /// No die.
+    /// The empty set: no block is left out.
     pub const NONE: Self = Self(0);
 
-    /// One die.
+    /// The set of one die, which is below 64.
     #[inline]
     pub fn of(die: u32) -> Self {
         Self(1 << die)
@@ -26,13 +26,13 @@ impl DieMask {
         self.0 >> die & 1 == 1
     }
 
-    /// Is none?
+    /// Is no die in the set?
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many there are.
+    /// Number of dies, bits of a damaged word behind the last die included.
     #[inline]
     pub fn count_ones(self) -> u32 {
         self.0.count_ones()

@@ -15,7 +15,7 @@ use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Geometry, Lpn, SbId};
 
 /// The filters of all superblocks.
-pub struct Ended {
+pub struct EndedFilters {
     bits: Slab<u64>,
     /// Have the scheme's entries been sorted out since power-on?
     known: Vec<bool>,
@@ -37,7 +37,7 @@ fn word_of(lpn: Lpn, words: usize) -> usize {
     (lpn.index() / 64) & (words - 1)
 }
 
-impl Ended {
+impl EndedFilters {
     /// One bit a flash page or more; nothing is known.
     pub fn new(geometry: &Geometry) -> Self {
         // As many bits as pages: a superblock has about one entry a page, so that few bits are

@@ -15,7 +15,7 @@ use crate::dies::DieMask;
 use crate::error::ConfigError;
 use crate::files::FileMap;
 use crate::gc::job::Gc;
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::life::{Life, LifeRecord};
 use crate::scheme::catalogue::spec;
 use crate::stats::{RemapCounts, Stats};
@@ -89,7 +89,7 @@ impl Ftl {
             })
             .flatten();
 
-        let layout = Layout::new(&config, &geometry);
+        let layout = NvramLayout::new(&config, &geometry);
         let reserve = config.reserve(&geometry);
         Ok(Self {
             gc_start: config.gc_start(&geometry),

@@ -13,7 +13,7 @@ struct FullestLink {
 }
 
 /// Blocks in lists by their number of entries.
-pub struct Fullest {
+pub struct FullestBlocks {
     links: Vec<FullestLink>,
     /// First and last block of each list.
     ends: Vec<(u32, u32)>,
@@ -21,7 +21,7 @@ pub struct Fullest {
     top: usize,
 }
 
-impl Fullest {
+impl FullestBlocks {
     /// So many blocks without entries, each with at most so many.
     pub fn new(blocks: u32, entries_max: u32) -> Self {
         let link = FullestLink {

@@ -29,14 +29,14 @@
 
 use crate::block_map::BlockInOrder;
 use crate::contract::OwnerRef;
-use crate::dedup::Pages;
+use crate::dedup::PageLookup;
 use crate::error::Refusal;
 use crate::ftl::Ftl;
-use crate::gc::job::{Job, Live, NONE, ORDERED};
+use crate::gc::job::{GcJob, LivePage, NONE, ORDERED};
 use crate::guard::Guard;
 use crate::mapping::Mapping;
 use crate::superblock::{AllocatedPage, Stream};
-use remap_ssd_media::{Lpn, Oob, Ppn, Purpose, SbId, SecondOwner, Stored};
+use remap_ssd_media::{Lpn, Oob, Ppn, Purpose, SbId, SecondOwner, StoredPage};
 use std::collections::BTreeMap;
 
 /// What a page holds that keeps the place of an unmapped one.
@@ -273,7 +273,7 @@ impl Ftl {
         // entries stay newer.
         let shared = shared.filter(|shared| shared.sb == sb && !alone && !mapping.remapped);
         if let Some(shared) = shared {
-            let page = Live {
+            let page = LivePage {
                 offset,
                 oob,
                 owns: true,
@@ -310,7 +310,7 @@ impl Ftl {
                 dedup.copied(
                     from,
                     to,
-                    Pages {
+                    PageLookup {
                         media: &self.core.media,
                         counts: &self.core.tables.counts,
                     },
@@ -326,7 +326,7 @@ impl Ftl {
         self.core.stats.gc_programs += 1;
         self.core.stats.merge_pads += 1;
         let oob = taken.oob(Oob::PAD, self.core.clock.tick());
-        let stored = Stored::Meta(PAD.into());
+        let stored = StoredPage::Meta(PAD.into());
         match self
             .core
             .media
@@ -389,7 +389,7 @@ impl Ftl {
     }
 
     /// Collects the blocks that are in the victim.
-    pub(crate) fn merge_victim(&mut self, job: &mut Job) -> Result<(), Refusal> {
+    pub(crate) fn merge_victim(&mut self, job: &mut GcJob) -> Result<(), Refusal> {
         if std::mem::replace(&mut job.merged, true) {
             return Ok(());
         }
@@ -416,7 +416,7 @@ impl Ftl {
     }
 
     /// The remapped owners of the victim's pages that are still owners, each once.
-    fn shared_in(&mut self, job: &Job) -> SharedOwners {
+    fn shared_in(&mut self, job: &GcJob) -> SharedOwners {
         let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
         // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does
         // not count twice.

@@ -35,7 +35,7 @@ pub fn file_map_words(slots: u32, entries: u32) -> usize {
 
 /// Word addresses of the regions.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct NvramLayout {
     /// First word of the atomic slot.
     pub atomic: usize,
     /// First word of the list of aborted commands.
@@ -50,7 +50,7 @@ pub struct Layout {
     pub scheme: usize,
 }
 
-impl Layout {
+impl NvramLayout {
     /// Lays the regions out one after the other.
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let atomic = geometry.superblocks() as usize * LIFE_WORDS;

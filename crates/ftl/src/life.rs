@@ -33,7 +33,7 @@ pub struct Life {
 pub struct LifeRecord {
     /// Incarnation, dead and clean marks.
     pub life: Life,
-    /// Retired blocks.
+    /// Dies whose block of this superblock is retired for good.
     pub bad: DieMask,
     /// Blocks to retire at the next erase.
     pub failing: DieMask,
@@ -44,7 +44,7 @@ pub struct LifeRecord {
 pub struct LoadedLife {
     /// Incarnation, dead and clean marks.
     pub life: Result<Life, MediaError>,
-    /// Retired blocks.
+    /// Dies whose block of this superblock is retired for good.
     pub bad: Result<DieMask, MediaError>,
     /// Blocks to retire at the next erase.
     pub failing: Result<DieMask, MediaError>,

@@ -7,14 +7,14 @@
 use crate::config::Config;
 use crate::contract::FlashNeed;
 use crate::error::ConfigError;
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::scheme::catalogue::spec;
 use remap_ssd_media::Geometry;
 
 impl Config {
     /// Words of NVRAM that the media must have.
     pub fn nvram_words(&self, geometry: &Geometry) -> usize {
-        Layout::new(self, geometry).scheme + (spec(self.scheme).nvram_words)(self, geometry)
+        NvramLayout::new(self, geometry).scheme + (spec(self.scheme).nvram_words)(self, geometry)
     }
 
     /// Bytes of mapping tables that the scheme keeps in NVRAM; `log_bytes` must be as large.

@@ -4,9 +4,9 @@
 //! prefetched inside a loop over a table of its own (`in_force`, `recovery`, `relocate`), which is
 //! part of that loop.
 
-use crate::dedup::{Fingerprint, Pages};
+use crate::dedup::{Fingerprint, PageLookup};
 use crate::ftl::Ftl;
-use crate::gc::job::{Job, STRETCH};
+use crate::gc::job::{GcJob, STRETCH};
 use remap_ssd_media::{Lpn, Ppn};
 
 /// Pages whose owners' mappings are asked for at once: as many cache lines as can be on the way.
@@ -41,7 +41,7 @@ impl Ftl {
             }
         }
 
-        let pages = Pages {
+        let pages = PageLookup {
             media: &core.media,
             counts: &core.tables.counts,
         };
@@ -79,7 +79,7 @@ impl Ftl {
     }
 
     /// Asks for what the next stretch's pages say of themselves, while the host goes on.
-    pub(crate) fn look_at_stretch(&self, job: &Job) {
+    pub(crate) fn look_at_stretch(&self, job: &GcJob) {
         let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
         self.core
             .media

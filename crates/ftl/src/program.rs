@@ -4,16 +4,16 @@
 //! Invariant: room is made before a page is taken, never between a page's program and its mapping.
 //! Absent: the commands (`command`), pages that move (`gc`), and blocks in order (`hybrid`).
 
-use crate::dedup::{Fingerprint, Pages};
+use crate::dedup::{Fingerprint, PageLookup};
 use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
 use crate::superblock::{AllocatedPage, Stream};
 use remap_ssd_media::{
-    After, Lpn, MediaError, Oob, PageSlot, Payload, Ppn, Purpose, SecondOwner, Stored,
+    After, Lpn, MediaError, Oob, PageSlot, Payload, Ppn, Purpose, SecondOwner, StoredPage,
 };
 
 /// Where a page to be written comes from.
-pub(crate) enum Origin<'a> {
+pub(crate) enum PageOrigin<'a> {
     Payload(&'a Payload<'a>),
     /// With the LPN that it may be remapped to one day.
     For(&'a Payload<'a>, Lpn),
@@ -27,7 +27,7 @@ impl Ftl {
     pub(crate) fn program(
         &mut self,
         lpn: Lpn,
-        origin: Origin<'_>,
+        origin: PageOrigin<'_>,
         fingerprint: Option<&Fingerprint>,
         atomic: Option<u64>,
     ) -> Result<Ppn, Refusal> {
@@ -52,14 +52,14 @@ impl Ftl {
             let media = &mut self.core.media;
             let mut copied = None;
             let programmed = match &origin {
-                Origin::Payload(payload) => {
+                PageOrigin::Payload(payload) => {
                     media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
                 }
-                Origin::For(payload, home) => {
+                PageOrigin::For(payload, home) => {
                     let oob = oob.with_second(SecondOwner::of(*home, false));
                     media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
                 }
-                Origin::Copy(source) => {
+                PageOrigin::Copy(source) => {
                     let (from, programmed) = self.program_copy(*source, taken.slot, oob, after);
                     copied = Some(from);
                     programmed
@@ -81,7 +81,7 @@ impl Ftl {
             // A copy is not hashed: it has the content of its source, of which the store may know
             // the fingerprint. Only an exact store remembers both pages.
             if let Some(dedup) = &mut self.dedup {
-                let pages = Pages {
+                let pages = PageLookup {
                     media: &self.core.media,
                     counts: &self.core.tables.counts,
                 };
@@ -193,7 +193,7 @@ impl Ftl {
             let oob = taken.oob(lpn, wsn);
             self.core.stats.meta_programs += 1;
 
-            let stored = Stored::Meta(bitmap.into());
+            let stored = StoredPage::Meta(bitmap.into());
             // A bitmap that landed before the writes it knows of would take the place of the
             // deallocations before them.
             if self

@@ -21,7 +21,7 @@ pub enum Demotion {
 /// What has become of remaps: few enough counters to be read before and after each command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemapCounts {
-    /// Pages that were remapped.
+    /// Pages remapped: nothing was programmed for them.
     pub remapped: u64,
     /// Pages copied, since the page's reference counter was full.
     pub counter_full: u64,
@@ -205,7 +205,7 @@ impl Stats {
         }
     }
 
-    /// Those of remaps alone.
+    /// The counters of remaps alone, for the difference that one command makes.
     pub fn remap_counts(&self) -> RemapCounts {
         RemapCounts {
             remapped: self.remaps,

@@ -4,7 +4,7 @@
 //! superblocks and numbers. What changes a mapping changes its superblock's owners too: `Core`.
 
 use crate::counts::Counts;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::map::Map;
 use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 
@@ -17,7 +17,7 @@ pub struct Tables {
     /// Reference counts of flash pages (RC).
     pub counts: Counts,
     /// Which remaps may have ended.
-    pub ended: Ended,
+    pub ended: EndedFilters,
     /// Numbers of atomic commands that a cut interrupted, while entries with them exist.
     pub aborted: Vec<u64>,
     /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were
@@ -32,7 +32,7 @@ impl Tables {
             geometry,
             map,
             counts: Counts::new(geometry.pages()),
-            ended: Ended::new(&geometry),
+            ended: EndedFilters::new(&geometry),
             aborted: Vec::new(),
             doubtful: Vec::new(),
         }

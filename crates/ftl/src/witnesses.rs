@@ -63,14 +63,14 @@ pub struct Witnesses {
     pub(crate) damaged_lives: BTreeMap<SbId, LoadedLife>,
     pub(crate) lost: Vec<Lpn>,
     /// LPNs with an unreadable witness.
-    doubts: Vec<Doubt>,
+    doubts: Vec<UnreadableWitness>,
     /// Pages that were written for a home: a commit record says which of them came there.
-    pub hinted: Vec<Hinted>,
+    pub hinted: Vec<HintedPage>,
 }
 
 /// A witness that cannot be read, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-struct Doubt {
+struct UnreadableWitness {
     /// The LPNs it is of.
     first: Lpn,
     len: u32,
@@ -82,7 +82,7 @@ struct Doubt {
 
 /// A page that was written under one LPN and names another as its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hinted {
+pub struct HintedPage {
     pub lpn: Lpn,
     pub wsn: u64,
     /// When the superblock was opened: the younger of two copies counts.
@@ -229,7 +229,7 @@ impl Witnesses {
             self.remap(core, home, ppn, oob.wsn(), None);
         }
         let opened = core.blocks.get(core.geometry.superblock(ppn)).opened;
-        self.hinted.push(Hinted {
+        self.hinted.push(HintedPage {
             lpn: oob.lpn(),
             wsn: oob.wsn(),
             opened,
@@ -313,7 +313,7 @@ impl Witnesses {
     /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`:
     /// any other witness of the LPN may be outdated, unless its number is as large.
     pub fn doubt(&mut self, lpn: Lpn, newest: u64) {
-        self.doubts.push(Doubt {
+        self.doubts.push(UnreadableWitness {
             first: lpn,
             len: 1,
             from: 0,
@@ -324,7 +324,7 @@ impl Witnesses {
 
     /// Notes a deallocation of these LPNs whose number is only known to lie between two others.
     pub(crate) fn doubt_deallocation(&mut self, first: Lpn, len: u32, from: u64, to: u64) {
-        self.doubts.push(Doubt {
+        self.doubts.push(UnreadableWitness {
             first,
             len,
             from,

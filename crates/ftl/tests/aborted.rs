@@ -37,6 +37,7 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
         log_bytes: firmware.log_bytes + (4 << 10),
         ..firmware
     };
+
     let mut ftl = device(small_geometry(), &config);
     (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     ftl.remap(&copy(1, 0, false)).unwrap();
@@ -44,6 +45,7 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
     ftl.media_mut().attach_rail();
     ftl.write(Lpn(1), &content(7777)).unwrap();
     ftl.remap(&copy(1, 0, true)).unwrap();
+
     // The page has not landed, so that the commit, which waits for everything, has not either.
     let image = ftl.media().cut_by(|kind| {
         if kind == OpKind::Program {
@@ -53,6 +55,7 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
         }
     });
     let (mut ftl, _) = Ftl::recover(Media::from_image(&image), config).expect("recovers");
+
     assert_eq!(
         ftl.read(Lpn(1)),
         Ok(Page::Identity(1)),
@@ -68,6 +71,7 @@ fn reclaiming_keeps_the_entry_that_counts() {
         let mut ftl = with_an_aborted_entry(scheme);
         let mut random = Random(1);
         let lpns = u64::from(ftl.config().lpns);
+
         // Everything is collected several times over, on flash and in NVRAM, and power goes now and
         // then.
         for round in 0..60 {
@@ -93,6 +97,7 @@ fn reclaiming_keeps_the_entry_that_counts() {
                 "{scheme:?}, round {round}"
             );
         }
+
         let stats = ftl.stats();
         assert!(stats.gc_runs > 0, "{scheme:?}: {stats:?}");
         assert_eq!(

@@ -82,10 +82,12 @@ fn a_remap_or_duplicate_vouches_for_the_page_it_shares() {
         put(&mut ftl, 3, 77);
         let mut ftl = acknowledged(ftl, |ftl| ftl.remap(&copy(20, 3)).unwrap());
         assert_eq!(ftl.read(Lpn(20)), Ok(Page::Identity(77)), "{scheme}");
+
         let mut ftl = watched(scheme);
         put(&mut ftl, 3, 77);
         let mut ftl = acknowledged(ftl, |ftl| put(ftl, 20, 77));
         assert_eq!(ftl.read(Lpn(20)), Ok(Page::Identity(77)), "{scheme}");
+
         let mut ftl = watched(scheme);
         put(&mut ftl, 3, 77);
         let mut ftl = acknowledged(ftl, |ftl| put(ftl, 3, 77));

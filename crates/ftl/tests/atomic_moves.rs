@@ -21,6 +21,7 @@ fn tight(scheme: SchemeKind) -> (Geometry, Config) {
         pages_per_block: 7,
     })
     .unwrap();
+
     let config = Config {
         lpns: 40,
         scheme,
@@ -33,10 +34,12 @@ fn tight(scheme: SchemeKind) -> (Geometry, Config) {
         gc_free: 0.3,
         ..Config::default()
     };
+
     let config = Config {
         log_bytes: config.log_bytes.max(config.tables_bytes(&geometry) * 4),
         ..config
     };
+
     (
         geometry,
         Config {

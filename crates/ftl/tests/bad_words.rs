@@ -55,6 +55,7 @@ fn cut(ftl: &Ftl, rest: Rest) -> Media {
             Outcome::Absent
         }
     });
+
     let mut media = Media::from_image(&image);
     let faults = ftl.media().faults().clone();
     media.plant(|planted| *planted = faults);

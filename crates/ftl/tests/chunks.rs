@@ -7,7 +7,7 @@ use remap_ssd_ftl::{Config, Ftl, Lpn, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 
-/// LPNs of a bitmap.
+/// LPNs that one bitmap covers: a bit each in a page.
 const CHUNK: u32 = PAGE_BYTES as u32 * 8;
 /// Three chunks, the last of them short and of an odd number of LPNs.
 const LPNS: u32 = 2 * CHUNK + 4099;
@@ -20,6 +20,7 @@ fn large(scheme: SchemeKind, dealloc_slots: u32) -> Ftl {
         pages_per_block: 256,
     })
     .unwrap();
+
     let config = Config {
         lpns: LPNS,
         dedup: false,
@@ -27,11 +28,13 @@ fn large(scheme: SchemeKind, dealloc_slots: u32) -> Ftl {
         gc_free: 0.0,
         ..small_config(scheme)
     };
+
     let config = Config {
         log_bytes: config.log_bytes.max(config.tables_bytes(&geometry)),
         ..config
     };
     let mut ftl = device(geometry, &config);
+
     (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     ftl.media_mut().ops.clear();
     ftl
@@ -70,16 +73,20 @@ fn what_is_deallocated_in_any_chunk_stays_so() {
         let mut ftl = large(scheme, 6);
         let mut model = numbered();
         deallocate(&mut ftl, &mut model, CHUNK - 3, CHUNK + 6);
+
         // A power cycle before the record is in a bitmap: recovery must know which ones it
         // concerns.
         ftl = recovered(ftl).0;
         for at in 0..13 {
             deallocate(&mut ftl, &mut model, 5 + 2 * at, 1);
         }
+
         assert!(ftl.stats().dealloc_flushes > 0);
         let (mut ftl, report) = recovered(ftl);
         assert_eq!(report.bitmap_pages, 3, "{scheme}");
+
         reads(&mut ftl, &model);
+
         // What is written again is there again, also after its chunk's bitmap has been written
         // anew.
         for lpn in [
@@ -94,6 +101,7 @@ fn what_is_deallocated_in_any_chunk_stays_so() {
             model[lpn as usize] = 1 << 20 | u64::from(lpn);
             put(&mut ftl, lpn, 1 << 20 | u64::from(lpn));
         }
+
         for at in 0..13 {
             deallocate(&mut ftl, &mut model, LPNS - 1 - 2 * at, 1);
             deallocate(&mut ftl, &mut model, CHUNK + 100 + 2 * at, 1);

@@ -114,6 +114,7 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
         16,
         "a word of L2P and one of P2L"
     );
+
     ftl.remap(&remap(1, 0, 1)).unwrap(); // Writes the head of the superblock's room.
     let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(2, 0, 1)).unwrap());
     assert_eq!(
@@ -124,6 +125,7 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
         count(&ops, OpKind::Program) + count(&ops, OpKind::Read) + count(&ops, OpKind::NvRead),
         0
     );
+
     // Both slots are taken: the third remap is a copy.
     let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(3, 0, 1)).unwrap());
     assert_eq!(
@@ -134,6 +136,7 @@ fn a_remap_in_place_is_one_store_and_one_to_l2p() {
         ),
         (1, 1, 1)
     );
+
     // One of the owners is gone: its slot is taken over.
     ftl.write(Lpn(1), &content(9)).unwrap();
     let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(4, 0, 1)).unwrap());
@@ -158,6 +161,7 @@ fn a_chain_of_moves_programs_nothing() {
         ..remap(1, 0, 1)
     })
     .unwrap();
+
     for lpn in 1..100 {
         let ops = ops_of(&mut ftl, |ftl| {
             ftl.remap(&Remap {
@@ -173,6 +177,7 @@ fn a_chain_of_moves_programs_nothing() {
             .filter(|op| op.kind == OpKind::NvWrite && op.purpose == Purpose::Host);
         assert_eq!(host.map(|op| op.amount).sum::<u32>(), 8 + 16 + 16);
     }
+
     assert_eq!(
         (
             ftl.stats().remaps,
@@ -181,6 +186,7 @@ fn a_chain_of_moves_programs_nothing() {
         ),
         (100, 0, 1)
     );
+
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(ftl.read(Lpn(100)), Ok(remap_ssd_media::Page::Identity(1)));
     assert!((0..100).all(|lpn| !ftl.is_mapped(Lpn(lpn))));
@@ -191,6 +197,7 @@ fn collecting_a_superblock_reads_its_live_pages_slots_and_zeroes_all() {
     let mut ftl = small(SchemeKind::Pebble);
     let mut random = kit::Random(3);
     let (mut lookups, mut cleared) = (0, 0);
+
     for _ in 0..6000 {
         let identity = 1 + random.below(500);
         let lpn = random.below(600) as u32;
@@ -221,10 +228,12 @@ fn collecting_a_superblock_reads_its_live_pages_slots_and_zeroes_all() {
             lookups += 1;
         }
     }
+
     assert!(
         lookups > 20 && cleared > 20,
         "{lookups} lookups, {cleared} rooms zeroed"
     );
+
     let words = ftl.media().nvram_words() as u64;
     let (_, report) = recovered(ftl);
     assert_eq!(report.nvram_bytes, words * 8);
@@ -237,18 +246,22 @@ fn a_remap_whose_age_cannot_be_told_is_a_copy() {
     ftl.write(Lpn(0), &content(1)).unwrap();
     ftl.remap(&remap(1, 0, 1)).unwrap();
     let far = 1u64 << 33;
+
     ftl.media_mut()
         .store(23 * 3, far, Purpose::Meta, After::NOTHING); // The last superblock, which is free.
     let (mut ftl, _) = recovered(ftl);
     assert!(ftl.wsn() >= far);
+
     ftl.remap(&remap(2, 0, 1)).unwrap();
     assert_eq!((ftl.stats().demoted_nvram_full, ftl.stats().remaps), (1, 0));
     ftl.remap(&remap(3, 2, 1)).unwrap();
     assert_eq!(ftl.stats().remaps, 0, "the copy is in the same superblock");
+
     for lpn in 10..200 {
         ftl.write(Lpn(lpn), &content(1000 + u64::from(lpn)))
             .unwrap();
     }
+
     ftl.remap(&remap(4, 199, 1)).unwrap();
     assert_eq!(ftl.stats().remaps, 1, "a younger superblock can tell");
     let (mut ftl, _) = recovered(ftl);
@@ -282,6 +295,7 @@ fn finding_owners_reads_one_group_or_the_whole_log() {
         let mut ftl = small(scheme);
         let mut random = kit::Random(3);
         let (mut lookups, mut most) = (0, 0);
+
         for _ in 0..6000 {
             let identity = 1 + random.below(500);
             let lpn = random.below(600) as u32;
@@ -313,6 +327,7 @@ fn finding_owners_reads_one_group_or_the_whole_log() {
                 ),
             }
         }
+
         assert!(lookups > 20, "{scheme}: {lookups} lookups");
         assert!(
             scheme != SchemeKind::FLog || most >= 6,
@@ -332,20 +347,24 @@ fn recovery_of_setup_a_reads_heads_tails_open_oobs_and_nvram() {
         pages_per_block: 1024,
     })
     .unwrap();
+
     let config = Config {
         lpns: 8 << 20,
         log_bytes: 120 << 20,
         ..Config::default()
     };
+
     let mut ftl = device(geometry, &config);
     let mut random = kit::Random(9);
     let contents = u64::from(config.lpns) * 7 / 10;
+
     for _ in 0..6_000_000 {
         let lpn = random.below(u64::from(config.lpns) * 9 / 10) as u32;
         ftl.write(Lpn(lpn), &content(1 + random.below(contents)))
             .unwrap();
         ftl.media_mut().ops.clear();
     }
+
     let closed = ftl
         .superblocks()
         .filter(|(_, sb)| sb.state == remap_ssd_ftl::SuperblockState::Closed)
@@ -355,6 +374,7 @@ fn recovery_of_setup_a_reads_heads_tails_open_oobs_and_nvram() {
         .filter(|(_, sb)| sb.state == remap_ssd_ftl::SuperblockState::Open)
         .map(|(id, _)| id)
         .collect();
+
     let media = ftl.media();
     let mut oobs = 0;
     for sb in &open {
@@ -363,6 +383,7 @@ fn recovery_of_setup_a_reads_heads_tails_open_oobs_and_nvram() {
             oobs += (rows + 1).min(u64::from(geometry.pages_per_block())); // And the first erased page.
         }
     }
+
     let reads_before = media.counts.reads;
     assert!(closed > 100 && !open.is_empty());
     let (ftl, report) = recovered(ftl);
@@ -372,12 +393,14 @@ fn recovery_of_setup_a_reads_heads_tails_open_oobs_and_nvram() {
         closed * 41 + open.len() as u64,
         "41 tail pages each; an open one has none"
     );
+
     assert_eq!(report.oob_pages, oobs);
     assert_eq!(
         report.nvram_bytes,
         (config.nvram_words(&geometry) * 8) as u64
     );
     assert_eq!((report.bitmap_pages, report.log_pages), (0, 0));
+
     let flash = report.head_pages + report.tail_pages + report.oob_pages;
     let reads = ftl.media().counts.reads - reads_before;
     assert_eq!(reads, flash, "and no flash page besides");
@@ -426,6 +449,7 @@ fn a_checkpoint_of_any_length_is_one_commit_record() {
                 relocate,
                 atomic: false,
             };
+
             let ops = ops_of(&mut ftl, |ftl| ftl.remap(&command).unwrap());
             let records = 1 + usize::from(relocate);
             assert_eq!(
@@ -435,6 +459,7 @@ fn a_checkpoint_of_any_length_is_one_commit_record() {
                 ),
                 (16 * records, records)
             );
+
             assert_eq!(
                 count(&ops, OpKind::Program)
                     + count(&ops, OpKind::Read)
@@ -483,6 +508,7 @@ fn collecting_pages_with_homes_costs_no_metadata() {
         atomic: false,
     })
     .unwrap();
+
     let mut random = kit::Random(5);
     let (mut looked, mut moved) = (0, 0);
     for step in 0..6000u64 {
@@ -504,6 +530,7 @@ fn collecting_pages_with_homes_costs_no_metadata() {
         looked += count(&ops, OpKind::LookupBegin);
         moved += stats.gc_programs;
     }
+
     // Cold pages move when wear is levelled or nothing else is left; make it certain.
     assert!(looked > 20 && moved > 0, "{looked} {moved}");
     ftl.check().unwrap();
@@ -511,6 +538,7 @@ fn collecting_pages_with_homes_costs_no_metadata() {
     for at in 0..60 {
         assert_eq!(ftl.read(Lpn(at)).unwrap(), ftl.read(Lpn(300 + at)).unwrap());
     }
+
     assert_eq!(
         report.nvram_bytes,
         (ftl.config().nvram_words(&small_geometry()) * 8) as u64
@@ -526,6 +554,7 @@ fn a_device_with_homes_has_larger_tails() {
         pages_per_block: 1024,
     })
     .unwrap();
+
     let tails = |scheme| {
         Config {
             scheme,
@@ -533,6 +562,7 @@ fn a_device_with_homes_has_larger_tails() {
         }
         .tail_pages(&geometry)
     };
+
     assert_eq!(
         (tails(SchemeKind::RemapSsd), tails(SchemeKind::WalSsd)),
         (41, 57)

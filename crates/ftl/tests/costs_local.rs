@@ -55,6 +55,7 @@ fn under_a_capacitor_a_remap_is_nothing_and_a_page_of_them_one_program() {
     };
     let mut ftl = filled(&config);
     let mut programs = Vec::new();
+
     for index in 0..3 * SLOTS {
         let ops = remap_onto(&mut ftl, 40 + index as u32);
         assert_eq!(
@@ -63,6 +64,7 @@ fn under_a_capacitor_a_remap_is_nothing_and_a_page_of_them_one_program() {
         );
         programs.extend(std::iter::repeat_n(index, count(&ops, OpKind::Program)));
     }
+
     // The first page comes with the head of the log's superblock.
     assert_eq!(
         programs,
@@ -80,14 +82,17 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
         dedup: false,
         ..small_config(SchemeKind::LocalFlash)
     };
+
     let mut ftl = device(small_geometry(), &config);
     for lpn in 0..300 {
         ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
+
     // The rule once more: with two slots left, the superblock with the most cached entries is
     // flushed.
     let (mut cached, mut flushed, mut flushes, mut programs) = ([0; 5], 0, 0, 0);
     let mut random = Random(5);
+
     for target in 300..430 {
         // 62 pages fill a superblock.
         let source = random.below(300) as u32;
@@ -111,6 +116,7 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
             OpKind::Program,
         );
     }
+
     assert_eq!(
         programs,
         flushes + 1,
@@ -120,6 +126,7 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
         flushes <= 7,
         "as many pages as the log has: none is rewritten"
     );
+
     assert!(
         flushed / flushes < SLOTS / 3,
         "{flushes} pages of {SLOTS} entries for {flushed} entries"
@@ -129,9 +136,11 @@ fn a_small_cache_programs_pages_that_are_mostly_empty() {
 #[test]
 fn a_group_leaves_nvram_in_as_many_programs_as_its_valid_entries_fill_pages() {
     let mut ftl = filled(&small_config(SchemeKind::RemapSsdLh));
+
     // 64 segments of 7 entries; the largest group leaves when two are free: with the entry after
     // the 62nd segment's first.
     let before = 61 * 7 + 1;
+
     for index in 0..before {
         let ops = remap_onto(&mut ftl, 40 + index);
         assert_eq!(
@@ -147,6 +156,7 @@ fn a_group_leaves_nvram_in_as_many_programs_as_its_valid_entries_fill_pages() {
             0
         );
     }
+
     let ops = remap_onto(&mut ftl, 40 + before);
     assert_eq!(
         count(&ops, OpKind::Program),
@@ -172,9 +182,11 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
             log_bytes: 4 << 10,
             ..small_config(scheme)
         };
+
         let mut ftl = device(small_geometry(), &config);
         let geometry = small_geometry();
         let (mut random, mut lookups, mut pages) = (Random(3), 0, 0);
+
         for _ in 0..20_000 {
             let (lpn, identity) = (random.below(600) as u32, 1 + random.below(450));
             let groups: Vec<GroupInfo> = (0..geometry.superblocks())
@@ -216,6 +228,7 @@ fn finding_owners_reads_the_pages_and_segments_of_one_superblock() {
             lookups += 1;
             pages += group.flash_pages;
         }
+
         assert!(
             lookups > 8 && pages > 10,
             "{scheme}: {lookups} lookups, {pages} pages of entries"
@@ -236,6 +249,7 @@ fn recovery_reads_every_page_of_entries_once() {
                 ..small_config(scheme)
             },
         );
+
         let mut random = Random(8);
         for _ in 0..5000 {
             ftl.write(
@@ -244,6 +258,7 @@ fn recovery_reads_every_page_of_entries_once() {
             )
             .unwrap();
         }
+
         let logs: Vec<SbId> = ftl
             .superblocks()
             .filter(|(_, sb)| {
@@ -256,11 +271,13 @@ fn recovery_reads_every_page_of_entries_once() {
             })
             .map(|(id, _)| id)
             .collect();
+
         let rows = |sb: &SbId| {
             (0..geometry.dies())
                 .map(|die| ftl.media().next_row(geometry.block(*sb, die)))
                 .sum::<u32>()
         };
+
         let pages = u64::from(logs.iter().map(rows).sum::<u32>());
         let mapped: Vec<bool> = (0..600).map(|lpn| ftl.is_mapped(Lpn(lpn))).collect();
         let before = ftl.media().counts.reads;
@@ -270,6 +287,7 @@ fn recovery_reads_every_page_of_entries_once() {
             report.log_pages, pages,
             "heads of the log's superblocks among them"
         );
+
         let told = report.head_pages
             + report.tail_pages
             + report.oob_pages

@@ -112,11 +112,13 @@ fn check_collection(ops: &[Op], before: &[Group], after: &[Group], free: usize, 
     };
     let old = &before[at];
     let needed = old.valid.div_ceil(costs.slots);
+
     assert_eq!(
         sum(ops, OpKind::NvRead, Purpose::Gc),
         old.entries * costs.entry_bytes,
         "{old:?}"
     );
+
     let structure = needed * 16 + needed.saturating_sub(1) * 8;
     assert_eq!(
         sum(ops, OpKind::NvWrite, Purpose::Gc),
@@ -127,6 +129,7 @@ fn check_collection(ops: &[Op], before: &[Group], after: &[Group], free: usize, 
         sum(ops, OpKind::NvClear, Purpose::Gc),
         old.segments.len() as u32 * costs.segment_bytes
     );
+
     let gains = |group: &&Group| {
         let needed = group.valid.div_ceil(costs.slots) as usize;
         needed < group.segments.len() && needed <= free

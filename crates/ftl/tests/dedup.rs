@@ -181,6 +181,7 @@ fn a_page_that_collection_could_not_read_has_no_content_any_more() {
                 if cycles {
                     ftl = restarted(ftl);
                 }
+
                 write(&mut ftl, 9, content);
                 assert!(holds(&mut ftl, 9, content), "{mode:?}");
                 assert_eq!(
@@ -188,6 +189,7 @@ fn a_page_that_collection_could_not_read_has_no_content_any_more() {
                     Err(Refusal::MediaError),
                     "what is lost stays lost"
                 );
+
                 write(&mut ftl, 5, content);
                 assert!(holds(&mut ftl, 5, content));
                 ftl.check().expect("consistent");
@@ -204,10 +206,12 @@ fn a_remap_that_had_to_copy_an_unreadable_page_makes_the_store_forget_it() {
             ..small_config(SchemeKind::RemapSsd)
         };
         let mut ftl = device(mode, &config);
+
         write(&mut ftl, 1, 7);
         write(&mut ftl, 2, 7);
         let ppn = ppn_of(&mut ftl, 1);
         damage(&mut ftl, ppn);
+
         // The counter is full: the page is copied, and cannot be.
         ftl.remap(&Remap {
             target: Lpn(3),
@@ -217,6 +221,7 @@ fn a_remap_that_had_to_copy_an_unreadable_page_makes_the_store_forget_it() {
             atomic: false,
         })
         .expect("there is room");
+
         ftl.deallocate(Lpn(2), 1).expect("there is room");
         write(&mut ftl, 4, 7);
         assert!(holds(&mut ftl, 4, 7), "{mode:?}");
@@ -289,6 +294,7 @@ fn opt_misses_no_duplicate() {
         let mut ftl = device(mode, &config);
         let mut random = Random(8);
         let mut contents = vec![0u64; config.lpns as usize];
+
         for step in 0..30_000u64 {
             let (lpn, other) = (
                 random.below(config.lpns.into()) as usize,
@@ -316,6 +322,7 @@ fn opt_misses_no_duplicate() {
             };
             write(&mut ftl, lpn as u32, contents[lpn]);
         }
+
         let before = ftl.stats();
         for (lpn, content) in (0..).zip(&contents).filter(|(_, content)| **content > 0) {
             // Not found, or found where nobody else has room: then every page of this content has
@@ -329,6 +336,7 @@ fn opt_misses_no_duplicate() {
                 "{mode:?}, LPN {lpn}: {did:?}"
             );
         }
+
         assert_eq!((ftl.stats() - before).dedup_missed, 0);
         ftl.check().expect("consistent");
     }
@@ -348,6 +356,7 @@ fn after_power_on_the_store_finds_what_it_found_before() {
                 .expect("recovers")
                 .0,
         );
+
         let (programmed_before, _) = rewrite_all(&mut before, &contents);
         let (programmed_after, _) = rewrite_all(&mut after, &contents);
         assert!(
@@ -368,6 +377,7 @@ fn pages_are_learnt_piece_by_piece_while_hosts_go_on() {
     let (mut ftl, _) = recovered(ftl);
     let mut random = Random(77);
     let (mut from, mut late, mut learnt) = (Some(Ppn(0)), 0, 0);
+
     while let Some(first) = from {
         let (pages, next) = ftl.unknown_pages(first, 16);
         let digests: Vec<_> = pages
@@ -392,15 +402,18 @@ fn pages_are_learnt_piece_by_piece_while_hosts_go_on() {
         }
         from = next;
     }
+
     assert!(
         late > 10 && learnt > 10,
         "{late} came too late, {learnt} in time"
     );
+
     let (programmed, _) = rewrite_all(&mut ftl, &contents);
     assert!(
         programmed <= 60,
         "{programmed} of 600 are not known: those that moved to where the pass had been"
     );
+
     for (lpn, content) in (0..).zip(&contents) {
         assert!(holds(&mut ftl, lpn, *content), "LPN {lpn}");
     }
@@ -451,8 +464,10 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
         .known_digests()
         .map(|(ppn, digest)| (ppn, *digest))
         .collect();
+
     assert_eq!(saved.len(), 600);
     let (mut ftl, _) = recovered(ftl);
+
     // Every second page gets its neighbour's digest, as if the file belonged to another device.
     for (index, (ppn, _)) in saved.iter().enumerate() {
         assert!(ftl.recall(*ppn, saved[index & !1].1));
@@ -462,6 +477,7 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
         !ftl.recall(Ppn(small_geometry().pages()), [1; 32]),
         "no page"
     );
+
     let (programmed, stats) = rewrite_all(&mut ftl, &contents);
     assert!(
         (300..320).contains(&programmed) && stats.verified >= 300,
@@ -469,9 +485,11 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
         stats.verified
     );
     assert_eq!(stats.collisions, 0);
+
     for (lpn, content) in (0..).zip(&contents) {
         assert!(holds(&mut ftl, lpn, *content), "LPN {lpn}");
     }
+
     let (programmed, stats) = rewrite_all(&mut ftl, &contents);
     assert!(programmed < 10 && stats.verified < 10, "compared once");
 }
@@ -503,9 +521,11 @@ fn lpns_that_are_kept_apart_share_nothing() {
                 ..small_config(SchemeKind::RemapSsd)
             },
         );
+
         ftl.keep_apart(Lpn(20)..Lpn(40));
         let mut random = Random(77);
         let mut model = [0u64; 40];
+
         for step in 0..3000 {
             let (lpn, other) = (random.below(40) as usize, random.below(40) as usize);
             match random.below(5) {
@@ -542,9 +562,11 @@ fn lpns_that_are_kept_apart_share_nothing() {
                 );
             }
         }
+
         for (lpn, content) in (0..).zip(model) {
             assert!(content == 0 || holds(&mut ftl, lpn, content), "LPN {lpn}");
         }
+
         assert!(!shared_by(&mut ftl, 40).is_empty(), "the others share");
         assert!(ftl.stats().copies > 10);
         ftl.check().expect("it is whole");

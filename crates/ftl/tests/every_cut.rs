@@ -39,6 +39,7 @@ fn mapped(
     variant: usize,
 ) -> (Geometry, Config) {
     let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
+
     // Blocks in order, and an extension, take superblocks of their own.
     let more = if mapping == Granularity::Hybrid {
         30
@@ -61,6 +62,7 @@ fn mapped(
         gc_free: 0.0,
         ..Config::default()
     };
+
     let config = with_log(&geometry, &config, 128 * (variant as u64 + 2) % 768);
     (geometry, nearly_full(&geometry, &config, 0))
 }
@@ -94,6 +96,7 @@ fn judge(
             ));
         }
     }
+
     let Command::Remap(Remap {
         target,
         source,
@@ -104,15 +107,18 @@ fn judge(
     else {
         return Ok(());
     };
+
     if atomic && read != before && read != after {
         return Err("a part of an atomic command".into());
     }
+
     // What the command writes over anyway may go before it has arrived, as when memory is moved.
     let gone = |at: &u32| {
         let stays = (target..target.offset(len)).contains(&source.offset(*at));
         let (target, source) = (target.offset(*at).index(), source.offset(*at).index());
         !stays && read[source] != before[source] && read[target] != after[target]
     };
+
     match (0..len).find(gone) {
         Some(at) if relocate => Err(format!(
             "page {at} is neither where it was nor where it was to go"
@@ -240,6 +246,7 @@ fn nothing_is_lost() {
             .unwrap();
         }
     }
+
     for seed in 2..=4 {
         cuts += run(
             &tight(SchemeKind::WalSsd, EntrySize::Bytes16, Guards::ALL, 0),

@@ -85,6 +85,7 @@ fn a_single_page_costs_table_2s_sixteen_bytes_under_either_entry_size() {
             (1, 16),
             "a duplicate"
         );
+
         // The entry, and the record of the source's deallocation.
         let relocation = Remap {
             relocate: true,
@@ -107,6 +108,7 @@ fn a_copied_run_of_64_pages_costs_one_entry() {
         (1, 16)
     );
     assert_eq!(ftl.scheme_counter("extents"), 1);
+
     // In the other direction, overlapping its source.
     assert_eq!(
         stores(&ops_of(&mut ftl, |ftl| ftl
@@ -115,6 +117,7 @@ fn a_copied_run_of_64_pages_costs_one_entry() {
         (1, 16)
     );
     let (mut ftl, _) = recovered(ftl);
+
     for at in 0..64 {
         let from = if at < 10 {
             at
@@ -171,16 +174,19 @@ fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
                 .unwrap();
         }
     });
+
     assert_eq!(stores(&ops), (64, 16 + 63 * 8));
     assert_eq!(
         (entries(&ftl) - used, ftl.scheme_counter("extensions")),
         (1, 63)
     );
+
     // Anything between ends it: its number is not the next one any more.
     ftl.write(Lpn(1064), &content(75)).unwrap();
     ftl.write(Lpn(1999), &content(500_000)).unwrap();
     ftl.write(Lpn(1065), &content(76)).unwrap();
     assert_eq!(entries(&ftl) - used, 2);
+
     let (mut ftl, _) = recovered(ftl);
     for at in 0..66 {
         assert_eq!(
@@ -205,11 +211,13 @@ fn a_written_run_of_64_duplicates_costs_one_entry() {
             }
         }
     };
+
     let run = |lpn: u32| u64::from(lpn) - 1000 + 11;
     assert_eq!(
         stores(&ops_of(&mut ftl, |ftl| write(ftl, 1000..1064, &run))),
         (1, 16)
     );
+
     // The next command goes on where this one ended: the entry is made longer.
     assert_eq!(
         stores(&ops_of(&mut ftl, |ftl| write(ftl, 1064..1080, &run))),
@@ -220,6 +228,7 @@ fn a_written_run_of_64_duplicates_costs_one_entry() {
             if lpn == 1210 { 7777 } else { run(lpn - 200) }
         })
     });
+
     let kinds: Vec<_> = ops
         .iter()
         .map(|op| (op.kind, op.amount))
@@ -236,16 +245,19 @@ fn a_written_run_of_64_duplicates_costs_one_entry() {
         ),
         "{kinds:?}"
     );
+
     // Whatever comes next ends a command that was to go on.
     ftl.write_more(Lpn(1300), &content(11)).unwrap();
     assert_eq!(
         stores(&ops_of(&mut ftl, |ftl| ftl.flush().unwrap())),
         (1, 16)
     );
+
     let (mut ftl, _) = recovered(ftl);
     for lpn in 1000..1080 {
         assert_eq!(ftl.read(Lpn(lpn)), Ok(Page::Identity(run(lpn))));
     }
+
     assert_eq!(
         (ftl.read(Lpn(1210)), ftl.read(Lpn(1219))),
         (Ok(Page::Identity(7777)), Ok(Page::Identity(30)))
@@ -281,8 +293,10 @@ fn a_snapshot_takes_a_tenth_of_remap_ssds_nvram_at_most() {
         assert_eq!((ftl.stats().remaps, ftl.stats().demoted()), (15 * 64, 0));
         (stores(&ops).1, u64::from(entries(&ftl)))
     };
+
     let ((paper, paper_entries), (ours, our_entries)) =
         (cost(SchemeKind::RemapSsd), cost(SchemeKind::RemapSsdX));
+
     // A superblock's end divides a run, and its head the first one of it.
     assert!(
         our_entries <= 15 + 2 * 4 && paper_entries == 15 * 64,
@@ -309,7 +323,9 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
     for lpn in 0..1900 {
         ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
     }
+
     ftl.remap(&copy(1900, 20, 60)).unwrap();
+
     // Overwritten until a superblock has been collected: the rest of the first one, and a part of
     // the others.
     let rest = (0..20).chain(80..250);
@@ -325,6 +341,7 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
             .unwrap();
         }
     });
+
     let from = ops
         .iter()
         .position(|op| op.kind == OpKind::LookupBegin)
@@ -336,11 +353,13 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
             .map(|op| op.amount)
             .collect::<Vec<_>>()
     };
+
     assert!(
         ftl.stats().gc_programs < 66,
         "the first superblock was collected"
     );
     assert_eq!(of(OpKind::NvRead), [16], "one entry is read");
+
     let entry: Vec<&Op> = ops[from..]
         .iter()
         .filter(|op| op.kind == OpKind::NvWrite && op.after_pages == 60)
@@ -350,6 +369,7 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
         (1, 16),
         "one is written, after 60 pages"
     );
+
     assert_eq!(of(OpKind::NvClear), [256], "one segment is released");
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(
@@ -357,6 +377,7 @@ fn collecting_a_superblock_moves_a_run_as_one_entry() {
         8 * ftl.config().nvram_words(&geometry()) as u64,
         "recovery reads NVRAM once"
     );
+
     for at in 0..60 {
         assert_eq!(
             ftl.read(Lpn(1900 + at)),
@@ -378,10 +399,12 @@ fn extents_that_fall_apart_never_leave_the_device_without_room() {
         dedup: false,
         ..config()
     };
+
     let mut ftl = device(geometry(), &config);
     let mut random = kit::Random(5);
     let mut expected = vec![0; 2 * HALF as usize];
     let mut next = 1;
+
     for _ in 0..12 {
         for lpn in 0..HALF {
             ftl.write(Lpn(lpn), &content(next)).unwrap();
@@ -401,12 +424,14 @@ fn extents_that_fall_apart_never_leave_the_device_without_room() {
         ftl.media_mut().ops.clear();
         ftl.check().unwrap();
     }
+
     let stats = ftl.stats();
     assert!(
         stats.gc_copies > 50,
         "{} references found no room and were copied",
         stats.gc_copies
     );
+
     let (mut ftl, _) = recovered(ftl);
     for (lpn, content) in expected.into_iter().enumerate() {
         assert_eq!(
@@ -442,12 +467,14 @@ fn a_damaged_entry_concerns_all_its_pages_and_garbage_collection_repairs_it() {
         });
         (ftl, at)
     };
+
     let (mut ftl, report) = recovered(damaged(0).0);
     assert_eq!((report.lost, ftl.read(Lpn(999))), (64, Ok(Page::Zeroes)));
     assert_eq!(
         (ftl.read(Lpn(1000)), ftl.read(Lpn(1063))),
         (Err(Refusal::MediaError), Err(Refusal::MediaError))
     );
+
     let (ftl, at) = damaged(1);
     let config = ftl.config().clone();
     let refused = Ftl::recover(ftl.into_media(), config).map(drop);
@@ -456,19 +483,23 @@ fn a_damaged_entry_concerns_all_its_pages_and_garbage_collection_repairs_it() {
         Err(RecoveryError::NvramDamaged { word: at }),
         "any page might be stale"
     );
+
     // While power is on, the L2P table knows.
     let (mut ftl, _) = damaged(1);
     let mut random = kit::Random(3);
+
     for step in 0..20_000 {
         // Everything but the run: the pages that it shares are its own then.
         let lpn = random.below(1800) as u32;
         let lpn = if lpn < 1000 { lpn } else { lpn + 100 };
         ftl.write(Lpn(lpn), &content(10_000 + step)).unwrap();
     }
+
     ftl.media_mut().ops.clear();
     assert!(ftl.stats().gc_runs > 20);
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
+
     for at in 0..64 {
         assert_eq!(
             ftl.read(Lpn(1000 + at)),

@@ -59,6 +59,7 @@ fn draw(random: &mut Random, ftl: &mut Ftl, number: u64) {
     let lpns = u64::from(config.lpns);
     let lpn = random.below(lpns) as u32;
     let fresh = content(100_000 + number);
+
     if config.scheme.uses_hints() && random.below(2) == 0 {
         let half = config.lpns / 2;
         let home = random.below(half.into()) as u32;
@@ -76,6 +77,7 @@ fn draw(random: &mut Random, ftl: &mut Ftl, number: u64) {
         }
         return;
     }
+
     match random.below(16) {
         0..9 => put(ftl, lpn, 100_000 + number),
         9..12 => put(ftl, lpn, 1 + random.below(200)),
@@ -115,21 +117,25 @@ fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
             Err(what.to_owned())
         }
     };
+
     let geometry = plain.media().geometry();
     same("statistics", plain.stats() == watched.stats())?;
     same("sequence numbers", plain.wsn() == watched.wsn())?;
     let (one, other) = (plain.media().counts, watched.media().counts);
+
     same(
         &format!("counts of operations: {one:?} and {other:?}"),
         one == other,
     )?;
     same("usage", plain.usage() == watched.usage())?;
+
     for word in 0..plain.media().nvram_words() {
         same(
             &format!("word {word} of NVRAM"),
             plain.media().peek(word) == watched.media().peek(word),
         )?;
     }
+
     for (sb, superblock) in plain.superblocks() {
         let other = watched
             .superblocks()
@@ -152,6 +158,7 @@ fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
             entries(groups.0) == entries(groups.1),
         )?;
     }
+
     for page in (0..geometry.pages()).map(Ppn) {
         let (one, other) = (plain.media(), watched.media());
         same(
@@ -180,12 +187,14 @@ fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
             same(&format!("content of {page:?}"), contents == others)?;
         }
     }
+
     for lpn in 0..plain.config().lpns {
         same(
             &format!("LPN {lpn}"),
             plain.read(Lpn(lpn)) == watched.read(Lpn(lpn)),
         )?;
     }
+
     plain.check()?;
     watched.check()
 }
@@ -199,6 +208,7 @@ fn run(geometry: Geometry, config: &Config, seed: u64, commands: u64) -> u64 {
     };
     let (mut random, mut rows) = (Random(seed * 0x9e37_79b9 + 1), 0);
     let lpns = u64::from(config.lpns);
+
     for number in 0..lpns + commands {
         let before = random.0;
         let step = |ftl: &mut Ftl, random: &mut Random| {
@@ -229,6 +239,7 @@ fn run(geometry: Geometry, config: &Config, seed: u64, commands: u64) -> u64 {
                 .unwrap_or_else(|what| panic!("{}", at(number, what)));
         }
     }
+
     difference(&mut plain, &mut watched).unwrap_or_else(|what| panic!("{}", at(commands, what)));
     rows
 }
@@ -271,6 +282,7 @@ fn rows_and_runs_do_what_pages_and_entries_do() {
             let config = fullest(&geometry, &config);
             rows += run(geometry, &config, (3 * nth + variant) as u64 + 1, 1500);
         }
+
         assert!(
             rows > 50 || scheme.uses_hints() || scheme == SchemeKind::Pebble,
             "{scheme} copied {rows} rows"

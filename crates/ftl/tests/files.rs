@@ -90,6 +90,7 @@ fn a_noted_write_costs_the_write_an_entry_and_its_links() {
             "one slot is looked at"
         );
     }
+
     let (ops, list) = ops_of(&mut ftl, |ftl| ftl.fs_map(7).unwrap());
     assert_eq!(
         list,
@@ -99,11 +100,13 @@ fn a_noted_write_costs_the_write_an_entry_and_its_links() {
         })
     );
     assert_eq!(bytes(&ops, OpKind::NvRead), 16 + 3 * 32);
+
     let (ops, files) = ops_of(&mut ftl, |ftl| ftl.fs_files().unwrap());
     assert_eq!(
         (files, bytes(&ops, OpKind::NvRead)),
         (vec![7], 2 * FILES * 16)
     );
+
     let (ops, ()) = ops_of(&mut ftl, |ftl| ftl.fs_reset().unwrap());
     assert_eq!(
         (bytes(&ops, OpKind::NvWrite), ops.len()),
@@ -125,16 +128,19 @@ fn a_full_map_says_so_and_the_data_is_written() {
             Ok(FileStatus::Recorded)
         );
     }
+
     assert_eq!(
         ftl.fs_write(Lpn(100), &content(50), page(99, 0)),
         Ok(FileStatus::FilesFull)
     );
+
     for offset in 1..=BLOCKS - FILES {
         assert_eq!(
             ftl.fs_write(Lpn(offset), &content(2), page(1, offset)),
             Ok(FileStatus::Recorded)
         );
     }
+
     assert_eq!(
         ftl.fs_write(Lpn(101), &content(51), page(1, 77)),
         Ok(FileStatus::BlocksFull)
@@ -143,6 +149,7 @@ fn a_full_map_says_so_and_the_data_is_written() {
         (ftl.read(Lpn(100)), ftl.read(Lpn(101))),
         (Ok(Page::Identity(50)), Ok(Page::Identity(51)))
     );
+
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(
         (ftl.fs_files().unwrap(), ftl.fs_map(1).unwrap().len()),
@@ -152,11 +159,13 @@ fn a_full_map_says_so_and_the_data_is_written() {
         ftl.fs_write(Lpn(102), &content(52), page(1, 78)),
         Ok(FileStatus::BlocksFull)
     );
+
     ftl.fs_reset().unwrap();
     assert_eq!(
         ftl.fs_write(Lpn(102), &content(53), page(99, 1)),
         Ok(FileStatus::Recorded)
     );
+
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(
         ftl.fs_map(99),
@@ -176,6 +185,7 @@ fn what_cannot_be_noted_is_refused_and_not_noted() {
         Err(Refusal::OutOfRange)
     );
     assert_eq!(ftl.fs_files(), Ok(vec![]));
+
     let mut none = kit::small(SchemeKind::RemapSsd);
     assert_eq!(
         none.fs_write(Lpn(0), &content(1), page(1, 1)),
@@ -189,6 +199,7 @@ fn what_cannot_be_noted_is_refused_and_not_noted() {
             Err(Refusal::NoFileMap)
         )
     );
+
     assert_eq!(none.read(Lpn(0)), Ok(Page::Zeroes));
     for (fs_files, fs_blocks) in [(0, 1), (1, 0), (1, u32::MAX), (u32::MAX, 1)] {
         let text = Config {
@@ -232,6 +243,7 @@ fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
     let mut ftl = mapped();
     ftl.fs_write(Lpn(1), &content(1), page(1, 1)).unwrap();
     let slots = base(&ftl) + 1;
+
     for (slot, inode) in (0..2 * FILES as usize).zip([7, 8, 9, 10, 11, 12]) {
         if ftl.media().peek(slots + 2 * slot) == 0 {
             ftl.media_mut().store(
@@ -242,12 +254,14 @@ fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
             );
         }
     }
+
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(
         ftl.fs_files(),
         Ok(vec![1]),
         "the generation before is in force"
     );
+
     ftl.fs_reset().unwrap();
     assert_eq!(ftl.fs_files(), Ok(vec![]));
     for inode in 1..=FILES {
@@ -256,6 +270,7 @@ fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
             Ok(FileStatus::Recorded)
         );
     }
+
     assert_eq!(
         ftl.fs_write(Lpn(9), &content(2), page(9, 0)),
         Ok(FileStatus::FilesFull)
@@ -276,11 +291,13 @@ fn a_damaged_map_is_a_media_error_until_it_is_reset() {
         )
         .unwrap();
     }
+
     let entry = base(&ftl) + 1 + 2 * 2 * FILES as usize + 4;
     ftl.media_mut().plant(|faults| {
         faults.flips.insert(entry, 0b11);
     });
     assert_eq!(ftl.fs_map(1), Err(Refusal::MediaError));
+
     let config = ftl.config().clone();
     let (mut ftl, _) = Ftl::recover(ftl.into_media(), config).unwrap();
     assert_eq!(
@@ -291,15 +308,18 @@ fn a_damaged_map_is_a_media_error_until_it_is_reset() {
         ftl.fs_write(Lpn(9), &content(9), page(1, 9)),
         Ok(FileStatus::MapDamaged)
     );
+
     assert_eq!(
         (ftl.read(Lpn(1)), ftl.read(Lpn(9))),
         (Ok(Page::Identity(2)), Ok(Page::Identity(9)))
     );
+
     ftl.fs_reset().unwrap();
     assert_eq!(
         ftl.fs_write(Lpn(9), &content(10), page(1, 9)),
         Ok(FileStatus::Recorded)
     );
+
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(
         ftl.fs_map(1),

@@ -74,16 +74,19 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
     let pages = colliding();
     let [first, second] = pages.each_ref().map(Payload::Bytes);
     assert_ne!(first, second);
+
     let mut ftl = with_bytes(FingerprintKind::Murmur3);
     for (lpn, payload) in [(0, &first), (1, &second), (2, &second), (3, &first)] {
         ftl.write(Lpn(lpn), payload).expect("there is room");
     }
+
     let stats = ftl.stats();
     assert_eq!(
         (stats.dedup_hits, stats.collisions, stats.verified),
         (1, 2, 3),
         "they do collide"
     );
+
     let bytes = |payload: &Payload<'_>| match payload {
         Payload::Bytes(bytes) => Page::Bytes(Arc::new(**bytes)),
         Payload::Identity(identity) => Page::Identity(*identity),
@@ -91,15 +94,18 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
     let read: Vec<Page> = (0..4)
         .map(|lpn| ftl.read(Lpn(lpn)).expect("readable"))
         .collect();
+
     assert_eq!(
         read,
         [bytes(&first), bytes(&second), bytes(&second), bytes(&first)]
     );
+
     ftl.check().expect("consistent");
     let mut trusted = with_bytes(FingerprintKind::Blake3);
     for (lpn, payload) in [(0, &first), (1, &second), (2, &second), (3, &first)] {
         trusted.write(Lpn(lpn), payload).expect("there is room");
     }
+
     assert_eq!(
         (trusted.stats().dedup_hits, trusted.stats().verified),
         (2, 0)

@@ -56,6 +56,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "look_ahead",
             "program",
             "recovery",
+            "remap",
         ],
     ),
 ];

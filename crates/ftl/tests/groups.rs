@@ -28,15 +28,18 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
                 .map(|op| op.die)
                 .collect()
         };
+
         for lpn in 0..16 {
             ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap();
         }
+
         let first = programs(&mut ftl);
         assert_eq!(
             first.iter().collect::<BTreeSet<_>>().len(),
             4,
             "{dies}: {first:?}"
         );
+
         ftl.media_mut().ops.clear();
         (16..32).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         let dies_of_rows = programs(&mut ftl);
@@ -46,6 +49,7 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
                 .all(|row| row.iter().collect::<BTreeSet<_>>().len() == 4),
             "{dies_of_rows:?}"
         );
+
         let open = ftl
             .superblocks()
             .filter(|(_, sb)| sb.state == SuperblockState::Open)
@@ -62,6 +66,7 @@ fn narrow_superblocks_cost_heads_and_tails_and_segments() {
         let mut ftl = grouped(dies);
         (0..56).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         assert_eq!(ftl.stats().meta_programs, metadata, "{dies}: heads");
+
         ftl.media_mut().ops.clear();
         for lpn in 0..4 {
             ftl.remap(&Remap {
@@ -73,6 +78,7 @@ fn narrow_superblocks_cost_heads_and_tails_and_segments() {
             })
             .unwrap();
         }
+
         // Four entries of 16 bytes; a segment's head takes 16.
         let written: u32 = ftl
             .media()
@@ -81,6 +87,7 @@ fn narrow_superblocks_cost_heads_and_tails_and_segments() {
             .filter(|op| op.kind == OpKind::NvWrite)
             .map(|op| op.amount)
             .sum();
+
         assert_eq!(written, 4 * 16 + segments * 16, "{dies}");
         assert_eq!(ftl.usage().used_bytes, u64::from(segments) * 128, "{dies}");
     }
@@ -102,6 +109,7 @@ fn collecting_a_narrow_superblock_reads_its_own_group_and_erases_its_own_blocks(
             assert_eq!(ftl.media().counts.erases - erases, runs * u64::from(dies));
             collected += runs;
         }
+
         assert!(collected > 20, "{dies}: {collected}");
         ftl.check().unwrap();
         let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(Lpn(lpn)).unwrap()).collect();

@@ -21,7 +21,7 @@ const SCHEMES: [SchemeKind; 8] = [
     SchemeKind::ShadowOob,
 ];
 
-/// Pages of a block.
+/// Pages that block mapping maps together.
 const BLOCK: u32 = 8;
 
 /// Superblocks of 62 pages of data: seven blocks, and six pages left.
@@ -54,7 +54,7 @@ fn hybrid(scheme: SchemeKind) -> Ftl {
     device(geometry(), &config(scheme))
 }
 
-/// What was done since.
+/// Counters since `before`, of a device whose tables agree.
 fn since(ftl: &Ftl, before: Stats) -> Stats {
     ftl.check().expect("consistent");
     ftl.stats() - before
@@ -247,12 +247,14 @@ fn what_does_not_work_with_it_is_refused() {
     let groups = geometry().with_superblock_dies(2).unwrap();
     let on = |geometry: &Geometry, config: Config| config.check(geometry).unwrap_err().0;
     let refused = |config: Config| on(&geometry(), config);
+
     for scheme in [SchemeKind::Pebble, SchemeKind::WalSsd, SchemeKind::Unsafe] {
         assert!(
             refused(config(scheme)).contains("works with mapping = page only"),
             "{scheme}"
         );
     }
+
     for gc_policy in [GcPolicy::Coldmap, GcPolicy::Cagc] {
         assert!(
             refused(Config {
@@ -263,6 +265,7 @@ fn what_does_not_work_with_it_is_refused() {
             "{gc_policy}"
         );
     }
+
     assert!(on(&groups, config(SchemeKind::None)).contains("leave superblock_dies out"));
     for block_pages in [0, 1, 32, 5000] {
         assert!(
@@ -274,6 +277,7 @@ fn what_does_not_work_with_it_is_refused() {
             "{block_pages}"
         );
     }
+
     for extension in [-0.1, 1.1, f64::NAN] {
         assert!(
             refused(Config {
@@ -294,6 +298,7 @@ fn the_same_medium_opens_with_either_mapping() {
         let mut ftl = device(geometry, &hybrid);
         let mut random = Random(5);
         let mut contents: Contents = vec![None; hybrid.lpns as usize];
+
         for power_on in 0..12 {
             for number in 0..300 {
                 let command = draw(&mut random, &ftl, power_on * 1000 + number + 1, 24);
@@ -348,6 +353,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Sta
     let mut ftl = device(*geometry, config);
     let mut random = Random(seed);
     let mut contents: Contents = vec![None; config.lpns as usize];
+
     for number in 0..commands {
         // Streams of pages in order are rare among random commands.
         if random.below(6) == 0 {

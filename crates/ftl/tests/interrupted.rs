@@ -19,7 +19,7 @@ struct Script {
     /// Pages of a command at most.
     len: u32,
     relocate: bool,
-    /// Writes between two commands.
+    /// Single pages written between two interrupted commands.
     writes: u64,
     /// Of so many recoveries one is cut too; 0 is none.
     recovery_cut: u64,
@@ -101,6 +101,7 @@ fn config_of(scheme: SchemeKind, script: Script) -> Config {
         dealloc_slots: 64,
         ..small
     };
+
     let log_bytes = config.log_bytes + (8 << 10);
     let config = if script.tight {
         Config {
@@ -113,6 +114,7 @@ fn config_of(scheme: SchemeKind, script: Script) -> Config {
             ..config
         }
     };
+
     if script.full {
         fullest(&small_geometry(), &config)
     } else {
@@ -260,6 +262,7 @@ fn it_does_not_matter_how_superblocks_are_filled() {
         recovery_cut: 3,
         ..PLAIN
     };
+
     for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::WalSsd] {
         for (policy, dies) in GcPolicy::ALL
             .into_iter()
@@ -295,6 +298,7 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
         lpns: 100,
         ..config_of(SchemeKind::None, PLAIN)
     };
+
     let mut ftl = device(small_geometry(), &config);
     (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     let before = read_all(&mut ftl);
@@ -305,6 +309,7 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
         relocate: false,
         atomic: true,
     };
+
     for number in 0..=PLACES {
         ftl.media_mut().attach_rail();
         assert_eq!(
@@ -319,6 +324,7 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
         assert_eq!(ftl.aborted().len(), number + 1);
         assert_eq!(read_all(&mut ftl), before);
     }
+
     for _ in 0..3 {
         assert_eq!(ftl.remap(&atomic), Err(Refusal::AtomicUnavailable));
         assert_eq!(
@@ -342,16 +348,19 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
             (Ok(Page::Identity(2)), Ok(Page::Identity(777)))
         );
     }
+
     // With blocks that endure more, the next power-on makes room.
     let config = Config {
         pe_limit: 0,
         ..config
     };
+
     for _ in 0..2 {
         ftl = Ftl::recover(ftl.into_media(), config.clone())
             .expect("recovers")
             .0;
     }
+
     assert_eq!(ftl.aborted(), [0; 0]);
     assert_eq!(ftl.remap(&atomic), Ok(()));
 }
@@ -376,11 +385,13 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
         pages_per_block: 8,
     })
     .expect("valid");
+
     let plain = Config {
         lpns: 120,
         log_bytes: 512,
         ..config_of(SchemeKind::FLog, PLAIN)
     };
+
     let config = Config { guards, ..plain };
     let mut ftl = device(geometry, &config);
     (0..config.lpns).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
@@ -393,8 +404,10 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
         atomic: true,
     })
     .unwrap();
+
     let all = ftl.media().pending();
     (ftl, _) = Ftl::recover(cut_before_the_last(&ftl, all), config.clone()).expect("recovers");
+
     // All erases are undone but one, or all.
     let cut = |ftl: &Ftl, kept: Option<usize>| {
         let mut erases = 0..;
@@ -409,6 +422,7 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
             .expect("recovers")
             .0
     };
+
     let mut random = Random(seed * 77 + 5);
     let mut forgotten = false;
     for step in 0..250 {
@@ -442,6 +456,7 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
             forgotten = ftl.aborted().is_empty();
         }
     }
+
     assert!(forgotten, "the log has been rewritten");
     Ok(())
 }
@@ -455,6 +470,7 @@ fn the_power_on_that_removes_them_can_be_cut_anywhere() {
         ..PLAIN
     };
     let mut cuts = 0;
+
     for scheme in durable() {
         let config = config_of(scheme, script);
         let mut ftl = device(small_geometry(), &config);

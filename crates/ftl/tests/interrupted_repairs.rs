@@ -21,6 +21,7 @@ fn interrupted(
     let mut found = Media::from_image(&media.to_image());
     found.plant(|planted| *planted = faults.clone());
     found.attach_rail();
+
     let (ftl, _) = Ftl::recover(found, config.clone()).expect("recovers");
     let mut programs = ftl
         .media()
@@ -28,6 +29,7 @@ fn interrupted(
         .iter()
         .filter(|op| op.kind == OpKind::Program)
         .map(|op| op.page);
+
     let mut asked = 0;
     let image = ftl.media().cut_by(|kind| {
         asked += 1;
@@ -40,6 +42,7 @@ fn interrupted(
             },
         )
     });
+
     let mut left = Media::from_image(&image);
     faults
         .flips
@@ -141,6 +144,7 @@ fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
         ..small_config(SchemeKind::RemapSsd)
     };
     let mut ftl = device(small_geometry(), &config);
+
     (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     ftl.remap(&Remap {
         target: Lpn(2),
@@ -150,16 +154,19 @@ fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
         atomic: false,
     })
     .unwrap();
+
     let mut random = Random(3);
     while ftl.stats().gc_runs < 50 {
         put(&mut ftl, 10 + random.below(590) as u32, 1000);
     }
+
     let mut media = Media::from_image(&ftl.media().to_image());
     media.plant(|faults| {
         faults
             .flips
             .extend(entries_of(&ftl, 2).into_iter().map(|at| (at, 0b11 << 30)))
     });
+
     let is_head = |page: Ppn| page.0 % 64 == small_geometry().superblock(page).0 % 4;
     for round in 0.. {
         let mut before = copied(&media);
@@ -218,6 +225,7 @@ fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) 
         put(&mut ftl, written, 2000);
         left = Media::from_image(&ftl.media().to_image());
     }
+
     let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
     assert_eq!(ftl.read(Lpn(2)), Ok(Page::Identity(2000)), "{what}");
 }
@@ -248,6 +256,7 @@ fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
                 &format!("after {at} of {pending} operations"),
             );
         }
+
         assert!(
             healed > 10,
             "the word was zeroed before {healed} of {pending} cuts"

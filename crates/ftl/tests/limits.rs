@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, durable, put, recovered, small_config, small_geometry};
-use remap_ssd_ftl::policy::{Candidate, least_worn};
+use remap_ssd_ftl::policy::{VictimCandidate, least_worn};
 use remap_ssd_ftl::{
     Config, EntrySize, Ftl, GcPolicy, Lpn, Refusal, Remap, SchemeKind, SuperblockState,
 };
@@ -28,6 +28,7 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
             ..small_config(SchemeKind::RemapSsd)
         };
         let mut ftl = device(small_geometry(), &config);
+
         put(&mut ftl, 0, 7);
         let owners = u32::from(count_max);
         (1..owners).for_each(|lpn| ftl.remap(&copy(lpn, 0, 1)).unwrap());
@@ -35,6 +36,7 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
             (ftl.stats().remaps, ftl.stats().host_programs),
             (u64::from(owners) - 1, 1)
         );
+
         ftl.remap(&copy(owners, 0, 1)).unwrap();
         let stats = ftl.stats();
         assert_eq!(
@@ -43,6 +45,7 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
             "owner {} is a copy",
             owners + 1
         );
+
         // One goes: one more may come.
         ftl.deallocate(Lpn(1), 1).unwrap();
         ftl.remap(&copy(owners + 1, 0, 1)).unwrap();
@@ -50,6 +53,7 @@ fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
             (ftl.stats().demoted_counter_full, ftl.stats().remaps),
             (1, u64::from(owners))
         );
+
         ftl.check().unwrap();
         let (mut ftl, _) = recovered(ftl);
         let others = (2..owners + 2).chain([0]);
@@ -149,6 +153,7 @@ fn the_last_page_is_served_and_the_one_behind_it_is_not() {
             (ftl.write(Lpn(lpns), &content(3)), ftl.read(Lpn(lpns))),
             (refused, Err(Refusal::OutOfRange))
         );
+
         assert_eq!(ftl.write(Lpn(u32::MAX), &content(3)), refused);
         assert_eq!(
             (
@@ -164,6 +169,7 @@ fn the_last_page_is_served_and_the_one_behind_it_is_not() {
             ),
             (refused, refused)
         );
+
         assert_eq!(
             (
                 ftl.deallocate(Lpn(lpns), 0),
@@ -178,6 +184,7 @@ fn the_last_page_is_served_and_the_one_behind_it_is_not() {
             ),
             (refused, refused)
         );
+
         assert_eq!(ftl.remap(&copy(lpns - 2, lpns - 1, 1)), Ok(()));
         assert_eq!(ftl.read(Lpn(lpns - 2)), Ok(Page::Identity(3)));
         ftl.check().unwrap();
@@ -195,6 +202,7 @@ fn remaps_of_any_length_around_a_piece_do_the_same_as_single_ones() {
         pages_per_block: 16,
     })
     .unwrap();
+
     for scheme in durable() {
         for dealloc_slots in [4, 5, 128, 129, 256] {
             let config = Config {
@@ -279,6 +287,7 @@ fn the_largest_atomic_remap_is_what_a_superblock_and_the_slots_allow() {
         })
         .expect("valid")
     };
+
     // 4096/10 = 409 records a tail page: 4 x 16 pages have 62 for data, 4 x 256 have 1020.
     for (pages_per_block, dealloc_slots, most) in [
         (16, 4096, 31),
@@ -315,6 +324,7 @@ fn the_largest_atomic_remap_is_what_a_superblock_and_the_slots_allow() {
         });
         assert!(moved && ftl.read(Lpn(most)) == Ok(Page::Identity(u64::from(most) + 1)));
     }
+
     let mut ftl = device(geometry(16), &small_config(SchemeKind::RemapSsd));
     assert_eq!(
         ftl.remap(&Remap {
@@ -333,6 +343,7 @@ fn a_block_is_erased_as_often_as_it_endures() {
             lpns: 300,
             ..small_config(SchemeKind::None)
         };
+
         let mut ftl = device(small_geometry(), &config);
         let (mut random, mut written) = (Random(5), 0u64);
         while ftl
@@ -344,18 +355,21 @@ fn a_block_is_erased_as_often_as_it_endures() {
             assert!(written < 100_000, "it wears out");
         }
         assert!(ftl.is_read_only());
+
         let most = *ftl
             .media()
             .erase_counts()
             .iter()
             .max()
             .expect("there are blocks");
+
         // What its last erase would destroy stays as it is.
         assert_eq!(most, pe_limit - 1, "limit {pe_limit}");
         let used_up = ftl
             .superblocks()
             .filter(|(_, sb)| sb.state == SuperblockState::Closed)
             .count();
+
         assert!(
             used_up > 12,
             "{used_up} superblocks hold what was written last"
@@ -365,7 +379,7 @@ fn a_block_is_erased_as_often_as_it_endures() {
 
 #[test]
 fn wear_is_levelled_from_the_gap_on() {
-    let candidate = |erases| Candidate {
+    let candidate = |erases| VictimCandidate {
         sb: SbId(1),
         capacity: 9,
         live: 3,
@@ -397,12 +411,14 @@ fn the_reserve_of_free_superblocks_is_never_touched_by_hosts() {
             pages_per_block: 8,
         })
         .unwrap();
+
         let config = Config {
             gc_free: 0.0,
             count_max: 4,
             lpns: 60,
             ..small_config(scheme)
         };
+
         let tables = config.tables_bytes(&geometry) * 8;
         let config = kit::fullest(
             &geometry,
@@ -411,10 +427,13 @@ fn the_reserve_of_free_superblocks_is_never_touched_by_hosts() {
                 ..config
             },
         );
+
         let mut ftl = device(geometry, &config);
+
         // That of the core: two for what is under way and one for each zone of collection.
         let reserve = 2 + config.gc_policy.zones() as u32;
         let mut random = Random(9);
+
         for step in 0..4000 {
             let lpn = random.below(config.lpns.into()) as u32;
             match random.below(8) {
@@ -442,10 +461,12 @@ fn the_oldest_age_that_can_be_told_is_told() {
         put(&mut ftl, 0, 1);
         ftl.remap(&copy(1, 0, 1)).unwrap();
         let base = ftl.wsn();
+
         // The last superblock, which is free, says how late it is.
         let now = base + (1 << 32) - short;
         ftl.media_mut()
             .store(23 * 3, now, Purpose::Meta, After::NOTHING);
+
         let (mut ftl, _) = recovered(ftl);
         assert!(ftl.wsn() >= now);
         ftl.remap(&copy(2, 0, 1)).unwrap();
@@ -454,6 +475,7 @@ fn the_oldest_age_that_can_be_told_is_told() {
             1,
             "{short} before the last"
         );
+
         let (mut ftl, _) = recovered(ftl);
         assert!((0..3).all(|lpn| ftl.read(Lpn(lpn)) == Ok(Page::Identity(1))));
         assert!(short < 5 || ftl.wsn() < base + (1 << 32));
@@ -470,6 +492,7 @@ fn runs_longer_than_an_entry_can_tell_are_divided() {
         pages_per_block: 256,
     })
     .unwrap();
+
     for len in [255, 256, 257, 300, 513] {
         for atomic in [false, true] {
             let len = if atomic { len.min(256) } else { len };
@@ -527,28 +550,33 @@ fn a_superblock_may_have_two_million_pages() {
         pages_per_block: 1 << 15,
     })
     .unwrap();
+
     assert_eq!(geometry.pages_per_superblock(), 1 << 21);
     let config = Config {
         lpns: 1000,
         dedup: false,
         ..small_config(SchemeKind::RemapSsd)
     };
+
     let mut ftl = device(geometry, &config);
     ftl.media_mut().keep_time(false);
     let data = config.data_pages(&geometry);
     for at in 0..data {
         put(&mut ftl, at % 999, u64::from(at) + 1);
     }
+
     let last = (data - 1) % 999;
     assert_eq!(ftl.stats().remaps, 0);
     ftl.remap(&copy(999, last, 1)).unwrap();
     put(&mut ftl, last, 1);
+
     let closed = |ftl: &Ftl| {
         ftl.superblocks()
             .filter(|(_, sb)| sb.state == SuperblockState::Closed)
             .count()
     };
     assert_eq!((closed(&ftl), ftl.stats().remaps), (1, 1));
+
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(
         (ftl.read(Lpn(999)), ftl.read(Lpn(last))),

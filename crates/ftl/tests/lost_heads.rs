@@ -8,7 +8,7 @@ use remap_ssd_ftl::{Config, Ftl, Lpn, SchemeKind, Stream, Superblock, Superblock
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page, Ppn, SbId};
 
-/// Pages of the host's.
+/// Logical pages of the host.
 const LPNS: u32 = 600;
 
 fn config(scheme: SchemeKind) -> Config {
@@ -38,6 +38,7 @@ fn opening(scheme: SchemeKind) -> (Ftl, SbId, usize) {
     (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     ftl.media_mut().attach_rail();
     let before = filled(&ftl);
+
     loop {
         ftl.media_mut().settle_all();
         ftl.media_mut().ops.clear();
@@ -162,6 +163,7 @@ fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
     let mut ftl = device(small_geometry(), &config);
     ftl.media_mut().attach_rail();
     let (mut contents, mut random, mut tried) = (vec![0; LPNS as usize], Random(5), 0);
+
     for step in 1..6000 {
         let before: Vec<u32> = ftl
             .superblocks()
@@ -254,6 +256,7 @@ fn a_failed_block_is_no_half_an_erase() {
     put(&mut ftl, 0, 1);
     let sb = filled(&ftl).expect("it is open");
     let die = (sb.0 + 1) % small_geometry().dies();
+
     ftl.media_mut().plant(|faults| {
         faults.program.insert(small_geometry().block(sb, die), 8);
     });
@@ -262,6 +265,7 @@ fn a_failed_block_is_no_half_an_erase() {
         put(&mut ftl, lpn, u64::from(lpn) + 1);
         lpn += 1;
     }
+
     ftl.media_mut().plant(|faults| faults.program.clear());
     for word in [2, 0] {
         ftl.media_mut().plant(|faults| {
@@ -285,15 +289,18 @@ fn half_a_tail_is_no_half_an_erase() {
         pages_per_block: 104,
     })
     .expect("valid");
+
     let config = Config {
         lpns: 1200,
         ..config(SchemeKind::None)
     };
     assert_eq!(config.tail_pages(&geometry), 2);
+
     let mut ftl = device(geometry, &config);
     ftl.media_mut().attach_rail();
     let sb = filled(&ftl).unwrap_or(SbId(0));
     let mut lpn = 0;
+
     loop {
         ftl.media_mut().settle_all();
         put(&mut ftl, lpn, u64::from(lpn) + 1);
@@ -302,6 +309,7 @@ fn half_a_tail_is_no_half_an_erase() {
         }
         lpn += 1;
     }
+
     let mut media = cut_after(&ftl, 1, Outcome::Absent);
     without_its_life(&mut media, sb);
     let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");

@@ -31,6 +31,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
         log_bytes: firmware.log_bytes + (56 << 10),
         ..firmware
     };
+
     let mut ftl = device(small_geometry(), &config);
     let written = if sources == 600 { 600 } else { sources };
     (0..written).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -41,6 +42,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
             Page::Zeroes
         }
     };
+
     for nth in 0..count {
         ftl.media_mut().ops.clear();
         ftl.media_mut().attach_rail();
@@ -65,6 +67,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
             );
         }
     }
+
     // All is as if none of them had been, also when collection has been everywhere.
     assert!(
         (0..600).all(|lpn| ftl.read(Lpn(lpn)) == Ok(before(lpn))),
@@ -72,6 +75,7 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
     );
     (0..4000u32).for_each(|step| put(&mut ftl, 100 + step % 300, u64::from(step) + 5000));
     ftl.check().unwrap();
+
     let config = ftl.config().clone();
     let (mut ftl, _) =
         Ftl::recover(Media::from_image(&ftl.media().to_image()), config).expect("recovers");

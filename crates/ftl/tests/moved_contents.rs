@@ -114,6 +114,7 @@ fn what_a_page_held_before_its_erase_is_forgotten() {
         pages_per_block: 8,
     })
     .unwrap();
+
     for mode in [ContentMode::Identity, ContentMode::Bytes] {
         for scheme in [
             SchemeKind::RemapSsd,

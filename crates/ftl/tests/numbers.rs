@@ -6,7 +6,7 @@ mod kit;
 use kit::script::Contents;
 use kit::{Random, content, device, durable, read_all, small, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind, SchemeValues};
-use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, Stored};
+use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, StoredPage};
 
 /// From here on nothing is changed any more.
 const READ_ONLY: u64 = (1 << 42) - (1 << 36);
@@ -36,12 +36,14 @@ fn aged(config: &Config, wsn: u64) -> Ftl {
         })
         .unwrap();
     }
+
     let unused = ftl
         .superblocks()
         .filter(|(_, sb)| sb.opened == 0)
         .last()
         .expect("some are unused")
         .0;
+
     ftl.media_mut()
         .store(unused.0 as usize * 3, wsn, Purpose::Meta, After::NOTHING);
     let (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
@@ -63,6 +65,7 @@ fn step(
     );
     let other = lpn + lpns as u32 / 2;
     let range = |lpn: u32| lpn as usize..(lpn + len) as usize;
+
     match random.below(5) {
         0 => {
             ftl.deallocate(Lpn(lpn), len)?;
@@ -103,6 +106,7 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
         assert_eq!(ftl.write(Lpn(1), &content(1)), refused, "{at}");
         assert_eq!(ftl.write_for(Lpn(1), &content(1), Lpn(2)), refused, "{at}");
         assert_eq!(ftl.deallocate(Lpn(1), 1), refused, "{at}");
+
         for atomic in [false, true] {
             assert_eq!(
                 ftl.remap(&Remap {
@@ -116,6 +120,7 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
                 "{at}"
             );
         }
+
         assert_eq!(
             ftl.write(Lpn(config.lpns), &content(1)),
             Err(Refusal::OutOfRange),
@@ -124,6 +129,7 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
         assert!(!ftl.background(), "{at}");
         assert_eq!(ftl.flush(), Ok(()), "{at}");
         assert!(read_all(&mut ftl) == *contents, "{at}");
+
         ftl.check().unwrap_or_else(|what| panic!("{at}: {what}"));
         (ftl, _) = Ftl::recover(ftl.into_media(), config.clone())
             .unwrap_or_else(|error| panic!("{at}: {error}"));
@@ -149,6 +155,7 @@ fn a_device_whose_numbers_are_used_up_is_read_only_and_keeps_everything() {
                 break refusal;
             }
         };
+
         assert_eq!(refusal, Refusal::NumbersUsedUp, "{scheme}");
         assert!(
             done > 500 && ftl.stats().gc_runs > 0,
@@ -177,6 +184,7 @@ fn a_long_remap_is_served_as_far_as_numbers_go() {
         relocate: false,
         atomic: false,
     };
+
     assert_eq!(ftl.remap(&remap), Err(Refusal::NumbersUsedUp));
     let contents = read_all(&mut ftl);
     let moved = (0..290)
@@ -196,6 +204,7 @@ fn a_cut_at_the_end_of_the_numbers_loses_nothing() {
             let mut contents = read_all(&mut ftl);
             ftl.media_mut().attach_rail();
             let mut random = Random(before_the_end * 3 + 1);
+
             for number in 0..4 {
                 let before = contents.clone();
                 let refused = step(&mut ftl, &mut random, 20_000 + number, &mut contents).is_err();
@@ -247,10 +256,12 @@ fn a_forged_number_is_refused_or_makes_the_device_read_only() {
             &contents,
             &format!("{scheme}"),
         );
+
         // In the list of interrupted commands, whose words could hold more.
         let mut ftl = aged(&config, 1 << 41);
         contents = read_all(&mut ftl);
         let list = small_geometry().superblocks() as usize * 3 + 1;
+
         for (number, opens) in [((1 << 42) - 1, true), (1 << 42, false), (u64::MAX, false)] {
             ftl.media_mut()
                 .store(list + 5, number, Purpose::Meta, After::NOTHING);
@@ -284,6 +295,7 @@ fn damaged_entry_of(target: u32) {
     let mut ftl = small(SchemeKind::RemapSsd);
     ftl.write(Lpn(1), &content(11)).unwrap();
     ftl.write(Lpn(2), &content(22)).unwrap();
+
     let before: Vec<u64> = (0..ftl.media().nvram_words())
         .map(|at| ftl.media().peek(at))
         .collect();
@@ -295,6 +307,7 @@ fn damaged_entry_of(target: u32) {
         atomic: false,
     })
     .unwrap();
+
     let changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]);
     let first = changed.clone().nth_back(1).expect("an entry has two words");
     ftl.media_mut()
@@ -302,6 +315,7 @@ fn damaged_entry_of(target: u32) {
     ftl.media_mut().plant(|faults| {
         faults.flips.insert(first, 0b11 << 30);
     });
+
     let faults = ftl.media().faults().clone();
     let mut media = ftl.into_media();
     for _ in 0..3 {
@@ -326,12 +340,14 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
             lpns: 400,
             ..atomic_config(scheme)
         };
+
         let mut ftl = device(small_geometry(), &config);
         for sb in 0..small_geometry().superblocks() as usize {
             let clean_and_old = 1 << 42 | u64::from(LAST - 6) << 43;
             ftl.media_mut()
                 .store(sb * 3, clean_and_old, Purpose::Meta, After::NOTHING);
         }
+
         (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
         let (mut random, mut contents) = (Random(5), vec![None; config.lpns as usize]);
         let mut written = 0;
@@ -348,6 +364,7 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
             }
             assert!(written < 100_000, "{scheme}: the counters start over");
         };
+
         assert_eq!(refusal, Refusal::ReadOnly, "{scheme}");
         for _ in 0..3 {
             let counts: Vec<u32> = ftl
@@ -396,6 +413,7 @@ fn goes_on(ftl: Ftl, name: &str) {
             .expect("recovers")
             .0
     };
+
     let mut ftl = recovered(ftl);
     let copied = ftl.stats().host_programs;
     remap_on_and_on(&mut ftl, 2000);
@@ -403,6 +421,7 @@ fn goes_on(ftl: Ftl, name: &str) {
         ftl.stats().host_programs > copied,
         "{name}: remaps have become copies"
     );
+
     for round in 0..4 {
         let contents = read_all(&mut ftl);
         ftl = recovered(ftl);
@@ -410,6 +429,7 @@ fn goes_on(ftl: Ftl, name: &str) {
         ftl.check().unwrap_or_else(|what| panic!("{name}: {what}"));
         remap_on_and_on(&mut ftl, 101);
     }
+
     // Collecting the superblock begins with new numbers.
     for step in 0..6000 {
         ftl.write(Lpn((step * 7) % 600), &content(50_000 + u64::from(step)))
@@ -417,6 +437,7 @@ fn goes_on(ftl: Ftl, name: &str) {
         ftl.media_mut().ops.clear();
     }
     let (copied, remapped) = (ftl.stats().host_programs, ftl.stats().remaps);
+
     remap_on_and_on(&mut ftl, 500);
     assert_eq!(
         (ftl.stats().host_programs, ftl.stats().remaps),
@@ -464,9 +485,11 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
             log_bytes: 4 << 10,
             ..small_config(scheme)
         };
+
         let mut ftl = device(small_geometry(), &config);
         (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         remap_on_and_on(&mut ftl, 1000);
+
         // The log's last page, once more, and with a number that is nearly the last.
         let log = (0..small_geometry().pages()).map(Ppn).filter(|page| {
             ftl.media().is_programmed(*page) && ftl.media().oob(*page).lpn() == Oob::LOG
@@ -479,6 +502,7 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
             .meta_uncharged(newest)
             .expect("readable")
             .to_vec();
+
         let number = u32::MAX - (1 << 26) - 3;
         bytes[8..12].copy_from_slice(&number.to_le_bytes());
         let oob = Oob::new(
@@ -486,11 +510,13 @@ fn the_numbers_of_pages_of_entries_are_not_used_up() {
             u64::from(number) + 1,
             ftl.media().oob(newest).incarnation(),
         );
+
         let free = (newest.0 + 1..)
             .map(Ppn)
             .find(|page| !ftl.media().is_programmed(*page))
             .expect("room");
-        let stored = Stored::Meta(bytes.into());
+        let stored = StoredPage::Meta(bytes.into());
+
         ftl.media_mut()
             .program(free, oob, stored, Purpose::Meta, After::NOTHING)
             .unwrap();
@@ -507,10 +533,12 @@ fn a_forged_number_of_a_unit_is_refused() {
     let before: Vec<u64> = (0..ftl.media().nvram_words())
         .map(|at| ftl.media().peek(at))
         .collect();
+
     remap_on_and_on(&mut ftl, 1);
     let head = (0..before.len())
         .find(|at| ftl.media().peek(*at) != before[*at])
         .expect("a unit has been begun");
+
     for number in [1 << 62, (1 << 63) - 1] {
         let mut media = Media::from_image(&ftl.media().to_image());
         media.store(head, 1 | number << 1, Purpose::Meta, After::NOTHING);

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small_config, small_geometry};
-use remap_ssd_ftl::policy::{Candidate, Wear};
+use remap_ssd_ftl::policy::{VictimCandidate, Wear};
 use remap_ssd_ftl::{Config, Ftl, GcPolicy, Lpn, SchemeKind, Stream, SuperblockState};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, SbId};
@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
-    Candidate {
+fn candidate(sb: u32, live: u32, opened: u64) -> VictimCandidate {
+    VictimCandidate {
         sb: SbId(sb),
         capacity: 100,
         live,
@@ -21,7 +21,7 @@ fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
     }
 }
 
-fn chosen(policy: GcPolicy, candidates: &[Candidate], now: u64) -> Option<u32> {
+fn chosen(policy: GcPolicy, candidates: &[VictimCandidate], now: u64) -> Option<u32> {
     policy
         .victim(candidates.iter().copied(), &Cell::new(0), now)
         .map(|victim| victim.sb.0)
@@ -34,6 +34,7 @@ fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others
         candidate(1, 50, 9_900),
         candidate(2, 100, 0),
     ];
+
     for policy in GcPolicy::ALL {
         let wanted = if policy == GcPolicy::CostBenefit {
             0
@@ -57,6 +58,7 @@ fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others
             "{policy} takes an empty superblock first"
         );
     }
+
     let in_need =
         GcPolicy::victim_in_need(candidates.into_iter(), &Cell::new(0)).expect("there is garbage");
     assert_eq!(
@@ -199,6 +201,7 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
             "{policy}: {stats:?}"
         );
         assert_eq!(stats.gc_zoned > 0, policy.zones() > 1, "{policy}");
+
         let streams = |ftl: &Ftl| {
             let mut streams: BTreeMap<u8, u32> = BTreeMap::new();
             for (_, sb) in ftl.superblocks().filter(|(_, sb)| {
@@ -208,12 +211,14 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
             }
             streams
         };
+
         let before = streams(&ftl);
         let zones = Stream::ZONES
             .iter()
             .filter(|stream| before.contains_key(&(**stream as u8)))
             .count();
         assert_eq!(zones, policy.zones(), "{policy}: {before:?}");
+
         let reads = |ftl: &mut Ftl| (0..600).map(|lpn| ftl.read(Lpn(lpn))).collect::<Vec<_>>();
         let mut ftl = ftl;
         let read = reads(&mut ftl);
@@ -229,6 +234,7 @@ fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
     let mut ftl = worked(GcPolicy::Coldmap);
     let mut random = Random(11);
     let mut opened = 0;
+
     for _ in 0..20_000 {
         let free = |ftl: &Ftl| {
             let free = ftl
@@ -285,6 +291,7 @@ fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
             .last()
             .expect("one page fits")
     };
+
     let data = Config::default().data_pages(&geometry);
     assert_eq!(most(GcPolicy::Greedy), most(GcPolicy::CostBenefit));
     assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Coldmap), 2 * data);
@@ -302,12 +309,14 @@ fn collection_may_wait_for_garbage_and_join_the_host() {
         dedup: false,
         ..small_config(SchemeKind::None)
     };
+
     let eager = Config {
         gc_garbage: 0.25,
         gc_at_once: true,
         gc_joins_host: true,
         ..base.clone()
     };
+
     for (config, joined) in [(base, false), (eager, true)] {
         let mut ftl = device(small_geometry(), &config);
         let (mut random, mut least) = (Random(3), u32::MAX);

@@ -20,6 +20,7 @@ fn half_shared(config: &Config) -> Ftl {
                 .unwrap()
         }
     }
+
     for lpn in (0..40).step_by(2) {
         let (target, source) = (100 + lpn, LPNS / 2 + lpn);
         ftl.remap(&Remap {
@@ -33,6 +34,7 @@ fn half_shared(config: &Config) -> Ftl {
         ftl.write(Lpn(lpn), &content(5000 + u64::from(lpn)))
             .unwrap();
     }
+
     // Two that are unmapped, so that their targets lose what they have.
     ftl.deallocate(Lpn(LPNS / 2 + 5), 2).unwrap();
     ftl
@@ -103,6 +105,7 @@ fn a_command_that_finds_no_block_to_program_leaves_all_as_it_was() {
             }
         }
     }
+
     assert!(
         in_the_middle > 20,
         "{in_the_middle} commands failed after a page was programmed"

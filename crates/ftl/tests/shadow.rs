@@ -47,6 +47,7 @@ fn a_remap_is_a_store_to_dram_and_costs_nothing() {
             atomic: false,
         })
         .unwrap();
+
         assert!(
             ftl.media().ops.iter().all(|op| op.kind == OpKind::Wait),
             "{:?}",
@@ -68,17 +69,20 @@ fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
         .superblocks()
         .filter(|(_, sb)| sb.stream == Stream::Log)
         .count() as u64;
+
     assert_eq!(
         (heads, programs(&ftl) - before),
         (1, 1),
         "the head of the reserved flash"
     );
+
     for lpn in 0..40 {
         assert_eq!(
             ftl.read(Lpn(40 + lpn)),
             Ok(Page::Identity(u64::from(lpn) + 1))
         );
     }
+
     let already = programs(&ftl);
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.saved_pages, 200u64.div_ceil(PER_PAGE as u64));
@@ -91,12 +95,14 @@ fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
         report.saved_pages + 1,
         "and the head of new reserved flash"
     );
+
     for lpn in 0..200 {
         assert_eq!(
             ftl.read(Lpn(40 + lpn)),
             Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1))
         );
     }
+
     let (_, again) = recovered(ftl);
     assert_eq!(
         again.saved_pages, report.saved_pages,
@@ -120,11 +126,13 @@ fn finding_owners_costs_nothing() {
         assert_eq!(ops[begin + 1].kind, OpKind::LookupEnd);
         assert!(ops.iter().all(|op| op.kind != OpKind::NvRead));
     }
+
     assert!(
         ftl.stats().gc_runs > 50 && ftl.stats().remaps > 1000,
         "{:?}",
         ftl.stats()
     );
+
     ftl.check().unwrap();
     let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(Lpn(lpn)).unwrap()).collect();
     let (mut ftl, _) = recovered(ftl);
@@ -160,16 +168,19 @@ fn blocks_that_fail_when_power_fails_are_left_out() {
         },
         250,
     );
+
     let (sb, _) = ftl
         .superblocks()
         .find(|(_, sb)| sb.stream == Stream::Log)
         .expect("reserved flash");
     let geometry = small_geometry();
+
     ftl.media_mut().plant(|faults| {
         for die in 0..3 {
             faults.program.insert(geometry.block(sb, die), 1);
         }
     });
+
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.saved_pages, 4);
     for lpn in 0..250 {
@@ -191,6 +202,7 @@ fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
         },
         250,
     );
+
     let mut reused = 0;
     for round in 0..60 {
         let (sb, found) = ftl
@@ -213,6 +225,7 @@ fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
             );
         }
     }
+
     assert!(
         reused > 1,
         "{reused} times something was saved beside a bad block"
@@ -233,12 +246,14 @@ fn refuses_without_its_page(remaps: u32, at: usize) {
         .find(|(_, sb)| sb.stream == Stream::Log)
         .map(|(id, sb)| (id, sb.head))
         .unwrap();
+
     let (geometry, config) = (small_geometry(), ftl.config().clone());
     let pages: Vec<Ppn> = (0..6)
         .map(|offset| geometry.page(sb, offset))
         .filter(|page| geometry.offset(*page) != head)
         .collect();
     let mut media = ftl.into_media();
+
     media.plant(|faults| {
         faults.read.insert(pages[at]);
     });

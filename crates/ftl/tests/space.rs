@@ -39,6 +39,7 @@ fn run(config: &Config, script: Script, seed: u64) -> Result<(), String> {
     for (lpn, identity) in contents.iter().enumerate() {
         ftl.write(Lpn(lpn as u32), &content(*identity)).unwrap();
     }
+
     let lpns = contents.len() as u64;
     let mut next = 10_000;
     for cut in 0..script.cuts {

@@ -15,6 +15,7 @@ fn every_page_dies_once_and_single_pages_live_between_two_writes_of_their_lpn() 
     ftl.watch_survival();
     let mut random = Random(3);
     let (mut written, mut lives): (BTreeMap<u32, u64>, u64) = (BTreeMap::new(), 0);
+
     for step in 0..20_000u64 {
         let lpn = random.below(600) as u32;
         ftl.write(Lpn(lpn), &content(1000 + step))
@@ -27,6 +28,7 @@ fn every_page_dies_once_and_single_pages_live_between_two_writes_of_their_lpn() 
         }
         ftl.media_mut().ops.clear();
     }
+
     let classes = ftl.survival().expect("watched");
     let single = classes[0];
     assert!(
@@ -36,6 +38,7 @@ fn every_page_dies_once_and_single_pages_live_between_two_writes_of_their_lpn() 
                 .all(|class| class.died + class.alive == 0)
     );
     assert_eq!(single.died + single.alive, ftl.stats().host_programs);
+
     assert_eq!(
         (single.alive, single.died),
         (written.len() as u64, 20_000 - written.len() as u64)
@@ -52,15 +55,18 @@ fn shared_pages_are_counted_by_the_most_references_they_had() {
             ..small_config(SchemeKind::RemapSsd)
         },
     );
+
     ftl.watch_survival();
     for lpn in 0..3 {
         ftl.write(Lpn(lpn), &content(1)).expect("there is room");
     }
+
     let born = ftl.wsn() - 2;
     for lpn in 0..3 {
         ftl.write(Lpn(lpn), &content(10 + u64::from(lpn)))
             .expect("there is room");
     }
+
     let died = ftl.wsn();
     let classes = ftl.survival().expect("watched");
     assert_eq!(
@@ -69,6 +75,7 @@ fn shared_pages_are_counted_by_the_most_references_they_had() {
     );
     assert_eq!(classes[2].lived_shared, died - born - 1);
     assert_eq!((classes[0].alive, classes[0].died), (3, 0));
+
     let mut random = Random(5);
     for _ in 0..20_000 {
         ftl.write(
@@ -78,6 +85,7 @@ fn shared_pages_are_counted_by_the_most_references_they_had() {
         .expect("there is room");
         ftl.media_mut().ops.clear();
     }
+
     let classes = ftl.survival().expect("watched");
     let sum = |of: fn(&remap_ssd_ftl::SurvivalClass) -> u64| classes.iter().map(of).sum::<u64>();
     assert_eq!(

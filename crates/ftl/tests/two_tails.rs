@@ -82,6 +82,7 @@ fn both_pages_of_a_tail_tell_what_they_should_or_the_pages_do_themselves() {
                 .filter(|(lpn, _)| *lpn != but)
                 .all(|(lpn, is)| ftl.read(Lpn(lpn)) == Ok(wanted(*is)))
         };
+
         while closings < 5 {
             number += 1;
             let lpn = random.below(config.lpns.into()) as u32;
@@ -137,11 +138,13 @@ fn extended_tails_of_two_pages_tell_homes() {
         if watched {
             ftl.media_mut().attach_rail();
         }
+
         for lpn in 0..420 {
             ftl.write_for(Lpn(lpn), &content(u64::from(lpn) + 1), Lpn(600 + lpn))
                 .unwrap();
             ftl.media_mut().settle_all();
         }
+
         ftl.remap(&Remap {
             target: Lpn(600),
             source: Lpn(0),
@@ -151,6 +154,7 @@ fn extended_tails_of_two_pages_tell_homes() {
         })
         .unwrap();
         ftl.media_mut().settle_all();
+
         assert_eq!((closed(&ftl), ftl.stats().remaps), (1, 410));
         let (mut found, report) = recover(&ftl, |_| false).expect("recovers");
         assert!(report.tail_pages >= 2);
@@ -170,6 +174,7 @@ fn tails_lie_where_the_blocks_are_good() {
             ..config(SchemeKind::None)
         };
         let mut ftl = device(geometry(), &config);
+
         for sb in 0..geometry().superblocks() {
             for die in (0..4).filter(|die| bad >> die & 1 == 1) {
                 let block: BlockId = geometry().block(remap_ssd_media::SbId(sb), die);
@@ -181,19 +186,23 @@ fn tails_lie_where_the_blocks_are_good() {
                 });
             }
         }
+
         let mut random = Random(u64::from(bad));
         let mut model = vec![0u64; 700];
         let most = if bad.count_ones() > 2 { 1600 } else { 4000 };
+
         for number in 1..=most {
             let lpn = random.below(700) as u32;
             put(&mut ftl, lpn, number);
             ftl.media_mut().ops.clear();
             model[lpn as usize] = number;
         }
+
         assert!(closed(&ftl) > 1);
         let faults = ftl.media().faults().clone();
         let mut media = ftl.into_media();
         media.plant(|planted| *planted = faults);
+
         let (mut found, _) = Ftl::recover(media, config).unwrap();
         found.check().unwrap();
         let wanted = |content: u64| {
@@ -203,6 +212,7 @@ fn tails_lie_where_the_blocks_are_good() {
                 Page::Identity(content)
             }
         };
+
         assert!(
             (0..)
                 .zip(&model)

@@ -25,6 +25,7 @@ fn wear_out(ftl: &mut Ftl, contents: u64) -> Vec<Page> {
     let mut model = vec![Page::Zeroes; LPNS as usize];
     let mut random = Random(7);
     let mut usable = ftl.usable_pages();
+
     for _ in 0..1_000_000 {
         let (lpn, identity) = (random.below(LPNS.into()) as u32, 1 + random.below(contents));
         let result = ftl.write(Lpn(lpn), &content(identity));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// What one program puts into a page.
 #[derive(Clone, Debug)]
-pub enum Stored {
+pub enum StoredPage {
     /// Nothing is stored but the OOB record.
     Nothing,
     /// A data page by identity.
@@ -28,7 +28,7 @@ pub enum Stored {
 }
 
 /// Data pages' contents, by content mode.
-pub(crate) enum Contents {
+pub(crate) enum PageContents {
     None,
     Identity(Identities),
     Bytes(Vec<Option<PageBytes>>),
@@ -36,7 +36,7 @@ pub(crate) enum Contents {
     Mapped(MappedPages),
 }
 
-impl Clone for Contents {
+impl Clone for PageContents {
     fn clone(&self) -> Self {
         match self {
             Self::None => Self::None,
@@ -50,13 +50,13 @@ impl Clone for Contents {
     }
 }
 
-impl Contents {
+impl PageContents {
     fn blank(&mut self, at: usize) {
         match self {
-            Contents::None => {}
-            Contents::Identity(cells) => cells.set(at, 0),
-            Contents::Bytes(cells) => cells[at] = None,
-            Contents::Mapped(pages) => pages.blank(at),
+            PageContents::None => {}
+            PageContents::Identity(cells) => cells.set(at, 0),
+            PageContents::Bytes(cells) => cells[at] = None,
+            PageContents::Mapped(pages) => pages.blank(at),
         }
     }
 }
@@ -73,7 +73,7 @@ pub(crate) struct NandArray {
     pub(crate) oob: Slab<[u8; OOB_BYTES]>,
     /// Extensions of the OOB; empty as long as none has been programmed.
     pub(crate) seconds: Slab<u32>,
-    pub(crate) contents: Contents,
+    pub(crate) contents: PageContents,
     /// Rows programmed so far, per block.
     pub(crate) next_row: Vec<u32>,
     pub(crate) erase_counts: Vec<u32>,
@@ -98,9 +98,9 @@ impl NandArray {
             oob: Slab::zeroed(pages),
             seconds: Slab::zeroed(0),
             contents: match mode {
-                ContentMode::None => Contents::None,
-                ContentMode::Identity => Contents::Identity(Identities::new(pages)),
-                ContentMode::Bytes => Contents::Bytes(vec![None; pages]),
+                ContentMode::None => PageContents::None,
+                ContentMode::Identity => PageContents::Identity(Identities::new(pages)),
+                ContentMode::Bytes => PageContents::Bytes(vec![None; pages]),
             },
             next_row: vec![0; blocks],
             erase_counts: vec![0; blocks],
@@ -157,7 +157,7 @@ impl NandArray {
         // Pages are handed out in order, so the next ones are known; a miss here would be the
         // longest step of a program.
         prefetch(&self.oob, at + PAGES_AHEAD);
-        if let Contents::Identity(cells) = &mut self.contents {
+        if let PageContents::Identity(cells) = &mut self.contents {
             cells.set(at, identity);
             cells.prefetch(at + PAGES_AHEAD);
         }
@@ -180,21 +180,21 @@ impl NandArray {
     pub(crate) fn put_bytes(&mut self, slot: PageSlot, oob: Oob, bytes: &[u8; PAGE_BYTES]) {
         self.put_identity(slot, oob, 0);
         match &mut self.contents {
-            Contents::Bytes(cells) => cells[slot.ppn.0 as usize] = Some(Arc::new(*bytes)),
-            Contents::Mapped(pages) => pages.put(slot.ppn.0 as usize, bytes),
-            Contents::None | Contents::Identity(_) => {}
+            PageContents::Bytes(cells) => cells[slot.ppn.0 as usize] = Some(Arc::new(*bytes)),
+            PageContents::Mapped(pages) => pages.put(slot.ppn.0 as usize, bytes),
+            PageContents::None | PageContents::Identity(_) => {}
         }
     }
 
     /// Programs a data page with the contents of another one, within the mapped file.
     pub(crate) fn put_copy(&mut self, from: Ppn, to: PageSlot, oob: Oob) {
         self.put_identity(to, oob, 0);
-        if let Contents::Mapped(pages) = &mut self.contents {
+        if let PageContents::Mapped(pages) = &mut self.contents {
             pages.copy(from.0 as usize, to.ppn.0 as usize);
         }
     }
 
-    pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
+    pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: StoredPage) {
         let (block, row) = self.block_of(ppn);
 
         let next = &mut self.next_row[block.0 as usize];
@@ -211,11 +211,13 @@ impl NandArray {
         }
 
         match (stored, &mut self.contents) {
-            (Stored::Identity(identity), Contents::Identity(cells)) => cells.set(at, identity),
-            (Stored::Bytes(bytes), Contents::Bytes(cells)) => cells[at] = Some(bytes),
-            (Stored::Bytes(bytes), Contents::Mapped(pages)) => pages.put(at, &bytes[..]),
-            (Stored::Meta(bytes), contents) => {
-                if let Contents::Mapped(pages) = contents {
+            (StoredPage::Identity(identity), PageContents::Identity(cells)) => {
+                cells.set(at, identity)
+            }
+            (StoredPage::Bytes(bytes), PageContents::Bytes(cells)) => cells[at] = Some(bytes),
+            (StoredPage::Bytes(bytes), PageContents::Mapped(pages)) => pages.put(at, &bytes[..]),
+            (StoredPage::Meta(bytes), contents) => {
+                if let PageContents::Mapped(pages) = contents {
                     pages.put(at, &bytes);
                 }
                 self.meta.insert(ppn.0, bytes);
@@ -241,7 +243,7 @@ impl NandArray {
     pub(crate) fn tear(&mut self, ppn: Ppn) {
         // It takes its row like any page: what failed half-way cannot be programmed again before an
         // erase.
-        self.put(ppn, Oob::default(), Stored::Nothing);
+        self.put(ppn, Oob::default(), StoredPage::Nothing);
         self.torn.insert(ppn.0);
     }
 
@@ -314,7 +316,7 @@ impl NandArray {
 
         // Identities may stay: nothing asks for a page that is not programmed, and the next program
         // sets its own.
-        if let Contents::Bytes(cells) = &mut self.contents {
+        if let PageContents::Bytes(cells) = &mut self.contents {
             for row in 0..geometry.pages_per_block() {
                 cells[(range.start + row * geometry.dies() + die) as usize] = None;
             }
@@ -332,12 +334,12 @@ impl NandArray {
 
     pub(crate) fn page(&self, ppn: Ppn) -> Page {
         match &self.contents {
-            Contents::None => Page::Unknown,
-            Contents::Identity(cells) => Page::Identity(cells.get(ppn.0 as usize)),
-            Contents::Bytes(cells) => cells[ppn.0 as usize]
+            PageContents::None => Page::Unknown,
+            PageContents::Identity(cells) => Page::Identity(cells.get(ppn.0 as usize)),
+            PageContents::Bytes(cells) => cells[ppn.0 as usize]
                 .clone()
                 .map_or(Page::Unknown, Page::Bytes),
-            Contents::Mapped(pages) => Page::Bytes(pages.bytes(ppn.0 as usize)),
+            PageContents::Mapped(pages) => Page::Bytes(pages.bytes(ppn.0 as usize)),
         }
     }
 
@@ -345,12 +347,12 @@ impl NandArray {
     pub(crate) fn view(&self, ppn: Ppn) -> PageView<'_> {
         let at = ppn.0 as usize;
         match &self.contents {
-            Contents::None => PageView::Unknown,
-            Contents::Identity(cells) => PageView::Identity(cells.get(at)),
-            Contents::Bytes(cells) => cells[at]
+            PageContents::None => PageView::Unknown,
+            PageContents::Identity(cells) => PageView::Identity(cells.get(at)),
+            PageContents::Bytes(cells) => cells[at]
                 .as_deref()
                 .map_or(PageView::Unknown, PageView::Bytes),
-            Contents::Mapped(pages) => PageView::Bytes(pages.page(at)),
+            PageContents::Mapped(pages) => PageView::Bytes(pages.page(at)),
         }
     }
 
@@ -358,7 +360,7 @@ impl NandArray {
     #[inline]
     pub(crate) fn is_whole(&self, ppn: Ppn) -> bool {
         match &self.contents {
-            Contents::Mapped(pages) => self.is_meta(ppn) || pages.is_whole(ppn.0 as usize),
+            PageContents::Mapped(pages) => self.is_meta(ppn) || pages.is_whole(ppn.0 as usize),
             _ => true,
         }
     }
@@ -397,25 +399,25 @@ impl NandArray {
 
     /// What a copy of this page must store.
     #[inline]
-    pub(crate) fn stored(&self, ppn: Ppn) -> Stored {
+    pub(crate) fn stored(&self, ppn: Ppn) -> StoredPage {
         if self.is_meta(ppn) {
-            return Stored::Meta(self.meta[&ppn.0].clone());
+            return StoredPage::Meta(self.meta[&ppn.0].clone());
         }
         match &self.contents {
-            Contents::None => Stored::Nothing,
-            Contents::Identity(cells) => Stored::Identity(cells.get(ppn.0 as usize)),
-            Contents::Bytes(cells) => cells[ppn.0 as usize]
+            PageContents::None => StoredPage::Nothing,
+            PageContents::Identity(cells) => StoredPage::Identity(cells.get(ppn.0 as usize)),
+            PageContents::Bytes(cells) => cells[ppn.0 as usize]
                 .clone()
-                .map_or(Stored::Nothing, Stored::Bytes),
-            Contents::Mapped(pages) => Stored::Bytes(pages.bytes(ppn.0 as usize)),
+                .map_or(StoredPage::Nothing, StoredPage::Bytes),
+            PageContents::Mapped(pages) => StoredPage::Bytes(pages.bytes(ppn.0 as usize)),
         }
     }
 
     pub(crate) fn mode(&self) -> ContentMode {
         match self.contents {
-            Contents::None => ContentMode::None,
-            Contents::Identity(_) => ContentMode::Identity,
-            Contents::Bytes(_) | Contents::Mapped(_) => ContentMode::Bytes,
+            PageContents::None => ContentMode::None,
+            PageContents::Identity(_) => ContentMode::Identity,
+            PageContents::Bytes(_) | PageContents::Mapped(_) => ContentMode::Bytes,
         }
     }
 }

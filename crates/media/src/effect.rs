@@ -13,7 +13,7 @@
 //! Invariant: cells change by [`MediaEffect::change`], in live media as in replay. Absent: what an
 //! operation costs, and whether it fails (the verbs in `media`).
 
-use crate::array::{NandArray, Stored};
+use crate::array::{NandArray, StoredPage};
 use crate::content::ContentMode;
 use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn};
 use crate::oob::Oob;
@@ -24,11 +24,11 @@ use std::sync::Arc;
 /// One change of the media.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum MediaEffect<P, W> {
-    /// A page is programmed.
+    /// A page is programmed whole, together with its OOB.
     Program { ppn: Ppn, oob: Oob, contents: P },
     /// A program failed, or was cut: the page is used up, and unreadable.
     TornProgram { ppn: Ppn },
-    /// A block is erased.
+    /// A block is erased: its pages can be programmed again, from the first one on.
     Erase { block: BlockId },
     /// An erase failed, or was cut: neither the old pages are there nor erased ones.
     SpoiledErase { block: BlockId },
@@ -44,7 +44,7 @@ pub(crate) type NewEffect<'a> = MediaEffect<PageSource<'a>, &'a [u64]>;
 /// Where the contents of a program come from. Bytes stay where they are until the page takes them.
 #[derive(Clone, Debug)]
 pub(crate) enum PageSource<'a> {
-    Stored(Stored),
+    Stored(StoredPage),
     /// Data of the host, in its buffer.
     Bytes(&'a [u8; PAGE_BYTES]),
     /// Another data page of the mapped file, whose bytes have this CRC.
@@ -56,7 +56,7 @@ pub(crate) enum PageSource<'a> {
 
 /// What an effect comes after, and who waits for it.
 #[derive(Clone, Default)]
-pub(crate) struct Order {
+pub(crate) struct EffectOrder {
     pub after: After,
     /// The page that a program copies: it comes after that page's own program.
     pub copied: Option<Ppn>,
@@ -70,12 +70,12 @@ pub(crate) struct Order {
 
 impl PageSource<'_> {
     /// The contents, held by themselves.
-    fn to_stored(&self, nand: &NandArray) -> Stored {
+    fn to_stored(&self, nand: &NandArray) -> StoredPage {
         match self {
             Self::Stored(stored) => stored.clone(),
             // A device without contents takes bytes, too: a trace of bytes can run on it.
-            Self::Bytes(_) if nand.mode() == ContentMode::None => Stored::Nothing,
-            Self::Bytes(bytes) => Stored::Bytes(Arc::new(**bytes)),
+            Self::Bytes(_) if nand.mode() == ContentMode::None => StoredPage::Nothing,
+            Self::Bytes(bytes) => StoredPage::Bytes(Arc::new(**bytes)),
             Self::CopyOf { from, .. } => nand.stored(*from),
         }
     }
@@ -123,11 +123,11 @@ impl<P, W> MediaEffect<P, W> {
 
 impl<'a> NewEffect<'a> {
     /// The effect with contents that are held by themselves, so that it can outlive the command.
-    pub(crate) fn to_owned_page(&self, nand: &NandArray) -> MediaEffect<Stored, &'a [u64]> {
+    pub(crate) fn to_owned_page(&self, nand: &NandArray) -> MediaEffect<StoredPage, &'a [u64]> {
         self.map_page(|contents| contents.to_stored(nand))
     }
 
-    /// Changes the cells.
+    /// Changes the cells of flash or the words of NVRAM, at once and whole.
     #[inline(always)]
     pub(crate) fn change(self, nand: &mut NandArray, nvram: &mut [u64]) {
         match self {

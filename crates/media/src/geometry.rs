@@ -19,7 +19,7 @@ use std::ops::Range;
 pub struct Lpn(pub u32);
 
 impl Lpn {
-    /// The first logical page.
+    /// The first logical page, with which every range of the host's begins.
     pub const ZERO: Self = Self(0);
 
     /// The page this many pages behind.
@@ -140,7 +140,7 @@ pub const DIES_MAX: u32 = 64;
 
 /// Shape of the NAND array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Described", into = "Described")]
+#[serde(try_from = "GeometryFields", into = "GeometryFields")]
 pub struct Geometry {
     shape: Shape,
     groups: u32,
@@ -168,7 +168,7 @@ pub struct Shape {
 /// A geometry as device files say it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Described {
+struct GeometryFields {
     channels: u32,
     dies: u32,
     superblocks: u32,
@@ -434,10 +434,10 @@ impl Geometry {
     }
 }
 
-impl TryFrom<Described> for Geometry {
+impl TryFrom<GeometryFields> for Geometry {
     type Error = GeometryError;
-    fn try_from(described: Described) -> Result<Self, GeometryError> {
-        let Described {
+    fn try_from(described: GeometryFields) -> Result<Self, GeometryError> {
+        let GeometryFields {
             channels,
             dies,
             superblocks,
@@ -459,7 +459,7 @@ impl TryFrom<Described> for Geometry {
     }
 }
 
-impl From<Geometry> for Described {
+impl From<Geometry> for GeometryFields {
     fn from(geometry: Geometry) -> Self {
         let Shape {
             channels,

@@ -4,7 +4,7 @@
 //! reference-counted handles, and a later change copies only the piece it touches.
 //! Absent: pending operations (the rail's) and files (`image_file`).
 
-use crate::array::{NandArray, Stored};
+use crate::array::{NandArray, StoredPage};
 use crate::content::ContentMode;
 use crate::geometry::{BlockId, Geometry, Ppn, SbId, Shape};
 use crate::oob::{Oob, SecondOwner};
@@ -81,14 +81,14 @@ impl Image {
                 }
 
                 match sb.stored(ppn) {
-                    Stored::Nothing => {}
-                    Stored::Identity(identity) => {
+                    StoredPage::Nothing => {}
+                    StoredPage::Identity(identity) => {
                         hash.update(&identity.to_le_bytes());
                     }
-                    Stored::Bytes(bytes) => {
+                    StoredPage::Bytes(bytes) => {
                         hash.update(&bytes[..]);
                     }
-                    Stored::Meta(bytes) => {
+                    StoredPage::Meta(bytes) => {
                         hash.update(&bytes);
                     }
                 }
@@ -112,7 +112,7 @@ impl Image {
     fn sb_mut(&mut self, index: usize) -> &mut NandArray {
         Arc::make_mut(&mut self.superblocks[index])
     }
-    pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
+    pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: StoredPage) {
         let (sb, ppn) = self.at(ppn);
         self.sb_mut(sb).put(ppn, oob, stored);
     }
@@ -138,7 +138,7 @@ impl Image {
 
     /// Gathers the pieces into one flat array and one flat NVRAM.
     pub(crate) fn flatten(&self) -> (NandArray, Vec<u64>) {
-        use crate::array::Contents;
+        use crate::array::PageContents;
 
         let mut flat = NandArray::new(self.geometry, self.mode());
         let dies = self.geometry.dies() as usize;
@@ -160,10 +160,10 @@ impl Image {
             });
 
             match (&mut flat.contents, &sb.contents) {
-                (Contents::Identity(to), Contents::Identity(from)) => {
+                (PageContents::Identity(to), PageContents::Identity(from)) => {
                     to.copy_from(page, from, 0..pages)
                 }
-                (Contents::Bytes(to), Contents::Bytes(from)) => {
+                (PageContents::Bytes(to), PageContents::Bytes(from)) => {
                     to[page..page + pages].clone_from_slice(from)
                 }
                 _ => {}
@@ -214,7 +214,7 @@ pub(crate) fn single(geometry: Geometry) -> Geometry {
 }
 
 fn piece(flat: &NandArray, sb: SbId) -> NandArray {
-    use crate::array::Contents;
+    use crate::array::PageContents;
 
     let geometry = flat.geometry;
     let mut one = NandArray::new(single(geometry), flat.mode());
@@ -238,9 +238,13 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
         .for_each(|(at, second)| one.put_second(at, SecondOwner::from_bits(*second)));
 
     match (&mut one.contents, &flat.contents) {
-        (Contents::Identity(to), Contents::Identity(from)) => to.copy_from(0, from, page_range),
-        (Contents::Bytes(to), Contents::Bytes(from)) => to.clone_from_slice(&from[page_range]),
-        (Contents::Bytes(to), Contents::Mapped(from)) => {
+        (PageContents::Identity(to), PageContents::Identity(from)) => {
+            to.copy_from(0, from, page_range)
+        }
+        (PageContents::Bytes(to), PageContents::Bytes(from)) => {
+            to.clone_from_slice(&from[page_range])
+        }
+        (PageContents::Bytes(to), PageContents::Mapped(from)) => {
             for (at, to) in page_range.zip(to) {
                 // A mapped page always has 4096 bytes. Only data that were programmed belong to the
                 // image: what an erase left there would differ between two devices in one state.

@@ -9,7 +9,7 @@
 //! bytes a file holds, loading ends in an image or a reason, and allocates no more than it has
 //! read. Absent: what the bytes mean.
 
-use crate::array::{Contents, NandArray};
+use crate::array::{NandArray, PageContents};
 use crate::content::ContentMode;
 use crate::geometry::{Geometry, PAGE_BYTES, Ppn, Shape};
 use crate::image::{Image, LINE_WORDS, single};
@@ -68,7 +68,7 @@ pub enum ImageError {
         "{file}: not all of its space is reserved, as after a sparse copy, and it cannot be: {error}"
     )]
     NoRoom {
-        /// Name of the file.
+        /// Name of the sparse file within the image's folder.
         file: String,
         /// What the operating system said.
         error: io::Error,
@@ -159,7 +159,7 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
     };
 
     sink.write_all(header.as_bytes())?;
-    let mut body = Hashed {
+    let mut body = HashingStream {
         inner: zstd::Encoder::new(sink, LEVEL)?,
         hash: blake3::Hasher::new(),
     };
@@ -209,16 +209,16 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
         }
 
         match &sb.contents {
-            Contents::None => {}
-            Contents::Identity(cells) => body.write_all(&cells.get(at).to_le_bytes())?,
-            Contents::Bytes(cells) => match &cells[at] {
+            PageContents::None => {}
+            PageContents::Identity(cells) => body.write_all(&cells.get(at).to_le_bytes())?,
+            PageContents::Bytes(cells) => match &cells[at] {
                 None => body.write_all(&[0])?,
                 Some(bytes) => {
                     body.write_all(&[1])?;
                     body.write_all(&bytes[..])?;
                 }
             },
-            Contents::Mapped(_) => unreachable!("an image is a copy in memory"),
+            PageContents::Mapped(_) => unreachable!("an image is a copy in memory"),
         }
     }
 
@@ -289,8 +289,8 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     }
 
     let decoder = zstd::Decoder::new(source).map_err(|error| damaged(error.to_string()))?;
-    let mut body = Body {
-        inner: Hashed {
+    let mut body = ImageBody {
+        inner: HashingStream {
             inner: decoder,
             hash: blake3::Hasher::new(),
         },
@@ -336,7 +336,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
 }
 
 fn read_superblock<R: Read>(
-    body: &mut Body<R>,
+    body: &mut ImageBody<R>,
     geometry: Geometry,
     mode: ContentMode,
 ) -> Result<NandArray, ImageError> {
@@ -393,14 +393,14 @@ fn read_superblock<R: Read>(
         }
 
         match &mut sb.contents {
-            Contents::None => {}
-            Contents::Mapped(_) => unreachable!("an image is a copy in memory"),
-            Contents::Identity(cells) => {
+            PageContents::None => {}
+            PageContents::Mapped(_) => unreachable!("an image is a copy in memory"),
+            PageContents::Identity(cells) => {
                 let mut identity = [0; 8];
                 body.exact(&mut identity)?;
                 cells.set(at, u64::from_le_bytes(identity));
             }
-            Contents::Bytes(cells) => {
+            PageContents::Bytes(cells) => {
                 if body.byte()? == 1 {
                     let mut bytes = Arc::new([0; PAGE_BYTES]);
                     body.exact(&mut Arc::get_mut(&mut bytes).expect("not shared yet")[..])?;
@@ -414,12 +414,12 @@ fn read_superblock<R: Read>(
 }
 
 /// A stream and the hash of what went through it.
-pub(crate) struct Hashed<T> {
+pub(crate) struct HashingStream<T> {
     pub(crate) inner: T,
     pub(crate) hash: blake3::Hasher,
 }
 
-impl<T: Read> Read for Hashed<T> {
+impl<T: Read> Read for HashingStream<T> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(bytes)?;
         self.hash.update(&bytes[..read]);
@@ -427,7 +427,7 @@ impl<T: Read> Read for Hashed<T> {
     }
 }
 
-impl<T: Write> Write for Hashed<T> {
+impl<T: Write> Write for HashingStream<T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
         self.hash.update(&bytes[..written]);
@@ -438,13 +438,13 @@ impl<T: Write> Write for Hashed<T> {
     }
 }
 
-struct Body<R> {
-    inner: Hashed<R>,
+struct ImageBody<R> {
+    inner: HashingStream<R>,
     left: u64,
     limit: u64,
 }
 
-impl<R: Read> Body<R> {
+impl<R: Read> ImageBody<R> {
     fn exact(&mut self, out: &mut [u8]) -> Result<(), ImageError> {
         // Counted before it is read: a compressed stream can unpack to any size.
         self.left = self

@@ -22,7 +22,7 @@ pub mod op;
 pub mod rail;
 pub mod slab;
 
-pub use array::Stored;
+pub use array::StoredPage;
 pub use content::{ContentMode, Page, PageView, Payload};
 pub use fault::{Faults, MediaError};
 pub use geometry::{BlockId, Geometry, Lpn, PageSlot, Ppn, SbId};

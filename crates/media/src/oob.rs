@@ -44,7 +44,7 @@ impl SecondOwner {
 
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-struct Low {
+struct OobLow {
     #[bits(32)]
     lpn: Lpn,
     #[bits(32)]
@@ -53,7 +53,7 @@ struct Low {
 
 #[bitfield(u16)]
 #[derive(PartialEq, Eq)]
-struct High {
+struct OobHigh {
     #[bits(10)]
     wsn_high: u16,
     #[bits(6)]
@@ -70,8 +70,8 @@ struct High {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oob {
-    low: Low,
-    high: High,
+    low: OobLow,
+    high: OobHigh,
     second: SecondOwner,
 }
 
@@ -94,8 +94,8 @@ impl Oob {
     pub fn new(lpn: Lpn, wsn: u64, incarnation: u32) -> Self {
         debug_assert!(wsn < 1 << 42);
         Self {
-            low: Low::new().with_lpn(lpn).with_wsn_low(wsn as u32),
-            high: High::new()
+            low: OobLow::new().with_lpn(lpn).with_wsn_low(wsn as u32),
+            high: OobHigh::new()
                 .with_wsn_high((wsn >> 32) as u16 & 0x3ff)
                 .with_incarnation((incarnation & 63) as u8),
             second: SecondOwner::NONE,
@@ -155,8 +155,8 @@ impl Oob {
     pub fn from_bytes(bytes: [u8; OOB_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j] = bytes;
         Self {
-            low: Low::from_bits(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
-            high: High::from_bits(u16::from_le_bytes([i, j])),
+            low: OobLow::from_bits(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            high: OobHigh::from_bits(u16::from_le_bytes([i, j])),
             second: SecondOwner::NONE,
         }
     }

@@ -168,7 +168,7 @@ pub enum OpKind {
 /// One operation on the media, as charged by the timing model.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// Which operation it is.
+    /// What is done, which decides what it occupies: a die, a channel, the NVRAM's port.
     pub kind: OpKind,
     /// For whom it is done.
     pub purpose: Purpose,

@@ -10,8 +10,8 @@
 //! Invariants: `image` holds settled operations only; an operation is settled together with
 //! everything it comes after. Absent: randomness (the caller chooses each outcome) and time.
 
-use crate::array::Stored;
-use crate::effect::{MediaEffect, Order};
+use crate::array::StoredPage;
+use crate::effect::{EffectOrder, MediaEffect};
 use crate::geometry::{BlockId, Ppn};
 use crate::image::Image;
 use crate::op::{After, ClearId, OpKind};
@@ -35,7 +35,7 @@ pub struct AckSet {
 }
 
 /// An effect that is pending. Each word of a store lands by itself.
-type PendingEffect = MediaEffect<Stored, u64>;
+type PendingEffect = MediaEffect<StoredPage, u64>;
 
 impl PendingEffect {
     fn kind(&self) -> OpKind {
@@ -129,7 +129,7 @@ impl Rail {
     }
 
     /// Records an effect as pending: a store as one operation a word, anything else as one.
-    pub(crate) fn push(&mut self, effect: &MediaEffect<Stored, &[u64]>, order: Order) {
+    pub(crate) fn push(&mut self, effect: &MediaEffect<StoredPage, &[u64]>, order: EffectOrder) {
         let effect = match *effect {
             MediaEffect::Store { word, values } => {
                 for (word, values) in (word..).zip(values.iter().copied()) {
@@ -137,6 +137,8 @@ impl Rail {
                 }
                 return;
             }
+
+            // The types differ in the words of a store alone, so the others are built anew.
             MediaEffect::Program {
                 ppn,
                 oob,
@@ -151,11 +153,12 @@ impl Rail {
             MediaEffect::SpoiledErase { block } => MediaEffect::SpoiledErase { block },
             MediaEffect::Clear { start, len } => MediaEffect::Clear { start, len },
         };
+
         self.push_one(effect, order);
     }
 
-    fn push_one(&mut self, effect: PendingEffect, order: Order) {
-        let Order {
+    fn push_one(&mut self, effect: PendingEffect, order: EffectOrder) {
+        let EffectOrder {
             after,
             copied,
             record,
@@ -345,12 +348,14 @@ fn land(image: &mut Image, effect: &PendingEffect, outcome: Outcome) {
         (MediaEffect::Program { ppn, oob, contents }, Outcome::Whole) => {
             image.put(*ppn, *oob, contents.clone())
         }
+
         // Cut, a program is what a failed one is: its row is used up, and the page is unreadable.
         (MediaEffect::Program { ppn, .. }, Outcome::Torn(_))
         | (MediaEffect::TornProgram { ppn }, _) => image.tear(*ppn),
         (MediaEffect::Erase { block }, Outcome::Whole) => image.erase(*block),
         (MediaEffect::Erase { block }, Outcome::Torn(_))
         | (MediaEffect::SpoiledErase { block }, _) => image.spoil(*block),
+
         // Never torn: `cut` makes a torn store absent.
         (MediaEffect::Store { word, values }, _) => image.set_word(*word, *values),
         (MediaEffect::Clear { start, len }, Outcome::Whole) => {

@@ -8,9 +8,9 @@ use kit::folder::{
 };
 use kit::numbers::Numbers;
 use kit::tiny;
-use remap_ssd_media::folder::Commit;
+use remap_ssd_media::folder::FolderCommit;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, Lpn, Media, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Lpn, Media, Oob, Purpose, SbId, StoredPage};
 use std::sync::Arc;
 
 /// Never full: a new state would make everything durable by itself.
@@ -19,9 +19,9 @@ const JOURNAL_BYTES: u64 = 256 << 10;
 /// How far a commit is.
 enum Stage {
     None,
-    Begun(Commit),
-    Written(Commit),
-    Vouched(Commit),
+    Begun(FolderCommit),
+    Written(FolderCommit),
+    Vouched(FolderCommit),
 }
 
 #[test]
@@ -131,9 +131,10 @@ fn a_commit_behind_which_nothing_was_done_reaches_the_end_of_the_history() {
         folder.vouch(&mut commit).expect("the disk works");
         commit.write_journal().expect("the disk works")
     };
+
     let store = |folder: &mut Media| folder.store(3, 4, Purpose::Host, After::NOTHING);
     let program = |folder: &mut Media| {
-        let stored = Stored::Bytes(Arc::new([7; PAGE_BYTES]));
+        let stored = StoredPage::Bytes(Arc::new([7; PAGE_BYTES]));
         let ppn = tiny().page(SbId(0), 0);
         folder
             .program(
@@ -145,6 +146,7 @@ fn a_commit_behind_which_nothing_was_done_reaches_the_end_of_the_history() {
             )
             .expect("no fault is planted");
     };
+
     store(&mut folder);
     let until = commit(&mut folder, &|_| {});
     assert_eq!(folder.position(), Some(until));

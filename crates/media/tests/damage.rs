@@ -6,7 +6,7 @@ mod kit;
 use kit::tiny;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_media::{After, Lpn, Media, Oob, Page, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Lpn, Media, Oob, Page, Ppn, Purpose, SbId, StoredPage};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ const JOURNAL_BYTES: u64 = 16 << 10;
 
 fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
     let stored = if is_meta {
-        Stored::Meta(vec![value; 100 + usize::from(value)].into())
+        StoredPage::Meta(vec![value; 100 + usize::from(value)].into())
     } else {
-        Stored::Bytes(Arc::new([value; PAGE_BYTES]))
+        StoredPage::Bytes(Arc::new([value; PAGE_BYTES]))
     };
     let oob = Oob::new(Lpn(u32::from(value)), u64::from(value) + 7, 1);
     media
@@ -33,6 +33,7 @@ fn folder(dir: &Path) -> Media {
     for page in 0..8 {
         program(&mut media, page, page as u8 + 1, page % 3 == 0);
     }
+
     media.tidy().expect("the disk works");
     for page in 8..14 {
         program(&mut media, page, page as u8 + 1, page % 4 == 0);
@@ -46,6 +47,7 @@ fn folder(dir: &Path) -> Media {
             media.sync().expect("the disk works");
         }
     }
+
     media.clear(9, 2, After::NOTHING);
     let id = media.name_next();
     media
@@ -104,6 +106,7 @@ impl Flips {
                 Err(error) => panic!("{file}, byte {at}: {error}"),
             }
         }
+
         std::fs::write(&path, &good).expect("room for it");
         self
     }
@@ -132,6 +135,7 @@ fn a_flipped_bit_in_a_state_or_a_journal_is_refused_or_changes_nothing() {
     let state = std::fs::metadata(flips.dir.path().join("state.0"))
         .expect("there")
         .len() as usize;
+
     // The third state is the newest: generation 2, in file 0.
     let journal = used(flips.dir.path(), "journal.0");
     assert!(journal > 500, "{journal} bytes of records");
@@ -145,17 +149,20 @@ fn a_flipped_bit_in_a_state_or_a_journal_is_refused_or_changes_nothing() {
         (0, state as u64),
         "none of the older one does"
     );
+
     assert_eq!(
         flips.every("journal.0", 0..16).tally(),
         (16, 0),
         "the header"
     );
+
     // The last record says that the flush before it has ended. Nothing is lost without it.
     assert_eq!(
         flips.every("journal.0", 16..journal - 8).tally(),
         (journal as u64 - 24, 0),
         "flushed records"
     );
+
     assert_eq!(
         flips.every("journal.0", journal - 8..journal + 200).tally(),
         (0, 208),
@@ -174,6 +181,7 @@ fn a_destroyed_sector_of_a_flushed_journal_is_refused() {
     drop(folder(dir.path()));
     let path = dir.path().join("journal.0");
     let good = std::fs::read(&path).expect("the file is there");
+
     for sector in 0..used(dir.path(), "journal.0") / 512 {
         for with in [0, 0xa5] {
             let mut bytes = good.clone();
@@ -190,6 +198,7 @@ fn a_destroyed_sector_of_a_flushed_journal_is_refused() {
             );
         }
     }
+
     std::fs::write(&path, &good).expect("room for it");
     Media::open_folder(dir.path()).expect("whole again");
 }
@@ -234,6 +243,7 @@ fn compare(found: &mut Media, expected: &mut Media) -> (u32, u32) {
         .map(Ppn)
         .filter(|ppn| expected.is_programmed(*ppn))
         .collect();
+
     for ppn in all {
         let wanted = if expected.is_meta(ppn) {
             expected
@@ -275,10 +285,12 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
     let programmed: Vec<u32> = (0..tiny().pages())
         .filter(|ppn| expected.is_programmed(Ppn(*ppn)))
         .collect();
+
     drop(expected);
     let path = dir.path().join("contents");
     let good = std::fs::read(&path).expect("the file is there");
     expected = Media::from_image(&image);
+
     for ppn in &programmed {
         // Metadata are shorter than a page, and only what they are counts.
         let len = if expected.is_meta(Ppn(*ppn)) {
@@ -298,14 +310,17 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
             );
         }
     }
+
     // A damaged page that collection moves is lost, not blessed.
     let from = *programmed
         .iter()
         .find(|ppn| !expected.is_meta(Ppn(**ppn)))
         .expect("a page of data");
     let mut bytes = good;
+
     bytes[from as usize * PAGE_BYTES] ^= 1;
     std::fs::write(&path, &bytes).expect("room for it");
+
     // A device that only looks is plain memory, and the other one writes everything down.
     for open in [Media::look_into_folder, Media::open_folder] {
         let (mut found, _) = open(dir.path()).expect("the rest is whole");
@@ -355,10 +370,12 @@ fn a_folder_of_version_1_opens_and_is_protected_from_then_on() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut media = folder(dir.path());
     media.tidy().expect("the disk works");
+
     // Records that both versions write.
     media.store(5, 55, Purpose::Host, After::NOTHING);
     program(&mut media, 16, 9, false);
     let whole = media.to_image().digest();
+
     drop(media);
     as_version_1(dir.path());
     let (look, report) = Media::look_into_folder(dir.path()).expect("version 1 is read");
@@ -367,13 +384,16 @@ fn a_folder_of_version_1_opens_and_is_protected_from_then_on() {
         matches!(Media::open_folder(dir.path()), Err(ImageError::InUse)),
         "who looks sees no changes"
     );
+
     drop(look);
     let (mut media, _) = Media::open_folder(dir.path()).expect("version 1 is read");
     assert_eq!(media.to_image().digest(), whole);
+
     program(&mut media, 17, 77, false);
     media.sync().expect("the disk works");
     let whole = media.to_image().digest();
     drop(media);
+
     for name in ["state.0", "state.1"] {
         let version = std::fs::read(dir.path().join(name)).expect("the file is there")[8];
         assert_eq!(
@@ -381,11 +401,13 @@ fn a_folder_of_version_1_opens_and_is_protected_from_then_on() {
             "an older program finds no state that it would go on from"
         );
     }
+
     let path = dir.path().join("contents");
     let mut bytes = std::fs::read(&path).expect("the file is there");
     let (mut media, _) = Media::open_folder(dir.path()).expect("version 2 is read");
     assert_eq!(media.to_image().digest(), whole);
     assert!(media.read(Ppn(17), Purpose::Host).is_ok());
+
     drop(media);
     bytes[17 * PAGE_BYTES + 5] ^= 1;
     std::fs::write(&path, bytes).expect("room for it");
@@ -405,6 +427,7 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
             )
         })
         .into();
+
     let restore = || {
         keep.iter()
             .for_each(|(name, bytes)| std::fs::write(dir.path().join(name), bytes).expect("room"))
@@ -415,6 +438,7 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
         bytes[at] ^= 1;
         std::fs::write(path, bytes).expect("room");
     };
+
     // A record in the middle: what was before it stays.
     flip("journal.0", 16 + 32 + 24 + 32 + 9);
     let found = Media::weigh_folder(dir.path()).expect("something is left");
@@ -424,6 +448,7 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
         "{}",
         found.damage()[0].lost
     );
+
     drop(found);
     let (media, report) = Media::find_folder(dir.path(), true)
         .expect("accepted")
@@ -433,22 +458,27 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
         (report.records, media.peek(8), media.peek(9), media.peek(20)),
         (3, 24, 0, 0)
     );
+
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
+
     // The newest state: the older one with its journal.
     restore();
     flip("state.0", 300);
     assert!(Media::open_folder(dir.path()).is_err());
+
     let found = Media::find_folder(dir.path(), true).expect("accepted");
     assert!(
         found.damage()[0].to_string().starts_with("state.0, byte 0"),
         "{}",
         found.damage()[0]
     );
+
     let (media, _) = found.begin().expect("the disk works");
     assert!(media.is_programmed(Ppn(7)) && !media.is_programmed(Ppn(8)) && media.peek(8) == 0);
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
+
     // A header: records say what they are of.
     restore();
     flip("journal.0", 9);
@@ -456,12 +486,15 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
         .expect("accepted")
         .begin()
         .expect("the disk works");
+
     assert!(
         report.records > 12 && media.peek(20) == 1,
         "nothing is lost"
     );
+
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
+
     // Both states: there is nothing to go on from.
     restore();
     flip("state.0", 300);
@@ -475,11 +508,13 @@ fn a_folder_without_its_lock_file_is_still_locked_and_errors_name_files() {
     let media = folder(dir.path());
     let refusal = |dir: &Path| Media::open_folder(dir).err().expect("refused");
     assert!(matches!(refusal(dir.path()), ImageError::InUse));
+
     std::fs::remove_file(dir.path().join("lock")).expect("it was there");
     assert!(
         matches!(refusal(dir.path()), ImageError::InUse),
         "the contents are locked too"
     );
+
     drop(media);
     for name in ["contents", "state.0", "state.1", "journal.0", "journal.1"] {
         let (path, aside) = (dir.path().join(name), dir.path().join("aside"));
@@ -498,6 +533,7 @@ fn what_a_sparse_copy_left_out_is_reserved_when_it_is_opened() {
     use std::os::unix::fs::{FileExt, MetadataExt};
     let dir = tempfile::tempdir().expect("a folder");
     drop(folder(dir.path()));
+
     for name in ["contents", "state.0", "state.1", "journal.0", "journal.1"] {
         let path = dir.path().join(name);
         let bytes = std::fs::read(&path).expect("there");
@@ -512,17 +548,20 @@ fn what_a_sparse_copy_left_out_is_reserved_when_it_is_opened() {
                 .expect("room for it");
         }
     }
+
     let allocated = |name: &str| {
         std::fs::metadata(dir.path().join(name))
             .expect("there")
             .blocks()
             * 512
     };
+
     let contents = u64::from(tiny().pages()) * PAGE_BYTES as u64;
     assert!(
         allocated("contents") < contents && allocated("journal.1") < JOURNAL_BYTES,
         "the copy is sparse"
     );
+
     let (mut media, _) = Media::open_folder(dir.path()).expect("there is room");
     assert!(allocated("contents") >= contents && allocated("journal.1") >= JOURNAL_BYTES);
     program(&mut media, 16, 3, false);

@@ -10,7 +10,7 @@ use kit::numbers::Numbers;
 use remap_ssd_media::geometry::{PAGE_BYTES, PageSlot, Shape};
 use remap_ssd_media::{
     After, BlockId, ContentMode, Geometry, Lpn, Media, MediaError, Oob, Payload, Ppn, Purpose,
-    SbId, Stored,
+    SbId, StoredPage,
 };
 
 /// Not less than the longest record of a folder's journal.
@@ -128,6 +128,7 @@ fn draw(numbers: &mut Numbers, media: &Media) -> Step {
     let word = numbers.below(WORDS as u64 - 300) as usize;
     let value = numbers.below(u64::MAX);
     let (start, len) = (word, (value % 300) as usize);
+
     match numbers.below(18) {
         0 => Step::Store { word, value },
         1 => Step::Record { word, value },
@@ -198,7 +199,7 @@ fn take(media: &mut Media, step: Step) {
                 .program(
                     to,
                     oob(value),
-                    Stored::Meta(bytes.into()),
+                    StoredPage::Meta(bytes.into()),
                     Purpose::Meta,
                     After::NOTHING,
                 )
@@ -215,7 +216,7 @@ fn take(media: &mut Media, step: Step) {
         Step::FailedProgram { to } => {
             let PageSlot { block, row, .. } = geometry().slot(to);
             media.plant(|faults| faults.program.extend([(block, row)]));
-            let stored = Stored::Meta(b"head".as_slice().into());
+            let stored = StoredPage::Meta(b"head".as_slice().into());
             let done = media.program(to, oob(1), stored, HOST, After::NOTHING);
             assert_eq!(done, Err(MediaError::ProgramFailed));
             media.plant(|faults| faults.program.clear());

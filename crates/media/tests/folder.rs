@@ -213,12 +213,14 @@ fn an_erase_waits_for_what_came_before() {
             .expect("no fault is planted");
         folder.syncs()
     };
+
     assert_eq!(erase(&mut folder, 0), 1);
     assert_eq!(
         erase(&mut folder, 1),
         1,
         "nothing but erases happened since"
     );
+
     folder.store(3, 5, Purpose::Host, After::NOTHING);
     assert_eq!(erase(&mut folder, 0), 2);
 }

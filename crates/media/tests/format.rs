@@ -22,7 +22,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &[
             "const MAGIC",
             "const VERSION",
-            "struct Header",
+            "struct StateHeader",
             "fn write",
             "fn kinds",
         ],
@@ -59,7 +59,7 @@ const RECORDS: &[(&str, &[&str])] = &[
     ),
     (
         "crates/ftl/src/superblock/open.rs",
-        &["struct Head", "const MAGIC"],
+        &["struct SuperblockHead", "const MAGIC"],
     ),
     (
         "crates/ftl/src/dealloc.rs",
@@ -118,7 +118,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &[
             "const SLOT_WORDS",
             "const PAGES_MAX",
-            "struct Span",
+            "struct ExtentSpan",
             "fn words",
         ],
     ),
@@ -137,7 +137,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "crates/ftl/src/scheme/pebble.rs",
+        "crates/ftl/src/scheme/pebble/mod.rs",
         &[
             "struct RoomHead",
             "struct OwnerSlot",
@@ -161,11 +161,12 @@ const RECORDS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "crates/ftl/src/scheme/wal.rs",
-        &["const SLOT_WORDS", "struct Commit", "fn word"],
+        "crates/ftl/src/scheme/wal/record.rs",
+        &["const SLOT_WORDS", "struct CommitRecord"],
     ),
+    ("crates/ftl/src/scheme/wal/mod.rs", &["fn word"]),
     (
-        "crates/ftl/src/scheme/flog.rs",
+        "crates/ftl/src/scheme/flog/mod.rs",
         &[
             "const PAGES_MIN",
             "const BUFFER_WORDS",
@@ -248,6 +249,7 @@ fn item<'a>(file: &str, source: &'a str, name: &str) -> &'a str {
             file!()
         )
     });
+
     let mut depth = 0;
     for (at, c) in source[start..].char_indices() {
         match c {
@@ -291,17 +293,20 @@ fn the_format_page_belongs_to_the_record_code() {
         .next()
         .unwrap_or_default()
         .to_owned();
+
     let hash = hash();
     #[expect(
         clippy::disallowed_methods,
         reason = "a test may be told to update its page"
     )]
     let update = std::env::var_os("UPDATE_FORMAT").is_some();
+
     if update {
         let page = format!("{}{hash}{}", &page[..at], &page[at + kept.len()..]);
         std::fs::write(&path, page).expect("FORMAT.md can be written");
         return;
     }
+
     assert_eq!(
         kept, hash,
         "the code of a persisted record has changed. Read FORMAT.md, correct what it says, and write the new hash \

@@ -55,11 +55,13 @@ fn an_erase_heals_its_block_and_no_other() {
             .unwrap()
         });
     }
+
     media.plant(|faults| {
         for block in [2, 3] {
             (0..4).for_each(|row| _ = faults.read.insert(page(block, row)));
         }
     });
+
     let id = media.name_next();
     media.erase(BlockId(2), id, After::NOTHING).unwrap();
     (0..4).for_each(|row| program(&mut media, page(2, row), 7, After::NOTHING).unwrap());

@@ -41,7 +41,7 @@ impl Twin {
         self.states.push((self.media.to_image(), erased));
     }
 
-    /// Which state is it?
+    /// Index of the latest state of the twin that looks like this, if any does.
     fn position(&self, found: &Image) -> Option<usize> {
         latest_of(
             found,

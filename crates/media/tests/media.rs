@@ -6,7 +6,7 @@ use kit::{WORDS, after_cut, blocks, page, program, railed, read, slot, tiny};
 use remap_ssd_media::Outcome::{Absent, Torn, Whole};
 use remap_ssd_media::{
     After, BlockId, ContentMode, Lpn, Media, MediaError, Oob, OpKind, Payload, Ppn, Purpose, SbId,
-    Stored,
+    StoredPage,
 };
 use std::sync::Arc;
 
@@ -82,9 +82,11 @@ fn a_torn_clearing_zeroes_some_of_its_words_and_nothing_else() {
     for word in 0..WORDS {
         media.store(word, 5, Purpose::Host, After::NOTHING);
     }
+
     media.settle_all();
     media.clear(8, 48, After::NOTHING);
     let mut cleared = 0;
+
     for seed in 0..8 {
         let mut left = after_cut(&media, &[Torn(seed)]);
         let words: Vec<u64> = (0..WORDS).map(|word| left.load(word).unwrap()).collect();
@@ -92,6 +94,7 @@ fn a_torn_clearing_zeroes_some_of_its_words_and_nothing_else() {
         assert!(words.iter().all(|word| *word == 5 || *word == 0));
         cleared += words.iter().filter(|word| **word == 0).count();
     }
+
     assert!(
         (1..8 * 48).contains(&cleared),
         "a torn clearing is neither whole nor absent: {cleared} of 384 words"
@@ -106,18 +109,21 @@ fn an_acknowledgement_waits_for_the_host_s_operations_only() {
     media.begin_command();
     program(&mut media, page(0, 0), 1, After::NOTHING).unwrap();
     let oob = Oob::new(Lpn(2), 2, 1);
+
     media
         .program(
             page(1, 0),
             oob,
-            Stored::Identity(2),
+            StoredPage::Identity(2),
             Purpose::Gc,
             After::NOTHING,
         )
         .unwrap();
+
     let ack = media.take_ack();
     media.settle(&ack);
     assert_eq!(media.pending(), 1);
+
     let mut left = after_cut(&media, &[Absent]);
     assert_eq!(read(&mut left, page(0, 0)), Ok(1));
     assert!(!left.is_programmed(page(1, 0)));
@@ -131,7 +137,7 @@ fn an_acknowledgement_takes_along_what_its_operations_come_after() {
         .program(
             page(0, 0),
             oob,
-            Stored::Identity(1),
+            StoredPage::Identity(1),
             Purpose::Gc,
             After::NOTHING,
         )
@@ -262,10 +268,12 @@ fn a_failed_erase_leaves_nothing_readable() {
     for block in blocks(0) {
         program(&mut media, page(block.0, 0), 1, After::NOTHING).unwrap();
     }
+
     media.plant(|faults| {
         faults.erase.insert(BlockId(1));
     });
     let id = media.name_next();
+
     media.erase(BlockId(0), id, After::NOTHING).unwrap();
     assert_eq!(
         media.erase(BlockId(1), id, After::NOTHING),
@@ -303,6 +311,7 @@ fn a_copy_of_an_unreadable_page_is_a_page_that_says_so() {
     media.plant(|faults| {
         faults.read.insert(page(0, 0));
     });
+
     let oob = Oob::new(Lpn(1), 1, 1);
     media
         .copy(
@@ -314,6 +323,7 @@ fn a_copy_of_an_unreadable_page_is_a_page_that_says_so() {
             After::NOTHING,
         )
         .unwrap();
+
     assert!(media.is_meta(page(1, 0)));
     let (found, bytes) = media
         .read_meta(page(1, 0), Purpose::Host)
@@ -380,21 +390,24 @@ fn the_tail_is_a_view_of_the_oob_areas() {
             .unwrap();
         }
     }
+
     let tail = page(0, 3);
     assert_eq!(
         media.read_tail(tail, Ppn(0), 6),
         Err(MediaError::Uncorrectable),
         "it is not programmed yet"
     );
+
     media
         .program(
             tail,
             Oob::new(Oob::TAIL, 1, 1),
-            Stored::Nothing,
+            StoredPage::Nothing,
             Purpose::Meta,
             After::NOTHING,
         )
         .unwrap();
+
     let records = media.read_tail(tail, Ppn(0), 6).unwrap().to_vec();
     let areas: Vec<Oob> = (0..6).map(|offset| media.oob(Ppn(offset))).collect();
     assert_eq!(records, areas);
@@ -505,7 +518,8 @@ fn digests_tell_images_apart() {
     seen.push(media.cut(|| Torn(0)).digest());
     media.store(69, 1, Purpose::Host, After::NOTHING);
     seen.push(media.to_image().digest());
-    let meta = Stored::Meta(Arc::from(b"meta".as_slice()));
+
+    let meta = StoredPage::Meta(Arc::from(b"meta".as_slice()));
     media
         .program(
             page(1, 0),
@@ -515,6 +529,7 @@ fn digests_tell_images_apart() {
             After::NOTHING,
         )
         .unwrap();
+
     seen.push(media.to_image().digest());
     seen.sort_unstable();
     seen.dedup();

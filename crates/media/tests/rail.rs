@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use remap_ssd_media::{
     AckSet, After, BlockId, ClearId, ContentMode, Image, Lpn, Media, MediaError, Oob, Outcome,
 };
-use remap_ssd_media::{Page, Purpose, Stored};
+use remap_ssd_media::{Page, Purpose, StoredPage};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What an operation does.
+/// What an operation does to the model of the media.
 #[derive(Clone, Debug)]
 enum Effect {
     Program { block: u32, identity: u64 },
@@ -170,6 +170,7 @@ impl Cells {
                 value
             );
         }
+
         for (block, rows) in self.blocks.iter().enumerate() {
             prop_assert_eq!(
                 media.next_row(BlockId(block as u32)) as usize,
@@ -277,17 +278,21 @@ impl Model {
             Effect::Program { block, .. } | Effect::Erase { block } => Some(*block),
             _ => None,
         };
+
         if let Some(block) = block_of(&effect) {
             let same = (0..self.issued.len())
                 .filter(|at| block_of(&self.issued[*at].effect) == Some(block));
             comes_after.extend(same);
         }
+
         if matches!(effect, Effect::Store { .. }) {
             comes_after.extend(&self.fenced);
         }
+
         if critical {
             self.command.insert(self.issued.len());
         }
+
         self.live.land(&effect, Outcome::Whole);
         self.issued.push(Issued {
             effect,
@@ -305,7 +310,7 @@ impl Model {
                 }
                 let (after, names) = self.wait(wait);
                 self.identity += 1;
-                let stored = Stored::Identity(self.identity);
+                let stored = StoredPage::Identity(self.identity);
                 let purpose = if *host { Purpose::Host } else { Purpose::Gc };
                 let oob = Oob::new(Lpn(1), self.identity, 1);
                 self.media

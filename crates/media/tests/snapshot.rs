@@ -3,7 +3,9 @@
 
 use remap_ssd_media::Outcome::{Absent, Whole};
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{After, ContentMode, Geometry, Image, Lpn, Media, Oob, Ppn, Purpose, Stored};
+use remap_ssd_media::{
+    After, ContentMode, Geometry, Image, Lpn, Media, Oob, Ppn, Purpose, StoredPage,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -61,7 +63,7 @@ fn a_snapshot_shares_what_has_not_changed() {
         .program(
             Ppn(5),
             Oob::new(Lpn(1), 1, 1),
-            Stored::Identity(1),
+            StoredPage::Identity(1),
             Purpose::Host,
             After::NOTHING,
         )

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::{self, pairs};
 use remap_ssd_device::{Device, DeviceConfig, FolderCheck};
 use remap_ssd_media::Media;
-use remap_ssd_media::folder::Damage;
+use remap_ssd_media::folder::FileDamage;
 use remap_ssd_sim::report::format::{bytes, exact};
 use std::path::{Path, PathBuf};
 
@@ -157,7 +157,7 @@ fn look(dir: &Path) -> Result<FolderCheck, Failure> {
     // Namespaces are checked against the device's size where that is known.
     let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
     if let Err(error) = Service::read(dir, pages) {
-        found.damage.push(Damage {
+        found.damage.push(FileDamage {
             file: SERVICE.into(),
             offset: 0,
             what: error.to_string(),
@@ -260,7 +260,7 @@ fn report(
 ) -> Result<(), Failure> {
     // Programs get all of the damage, people what they can read.
     if as_json {
-        let entry = |damage: &Damage| {
+        let entry = |damage: &FileDamage| {
             serde_json::json!({
                 "file": damage.file, "offset": damage.offset, "what": damage.what, "lost": damage.lost,
             })

@@ -1,6 +1,6 @@
 //! The commands of a script, and how a report says them.
 //!
-//! Absent: how they are drawn (`Generator`), and what they do (the oracle's).
+//! Absent: how they are drawn (`CommandGenerator`), and what they do (the oracle's).
 
 use crate::oracle::{Content, ZEROES, is_known};
 use remap_ssd_ftl::{FilePage, Lpn};
@@ -51,7 +51,7 @@ pub enum ScriptCommand {
     Deallocate {
         /// First LPN that loses its page.
         lpn: Lpn,
-        /// Pages that are deallocated.
+        /// Pages that are deallocated, from `lpn` on.
         len: u32,
     },
     /// Lets LPNs share what other LPNs hold.

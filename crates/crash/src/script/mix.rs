@@ -1,6 +1,6 @@
 //! How often a script draws each kind of command.
 //!
-//! Absent: which LPNs and contents the commands get (`Generator`).
+//! Absent: which LPNs and contents the commands get (`CommandGenerator`).
 
 /// How often each kind of command is drawn, relative to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 /// Draws the commands of a script.
 #[derive(Clone, Debug)]
-pub struct Generator {
+pub struct CommandGenerator {
     random: Xoshiro256PlusPlus,
     lpns: u32,
     mix: Mix,
@@ -37,7 +37,7 @@ pub struct Generator {
     popular: Lpn,
     /// LPNs of the last commands: probably still in flight.
     recent: [Lpn; 4],
-    stream: Stream,
+    stream: WriteStream,
     /// First LPN of the last stream of new contents.
     fresh: Lpn,
     /// Page of a file written last: no two have the same number.
@@ -50,7 +50,7 @@ pub struct Generator {
 
 /// Writes to LPNs in a row that are still to come.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stream {
+struct WriteStream {
     target: Lpn,
     /// They repeat what is here; `None`: new contents.
     source: Option<Lpn>,
@@ -60,7 +60,7 @@ struct Stream {
 /// Pages that a journal holds.
 const JOURNAL_PAGES: usize = 12;
 
-impl Generator {
+impl CommandGenerator {
     /// A script for a device of `lpns` pages whose atomic remaps have at most `atomic_pages`; with
     /// `homes`, pages are written for one and remapped to it.
     pub fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32, homes: bool) -> Self {
@@ -85,7 +85,7 @@ impl Generator {
             filled: 0,
             popular,
             recent: [popular; 4],
-            stream: Stream::default(),
+            stream: WriteStream::default(),
             fresh: Lpn::ZERO,
             file_page: 0,
             homes,
@@ -222,7 +222,7 @@ impl Generator {
         if source.is_none() {
             self.fresh = target;
         }
-        self.stream = Stream {
+        self.stream = WriteStream {
             target,
             source,
             left: len,
@@ -230,7 +230,7 @@ impl Generator {
     }
 
     fn stream_on(&mut self, live: &[Content]) -> ScriptCommand {
-        let Stream {
+        let WriteStream {
             target: lpn,
             source,
             left,
@@ -242,7 +242,7 @@ impl Generator {
             let fresh = self.next_unique + 1;
             self.next_unique += u64::from(len);
 
-            self.stream = Stream {
+            self.stream = WriteStream {
                 target: lpn.offset(len),
                 source: source.map(|source| source.offset(len)),
                 left: left - len,
@@ -256,7 +256,7 @@ impl Generator {
             };
         }
 
-        self.stream = Stream {
+        self.stream = WriteStream {
             target: lpn.offset(1),
             source: source.map(|source| source.offset(1)),
             left: left - 1,

@@ -9,7 +9,7 @@
 mod profiles;
 
 use crate::script::Mix;
-use profiles::{FAILING, PROFILES, Profile};
+use profiles::{FAILING, PROFILES, SetupProfile};
 use remap_ssd_ftl::{
     Config, EntrySize, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind, SchemeValues,
 };
@@ -225,7 +225,7 @@ pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
 
 /// One record of a command is worth many entries of a page: a log that is to be full must be
 /// smaller.
-fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
+fn log_bytes(scheme: SchemeKind, profile: &SetupProfile) -> u64 {
     let bytes = u64::from(profile.segments * profile.segment_bytes);
     if scheme.uses_hints() {
         (bytes / 12).max(128)
@@ -236,7 +236,7 @@ fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
 
 /// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so
 /// few.
-fn enough(config: &mut Config, profile: &Profile) -> Result<Geometry, String> {
+fn enough(config: &mut Config, profile: &SetupProfile) -> Result<Geometry, String> {
     let mut why = String::new();
     let (dies, superblocks, pages_per_block) = profile.shape;
 

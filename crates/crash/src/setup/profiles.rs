@@ -8,7 +8,7 @@ use remap_ssd_ftl::{EntrySize, FingerprintKind, GcPolicy};
 use remap_ssd_media::ContentMode;
 
 #[derive(Clone, Copy)]
-pub(super) struct Profile {
+pub(super) struct SetupProfile {
     pub shape: (u32, u32, u32),
     /// Dies of a superblock, where the scheme allows for fewer than all.
     pub superblock_dies: u32,
@@ -40,7 +40,7 @@ pub(super) struct Profile {
 }
 
 /// Dies, superblocks and pages per block; the rest is what most profiles share.
-const COMMON: Profile = Profile {
+const COMMON: SetupProfile = SetupProfile {
     shape: (2, 16, 8),
     superblock_dies: 0,
     segment_bytes: 128,
@@ -65,10 +65,10 @@ const COMMON: Profile = Profile {
     deep: false,
 };
 
-pub(super) const PROFILES: &[Profile] = &[
+pub(super) const PROFILES: &[SetupProfile] = &[
     COMMON,
     // Hardly any NVRAM: active collection, and remaps become copies.
-    Profile {
+    SetupProfile {
         segment_bytes: 64,
         segments: 8,
         count_max: 15,
@@ -76,7 +76,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Atomic commands.
-    Profile {
+    SetupProfile {
         entry: EntrySize::Bytes24,
         segments: 24,
         count_max: 6,
@@ -85,21 +85,21 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Deallocations, flushed often.
-    Profile {
+    SetupProfile {
         dealloc_slots: 4,
         mix: Mix::TRIMS,
         spare_pages: 2,
         ..COMMON
     },
     // Blocks that fail.
-    Profile {
+    SetupProfile {
         shape: (2, 20, 8),
         bad_blocks: 3,
         count_max: 4,
         ..COMMON
     },
     // The watermark is low.
-    Profile {
+    SetupProfile {
         watermark: 0.12,
         segments: 20,
         count_max: 15,
@@ -108,7 +108,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Moves, with 24-byte entries.
-    Profile {
+    SetupProfile {
         entry: EntrySize::Bytes24,
         segment_bytes: 256,
         segments: 12,
@@ -117,7 +117,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Moves, with 16-byte entries, four dies.
-    Profile {
+    SetupProfile {
         shape: (4, 14, 8),
         mix: Mix::MOVES,
         count_max: 2,
@@ -125,21 +125,21 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // No deduplication, much collection, wear levelling.
-    Profile {
+    SetupProfile {
         dedup: false,
         wear_gap: 3,
         mix: Mix::WRITES,
         ..COMMON
     },
     // Real bytes.
-    Profile {
+    SetupProfile {
         mode: ContentMode::Bytes,
         steps: 120,
         spare_pages: 1,
         ..COMMON
     },
     // Three dies: nothing is a power of two.
-    Profile {
+    SetupProfile {
         shape: (3, 16, 9),
         segment_bytes: 192,
         segments: 14,
@@ -147,7 +147,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Many counts a page, much NVRAM: long groups.
-    Profile {
+    SetupProfile {
         shape: (2, 18, 8),
         segment_bytes: 64,
         segments: 64,
@@ -156,7 +156,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Blocks that fail under whole commands.
-    Profile {
+    SetupProfile {
         shape: (4, 15, 8),
         entry: EntrySize::Bytes24,
         segments: 24,
@@ -165,7 +165,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // One die, long blocks.
-    Profile {
+    SetupProfile {
         shape: (1, 24, 16),
         mix: Mix::WRITES,
         dealloc_slots: 5,
@@ -173,7 +173,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Hardly any NVRAM and few entries in a page: logs on flash are filled, rewritten and emptied.
-    Profile {
+    SetupProfile {
         shape: (2, 24, 8),
         segment_bytes: 48,
         segments: 8,
@@ -184,7 +184,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Superblocks of a few pages: collection within nearly every command.
-    Profile {
+    SetupProfile {
         shape: (1, 40, 7),
         segments: 48,
         mix: Mix::REMAPS,
@@ -192,7 +192,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Superblocks whose tail needs two pages.
-    Profile {
+    SetupProfile {
         shape: (4, 8, 104),
         segments: 48,
         segment_bytes: 256,
@@ -201,7 +201,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Shared pages in a zone of their own, on the most worn blocks, while wear is levelled.
-    Profile {
+    SetupProfile {
         policy: GcPolicy::Coldmap,
         shape: (2, 20, 8),
         wear_gap: 1,
@@ -211,7 +211,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Three zones, whole commands, blocks that fail.
-    Profile {
+    SetupProfile {
         policy: GcPolicy::Cagc,
         shape: (2, 24, 8),
         entry: EntrySize::Bytes24,
@@ -223,14 +223,14 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Victims that are old rather than empty.
-    Profile {
+    SetupProfile {
         policy: GcPolicy::CostBenefit,
         mix: Mix::WRITES,
         spare_pages: 6,
         ..COMMON
     },
     // Runs: written, repeated, copied and moved.
-    Profile {
+    SetupProfile {
         shape: (2, 18, 16),
         segments: 24,
         count_max: 6,
@@ -239,7 +239,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Runs under whole commands, hardly any NVRAM, three dies.
-    Profile {
+    SetupProfile {
         shape: (3, 16, 10),
         segment_bytes: 72,
         segments: 10,
@@ -250,7 +250,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Runs, and blocks that fail.
-    Profile {
+    SetupProfile {
         shape: (4, 15, 8),
         segment_bytes: 192,
         bad_blocks: 2,
@@ -259,7 +259,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // A file system that notes its pages, until table or lists are full.
-    Profile {
+    SetupProfile {
         files: (4, 24),
         mix: Mix::FILES,
         spare_pages: 2,
@@ -267,7 +267,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Blocks that wear out, until the device is read-only.
-    Profile {
+    SetupProfile {
         pe_limit: 2,
         shape: (2, 18, 8),
         mix: Mix::WRITES,
@@ -276,7 +276,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Superblocks of one block each, four open per stream.
-    Profile {
+    SetupProfile {
         shape: (4, 24, 12),
         superblock_dies: 1,
         segments: 64,
@@ -285,7 +285,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Superblocks of two dies, whole commands, blocks that fail, three zones.
-    Profile {
+    SetupProfile {
         shape: (4, 24, 8),
         superblock_dies: 2,
         entry: EntrySize::Bytes24,
@@ -299,7 +299,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // What collection moves goes among what the host writes.
-    Profile {
+    SetupProfile {
         joins_host: true,
         segments: 32,
         count_max: 6,
@@ -308,7 +308,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // But for shared pages, under whole commands and with blocks that fail.
-    Profile {
+    SetupProfile {
         joins_host: true,
         policy: GcPolicy::Coldmap,
         shape: (3, 22, 8),
@@ -321,7 +321,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Real bytes whose fingerprints prove nothing.
-    Profile {
+    SetupProfile {
         fingerprint: FingerprintKind::Murmur3,
         mode: ContentMode::Bytes,
         steps: 100,
@@ -330,7 +330,7 @@ pub(super) const PROFILES: &[Profile] = &[
     },
     // A deep queue: superblocks are opened and collected long before anything is known to have
     // ended.
-    Profile {
+    SetupProfile {
         deep: true,
         shape: (2, 18, 8),
         count_max: 6,
@@ -339,7 +339,7 @@ pub(super) const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Another, of superblocks of a few pages.
-    Profile {
+    SetupProfile {
         deep: true,
         shape: (1, 40, 7),
         segments: 48,
@@ -351,10 +351,10 @@ pub(super) const PROFILES: &[Profile] = &[
 ];
 
 /// Devices whose media fail: pages and words become unreadable.
-pub(super) const FAILING: &[Profile] = &[
+pub(super) const FAILING: &[SetupProfile] = &[
     COMMON,
     // NVRAM is full of entries, which move often.
-    Profile {
+    SetupProfile {
         segment_bytes: 64,
         segments: 16,
         count_max: 9,
@@ -362,7 +362,7 @@ pub(super) const FAILING: &[Profile] = &[
         ..COMMON
     },
     // Atomic commands.
-    Profile {
+    SetupProfile {
         entry: EntrySize::Bytes24,
         segments: 32,
         count_max: 6,
@@ -371,35 +371,35 @@ pub(super) const FAILING: &[Profile] = &[
         ..COMMON
     },
     // Bitmaps, written again and again.
-    Profile {
+    SetupProfile {
         dealloc_slots: 4,
         mix: Mix::TRIMS,
         spare_pages: 4,
         ..COMMON
     },
     // Blocks that fail as well.
-    Profile {
+    SetupProfile {
         shape: (3, 20, 8),
         bad_blocks: 2,
         count_max: 4,
         ..COMMON
     },
     // Much collection, no deduplication.
-    Profile {
+    SetupProfile {
         dedup: false,
         mix: Mix::WRITES,
         spare_pages: 4,
         ..COMMON
     },
     // Real bytes.
-    Profile {
+    SetupProfile {
         mode: ContentMode::Bytes,
         steps: 120,
         spare_pages: 2,
         ..COMMON
     },
     // Logs on flash are filled, rewritten and emptied.
-    Profile {
+    SetupProfile {
         shape: (2, 24, 8),
         segment_bytes: 48,
         segments: 8,
@@ -408,7 +408,7 @@ pub(super) const FAILING: &[Profile] = &[
         ..COMMON
     },
     // Extents.
-    Profile {
+    SetupProfile {
         shape: (2, 18, 16),
         segments: 24,
         count_max: 6,
@@ -417,7 +417,7 @@ pub(super) const FAILING: &[Profile] = &[
         ..COMMON
     },
     // Tails of two pages.
-    Profile {
+    SetupProfile {
         shape: (4, 8, 104),
         segments: 48,
         segment_bytes: 256,

@@ -85,7 +85,7 @@ pub fn write(device: &mut Device, lpn: u32, content: u64) -> Result<(), Refusal>
         .result
 }
 
-/// Remaps one page.
+/// Remaps one page at time 0; the source keeps it.
 pub fn remap(device: &mut Device, target: u32, source: u32) -> Result<(), Refusal> {
     device
         .remap(
@@ -106,7 +106,7 @@ pub fn remap(device: &mut Device, target: u32, source: u32) -> Result<(), Refusa
 pub struct Oracle(pub Vec<Vec<u64>>);
 
 impl Oracle {
-    /// Of a new device.
+    /// Of a new device, whose pages are all zeroes: content 0.
     pub fn new(lpns: u32) -> Self {
         Self(vec![vec![0]; lpns as usize])
     }

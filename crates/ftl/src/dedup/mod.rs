@@ -35,7 +35,7 @@ pub use fingerprint::{Fingerprint, FingerprintKind};
 pub use relearn::UnknownPage;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{ContentMode, Media, Ppn};
-use spilled::{Spilled, SpilledPage};
+use spilled::{SpilledPage, SpilledTable};
 
 const WAYS: usize = 8;
 /// The digest of a page of which nothing is known.
@@ -61,11 +61,11 @@ const _: () = assert!(size_of::<FingerprintLine>() == 64);
 impl FingerprintLine {
     /// The slots with this tag, empty ones among them. No branches.
     #[inline(always)]
-    fn nominated(&self, tag: u32) -> Slots {
+    fn nominated(&self, tag: u32) -> SlotSet {
         let is_same = |slot: usize| (self.tags[slot] ^ tag) & TAG == 0;
         let bits: [u32; WAYS] =
             std::array::from_fn(|slot| if is_same(slot) { 2 << slot } else { 0 });
-        Slots(bits.iter().fold(0, |all, bit| all | bit))
+        SlotSet(bits.iter().fold(0, |all, bit| all | bit))
     }
 
     /// The page of a slot.
@@ -154,9 +154,9 @@ impl FingerprintLine {
 /// A set of slots: bit n + 1 is slot n. With a bit 0, which is 0 or 1 as a truth value is, the
 /// compiler would compare four of eight tags one by one.
 #[derive(Clone, Copy)]
-struct Slots(u32);
+struct SlotSet(u32);
 
-impl Slots {
+impl SlotSet {
     #[inline(always)]
     fn first(self) -> Option<usize> {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize - 1)
@@ -168,7 +168,7 @@ impl Slots {
     }
 }
 
-impl Iterator for Slots {
+impl Iterator for SlotSet {
     type Item = usize;
 
     #[inline(always)]
@@ -181,7 +181,7 @@ impl Iterator for Slots {
 
 /// What the store must ask to know whether a page still holds what it was entered for.
 #[derive(Clone, Copy)]
-pub struct Pages<'a> {
+pub struct PageLookup<'a> {
     /// Media whose pages hold the contents.
     pub media: &'a Media,
     /// Reference counts of flash pages.
@@ -196,7 +196,7 @@ pub struct Dedup {
     /// One bit a page, with real bytes only: its digest was read from a file, and has not been
     /// compared with the bytes.
     recalled: Vec<u64>,
-    spilled: Spilled,
+    spilled: SpilledTable,
     /// Is what has spilled found as well?
     exact: bool,
     /// References that a page can have.
@@ -217,7 +217,7 @@ impl Dedup {
 
         // Eight slots for nine pages: with over-provisioning, about as many as can be live.
         let lines = (pages / 9).max(1);
-        let spilled = Spilled::new(lines);
+        let spilled = SpilledTable::new(lines);
 
         Some(Self {
             lines: Slab::zeroed(lines),
@@ -268,7 +268,7 @@ impl Dedup {
 
     /// Does a page have owners, and still a content of this line and tag?
     #[inline]
-    fn belongs(&self, place: (usize, u32), pages: Pages<'_>, ppn: Ppn) -> bool {
+    fn belongs(&self, place: (usize, u32), pages: PageLookup<'_>, ppn: Ppn) -> bool {
         // The content first: `find` has read it, and mostly it is another one by now.
         let found = self
             .of_page(pages.media, ppn)
@@ -278,7 +278,7 @@ impl Dedup {
 
     /// The live page that holds this content: one that can have another owner, if there is any.
     #[inline(always)]
-    pub fn find(&mut self, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
+    pub fn find(&mut self, fingerprint: &Fingerprint, pages: PageLookup<'_>) -> Option<Ppn> {
         let place = self.place(fingerprint);
         let line = &self.lines[place.0];
         let nominated = line.nominated(place.1);
@@ -309,7 +309,7 @@ impl Dedup {
         &mut self,
         place: (usize, u32),
         fingerprint: &Fingerprint,
-        pages: Pages<'_>,
+        pages: PageLookup<'_>,
     ) -> Option<Ppn> {
         let line = &self.lines[place.0];
 
@@ -336,7 +336,7 @@ impl Dedup {
         &mut self,
         (at, tag): (usize, u32),
         fingerprint: &Fingerprint,
-        pages: Pages<'_>,
+        pages: PageLookup<'_>,
     ) -> Option<Ppn> {
         let spilled = self.spilled.pages(at).filter(|page| page.tag == tag);
         let owned = spilled
@@ -364,7 +364,7 @@ impl Dedup {
     /// Remembers where a content was written. A slot with the same tag is taken first (its page is
     /// stale, or full of references), then an empty one or one of a dead page, then the oldest.
     #[inline(always)]
-    pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: Pages<'_>) {
+    pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: PageLookup<'_>) {
         self.note_digest(fingerprint, ppn, false);
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
@@ -393,7 +393,7 @@ impl Dedup {
 
     /// Enters a content whose tag is not in its line.
     #[inline(never)]
-    fn insert_new(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: Pages<'_>) {
+    fn insert_new(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: PageLookup<'_>) {
         let line = self.lines[at];
         let free = line.free(pages.counts);
         if free.is_none()
@@ -406,7 +406,7 @@ impl Dedup {
     }
 
     /// Remembers a page that was found with its content, unless a page that is as good is known.
-    fn learn(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: Pages<'_>) {
+    fn learn(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: PageLookup<'_>) {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let known = line
@@ -436,7 +436,7 @@ impl Dedup {
 
     /// A page has no slot in its line any more.
     #[cold]
-    fn spill(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: Pages<'_>) {
+    fn spill(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: PageLookup<'_>) {
         if self.spilled.is_full(at) {
             // Each page looked at is a cache miss: let them come together.
             for ppn in self.spilled.pages_of_chain(at) {
@@ -453,12 +453,12 @@ impl Dedup {
     /// bucket of a line.
     fn drop_stale(
         &mut self,
-        pages: Pages<'_>,
+        pages: PageLookup<'_>,
         at: usize,
         is_chosen: impl Fn(usize, SpilledPage) -> bool,
     ) {
         // Taken out, since the predicate asks `self` whether a page still belongs.
-        let mut spilled = std::mem::replace(&mut self.spilled, Spilled::new(0));
+        let mut spilled = std::mem::replace(&mut self.spilled, SpilledTable::new(0));
         spilled.retain_all(at, |line, page| {
             !is_chosen(line, page)
                 || !pages.counts.is_zero(page.ppn)
@@ -512,7 +512,7 @@ impl Dedup {
 
     /// A page has been copied, and both stay.
     #[cold]
-    pub fn copied(&mut self, from: Ppn, to: Ppn, pages: Pages<'_>) {
+    pub fn copied(&mut self, from: Ppn, to: Ppn, pages: PageLookup<'_>) {
         if pages.media.is_meta(to) {
             return self.forget(pages.media, from); // It could not be read.
         }
@@ -573,7 +573,7 @@ impl Dedup {
     /// Asks for what comparing the nominated page will touch, or entering a new one; where it is,
     /// if a page is nominated.
     #[inline]
-    pub fn prefetch_page(&self, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
+    pub fn prefetch_page(&self, fingerprint: &Fingerprint, pages: PageLookup<'_>) -> Option<Ppn> {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let Some(slot) = line.nominated(tag).first() else {
@@ -591,7 +591,7 @@ impl Dedup {
 
     /// Asks for what says whether a page still holds a content.
     #[inline]
-    fn prefetch_content(&self, ppn: Ppn, pages: Pages<'_>) {
+    fn prefetch_content(&self, ppn: Ppn, pages: PageLookup<'_>) {
         pages.media.prefetch_identity(ppn);
         pages.counts.prefetch(ppn);
         prefetch(&self.digests, ppn.0 as usize);

@@ -15,7 +15,7 @@
 //! not change in between. Absent: files, threads, and when to do it (the device's and the
 //! service's).
 
-use super::{Fingerprint, Pages, UNKNOWN};
+use super::{Fingerprint, PageLookup, UNKNOWN};
 use crate::ftl::Ftl;
 use remap_ssd_media::{ContentMode, Ppn};
 
@@ -45,7 +45,7 @@ impl Ftl {
         else {
             return;
         };
-        let pages = Pages {
+        let pages = PageLookup {
             media: &core.media,
             counts: &core.tables.counts,
         };
@@ -186,7 +186,7 @@ impl Ftl {
         dedup.learn(
             &fingerprint,
             ppn,
-            Pages {
+            PageLookup {
                 media: &core.media,
                 counts: &core.tables.counts,
             },

@@ -69,16 +69,16 @@ impl SpilledCell {
 
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
-struct Bucket {
+struct SpilledBucket {
     cells: [SpilledCell; CELLS],
     /// Where the chain goes on: a number of `more`, plus one; 0 is its end.
     next: u32,
     unused: u32,
 }
 
-const _: () = assert!(size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<SpilledBucket>() == 64);
 
-impl Bucket {
+impl SpilledBucket {
     const EMPTY: Self = Self {
         cells: [EMPTY; CELLS],
         next: 0,
@@ -99,17 +99,17 @@ impl Bucket {
     }
 }
 
-pub(super) struct Spilled {
+pub(super) struct SpilledTable {
     /// The first bucket of each chain.
-    first: Slab<Bucket>,
+    first: Slab<SpilledBucket>,
     /// All others, and which of them belong to no chain.
-    more: Vec<Bucket>,
+    more: Vec<SpilledBucket>,
     unused: Vec<usize>,
     /// What is left of a chain while stale pages are dropped.
     kept: Vec<SpilledCell>,
 }
 
-impl Spilled {
+impl SpilledTable {
     pub fn new(lines: usize) -> Self {
         Self {
             first: Slab::zeroed(lines.div_ceil(SHARED)),
@@ -120,19 +120,19 @@ impl Spilled {
     }
 
     /// The buckets of a line's chain.
-    fn chain(&self, line: usize) -> impl Iterator<Item = &Bucket> {
+    fn chain(&self, line: usize) -> impl Iterator<Item = &SpilledBucket> {
         std::iter::successors(Some(&self.first[line / SHARED]), |bucket| {
             bucket.next().map(|next| &self.more[next])
         })
     }
 
     fn cells(&self, line: usize) -> impl Iterator<Item = SpilledCell> {
-        self.chain(line).flat_map(Bucket::filled)
+        self.chain(line).flat_map(SpilledBucket::filled)
     }
 
     /// The last bucket of a line's chain: the only one that can have a free cell.
-    fn last(&mut self, line: usize) -> &mut Bucket {
-        match self.chain(line).filter_map(Bucket::next).last() {
+    fn last(&mut self, line: usize) -> &mut SpilledBucket {
+        match self.chain(line).filter_map(SpilledBucket::next).last() {
             Some(at) => &mut self.more[at],
             None => &mut self.first[line / SHARED],
         }
@@ -183,7 +183,7 @@ impl Spilled {
 
     fn lengthen(&mut self, line: usize) {
         let at = self.unused.pop().unwrap_or_else(|| {
-            self.more.push(Bucket::EMPTY);
+            self.more.push(SpilledBucket::EMPTY);
             self.more.len() - 1
         });
         self.last(line).next = at as u32 + 1;
@@ -224,7 +224,7 @@ impl Spilled {
         // What is left of the chain is empty now.
         let mut next = std::mem::take(&mut bucket.next);
         while let Some(at) = (next as usize).checked_sub(1) {
-            let bucket = std::mem::replace(&mut self.more[at], Bucket::EMPTY);
+            let bucket = std::mem::replace(&mut self.more[at], SpilledBucket::EMPTY);
             next = bucket.next;
             self.unused.push(at);
         }

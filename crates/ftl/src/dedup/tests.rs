@@ -67,7 +67,7 @@ impl Store {
     fn find(&mut self, content: Content) -> Option<Ppn> {
         self.dedup.find(
             &content.fingerprint(),
-            Pages {
+            PageLookup {
                 media: &self.media,
                 counts: &self.counts,
             },
@@ -82,7 +82,7 @@ impl Store {
         self.dedup.insert(
             &content.fingerprint(),
             ppn,
-            Pages {
+            PageLookup {
                 media: &self.media,
                 counts: &self.counts,
             },

@@ -17,9 +17,9 @@ mod recover;
 use crate::config::Config;
 use crate::error::ConfigError;
 use crate::guard::{Guard, Guards};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::tables::Tables;
-use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
+use record::{ENTRY_WORDS, FileMapRegion, ListEnds, NONE, SLOT_WORDS, TaggedValue};
 pub use recover::FileMapScan;
 use remap_ssd_media::{After, ClearId, Lpn, Media, MediaError, Purpose};
 
@@ -57,7 +57,7 @@ pub enum FileStatus {
 /// DRAM state of the file map.
 pub struct FileMap {
     guards: Guards,
-    region: Region,
+    region: FileMapRegion,
     generation: u32,
     /// Places for entries used since the last reset, torn ones included.
     used: u32,
@@ -82,10 +82,10 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
 }
 
 impl FileMap {
-    pub(crate) fn new(config: &Config, layout: &Layout) -> Self {
+    pub(crate) fn new(config: &Config, layout: &NvramLayout) -> Self {
         Self {
             guards: config.guards,
-            region: Region::of(config, layout),
+            region: FileMapRegion::of(config, layout),
             generation: 0,
             used: 0,
             files: 0,
@@ -143,7 +143,7 @@ impl FileMap {
 
         let index = self.used;
         let words = [lpn.into_bits(), page.offset, page.inode, NONE]
-            .map(|value| Tagged::of(self.generation, value));
+            .map(|value| TaggedValue::of(self.generation, value));
         media.store_record(
             region.entry(index),
             &words,
@@ -154,16 +154,16 @@ impl FileMap {
         self.used += 1;
         // Links, which nothing relies on after a cut: from the entry before, and to the last one.
         let ends = match ends {
-            Some(Ends { head, tail }) => {
-                let link = Tagged::of(self.generation, index);
+            Some(ListEnds { head, tail }) => {
+                let link = TaggedValue::of(self.generation, index);
                 media.store(region.entry(tail) + 3, link, Purpose::Meta, After::NOTHING);
-                Ends { head, tail: index }
+                ListEnds { head, tail: index }
             }
             None => {
                 self.files += 1;
-                let name = Tagged::of(self.generation, page.inode);
+                let name = TaggedValue::of(self.generation, page.inode);
                 media.store(region.slot(slot), name, Purpose::Meta, After::NOTHING);
-                Ends {
+                ListEnds {
                     head: index,
                     tail: index,
                 }
@@ -186,19 +186,22 @@ impl FileMap {
         media: &mut Media,
         inode: u32,
         purpose: Purpose,
-    ) -> Result<Option<(u32, Option<Ends>)>, MediaError> {
+    ) -> Result<Option<(u32, Option<ListEnds>)>, MediaError> {
         let region = self.region;
         let (mut found, mut probes) = (None, 0);
         for slot in region.probe(inode) {
             probes += 1;
-            let name = Tagged::from_bits(media.load(region.slot(slot))?);
+            let name = TaggedValue::from_bits(media.load(region.slot(slot))?);
             // A free slot ends the search: within a generation no file is removed.
             if name.generation() != self.generation {
                 found = Some((slot, None));
                 break;
             }
             if name.value() == inode {
-                found = Some((slot, Some(Ends::from(media.load(region.slot(slot) + 1)?))));
+                found = Some((
+                    slot,
+                    Some(ListEnds::from(media.load(region.slot(slot) + 1)?)),
+                ));
                 break;
             }
         }
@@ -224,7 +227,7 @@ impl FileMap {
             let mut value = |word| {
                 media
                     .load(at + word)
-                    .map(|bits| Tagged::from_bits(bits).value())
+                    .map(|bits| TaggedValue::from_bits(bits).value())
             };
             blocks.push(FileBlock {
                 lpn: Lpn::from_bits(value(0)?),
@@ -247,7 +250,7 @@ impl FileMap {
 
         let mut inodes = Vec::new();
         for slot in 0..region.slots {
-            let name = Tagged::from_bits(media.load(region.slot(slot))?);
+            let name = TaggedValue::from_bits(media.load(region.slot(slot))?);
             if name.generation() == self.generation {
                 inodes.push(name.value());
             }
@@ -301,7 +304,7 @@ impl FileMap {
         }
 
         let region = self.region;
-        let word = |at: usize| Tagged::from_bits(media.peek(at));
+        let word = |at: usize| TaggedValue::from_bits(media.peek(at));
         let (mut listed, mut files) = (0, 0);
         for slot in 0..region.slots {
             let name = word(region.slot(slot));
@@ -310,7 +313,7 @@ impl FileMap {
             }
 
             files += 1;
-            let Ends { head, tail } = Ends::from(media.peek(region.slot(slot) + 1));
+            let ListEnds { head, tail } = ListEnds::from(media.peek(region.slot(slot) + 1));
             let (mut at, mut last) = (head, None);
             while at != NONE {
                 let entry = |index| word(region.entry(at) + index);

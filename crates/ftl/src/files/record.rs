@@ -9,7 +9,7 @@
 
 use crate::config::Config;
 pub(super) use crate::layout::{FILE_ENTRY_WORDS as ENTRY_WORDS, FILE_SLOT_WORDS as SLOT_WORDS};
-use crate::layout::{Layout, file_map_words};
+use crate::layout::{NvramLayout, file_map_words};
 use bitfield_struct::bitfield;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -17,14 +17,14 @@ pub(super) const NONE: u32 = u32::MAX;
 /// A value and the generation it is of.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub(super) struct Tagged {
+pub(super) struct TaggedValue {
     #[bits(32)]
     pub generation: u32,
     #[bits(32)]
     pub value: u32,
 }
 
-impl Tagged {
+impl TaggedValue {
     pub fn of(generation: u32, value: u32) -> u64 {
         Self::new()
             .with_generation(generation)
@@ -35,12 +35,12 @@ impl Tagged {
 
 /// First and last entry of a file's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct ListEnds {
     pub head: u32,
     pub tail: u32,
 }
 
-impl From<u64> for Ends {
+impl From<u64> for ListEnds {
     fn from(word: u64) -> Self {
         Self {
             head: word as u32,
@@ -49,21 +49,21 @@ impl From<u64> for Ends {
     }
 }
 
-impl From<Ends> for u64 {
-    fn from(ends: Ends) -> Self {
+impl From<ListEnds> for u64 {
+    fn from(ends: ListEnds) -> Self {
         Self::from(ends.tail) << 32 | Self::from(ends.head)
     }
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Region {
+pub(super) struct FileMapRegion {
     pub base: usize,
     /// Slots of the table: twice the files, so that probes stay short.
     pub slots: u32,
     pub blocks: u32,
 }
 
-impl Region {
+impl FileMapRegion {
     pub fn new(base: usize, config: &Config) -> Self {
         Self {
             base,
@@ -72,7 +72,7 @@ impl Region {
         }
     }
 
-    pub fn of(config: &Config, layout: &Layout) -> Self {
+    pub fn of(config: &Config, layout: &NvramLayout) -> Self {
         Self::new(layout.files, config)
     }
 

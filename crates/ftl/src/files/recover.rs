@@ -7,7 +7,7 @@
 //! with those of another one.
 
 use super::FileMap;
-use super::record::{ENTRY_WORDS, Ends, NONE, SLOT_WORDS, Tagged};
+use super::record::{ENTRY_WORDS, ListEnds, NONE, SLOT_WORDS, TaggedValue};
 use crate::guard::Guard;
 use remap_ssd_media::{After, Media, Purpose};
 
@@ -36,7 +36,7 @@ impl FileMap {
             return found;
         }
 
-        let words: Vec<[Tagged; ENTRY_WORDS]> = (0..region.blocks)
+        let words: Vec<[TaggedValue; ENTRY_WORDS]> = (0..region.blocks)
             .map(|index| self.read_entry(media, index))
             .collect();
         // The largest generation found anywhere: an entry of it proves the reset that began it.
@@ -69,14 +69,14 @@ impl FileMap {
         found
     }
 
-    fn read_entry(&mut self, media: &mut Media, index: u32) -> [Tagged; ENTRY_WORDS] {
+    fn read_entry(&mut self, media: &mut Media, index: u32) -> [TaggedValue; ENTRY_WORDS] {
         let at = self.region.entry(index);
         [0, 1, 2, 3].map(|word| {
             let bits = media.load(at + word).unwrap_or_else(|_| {
                 self.damaged = true;
                 0
             });
-            Tagged::from_bits(bits)
+            TaggedValue::from_bits(bits)
         })
     }
 
@@ -96,7 +96,7 @@ impl FileMap {
         let mut links = vec![NONE; found.entries.len()];
         let mut place = std::collections::BTreeMap::new();
         for (at, &(index, inode)) in found.entries.iter().enumerate() {
-            let name = Tagged::of(self.generation, inode);
+            let name = TaggedValue::of(self.generation, inode);
             let free = |slot: &u32| [0, name].contains(&table[*slot as usize][0]);
             let Some(slot) = region.probe(inode).find(free) else {
                 self.damaged = true; // More files than there can be.
@@ -105,12 +105,12 @@ impl FileMap {
 
             let slot = &mut table[slot as usize];
             self.files += u32::from(slot[0] == 0);
-            slot[1] = match (slot[0], Ends::from(slot[1])) {
-                (0, _) => Ends {
+            slot[1] = match (slot[0], ListEnds::from(slot[1])) {
+                (0, _) => ListEnds {
                     head: index,
                     tail: index,
                 },
-                (_, Ends { head, .. }) => Ends { head, tail: index },
+                (_, ListEnds { head, .. }) => ListEnds { head, tail: index },
             }
             .into();
 
@@ -134,7 +134,7 @@ impl FileMap {
             // the next reset.
             let stale = media
                 .load(at)
-                .map(|word| Tagged::from_bits(word).generation() < self.generation);
+                .map(|word| TaggedValue::from_bits(word).generation() < self.generation);
             if wanted[0] != 0 || stale != Ok(true) {
                 correct(media, at, wanted[0]);
                 correct(media, at + 1, wanted[1]);
@@ -145,7 +145,7 @@ impl FileMap {
             correct(
                 media,
                 region.entry(index) + 3,
-                Tagged::of(self.generation, link),
+                TaggedValue::of(self.generation, link),
             );
         }
     }

@@ -4,7 +4,7 @@
 //! Absent: when it goes on (`pace`), and how pages move (`relocate`).
 
 use crate::contract::{OwnerRef, Remapping};
-use crate::superblock::Peaks;
+use crate::superblock::RegionPeaks;
 use remap_ssd_media::{Geometry, Oob, SbId};
 
 /// Pages of the stretches into which a victim is divided.
@@ -14,7 +14,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const ORDERED: usize = 1;
 
 /// A victim whose live pages are being moved.
-pub struct Job {
+pub struct GcJob {
     pub(crate) sb: SbId,
     /// Hybrid mapping: the victim's blocks are in order elsewhere.
     pub(crate) merged: bool,
@@ -31,7 +31,7 @@ pub struct Job {
 }
 
 /// A page that has at least one owner.
-pub(crate) struct Live {
+pub(crate) struct LivePage {
     pub(crate) offset: u32,
     /// What it says of itself: an owner, and its extension.
     pub(crate) oob: Oob,
@@ -44,14 +44,14 @@ pub(crate) struct Live {
 /// GC state and scratch buffers.
 #[derive(Default)]
 pub struct Gc {
-    pub(crate) job: Option<Job>,
+    pub(crate) job: Option<GcJob>,
     pub(crate) credit: u64,
     /// Nothing was worth collecting: the number from which on it may be.
     pub(crate) look_again: u64,
     pub(crate) runs_at_wear_check: u64,
     /// The most garbage of a superblock, by region.
-    pub(crate) peaks: Peaks,
-    pub(crate) live: Vec<Live>,
+    pub(crate) peaks: RegionPeaks,
+    pub(crate) live: Vec<LivePage>,
     pub(crate) owners: Vec<(OwnerRef, u32)>,
     pub(crate) heads: Vec<u32>,
     pub(crate) scanned: Vec<OwnerRef>,
@@ -61,7 +61,7 @@ impl Gc {
     /// No job, and no superblock has been looked at.
     pub(crate) fn new(geometry: &Geometry) -> Self {
         Self {
-            peaks: Peaks::new(geometry.superblocks()),
+            peaks: RegionPeaks::new(geometry.superblocks()),
             ..Self::default()
         }
     }

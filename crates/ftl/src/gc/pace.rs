@@ -4,12 +4,12 @@
 //! Invariant: a job gains space (its victim has garbage, and its references' entries fit into the
 //! reserve). Absent: the choices (`policy`), and how pages move (`relocate`).
 
-use super::job::{Job, STRETCH};
+use super::job::{GcJob, STRETCH};
 use crate::contract::{CopiesOf, OwnerLookup, OwnerRef};
 use crate::error::Refusal;
 use crate::ftl::Ftl;
-use crate::policy::{Candidate, GcPolicy, least_worn};
-use crate::superblock::{Peak, Stream, Superblock, SuperblockState};
+use crate::policy::{GcPolicy, VictimCandidate, least_worn};
+use crate::superblock::{RegionPeak, Stream, Superblock, SuperblockState};
 use remap_ssd_media::SbId;
 use std::cell::Cell;
 use std::ops::Range;
@@ -26,7 +26,7 @@ impl Ftl {
         &'a self,
         share: f64,
         least: &'a Cell<u32>,
-    ) -> impl Iterator<Item = Candidate> + 'a {
+    ) -> impl Iterator<Item = VictimCandidate> + 'a {
         let blocks = &self.core.blocks;
         let copies = self
             .scheme
@@ -78,9 +78,9 @@ impl Ftl {
 
     /// The most garbage of the closed superblocks among these, in pages and as a share. References
     /// that must be copied are not counted: they only take from it.
-    fn peak_of(&self, superblocks: Range<u32>) -> Peak {
+    fn peak_of(&self, superblocks: Range<u32>) -> RegionPeak {
         let blocks = &self.core.blocks;
-        let mut peak = Peak::default();
+        let mut peak = RegionPeak::default();
         for id in superblocks.map(SbId) {
             let sb = blocks.get(id);
             if sb.state == SuperblockState::Closed && sb.stream != Stream::Log {
@@ -121,7 +121,7 @@ impl Ftl {
         sb: &Superblock,
         copies: Option<&CopiesOf<'_>>,
         share: f64,
-    ) -> Option<Candidate> {
+    ) -> Option<VictimCandidate> {
         let blocks = &self.core.blocks;
         let is_data = sb.state == SuperblockState::Closed && sb.stream != Stream::Log;
         if !is_data || blocks.is_in_last_cycle(sb) {
@@ -140,7 +140,7 @@ impl Ftl {
             (live, copies == 0 || live < sb.capacity)
         };
 
-        let candidate = Candidate {
+        let candidate = VictimCandidate {
             sb: id,
             capacity: sb.capacity,
             live,
@@ -151,7 +151,7 @@ impl Ftl {
         (gains && is_worth_it).then_some(candidate)
     }
 
-    fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
+    fn choose_victim(&mut self, host_waits: bool) -> Option<VictimCandidate> {
         // Levelling wear costs copies and gains no space, so it is looked at once in a while only.
         // A tiny device would be worn unevenly within 16 collections.
         let least = Cell::new(0);
@@ -220,7 +220,7 @@ impl Ftl {
         }
         self.gc.scanned = scanned;
 
-        let job = Job {
+        let job = GcJob {
             sb,
             merged: false,
             next: 0,

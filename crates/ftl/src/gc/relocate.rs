@@ -6,7 +6,7 @@
 //!
 //! Invariant: each page moves with all of its owners. Absent: when that is done (`pace`).
 
-use super::job::{Job, Live, NONE, STRETCH};
+use super::job::{GcJob, LivePage, NONE, STRETCH};
 use crate::config::EntrySize;
 use crate::contract::{OwnerRef, Remapping};
 use crate::dealloc::DeallocLog;
@@ -15,13 +15,13 @@ use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::superblock::{AllocatedPage, Stream};
-use remap_ssd_media::{After, Lpn, Ppn, Purpose, SbId, SecondOwner, Stored};
+use remap_ssd_media::{After, Lpn, Ppn, Purpose, SbId, SecondOwner, StoredPage};
 
 /// Pages among which those lie that are copied as one row.
 const ROW_SPAN: u32 = 64;
 
 impl Ftl {
-    pub(crate) fn move_stretch(&mut self, job: &mut Job) -> Result<(), Refusal> {
+    pub(crate) fn move_stretch(&mut self, job: &mut GcJob) -> Result<(), Refusal> {
         let end = (job.next + STRETCH).min(self.core.geometry.pages_per_superblock());
         let mut live = std::mem::take(&mut self.gc.live);
         let mut owners = std::mem::take(&mut self.gc.owners);
@@ -65,7 +65,7 @@ impl Ftl {
     }
 
     /// Passes 1 and 2: pages with owners, and whether the OOB's owner is one of them.
-    fn find_live(&mut self, job: &Job, end: u32, live: &mut Vec<Live>) {
+    fn find_live(&mut self, job: &GcJob, end: u32, live: &mut Vec<LivePage>) {
         live.clear();
         let core = &self.core;
         let first = core.geometry.page(job.sb, job.next);
@@ -75,7 +75,7 @@ impl Ftl {
                 let ppn = Ppn(first.0 + index);
                 let oob = core.media.oob(ppn);
                 core.tables.map.prefetch(oob.lpn());
-                live.push(Live {
+                live.push(LivePage {
                     offset: job.next + index,
                     oob,
                     owns: false,
@@ -106,7 +106,7 @@ impl Ftl {
     /// oldest first.
     fn resolve_remapped(
         &mut self,
-        job: &Job,
+        job: &GcJob,
         end: u32,
         // The marks were only for this pass.
         owners: &mut Vec<(OwnerRef, u32)>,
@@ -142,12 +142,12 @@ impl Ftl {
     /// Passes 4 and 5 for the first pages of a list that have nobody but their OOB's owner, while
     /// the media are sound: as many as go to one row; how many that were.
     #[inline]
-    fn move_row(&mut self, sb: SbId, pages: &[Live]) -> usize {
+    fn move_row(&mut self, sb: SbId, pages: &[LivePage]) -> usize {
         let core = &mut self.core;
         let first = core.geometry.page(sb, 0);
-        let page_at = |page: &Live| Ppn(first.0 + page.offset);
+        let page_at = |page: &LivePage| Ppn(first.0 + page.offset);
         let end = pages[0].offset + ROW_SPAN;
-        let is_single = |page: &&Live| {
+        let is_single = |page: &&LivePage| {
             page.owns & page.alone & (page.offset < end) && !core.media.is_meta(page_at(page))
         };
         let len = pages
@@ -204,7 +204,7 @@ impl Ftl {
     pub(crate) fn move_page(
         &mut self,
         sb: SbId,
-        page: &Live,
+        page: &LivePage,
         owners: &[(OwnerRef, u32)],
         first: u32,
         zone: usize,
@@ -270,7 +270,7 @@ impl Ftl {
                 .program(
                     taken.ppn(),
                     oob,
-                    Stored::Meta(bitmap.into()),
+                    StoredPage::Meta(bitmap.into()),
                     Purpose::Gc,
                     after,
                 )
@@ -289,7 +289,7 @@ impl Ftl {
     fn move_shared(
         &mut self,
         sb: SbId,
-        page: &Live,
+        page: &LivePage,
         owners: &[(OwnerRef, u32)],
         first: u32,
         zone: usize,
@@ -378,7 +378,7 @@ impl Ftl {
     fn move_pair(
         &mut self,
         sb: SbId,
-        page: &Live,
+        page: &LivePage,
         mut home: impl Iterator<Item = OwnerRef>,
     ) -> Result<(), Refusal> {
         let from = self.core.geometry.page(sb, page.offset);
@@ -419,7 +419,7 @@ impl Ftl {
     fn move_without_owners(
         &mut self,
         sb: SbId,
-        page: &Live,
+        page: &LivePage,
         others: impl Iterator<Item = OwnerRef>,
     ) -> Result<(), Refusal> {
         for owner in others {

@@ -5,12 +5,15 @@
 //! Age is how many sequence numbers ago the superblock was opened: the device's own time, kept for
 //! every superblock.
 
-use super::Candidate;
+use super::VictimCandidate;
 use std::cmp::Reverse;
 
 /// The largest `age * garbage / (2 * live)`, an empty one before all others, the oldest of several.
-pub fn victim(candidates: impl Iterator<Item = Candidate>, now: u64) -> Option<Candidate> {
-    let score = |candidate: &Candidate| {
+pub fn victim(
+    candidates: impl Iterator<Item = VictimCandidate>,
+    now: u64,
+) -> Option<VictimCandidate> {
+    let score = |candidate: &VictimCandidate| {
         let age = u128::from(now.saturating_sub(candidate.opened)) + 1;
         // 42, 21 and 32 bits: no overflow.
         ((age * u128::from(candidate.garbage())) << 32) / u128::from((2 * candidate.live).max(1))

@@ -1,13 +1,16 @@
 //! Greedy: the most garbage wins. One zone.
 
-use super::Candidate;
+use super::VictimCandidate;
 use std::cell::Cell;
 use std::cmp::Reverse;
 
 /// The superblock with the most unreferenced pages, the oldest of several (FAST'21 §4.4). Raises
 /// `least` to the garbage of the best so far.
-pub fn victim(candidates: impl Iterator<Item = Candidate>, least: &Cell<u32>) -> Option<Candidate> {
-    let rank = |candidate: &Candidate| (candidate.garbage(), Reverse(candidate.opened));
+pub fn victim(
+    candidates: impl Iterator<Item = VictimCandidate>,
+    least: &Cell<u32>,
+) -> Option<VictimCandidate> {
+    let rank = |candidate: &VictimCandidate| (candidate.garbage(), Reverse(candidate.opened));
     let mut best = None;
     for candidate in candidates {
         let wins = best

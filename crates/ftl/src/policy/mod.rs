@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
-pub use victim::{Candidate, least_worn};
+pub use victim::{VictimCandidate, least_worn};
 
 /// Zones of the policy that has most.
 pub const ZONES_MAX: usize = 3;
@@ -100,10 +100,10 @@ impl GcPolicy {
     /// that a candidate must have, as far as that is known: those with less need not be drawn.
     pub fn victim(
         self,
-        candidates: impl Iterator<Item = Candidate>,
+        candidates: impl Iterator<Item = VictimCandidate>,
         least: &Cell<u32>,
         now: u64,
-    ) -> Option<Candidate> {
+    ) -> Option<VictimCandidate> {
         match self {
             Self::CostBenefit => cost_benefit::victim(candidates, now),
             Self::Greedy | Self::Coldmap | Self::Cagc => greedy::victim(candidates, least),
@@ -113,9 +113,9 @@ impl GcPolicy {
     /// The superblock to collect when the host waits for space: whatever gains most, since a policy
     /// that prefers old superblocks with little garbage could go on for ever without freeing one.
     pub fn victim_in_need(
-        candidates: impl Iterator<Item = Candidate>,
+        candidates: impl Iterator<Item = VictimCandidate>,
         least: &Cell<u32>,
-    ) -> Option<Candidate> {
+    ) -> Option<VictimCandidate> {
         greedy::victim(candidates, least)
     }
 }

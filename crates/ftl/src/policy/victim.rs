@@ -5,7 +5,7 @@ use remap_ssd_media::SbId;
 
 /// What a policy may know of a closed superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct VictimCandidate {
     /// Which superblock it is, by number.
     pub sb: SbId,
     /// Pages that it can hold.
@@ -18,7 +18,7 @@ pub struct Candidate {
     pub opened: u64,
 }
 
-impl Candidate {
+impl VictimCandidate {
     /// Pages that collecting it gains.
     pub fn garbage(&self) -> u32 {
         // References without room count as live pages, so that there may be more than it can hold.
@@ -29,10 +29,10 @@ impl Candidate {
 /// Static wear levelling: the least worn superblock, if it is `gap` erases or more below the mean;
 /// its cold data moves away and it takes part in the wear again.
 pub fn least_worn(
-    candidates: impl Iterator<Item = Candidate>,
+    candidates: impl Iterator<Item = VictimCandidate>,
     mean_erases: f64,
     gap: u32,
-) -> Option<Candidate> {
+) -> Option<VictimCandidate> {
     candidates
         .min_by_key(|candidate| (candidate.erases, candidate.sb))
         .filter(|candidate| gap > 0 && f64::from(candidate.erases) + f64::from(gap) <= mean_erases)

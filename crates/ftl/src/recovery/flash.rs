@@ -9,9 +9,11 @@ use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord, LoadedLife};
-use crate::superblock::{Head, Open, Stream, Superblock, SuperblockState, Superblocks};
+use crate::superblock::{
+    OpenSuperblock, Stream, Superblock, SuperblockHead, SuperblockState, Superblocks,
+};
 use crate::witnesses::{Witnesses, holds_data};
-use remap_ssd_media::{After, ClearId, Lpn, Media, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, ClearId, Lpn, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;
 
@@ -19,8 +21,10 @@ use zerocopy::FromBytes;
 const INCARNATIONS_AHEAD: u32 = 128;
 const INCARNATION_MAX: u32 = (1 << 21) - 2;
 
-fn is_alive(head: &Head, life: Life) -> bool {
-    head.magic == Head::MAGIC && head.wsn > life.dead_before() && head.incarnation < 1 << 21
+fn is_alive(head: &SuperblockHead, life: Life) -> bool {
+    head.magic == SuperblockHead::MAGIC
+        && head.wsn > life.dead_before()
+        && head.incarnation < 1 << 21
 }
 
 /// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut
@@ -196,7 +200,7 @@ impl Ftl {
         witnesses: &mut Witnesses,
         sb: SbId,
         found: &mut Superblock,
-    ) -> (Option<Head>, Option<u32>) {
+    ) -> (Option<SuperblockHead>, Option<u32>) {
         let (media, geometry, bad) = (&mut self.core.media, self.core.geometry, found.bad);
         let dies = geometry.dies();
         let order = (0..dies)
@@ -218,7 +222,7 @@ impl Ftl {
                 Ok(None) => break,
                 Ok(Some((oob, bytes))) => {
                     // A page of metadata behind a head that cannot be read is none.
-                    let head = Head::read_from_bytes(&bytes[..])
+                    let head = SuperblockHead::read_from_bytes(&bytes[..])
                         .ok()
                         .filter(|_| oob.lpn() == Oob::HEAD);
                     if !is_anywhere {
@@ -242,7 +246,7 @@ impl Ftl {
 
     /// A head that cannot be read: pages of the same incarnation prove that it was there. Its
     /// number is then as old as it can be, which only matters among copies that say the same.
-    fn head_from_pages(&mut self, sb: SbId) -> Option<Head> {
+    fn head_from_pages(&mut self, sb: SbId) -> Option<SuperblockHead> {
         let life = self.core.blocks.get(sb).life;
         let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
         let proof = find_oob(&self.core.blocks, &mut self.core.media, sb, is_present)?;
@@ -250,8 +254,8 @@ impl Ftl {
 
         // The stream only decides what goes on being filled, and whether there is a tail: a log's
         // pages must not be read as data.
-        Some(Head {
-            magic: Head::MAGIC,
+        Some(SuperblockHead {
+            magic: SuperblockHead::MAGIC,
             superblock: sb.0,
             wsn: life.dead_before() + 1,
             incarnation: life.incarnation(),
@@ -510,7 +514,7 @@ impl Ftl {
             let incarnation = entry.life.incarnation();
             core.blocks.resume(
                 entry.stream,
-                Open {
+                OpenSuperblock {
                     sb,
                     incarnation,
                     next,
@@ -535,7 +539,7 @@ impl Ftl {
     pub(super) fn program_lost(
         &mut self,
         lpn: Lpn,
-        stored: Stored,
+        stored: StoredPage,
         early: bool,
     ) -> Result<(), Refusal> {
         loop {

@@ -29,7 +29,7 @@ use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
 use crate::superblock::SuperblockState;
 use crate::witnesses::{RecoveryReport, Witnesses};
-use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;
 
 /// How many records before its turn what a record will touch is prefetched.
@@ -395,7 +395,7 @@ impl Ftl {
             if early && !self.has_room_uncollected() {
                 return Ok(done);
             }
-            self.program_lost(lpn, Stored::Meta(LOST.into()), early)?;
+            self.program_lost(lpn, StoredPage::Meta(LOST.into()), early)?;
         }
         Ok(lost.len())
     }
@@ -408,7 +408,7 @@ impl Ftl {
     pub fn give_up(&mut self, lpn: Lpn) -> Result<(), crate::Refusal> {
         self.end_write();
         self.writable(lpn, 1)?;
-        self.program_lost(lpn, Stored::Meta(LOST.into()), false)
+        self.program_lost(lpn, StoredPage::Meta(LOST.into()), false)
     }
 
     /// The list of aborted commands is crowded: collects the pages that carry their numbers, so

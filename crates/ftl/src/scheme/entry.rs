@@ -25,7 +25,7 @@ pub struct EntryPlace {
 #[derive(PartialEq, Eq)]
 pub struct EntryOwners {
     pub torn: bool,
-    /// Bits 65-95: target LPN.
+    /// Bits 65-95: target LPN, the one that the remap gave the page to.
     #[bits(31)]
     pub target: Lpn,
     /// Bit 96: remapping flag; the source has lost the page.

@@ -14,11 +14,11 @@ use remap_ssd_media::{Geometry, Lpn, Ppn, SbId};
 #[derive(Default)]
 pub(super) struct OwnerIndex {
     lists: Vec<Vec<OwnerRef>>,
-    scratch: Scratch,
+    scratch: IndexScratch,
 }
 
 #[derive(Default)]
-struct Scratch {
+struct IndexScratch {
     doubtful: Vec<u32>,
     hidden: Vec<Lpn>,
 }
@@ -27,7 +27,7 @@ impl OwnerIndex {
     pub fn new(geometry: &Geometry) -> Self {
         Self {
             lists: vec![Vec::new(); geometry.superblocks() as usize],
-            scratch: Scratch::default(),
+            scratch: IndexScratch::default(),
         }
     }
 
@@ -152,7 +152,7 @@ impl OwnerIndex {
     }
 }
 
-impl Scratch {
+impl IndexScratch {
     /// Drops the entries that are not in force, and all but the newest of one mapping; looks up all
     /// of them, or those whose remap may have ended.
     fn compact(

@@ -15,7 +15,7 @@ use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::RecoveryError;
 use crate::kind::{Medium, SchemeFacts};
 use crate::stats::{Demotion, SchemeCounters};
@@ -68,7 +68,7 @@ impl Ownership for L2pOnly {
         self.index.owners(lookup.sb, lookup.out);
     }
 
-    fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(&mut self, _: &mut Media, _: &mut EndedFilters, _: &mut SchemeCounters, sb: SbId) {
         self.index.forget(sb);
     }
 }

@@ -22,11 +22,11 @@ use crate::contract::{
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
@@ -84,7 +84,7 @@ const PATIENCE: u32 = 256;
 
 /// A cached entry and its slot.
 #[derive(Clone, Copy)]
-struct Cached {
+struct CachedEntry {
     slot: u32,
     entry: RmmEntry,
 }
@@ -96,7 +96,7 @@ pub(super) struct LocalFlash {
     host_pages: usize,
     log: GroupLog,
     /// Cached entries of each superblock, oldest first; and how many, where they are counted often.
-    cached: Vec<Vec<Cached>>,
+    cached: Vec<Vec<CachedEntry>>,
     counts: Vec<u32>,
     /// Slots that hold nothing, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
@@ -108,7 +108,7 @@ pub(super) struct LocalFlash {
     refusals_left: u32,
     all: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
-    released: Vec<Cached>,
+    released: Vec<CachedEntry>,
 }
 
 fn slots(config: &Config) -> usize {
@@ -152,7 +152,7 @@ impl LocalFlash {
         let slots = slots(config) as u32;
         Self {
             guards: config.guards,
-            base: Layout::new(config, geometry).scheme,
+            base: NvramLayout::new(config, geometry).scheme,
             host_pages: host_pages(config),
             log: GroupLog::new(shape(config, geometry), config, geometry),
             cached: vec![Vec::new(); geometry.superblocks() as usize],
@@ -204,16 +204,16 @@ impl LocalFlash {
 
         let entry = RmmEntry::of(remapping, media.geometry().offset(remapping.ppn));
         let sb = media.geometry().superblock(remapping.ppn).0 as usize;
-        self.cached[sb].push(Cached { slot, entry });
+        self.cached[sb].push(CachedEntry { slot, entry });
         self.counts[sb] += 1;
     }
 
     /// Zeroes slots and puts them at the end of the free list.
-    fn release(&mut self, media: &mut Media, cached: &[Cached]) {
+    fn release(&mut self, media: &mut Media, cached: &[CachedEntry]) {
         let after = self.guards.waits(Guard::ClearWaits, After::ALL);
         // To the end: by the time its turn comes, the zeroing that a new entry waits for has long
         // ended.
-        for Cached { slot, .. } in cached {
+        for CachedEntry { slot, .. } in cached {
             let clear = media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
             self.free.push_back((*slot, clear));
         }
@@ -387,7 +387,13 @@ impl Ownership for LocalFlash {
         out.extend(self.all.iter().map(OwnerRef::of));
     }
 
-    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         self.log.forget(media.geometry(), sb);
         let mut cached = std::mem::take(&mut self.cached[sb.0 as usize]);
         self.counts[sb.0 as usize] = 0;
@@ -441,7 +447,7 @@ impl Recover for LocalFlash {
                 continue;
             }
             let entry = RmmEntry::of(&remapping, core.geometry.offset(ppn));
-            self.cached[core.geometry.superblock(ppn).0 as usize].push(Cached { slot, entry });
+            self.cached[core.geometry.superblock(ppn).0 as usize].push(CachedEntry { slot, entry });
         }
 
         self.cached
@@ -500,7 +506,7 @@ impl Inspect for LocalFlash {
             ));
         }
 
-        let known = |cached: &Cached| (cached.entry.target(), cached.entry.offset());
+        let known = |cached: &CachedEntry| (cached.entry.target(), cached.entry.offset());
         self.log.check(tables, media, |sb| {
             self.cached[sb.0 as usize].iter().map(known).collect()
         })

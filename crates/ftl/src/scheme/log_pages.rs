@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::guard::{Guard, Guards};
 use crate::superblock::{Stream, Superblocks};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, Media, Oob, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Media, Oob, Ppn, Purpose, SbId, StoredPage};
 use std::sync::Arc;
 
 /// Bytes of the unit that log pages are made of: an entry, or a header. No unit that counts is
@@ -73,7 +73,7 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
         Oob::new(Oob::PARITY, count, incarnation),
     );
     let (stored, pages) = (
-        Stored::Meta(sum.into()),
+        StoredPage::Meta(sum.into()),
         u16::try_from(geometry.pages_per_superblock()),
     );
     // Only what it makes up for: it may be programmed while other dies are busy with data.

@@ -4,7 +4,7 @@ use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::RecoveryError;
 use crate::kind::{HostBytes, Hue, Medium, SchemeFacts};
 use crate::stats::{Demotion, SchemeCounters};
@@ -45,7 +45,7 @@ impl Persist for NoRemap {
 impl Ownership for NoRemap {
     fn owners(&mut self, _: OwnerLookup) {}
 
-    fn forget(&mut self, _: &mut Media, _: &mut Ended, _: &mut SchemeCounters, _: SbId) {}
+    fn forget(&mut self, _: &mut Media, _: &mut EndedFilters, _: &mut SchemeCounters, _: SbId) {}
 }
 
 impl Recover for NoRemap {

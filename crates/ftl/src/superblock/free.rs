@@ -18,7 +18,6 @@ pub(super) struct FreePool {
 }
 
 impl FreePool {
-    /// How many there are.
     pub(super) fn len(&self) -> u32 {
         self.by_erase.len() as u32
     }

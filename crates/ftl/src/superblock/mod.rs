@@ -21,12 +21,12 @@ mod regions;
 mod stream;
 
 use free::FreePool;
-pub use open::Head;
+pub use open::SuperblockHead;
 pub use owners::Owners;
-pub use regions::{Peak, Peaks, RegionChanges};
-pub use stream::{AllocatedPage, Open};
+pub use regions::{RegionChanges, RegionPeak, RegionPeaks};
+pub use stream::{AllocatedPage, OpenSuperblock};
 
-use crate::block_map::Order;
+use crate::block_map::PageOrder;
 use crate::config::Config;
 use crate::dies::DieMask;
 use crate::guard::Guards;
@@ -98,7 +98,7 @@ pub struct Superblock {
     pub opened: u64,
     /// Its first word in NVRAM.
     pub life: Life,
-    /// Retired blocks.
+    /// Dies whose block of this superblock is retired for good.
     pub bad: DieMask,
     /// Blocks to retire at the next erase.
     pub failing: DieMask,
@@ -122,12 +122,12 @@ pub struct Superblocks {
     /// Apart from `table`: they change with every page, and are to stay in the nearest cache.
     owners: Vec<Owners>,
     /// The open superblock of each stream that the next page comes from.
-    open: [Option<Open>; Stream::ALL.len()],
+    open: [Option<OpenSuperblock>; Stream::ALL.len()],
     /// Where there are several groups of dies: those of the other groups, and which group is next.
-    waiting: [Vec<Option<Open>>; Stream::ALL.len()],
+    waiting: [Vec<Option<OpenSuperblock>>; Stream::ALL.len()],
     turn: [u32; Stream::ALL.len()],
     pool: FreePool,
-    /// What changed, by region.
+    /// Tells searches for a victim which regions they need not look at again.
     changed: RegionChanges,
     /// Grows whenever anything in `table` may have changed.
     pub changes: u64,
@@ -233,12 +233,12 @@ impl Superblocks {
 
     /// In which order its pages are handed out as long as no program fails: past the blocks that
     /// were bad when it was opened, and those in which its head could not be programmed.
-    pub fn order(&self, sb: SbId) -> Order {
+    pub fn order(&self, sb: SbId) -> PageOrder {
         let (dies, entry) = (self.geometry.dies(), self.get(sb));
         let before_head = (0..dies)
             .map(|step| (sb.0 + step) % dies)
             .take_while(|die| *die != entry.head);
-        Order {
+        PageOrder {
             skipped: entry.bad | before_head.collect(),
             head: entry.head,
         }

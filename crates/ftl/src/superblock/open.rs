@@ -3,19 +3,19 @@
 //! Invariants: what is readable in a superblock has a readable head; a tail vouches for every page
 //! before it. Absent: what recovery makes of them (`recovery`).
 
-use super::{Open, Owners, Stream, SuperblockState, Superblocks};
+use super::{OpenSuperblock, Owners, Stream, SuperblockState, Superblocks};
 use crate::clock::WsnClock;
 use crate::guard::Guard;
 use crate::policy::Wear;
-use remap_ssd_media::{After, Media, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Head metadata, the first page of a superblock (FAST'21 §4.5).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Head {
-    /// Must be `Head::MAGIC`, or the page is no head.
+pub struct SuperblockHead {
+    /// Must be `SuperblockHead::MAGIC`, or the page is no head.
     pub magic: u32,
     /// Superblock number, against misplaced heads.
     pub superblock: u32,
@@ -31,9 +31,9 @@ pub struct Head {
     pub padding: [u8; 7],
 }
 
-const _: () = assert!(size_of::<Head>() == 32);
+const _: () = assert!(size_of::<SuperblockHead>() == 32);
 
-impl Head {
+impl SuperblockHead {
     /// The letters "RSHD", in little endian.
     pub const MAGIC: u32 = 0x4448_5352;
 }
@@ -78,7 +78,7 @@ impl Superblocks {
                 self.owners[sb.0 as usize] = Owners::default();
                 let entry = self.get_mut(sb);
                 (entry.capacity, entry.head) = (capacity, head);
-                self.open[stream as usize] = Some(Open {
+                self.open[stream as usize] = Some(OpenSuperblock {
                     sb,
                     incarnation: self.get(sb).life.incarnation(),
                     next: 0,
@@ -126,8 +126,8 @@ impl Superblocks {
         let entry = self.get_mut(sb);
         (entry.stream, entry.opened) = (stream, clock.now());
 
-        let head = Head {
-            magic: Head::MAGIC,
+        let head = SuperblockHead {
+            magic: SuperblockHead::MAGIC,
             superblock: sb.0,
             wsn: clock.now(),
             incarnation,
@@ -155,7 +155,7 @@ impl Superblocks {
 
             self.meta_programs += 1;
             let page = self.geometry.page(sb, offset);
-            let stored = Stored::Meta(head.as_bytes().into());
+            let stored = StoredPage::Meta(head.as_bytes().into());
             if media
                 .program(page, oob, stored, Purpose::Meta, after)
                 .is_ok()

@@ -2,7 +2,7 @@
 //!
 //! Superblocks are counted in *regions* of 16. A region has a number that grows with every change of
 //! its superblocks or their owners. Whoever looks for a maximum remembers the largest that each
-//! region had (`Peaks`), and passes over the regions that have not changed since and cannot win.
+//! region had (`RegionPeaks`), and passes over the regions that have not changed since and cannot win.
 //!
 //! Invariant: a region whose number is the same as before has no superblock that lost an owner, or
 //! whose state or capacity is another than before. Absent: what is looked for (`gc`, the schemes).
@@ -12,14 +12,14 @@ use remap_ssd_media::SbId;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Superblocks of a region.
+/// Superblocks that share one number: a change of any means a look at all.
 const REGION: u32 = 16;
 
 /// The number of each region.
 pub struct RegionChanges(Vec<u64>);
 
 impl RegionChanges {
-    /// Nothing has changed.
+    /// Numbers of regions that cover this many superblocks, all zero.
     pub fn new(superblocks: u32) -> Self {
         Self(vec![0; superblocks.div_ceil(REGION) as usize])
     }
@@ -33,7 +33,7 @@ impl RegionChanges {
 
 /// What was seen of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Peak {
+pub struct RegionPeak {
     /// The largest number of one of its superblocks; `None` where none has one.
     pub most: Option<u32>,
     /// The largest share that this was of its superblock; 0 where nobody asks for shares.
@@ -42,16 +42,16 @@ pub struct Peak {
 
 /// What one who looks for a maximum remembers of all regions.
 #[derive(Default)]
-pub struct Peaks(Vec<Cell<Option<(u64, Peak)>>>);
+pub struct RegionPeaks(Vec<Cell<Option<(u64, RegionPeak)>>>);
 
-impl Peaks {
+impl RegionPeaks {
     /// Nothing has been seen of a device of this size.
     pub fn new(superblocks: u32) -> Self {
         Self(vec![Cell::new(None); superblocks.div_ceil(REGION) as usize])
     }
 
     /// What was seen of a region that has not changed since; `changes` is its number now.
-    pub fn of(&self, region: usize, changes: u64) -> Option<Peak> {
+    pub fn of(&self, region: usize, changes: u64) -> Option<RegionPeak> {
         let (seen, peak) = self.0[region].get()?;
         (seen == changes).then_some(peak)
     }
@@ -74,7 +74,7 @@ impl Peaks {
                 continue;
             }
 
-            let mut peak = Peak::default();
+            let mut peak = RegionPeak::default();
             for sb in superblocks.map(SbId) {
                 let value = value(sb);
                 peak.most = peak.most.max(value);
@@ -111,7 +111,7 @@ impl Peaks {
     }
 
     /// Remembers what a region has at this number.
-    pub fn saw(&self, region: usize, changes: u64, peak: Peak) {
+    pub fn saw(&self, region: usize, changes: u64, peak: RegionPeak) {
         self.0[region].set(Some((changes, peak)));
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         const SUPERBLOCKS: u32 = 300;
         let mut values = vec![None; SUPERBLOCKS as usize];
         let mut changes = RegionChanges::new(SUPERBLOCKS);
-        let peaks = Peaks::new(SUPERBLOCKS);
+        let peaks = RegionPeaks::new(SUPERBLOCKS);
 
         // A linear congruential generator (Knuth, MMIX).
         let mut state = 1u64;

@@ -55,7 +55,7 @@ impl AllocatedPage {
 
 /// A superblock that a stream fills.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub struct OpenSuperblock {
     /// Which superblock it is, by number.
     pub sb: SbId,
     pub incarnation: u32,
@@ -104,12 +104,12 @@ impl Superblocks {
     }
 
     /// The open superblock of a stream that the next page comes from.
-    pub fn open(&self, stream: Stream) -> Option<&Open> {
+    pub fn open(&self, stream: Stream) -> Option<&OpenSuperblock> {
         self.open[stream as usize].as_ref()
     }
 
     /// Goes on filling a superblock that recovery found open.
-    pub fn resume(&mut self, stream: Stream, open: Open) {
+    pub fn resume(&mut self, stream: Stream, open: OpenSuperblock) {
         assert!(!self.is_open_beside(stream, open.sb));
         self.get_mut(open.sb).state = SuperblockState::Open;
         let (group, stream) = (self.geometry.group(open.sb), stream as usize);

@@ -87,11 +87,13 @@ fn garbage_collection_survives_a_damaged_entry() {
         ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
             .unwrap();
     }
+
     churn(&mut ftl, &[1, 2], 10_000);
     assert_eq!(
         (ftl.read(Lpn(1)), ftl.read(Lpn(2))),
         (Ok(Page::Identity(11)), Ok(Page::Identity(11)))
     );
+
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
     assert_eq!(

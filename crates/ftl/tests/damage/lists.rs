@@ -13,6 +13,7 @@ fn any_word_of_a_list_of_several_is_told_by_the_sum() {
         dedup: false,
         ..small_config(SchemeKind::None)
     };
+
     let mut ftl = device(small_geometry(), &config);
     (0..100).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
     for number in 0..5 {
@@ -39,6 +40,7 @@ fn any_word_of_a_list_of_several_is_told_by_the_sum() {
             .0;
         assert_eq!(ftl.aborted().len(), number as usize + 1);
     }
+
     let image = ftl.media().to_image();
     for word in 1..=5 {
         let mut media = Media::from_image(&image);
@@ -66,15 +68,18 @@ fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
     let bitmap = bitmaps
         .max_by_key(|page| oob(page).wsn())
         .expect("a half of the log was full");
+
     ftl.media_mut().plant(|faults| {
         faults.read.insert(bitmap);
     });
     let mut random = Random(9);
+
     while !ftl.media().faults().is_empty() {
         ftl.write(Lpn(100 + random.below(500) as u32), &content(50_000))
             .unwrap();
         ftl.media_mut().ops.clear();
     }
+
     let (mut ftl, _) = recovered(ftl);
     (0..40).for_each(|lpn| assert_eq!(ftl.read(Lpn(lpn)), Ok(Page::Zeroes)));
     assert_eq!(ftl.read(Lpn(41)), Ok(Page::Identity(42)));

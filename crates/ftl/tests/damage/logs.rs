@@ -97,19 +97,23 @@ fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
                 ..small_config(SchemeKind::FLog)
             },
         );
+
         (0..600).for_each(|lpn| ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1)).unwrap());
         let before: Vec<u64> = (0..ftl.media().nvram_words())
             .map(|at| ftl.media().peek(at))
             .collect();
+
         ftl.remap(&copy(2, 1)).unwrap();
         let at = (0..before.len())
             .find(|at| ftl.media().peek(*at) != before[*at])
             .expect("an entry");
+
         ftl.media_mut().plant(|faults| {
             faults.flips.insert(at + word, 0b11 << 20);
         });
         (0..200).for_each(|lpn| ftl.remap(&copy(300 + lpn, 100 + lpn)).unwrap());
         assert!(ftl.media().faults().is_empty(), "the buffer was zeroed");
+
         let (mut ftl, report) = recovered(ftl);
         assert_eq!((ftl.read(Lpn(2)), report.lost), (Ok(Page::Identity(2)), 0));
     }

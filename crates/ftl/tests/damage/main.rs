@@ -93,9 +93,11 @@ fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first()
     for lpn in [1, 2] {
         ftl.write(Lpn(lpn), &content(u64::from(lpn) * 11)).unwrap();
     }
+
     for (target, source) in [(3, 1), (4, 1), (5, 2)] {
         ftl.remap(&copy(target, source)).unwrap();
     }
+
     ftl.deallocate(Lpn(2), 1).unwrap(); // Nobody the device knows owns that page any more.
     churn(&mut ftl, &[1, 2, 3, 4, 5], 10_000);
     ftl.check().unwrap();
@@ -148,6 +150,7 @@ fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
             ),
         }
     }
+
     let (mut ftl, at) = with_a_slot();
     ftl.media_mut().plant(|faults| {
         faults.flips.insert(at, 0b11 << 20);
@@ -156,6 +159,7 @@ fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
         ftl.write(Lpn(lpn), &content(u64::from(lpn) + 1000))
             .unwrap();
     }
+
     churn(&mut ftl, &[1, 2], 10_000);
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
@@ -175,6 +179,7 @@ fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad(
         },
         small_geometry(),
     );
+
     for word in [0, 1, 2] {
         let mut ftl = device(geometry, &config);
         ftl.media_mut().plant(|faults| {

@@ -106,7 +106,7 @@ pub fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
         .page
 }
 
-/// What every LPN holds.
+/// Reads every LPN; none may be a media error.
 pub fn read_all(ftl: &mut Ftl) -> script::Contents {
     let lpns = Lpn::range(Lpn::ZERO, ftl.config().lpns);
     let read = |lpn| match ftl.read(lpn).expect("readable") {
@@ -118,7 +118,7 @@ pub fn read_all(ftl: &mut Ftl) -> script::Contents {
     contents
 }
 
-/// Powers off and on.
+/// Powers off and on, with nothing lost; all tables agree afterwards.
 pub fn recovered(ftl: Ftl) -> (Ftl, remap_ssd_ftl::RecoveryReport) {
     let config = ftl.config().clone();
     let (ftl, report) = Ftl::recover(ftl.into_media(), config).expect("recovers");

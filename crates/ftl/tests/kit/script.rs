@@ -5,7 +5,7 @@ use remap_ssd_ftl::{Config, EntrySize, Ftl, Lpn, Refusal, Remap, SchemeKind};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 
-/// What each LPN holds.
+/// Identity of the page that each LPN reads, or none where it reads as zeroes.
 pub type Contents = Vec<Option<u64>>;
 
 #[derive(Clone, Copy, Debug)]

@@ -31,7 +31,7 @@
 //! Absent: who waits, and when to commit (the service decides).
 
 use super::{Durability, Folder, RecordedEffect, slot};
-use crate::array::{Contents, NandArray};
+use crate::array::{NandArray, PageContents};
 use crate::effect::MediaEffect;
 use crate::media::Media;
 use std::fs::File;
@@ -44,7 +44,7 @@ const UNPROVED_MAX: u64 = 16 << 10;
 
 /// A position in the history of a folder. Later ones are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct HistoryPosition {
     generation: u64,
     end: u64,
 }
@@ -69,12 +69,12 @@ impl SyncedFiles {
 
 /// Programs since the last `Synced` or `Vouched`, and all since the folder was opened.
 #[derive(Default)]
-pub(super) struct Unproved {
+pub(super) struct UnprovedPrograms {
     programs: u64,
     ever: u64,
 }
 
-impl Unproved {
+impl UnprovedPrograms {
     #[inline]
     pub(super) fn note(&mut self, effect: &RecordedEffect<'_>) {
         // Only programs: the CRC of a record covers all of any other effect, but not a page's
@@ -89,15 +89,15 @@ impl Unproved {
 }
 
 /// A commit whose files are being written.
-pub struct Commit {
+pub struct FolderCommit {
     files: SyncedFiles,
-    begun: Position,
+    begun: HistoryPosition,
     programs: u64,
     /// Everything before this will be durable.
-    until: Position,
+    until: HistoryPosition,
 }
 
-impl Commit {
+impl FolderCommit {
     /// Step 2: waits until the contents are durable. The device may be used meanwhile.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Commit {
     ///
     /// # Errors
     /// The system could not write.
-    pub fn write_journal(&self) -> io::Result<Position> {
+    pub fn write_journal(&self) -> io::Result<HistoryPosition> {
         // Like `msync` of the whole file: stores to a shared mapping are dirty pages of the file.
         self.files.journals[slot(self.begun.generation)].sync_data()?;
         Ok(self.until)
@@ -119,14 +119,14 @@ impl Commit {
 }
 
 impl Folder {
-    fn position(&self) -> Position {
-        Position {
+    fn position(&self) -> HistoryPosition {
+        HistoryPosition {
             generation: self.header.generation,
             end: self.operations_end,
         }
     }
 
-    fn vouch(&mut self, commit: &mut Commit, nand: &mut NandArray) -> io::Result<()> {
+    fn vouch(&mut self, commit: &mut FolderCommit, nand: &mut NandArray) -> io::Result<()> {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
         }
@@ -150,7 +150,7 @@ impl Folder {
         Ok(())
     }
 
-    fn finish(&mut self, until: Position) {
+    fn finish(&mut self, until: HistoryPosition) {
         // In another journal an offset would mean something else.
         if self.header.generation == until.generation {
             self.note(Durability::Durable { until: until.end });
@@ -162,7 +162,7 @@ impl Folder {
 impl Media {
     /// Where the history of a device in a folder ends now; `None` for one in memory, which nothing
     /// makes durable.
-    pub fn position(&self) -> Option<Position> {
+    pub fn position(&self) -> Option<HistoryPosition> {
         self.folder.as_ref().map(|folder| folder.position())
     }
 
@@ -170,7 +170,7 @@ impl Media {
     ///
     /// # Errors
     /// The system could not write, now or earlier: nothing may be acknowledged any more.
-    pub fn begin_commit(&mut self) -> io::Result<Option<Commit>> {
+    pub fn begin_commit(&mut self) -> io::Result<Option<FolderCommit>> {
         let Some(folder) = &mut self.folder else {
             return Ok(None);
         };
@@ -184,7 +184,7 @@ impl Media {
         folder.syncs += 1;
 
         let begun = folder.position();
-        Ok(Some(Commit {
+        Ok(Some(FolderCommit {
             files: folder.files.clone(),
             begun,
             programs: folder.unproved.ever,
@@ -196,7 +196,7 @@ impl Media {
     ///
     /// # Errors
     /// As `begin_commit`.
-    pub fn vouch(&mut self, commit: &mut Commit) -> io::Result<()> {
+    pub fn vouch(&mut self, commit: &mut FolderCommit) -> io::Result<()> {
         self.folder_room();
         match &mut self.folder {
             Some(folder) => folder.vouch(commit, &mut self.nand),
@@ -204,8 +204,8 @@ impl Media {
         }
     }
 
-    /// Step 5 of a commit, with what `Commit::write_journal` has returned.
-    pub fn finish_commit(&mut self, until: Position) {
+    /// Step 5 of a commit, with what `FolderCommit::write_journal` has returned.
+    pub fn finish_commit(&mut self, until: HistoryPosition) {
         self.folder_room();
         if let Some(folder) = &mut self.folder {
             folder.finish(until);
@@ -214,7 +214,8 @@ impl Media {
 
     /// Reports that a commit could not write: nothing may be acknowledged any more.
     pub fn commit_failed(&mut self, error: &io::Error) {
-        if let (Some(folder), Contents::Mapped(pages)) = (&mut self.folder, &mut self.nand.contents)
+        if let (Some(folder), PageContents::Mapped(pages)) =
+            (&mut self.folder, &mut self.nand.contents)
         {
             folder.fail(&error.to_string(), pages);
         }

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Bytes that differ from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct FileDamage {
     /// Name of the file in the folder.
     pub file: String,
     /// Offset of the first damaged byte in the file.
@@ -18,26 +18,26 @@ pub struct Damage {
     pub lost: String,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for FileDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, byte {}: {}", self.file, self.offset, self.what)
     }
 }
 
-impl From<&Damage> for ImageError {
-    fn from(damage: &Damage) -> Self {
+impl From<&FileDamage> for ImageError {
+    fn from(damage: &FileDamage) -> Self {
         Self::Damaged(damage.to_string())
     }
 }
 
 /// Damage that has been found so far.
-pub(super) struct Findings {
+pub(super) struct DamageFindings {
     /// Accept the loss and go on.
     pub(super) accept: bool,
-    pub(super) list: Vec<Damage>,
+    pub(super) list: Vec<FileDamage>,
 }
 
-impl Findings {
+impl DamageFindings {
     /// # Errors
     /// The damage, unless the loss is accepted.
     pub(super) fn add(
@@ -47,7 +47,7 @@ impl Findings {
         what: String,
         lost: String,
     ) -> Result<(), ImageError> {
-        let damage = Damage {
+        let damage = FileDamage {
             file: file.to_owned(),
             offset,
             what,

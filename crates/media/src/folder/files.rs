@@ -32,7 +32,7 @@ pub(super) fn about(name: &str, error: io::Error) -> io::Error {
 
 /// How a folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum FolderAccess {
     /// For use by this process alone.
     Own,
     /// Read only: nothing is written, not even a missing file.
@@ -48,17 +48,17 @@ pub(super) struct Locks {
 impl Locks {
     /// Locks a folder. Earlier versions lock the file `lock` only. If somebody removes it, a new
     /// one keeps nobody out, but the lock on `contents` does.
-    pub(super) fn take(dir: &Path, access: Access) -> Result<Self, ImageError> {
+    pub(super) fn take(dir: &Path, access: FolderAccess) -> Result<Self, ImageError> {
         // Looking must not change the folder, so a missing lock file stays missing.
         let lock = match access {
-            Access::Own => OpenOptions::new()
+            FolderAccess::Own => OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create(true)
                 .truncate(false)
                 .open(dir.join(LOCK))
                 .map(Some),
-            Access::Look => match File::open(dir.join(LOCK)) {
+            FolderAccess::Look => match File::open(dir.join(LOCK)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 opened => opened.map(Some),
             },
@@ -87,10 +87,10 @@ fn exclusive(file: File, name: &str) -> Result<File, ImageError> {
     }
 }
 
-pub(super) fn open(dir: &Path, name: &str, access: Access) -> io::Result<File> {
+pub(super) fn open(dir: &Path, name: &str, access: FolderAccess) -> io::Result<File> {
     let opened = OpenOptions::new()
         .read(true)
-        .write(access == Access::Own)
+        .write(access == FolderAccess::Own)
         .open(dir.join(name));
     opened.map_err(|error| about(name, error))
 }

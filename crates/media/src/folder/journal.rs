@@ -10,7 +10,7 @@
 //! leaves the old one or the new one. `Ended` is appended only after a sync has returned: behind a
 //! gap it proves that the gap was durable once. Absent: what records do (the folder's).
 
-use crate::array::Stored;
+use crate::array::StoredPage;
 use crate::effect::{MediaEffect, PageSource};
 use crate::geometry::{BlockId, Ppn};
 use crate::oob::{OOB_BYTES, Oob};
@@ -34,7 +34,7 @@ const COMMIT_BYTES: usize = 8 + 8 + 8 + 16;
 
 /// Second word of the header.
 #[bitfield(u64)]
-struct Begun {
+struct JournalGeneration {
     generation: u32,
     crc: u32,
 }
@@ -69,9 +69,9 @@ const DURABLE: u8 = 10;
 
 /// What a page holds, in 16 bits: data, or so many bytes of metadata less one, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PageKind(pub(super) u16);
+pub(super) struct PageContentKind(pub(super) u16);
 
-impl PageKind {
+impl PageContentKind {
     pub(super) const DATA: Self = Self(0);
     pub(super) const NOTHING: Self = Self(u16::MAX - 1);
     pub(super) const TORN: Self = Self(u16::MAX);
@@ -94,7 +94,7 @@ impl PageKind {
 /// What a program's record says of the page's contents, which are in a file of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageSum {
-    pub(super) kind: PageKind,
+    pub(super) kind: PageContentKind,
     /// Of the bytes stored in the page.
     pub(super) crc: u32,
 }
@@ -102,15 +102,17 @@ pub(super) struct PageSum {
 impl PageSum {
     pub(super) fn of(contents: &PageSource<'_>) -> Self {
         let (kind, crc) = match contents {
-            PageSource::Stored(Stored::Bytes(bytes)) => {
-                (PageKind::DATA, crc32c::crc32c(&bytes[..]))
+            PageSource::Stored(StoredPage::Bytes(bytes)) => {
+                (PageContentKind::DATA, crc32c::crc32c(&bytes[..]))
             }
-            PageSource::Stored(Stored::Meta(bytes)) => {
-                (PageKind::meta(bytes.len()), crc32c::crc32c(bytes))
+            PageSource::Stored(StoredPage::Meta(bytes)) => {
+                (PageContentKind::meta(bytes.len()), crc32c::crc32c(bytes))
             }
-            PageSource::Stored(Stored::Nothing | Stored::Identity(_)) => (PageKind::NOTHING, 0),
-            PageSource::Bytes(bytes) => (PageKind::DATA, crc32c::crc32c(&bytes[..])),
-            PageSource::CopyOf { crc, .. } => (PageKind::DATA, *crc),
+            PageSource::Stored(StoredPage::Nothing | StoredPage::Identity(_)) => {
+                (PageContentKind::NOTHING, 0)
+            }
+            PageSource::Bytes(bytes) => (PageContentKind::DATA, crc32c::crc32c(&bytes[..])),
+            PageSource::CopyOf { crc, .. } => (PageContentKind::DATA, *crc),
         };
         Self { kind, crc }
     }
@@ -182,7 +184,7 @@ impl Journal {
         let word = self.map[8..]
             .first_chunk::<8>()
             .map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let generation = u64::from(Begun::from_bits(word).generation());
+        let generation = u64::from(JournalGeneration::from_bits(word).generation());
         match *self
             .map
             .first_chunk::<8>()
@@ -216,12 +218,15 @@ impl Journal {
                     .with_ppn(ppn.0)
                     .with_crc(contents.crc)
                     .into();
+
+                // Ten bytes of OOB take two words, of which the second is not full.
                 let bytes = oob.to_bytes();
                 let (low, high) = bytes
                     .split_first_chunk::<8>()
                     .expect("an OOB record has more than 8 bytes");
                 let low = u64::from_le_bytes(*low);
                 let high = u64::from(u16::from_le_bytes([high[0], high[1]]));
+
                 self.put(PROGRAM, contents.kind.0, [place, low, high].into_iter(), 3);
             }
             MediaEffect::TornProgram { ppn } => self.put_short(TEAR, [ppn.0.into()]),
@@ -408,7 +413,7 @@ impl Journal {
                     ppn: Ppn(place.ppn()),
                     oob: Oob::from_bytes(oob),
                     contents: PageSum {
-                        kind: PageKind(head.page_kind()),
+                        kind: PageContentKind(head.page_kind()),
                         crc: place.crc(),
                     },
                 }
@@ -446,11 +451,13 @@ impl Journal {
 const _: () = assert!(OOB_BYTES == 10);
 
 /// The header's word of a generation.
-fn begun(generation: u64) -> Begun {
+fn begun(generation: u64) -> JournalGeneration {
     // It would take 49 days at one state every millisecond; a device writes a few a minute.
     let generation = u32::try_from(generation).expect("fewer than 2^32 states are ever written");
     let crc = crc32c::crc32c_append(crc32c::crc32c(&MAGIC), &generation.to_le_bytes());
-    Begun::new().with_generation(generation).with_crc(crc)
+    JournalGeneration::new()
+        .with_generation(generation)
+        .with_crc(crc)
 }
 
 /// CRC of generation, position, head without its CRC, payload. Most records are short, and then it

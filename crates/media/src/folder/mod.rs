@@ -43,22 +43,22 @@ mod open;
 mod pages;
 mod state;
 
-use crate::array::{Contents, NandArray};
+use crate::array::{NandArray, PageContents};
 use crate::content::ContentMode;
 use crate::effect::{MediaEffect, NewEffect};
 use crate::geometry::{Geometry, PAGE_BYTES};
 use crate::image_file::ImageError;
 use crate::media::Media;
 use crate::slab::Slab;
-pub use commit::{Commit, Position};
-use commit::{SyncedFiles, Unproved};
-pub use damage::Damage;
-use files::{Access, CONTENTS, JOURNALS, Locks, STATES, about};
-use journal::{Durability, Journal, PageKind, PageSum, RecordedEffect, STORE_WORDS_MAX};
+pub use commit::{FolderCommit, HistoryPosition};
+use commit::{SyncedFiles, UnprovedPrograms};
+pub use damage::FileDamage;
+use files::{CONTENTS, FolderAccess, JOURNALS, Locks, STATES, about};
+use journal::{Durability, Journal, PageContentKind, PageSum, RecordedEffect, STORE_WORDS_MAX};
 use open::map_journal;
 pub use open::{FoundFolder, ReplayReport};
 pub(crate) use pages::MappedPages;
-use state::Header;
+use state::StateHeader;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub(crate) struct Folder {
     _locks: Locks,
     states: [File; 2],
     journals: [Journal; 2],
-    header: Header,
+    header: StateHeader,
     /// Whether anything but erases happened that is not yet durable.
     unsynced: bool,
     /// Why nothing is written any more.
@@ -86,7 +86,7 @@ pub(crate) struct Folder {
     /// What a commit makes durable while others use the device.
     files: SyncedFiles,
     /// Programs not followed by a `Synced`.
-    unproved: Unproved,
+    unproved: UnprovedPrograms,
 }
 
 impl Folder {
@@ -96,7 +96,7 @@ impl Folder {
         nvram_words: usize,
         journal_bytes: Option<u64>,
     ) -> Result<(Self, NandArray, Slab<u64>), ImageError> {
-        let mut header = Header::new(geometry, nvram_words, 0, 0);
+        let mut header = StateHeader::new(geometry, nvram_words, 0, 0);
         let state_bytes = header.state_bytes()?;
         let usual =
             (2 * state_bytes).clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
@@ -107,7 +107,7 @@ impl Folder {
             CONTENTS,
             u64::from(geometry.pages()) * PAGE_BYTES as u64,
         )?;
-        let locks = Locks::take(dir, Access::Own)?;
+        let locks = Locks::take(dir, FolderAccess::Own)?;
         let pages = MappedPages::map(locks.contents(), geometry.pages())?;
 
         let make = |names: [&str; 2], bytes: u64| -> io::Result<[File; 2]> {
@@ -128,10 +128,10 @@ impl Folder {
         }
 
         let mut nand = NandArray::new(geometry, ContentMode::None);
-        nand.contents = Contents::Mapped(pages);
+        nand.contents = PageContents::Mapped(pages);
         let nvram = Slab::zeroed(nvram_words);
 
-        let map = |file: &File| map_journal(file, header.journal_bytes, Access::Own);
+        let map = |file: &File| map_journal(file, header.journal_bytes, FolderAccess::Own);
         let journals = [map(&journal_files[0])?, map(&journal_files[1])?];
         let files = SyncedFiles::of(&contents, journal_files.each_ref())?;
         let mut folder = Self::new(locks, states, journals, header, files);
@@ -150,7 +150,7 @@ impl Folder {
         locks: Locks,
         states: [File; 2],
         journals: [Journal; 2],
-        header: Header,
+        header: StateHeader,
         files: SyncedFiles,
     ) -> Self {
         Self {
@@ -163,7 +163,7 @@ impl Folder {
             syncs: 0,
             operations_end: 0,
             files,
-            unproved: Unproved::default(),
+            unproved: UnprovedPrograms::default(),
         }
     }
 
@@ -174,7 +174,7 @@ impl Folder {
     /// Writes the state of the present generation and begins its journal. What it says must be
     /// durable but for itself.
     fn write_state(&mut self, nand: &NandArray, nvram: &[u64]) -> io::Result<()> {
-        let Contents::Mapped(pages) = &nand.contents else {
+        let PageContents::Mapped(pages) = &nand.contents else {
             unreachable!("a folder's contents are mapped")
         };
         let generation = self.header.generation;
@@ -204,7 +204,7 @@ impl Folder {
             return Err(io::Error::other(why.clone()));
         }
 
-        let Contents::Mapped(pages) = &mut nand.contents else {
+        let PageContents::Mapped(pages) = &mut nand.contents else {
             unreachable!("a folder's contents are mapped")
         };
         let of = slot(self.header.generation);
@@ -251,7 +251,7 @@ impl Folder {
         // The other file and the other journal. Those in force stay whole until the new ones are.
         self.header.generation += 1;
         if let Err(error) = self.write_state(nand, nvram) {
-            let Contents::Mapped(pages) = &mut nand.contents else {
+            let PageContents::Mapped(pages) = &mut nand.contents else {
                 unreachable!("a folder's contents are mapped")
             };
             self.fail(&error.to_string(), pages);
@@ -261,7 +261,7 @@ impl Folder {
     /// Whether a write of contents has failed.
     #[inline]
     fn heed(&mut self, nand: &NandArray) {
-        if let Contents::Mapped(pages) = &nand.contents
+        if let PageContents::Mapped(pages) = &nand.contents
             && let Some(why) = pages.failure()
             && self.broken.is_none()
         {
@@ -317,8 +317,8 @@ impl Folder {
     #[inline]
     fn set_sum(&self, record: &RecordedEffect<'_>, nand: &mut NandArray) {
         if let MediaEffect::Program { ppn, contents, .. } = record
-            && let Contents::Mapped(pages) = &mut nand.contents
-            && contents.kind != PageKind::NOTHING
+            && let PageContents::Mapped(pages) = &mut nand.contents
+            && contents.kind != PageContentKind::NOTHING
         {
             pages.set_sum(ppn.0 as usize, contents.crc);
         }
@@ -382,7 +382,7 @@ impl Media {
     /// # Errors
     /// The system's reason.
     pub fn contents_file(dir: &Path) -> io::Result<File> {
-        files::open(dir, CONTENTS, Access::Look)
+        files::open(dir, CONTENTS, FolderAccess::Look)
     }
 
     /// Locks a device in a folder until the result is dropped.
@@ -391,7 +391,7 @@ impl Media {
     /// It is in use, or there is none.
     pub fn lock_folder(dir: &Path) -> Result<FolderLock, ImageError> {
         Ok(FolderLock {
-            _locks: Locks::take(dir, Access::Look)?,
+            _locks: Locks::take(dir, FolderAccess::Look)?,
         })
     }
 

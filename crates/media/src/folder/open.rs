@@ -23,15 +23,15 @@
 //! Absent: contents of data pages; reads verify their checksums.
 
 use super::commit::SyncedFiles;
-use super::damage::{Damage, Findings};
-use super::files::{self, Access, JOURNALS, Locks, STATES, about};
+use super::damage::{DamageFindings, FileDamage};
+use super::files::{self, FolderAccess, JOURNALS, Locks, STATES, about};
 use super::journal::{
-    Durability, HeaderFound, Journal, JournalRecord, PageKind, PageSum, RecordedEffect,
+    Durability, HeaderFound, Journal, JournalRecord, PageContentKind, PageSum, RecordedEffect,
 };
 use super::pages::MappedPages;
-use super::state::{self, Header};
+use super::state::{self, StateHeader};
 use super::{Folder, JOURNAL_BYTES_MIN, slot};
-use crate::array::{Contents, NandArray, Stored};
+use crate::array::{NandArray, PageContents, StoredPage};
 use crate::effect::{MediaEffect, PageSource};
 use crate::geometry::{PAGE_BYTES, Ppn};
 use crate::image_file::ImageError;
@@ -57,7 +57,7 @@ pub struct FoundFolder {
     nand: NandArray,
     nvram: Slab<u64>,
     report: ReplayReport,
-    damage: Vec<Damage>,
+    damage: Vec<FileDamage>,
     suspects: Vec<Ppn>,
     /// Generation of the next state: newer than all, and not in the file of the state that was
     /// read.
@@ -71,7 +71,7 @@ impl FoundFolder {
     }
 
     /// What is damaged, apart from contents.
-    pub fn damage(&self) -> &[Damage] {
+    pub fn damage(&self) -> &[FileDamage] {
         &self.damage
     }
 
@@ -83,7 +83,7 @@ impl FoundFolder {
 
     /// Pages written by an earlier version, without a checksum.
     pub fn pages_without_sum(&self) -> u64 {
-        let Contents::Mapped(pages) = &self.nand.contents else {
+        let PageContents::Mapped(pages) = &self.nand.contents else {
             return 0;
         };
         let is_data = |ppn: u32| {
@@ -147,7 +147,7 @@ impl Media {
     /// # Errors
     /// As `open_folder`.
     pub fn look_into_folder(dir: &Path) -> Result<(Self, ReplayReport), ImageError> {
-        let found = load(dir, Access::Look, false)?;
+        let found = load(dir, FolderAccess::Look, false)?;
         let report = found.report;
         Ok((found.into_copy(), report))
     }
@@ -157,7 +157,7 @@ impl Media {
     /// # Errors
     /// As `open_folder`; damaged files are unchanged.
     pub fn find_folder(dir: &Path, accept_loss: bool) -> Result<FoundFolder, ImageError> {
-        load(dir, Access::Own, accept_loss)
+        load(dir, FolderAccess::Own, accept_loss)
     }
 
     /// Reads the device in a folder to see what is damaged. Nothing is written.
@@ -165,12 +165,12 @@ impl Media {
     /// # Errors
     /// The damage leaves nothing to recover from.
     pub fn weigh_folder(dir: &Path) -> Result<FoundFolder, ImageError> {
-        load(dir, Access::Look, true)
+        load(dir, FolderAccess::Look, true)
     }
 }
 
-fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageError> {
-    let mut findings = Findings {
+fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, ImageError> {
+    let mut findings = DamageFindings {
         accept,
         list: Vec::new(),
     };
@@ -201,7 +201,7 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     }
 
     // Before anything is written: a sparse copy must fail here, and not in a command.
-    if access == Access::Own {
+    if access == FolderAccess::Own {
         let state_bytes = header.next(header.generation).state_bytes()?;
         files::reserve(locks.contents(), files::CONTENTS, contents_bytes)?;
         for index in 0..2 {
@@ -212,8 +212,8 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
 
     // Looking maps the file privately, so that replay may change pages without the file.
     let pages = match access {
-        Access::Look => MappedPages::map_private(locks.contents(), geometry.pages()),
-        Access::Own => MappedPages::map(locks.contents(), geometry.pages()),
+        FolderAccess::Look => MappedPages::map_private(locks.contents(), geometry.pages()),
+        FolderAccess::Own => MappedPages::map(locks.contents(), geometry.pages()),
     };
     let pages = pages.map_err(|error| about(files::CONTENTS, error))?;
 
@@ -225,7 +225,8 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     };
     let mut journals = [map(0)?, map(1)?];
 
-    let Headers { newest, begun } = weigh_headers(&mut journals, &header, &states, &mut findings)?;
+    let JournalHeaders { newest, begun } =
+        weigh_headers(&mut journals, &header, &states, &mut findings)?;
     let mut report = ReplayReport {
         generation: header.generation,
         ..ReplayReport::default()
@@ -265,21 +266,25 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     })
 }
 
-pub(super) fn map_journal(file: &File, bytes: u64, access: Access) -> std::io::Result<Journal> {
+pub(super) fn map_journal(
+    file: &File,
+    bytes: u64,
+    access: FolderAccess,
+) -> std::io::Result<Journal> {
     let mut options = memmap2::MmapOptions::new();
     options.len(bytes as usize);
     // SAFETY: as for the contents: our own file, locked, of at least this length.
     let map = unsafe {
         match access {
-            Access::Own => options.map_mut(file)?,
-            Access::Look => options.map_copy(file)?,
+            FolderAccess::Own => options.map_mut(file)?,
+            FolderAccess::Look => options.map_copy(file)?,
         }
     };
     Ok(Journal::new(map))
 }
 
-fn newest_state(states: &[File; 2]) -> Result<Header, ImageError> {
-    let mut whole: Option<Header> = None;
+fn newest_state(states: &[File; 2]) -> Result<StateHeader, ImageError> {
+    let mut whole: Option<StateHeader> = None;
     let mut reason = ImageError::NotAnImage;
     for (index, file) in states.iter().enumerate() {
         let damaged =
@@ -306,7 +311,7 @@ fn newest_state(states: &[File; 2]) -> Result<Header, ImageError> {
 }
 
 /// What the headers of both journals say.
-struct Headers {
+struct JournalHeaders {
     /// The newest generation that was ever begun.
     newest: u64,
     /// Whether the newest state has a journal.
@@ -315,12 +320,12 @@ struct Headers {
 
 fn weigh_headers(
     journals: &mut [Journal; 2],
-    state: &Header,
+    state: &StateHeader,
     states: &[File; 2],
-    findings: &mut Findings,
-) -> Result<Headers, ImageError> {
+    findings: &mut DamageFindings,
+) -> Result<JournalHeaders, ImageError> {
     let own = state.generation;
-    let mut headers = Headers {
+    let mut headers = JournalHeaders {
         newest: own,
         begun: false,
     };
@@ -407,14 +412,14 @@ fn weigh_headers(
 /// The journal of the newest state, applied to it.
 struct JournalReplay<'a> {
     journal: &'a mut Journal,
-    header: &'a Header,
+    header: &'a StateHeader,
     nand: &'a mut NandArray,
     nvram: &'a mut [u64],
     suspects: &'a mut Vec<Ppn>,
 }
 
 impl JournalReplay<'_> {
-    fn run(&mut self, findings: &mut Findings) -> Result<ReplayReport, ImageError> {
+    fn run(&mut self, findings: &mut DamageFindings) -> Result<ReplayReport, ImageError> {
         let name = JOURNALS[slot(self.header.generation)];
         let mut offsets = self.journal.read(self.header.generation);
         let end = self.journal.end();
@@ -488,12 +493,12 @@ impl JournalReplay<'_> {
         let MediaEffect::Program { ppn, contents, .. } = *effect else {
             return true;
         };
-        let Contents::Mapped(pages) = &self.nand.contents else {
+        let PageContents::Mapped(pages) = &self.nand.contents else {
             unreachable!("a folder's contents are mapped")
         };
         let bytes = match contents.kind {
-            PageKind::DATA => PAGE_BYTES,
-            PageKind::NOTHING => 0,
+            PageContentKind::DATA => PAGE_BYTES,
+            PageContentKind::NOTHING => 0,
             kind => kind.meta_bytes().unwrap_or(0),
         };
         ppn.0 >= self.nand.geometry.pages()
@@ -507,7 +512,7 @@ impl JournalReplay<'_> {
         }
 
         // The contents are in the file already, where the process left them.
-        let change = effect.map_page(|_| PageSource::Stored(Stored::Nothing));
+        let change = effect.map_page(|_| PageSource::Stored(StoredPage::Nothing));
         change.change(self.nand, self.nvram);
 
         if let MediaEffect::Program { ppn, contents, .. } = effect {
@@ -534,8 +539,10 @@ impl JournalReplay<'_> {
 
         match *effect {
             MediaEffect::Program { ppn, contents, .. } => {
-                let is_kind = matches!(contents.kind, PageKind::DATA | PageKind::NOTHING)
-                    || contents.kind.meta_bytes().is_some();
+                let is_kind = matches!(
+                    contents.kind,
+                    PageContentKind::DATA | PageContentKind::NOTHING
+                ) || contents.kind.meta_bytes().is_some();
                 is_kind && is_next(ppn)
             }
             MediaEffect::TornProgram { ppn } => is_next(ppn),
@@ -549,11 +556,11 @@ impl JournalReplay<'_> {
 
     /// What the file holds belongs to a page that has been programmed.
     fn adopt_contents(&mut self, ppn: Ppn, PageSum { kind, crc }: PageSum) {
-        let Contents::Mapped(pages) = &mut self.nand.contents else {
+        let PageContents::Mapped(pages) = &mut self.nand.contents else {
             unreachable!("a folder's contents are mapped")
         };
         let at = ppn.0 as usize;
-        if kind != PageKind::NOTHING {
+        if kind != PageContentKind::NOTHING {
             pages.set_sum(at, crc);
         }
 

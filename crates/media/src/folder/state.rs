@@ -11,12 +11,12 @@
 //! Invariant: a file that was not written to its end does not have its hash. Absent: when (the
 //! folder's).
 
-use super::journal::PageKind;
+use super::journal::PageContentKind;
 use super::pages::MappedPages;
-use crate::array::{Contents, NandArray};
+use crate::array::{NandArray, PageContents};
 use crate::content::ContentMode;
 use crate::geometry::{Geometry, Ppn, Shape};
-use crate::image_file::{Hashed, ImageError};
+use crate::image_file::{HashingStream, ImageError};
 use crate::oob::OOB_BYTES;
 use crate::slab::Slab;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub(super) const VERSION_1: u32 = 1;
 /// First bytes of a state file.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub(super) struct Header {
+pub(super) struct StateHeader {
     magic: [u8; 8],
     version: u32,
     channels: u32,
@@ -47,9 +47,9 @@ pub(super) struct Header {
     reserved: u64,
 }
 
-const _: () = assert!(size_of::<Header>() == 64);
+const _: () = assert!(size_of::<StateHeader>() == 64);
 
-impl Header {
+impl StateHeader {
     pub(super) fn new(
         geometry: Geometry,
         nvram_words: usize,
@@ -130,15 +130,15 @@ impl Header {
 }
 
 /// Reads a header, as far as it is one.
-pub(super) fn read_header(mut file: &File) -> Result<Header, ImageError> {
+pub(super) fn read_header(mut file: &File) -> Result<StateHeader, ImageError> {
     let mut bytes = [0; 64];
     file.seek(SeekFrom::Start(0))?;
     file.read_exact(&mut bytes)
         .map_err(|_| ImageError::NotAnImage)?;
-    let header = Header::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
+    let header = StateHeader::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
     match header {
-        Header { magic, .. } if magic != MAGIC => Err(ImageError::NotAnImage),
-        Header { version, .. } if !(VERSION_1..=VERSION).contains(&version) => {
+        StateHeader { magic, .. } if magic != MAGIC => Err(ImageError::NotAnImage),
+        StateHeader { version, .. } if !(VERSION_1..=VERSION).contains(&version) => {
             Err(ImageError::FolderVersion(version))
         }
         _ => Ok(header),
@@ -148,17 +148,17 @@ pub(super) fn read_header(mut file: &File) -> Result<Header, ImageError> {
 /// Writes a state and makes it durable.
 pub(super) fn write(
     mut file: &File,
-    header: &Header,
+    header: &StateHeader,
     nand: &NandArray,
     nvram: &[u64],
 ) -> std::io::Result<()> {
-    let Contents::Mapped(pages) = &nand.contents else {
+    let PageContents::Mapped(pages) = &nand.contents else {
         unreachable!("a folder's contents are mapped")
     };
     file.seek(SeekFrom::Start(0))?;
     // Hashed as it is written, so that it passes through memory once; NVRAM and OOBs of a large
     // device are gigabytes.
-    let mut sink = Hashed {
+    let mut sink = HashingStream {
         inner: BufWriter::with_capacity(1 << 20, file),
         hash: blake3::Hasher::new(),
     };
@@ -183,13 +183,13 @@ pub(super) fn write(
 }
 
 fn kinds(nand: &NandArray) -> Vec<u16> {
-    let mut kinds = vec![PageKind::DATA.0; nand.geometry.pages() as usize];
+    let mut kinds = vec![PageContentKind::DATA.0; nand.geometry.pages() as usize];
     for (page, bytes) in &nand.meta {
-        kinds[*page as usize] = PageKind::meta(bytes.len()).0;
+        kinds[*page as usize] = PageContentKind::meta(bytes.len()).0;
     }
     // Torn last: a page that is unreadable has no bytes, whatever it was meant to hold.
     for page in &nand.torn {
-        kinds[*page as usize] = PageKind::TORN.0;
+        kinds[*page as usize] = PageContentKind::TORN.0;
     }
     kinds
 }
@@ -198,10 +198,10 @@ fn kinds(nand: &NandArray) -> Vec<u16> {
 /// are torn, and returned.
 pub(super) fn read(
     mut file: &File,
-    header: &Header,
+    header: &StateHeader,
     mut pages: MappedPages,
 ) -> Result<(NandArray, Slab<u64>, Vec<Ppn>), ImageError> {
-    let Parts {
+    let StateParts {
         mut nand,
         nvram,
         metas,
@@ -220,23 +220,23 @@ pub(super) fn read(
         }
     }
 
-    nand.contents = Contents::Mapped(pages);
+    nand.contents = PageContents::Mapped(pages);
     Ok((nand, nvram, suspects))
 }
 
 /// Whether a state file is complete.
-pub(super) fn is_whole(mut file: &File, header: &Header) -> bool {
+pub(super) fn is_whole(mut file: &File, header: &StateHeader) -> bool {
     read_parts(&mut file, header).is_ok()
 }
 
-struct Parts {
+struct StateParts {
     nand: NandArray,
     nvram: Slab<u64>,
     metas: Vec<(u32, usize)>,
     sums: Slab<u32>,
 }
 
-fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
+fn read_parts(file: &mut &File, header: &StateHeader) -> Result<StateParts, ImageError> {
     let damaged = |what: &str| ImageError::Damaged(what.to_owned());
     let geometry = header.geometry()?;
     let have = file.metadata()?.len();
@@ -245,7 +245,7 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
     }
 
     file.seek(SeekFrom::Start(64))?;
-    let mut source = Hashed {
+    let mut source = HashingStream {
         inner: BufReader::with_capacity(1 << 20, *file),
         hash: blake3::Hasher::new(),
     };
@@ -290,9 +290,9 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
     let mut metas = Vec::new();
     for (page, kind) in kinds.into_iter().enumerate() {
         let page = page as u32;
-        match PageKind(kind) {
-            PageKind::DATA => {}
-            PageKind::TORN => {
+        match PageContentKind(kind) {
+            PageContentKind::DATA => {}
+            PageContentKind::TORN => {
                 nand.torn.insert(page);
             }
             kind => metas.push((
@@ -302,7 +302,7 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
             )),
         }
     }
-    Ok(Parts {
+    Ok(StateParts {
         nand,
         nvram,
         metas,

@@ -8,7 +8,7 @@
 //! effect has several: a word is stored alone, as one of many, or in DRAM that a capacitor saves.
 
 use super::Media;
-use crate::effect::{MediaEffect, NewEffect, Order, PageSource};
+use crate::effect::{EffectOrder, MediaEffect, NewEffect, PageSource};
 use crate::geometry::Ppn;
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ impl Media {
     /// Does one effect: it is pending on the rail, changes the cells, is written down in the
     /// folder, and cures what it overwrites.
     #[inline(always)]
-    pub(super) fn apply(&mut self, effect: NewEffect<'_>, order: Order) {
+    pub(super) fn apply(&mut self, effect: NewEffect<'_>, order: EffectOrder) {
         let effect = if self.rail.is_some() {
             self.push_pending(&effect, order)
         } else {
@@ -37,7 +37,7 @@ impl Media {
     /// Gives an effect to the rail. What is pending outlives the command, so that it holds its
     /// contents by itself; the cells share them.
     #[cold]
-    fn push_pending<'a>(&mut self, effect: &NewEffect<'a>, order: Order) -> NewEffect<'a> {
+    fn push_pending<'a>(&mut self, effect: &NewEffect<'a>, order: EffectOrder) -> NewEffect<'a> {
         let effect = effect.to_owned_page(&self.nand);
         if let Some(rail) = &mut self.rail {
             rail.push(&effect, order);

@@ -13,7 +13,7 @@ mod power;
 mod program;
 mod read;
 
-use crate::array::{Contents, NandArray};
+use crate::array::{NandArray, PageContents};
 use crate::content::ContentMode;
 use crate::fault::Faults;
 use crate::folder::{Folder, MappedPages};
@@ -73,7 +73,7 @@ impl Media {
     /// There is no such memory.
     pub fn in_memory(geometry: Geometry, nvram_words: usize) -> std::io::Result<Self> {
         let mut nand = NandArray::new(geometry, ContentMode::None);
-        nand.contents = Contents::Mapped(MappedPages::in_memory(geometry.pages())?);
+        nand.contents = PageContents::Mapped(MappedPages::in_memory(geometry.pages())?);
         Ok(Self::assemble(nand, Slab::zeroed(nvram_words)))
     }
 

@@ -4,7 +4,7 @@
 //! lands. Absent: what is stored where (the firmware's layout).
 
 use super::Media;
-use crate::effect::{MediaEffect, Order};
+use crate::effect::{EffectOrder, MediaEffect};
 use crate::fault::MediaError;
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
 use crate::slab::{LINE_BYTES, prefetch};
@@ -187,11 +187,11 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) {
-        let order = Order {
+        let order = EffectOrder {
             after,
             record,
             critical: purpose == Purpose::Host,
-            ..Order::default()
+            ..EffectOrder::default()
         };
         self.apply(MediaEffect::Store { word, values }, order);
     }
@@ -237,10 +237,10 @@ impl Media {
     #[inline]
     fn zero(&mut self, start: usize, len: usize, after: After) -> ClearId {
         let clear_id = self.name_next();
-        let order = Order {
+        let order = EffectOrder {
             after,
             clear_id,
-            ..Order::default()
+            ..EffectOrder::default()
         };
         self.apply(MediaEffect::Clear { start, len }, order);
         clear_id

@@ -4,9 +4,9 @@
 //! (the firmware).
 
 use super::Media;
-use crate::array::{Contents, PAGES_AHEAD, Stored};
+use crate::array::{PAGES_AHEAD, PageContents, StoredPage};
 use crate::content::Payload;
-use crate::effect::{MediaEffect, Order, PageSource};
+use crate::effect::{EffectOrder, MediaEffect, PageSource};
 use crate::fault::MediaError;
 use crate::geometry::{BlockId, PageSlot, Ppn};
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES};
@@ -22,7 +22,7 @@ impl Media {
         &mut self,
         ppn: Ppn,
         oob: Oob,
-        stored: Stored,
+        stored: StoredPage,
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
@@ -58,13 +58,13 @@ impl Media {
         } else {
             MediaEffect::Program { ppn, oob, contents }
         };
-        let order = Order {
+        let order = EffectOrder {
             after,
             copied,
             // A program that failed is done again elsewhere; the acknowledgement waits for that
             // one.
             critical: purpose == Purpose::Host && !failed,
-            ..Order::default()
+            ..EffectOrder::default()
         };
         self.apply(effect, order);
 
@@ -93,9 +93,9 @@ impl Media {
         // `apply` of the program, where only cells change.
         if self.is_plain() && !self.nand.is_meta(from) {
             let identity = match &self.nand.contents {
-                Contents::Identity(cells) => Some(cells.get(from.0 as usize)),
-                Contents::None => Some(0),
-                Contents::Bytes(_) | Contents::Mapped(_) => None,
+                PageContents::Identity(cells) => Some(cells.get(from.0 as usize)),
+                PageContents::None => Some(0),
+                PageContents::Bytes(_) | PageContents::Mapped(_) => None,
             };
             if let Some(identity) = identity {
                 self.program_plain(to, oob, &Payload::Identity(identity), purpose, after);
@@ -118,7 +118,7 @@ impl Media {
         after: After,
     ) -> Result<(), MediaError> {
         // `apply` of the program, where only cells change.
-        if let Contents::Mapped(pages) = &self.nand.contents
+        if let PageContents::Mapped(pages) = &self.nand.contents
             && self.is_plain()
             && !self.nand.is_meta(from)
             && pages.is_whole(from.0 as usize)
@@ -132,7 +132,8 @@ impl Media {
             Ok(()) => self.copy_source(from),
             Err(_) => None,
         };
-        let contents = contents.unwrap_or_else(|| PageSource::Stored(Stored::Meta(lost.into())));
+        let contents =
+            contents.unwrap_or_else(|| PageSource::Stored(StoredPage::Meta(lost.into())));
         self.program_from(Some(from), to, oob, contents, purpose, after)
     }
 
@@ -140,7 +141,7 @@ impl Media {
     fn copy_source(&self, from: Ppn) -> Option<PageSource<'static>> {
         match &self.nand.contents {
             // Within the mapped file the bytes need not pass through memory of ours.
-            Contents::Mapped(pages) if !self.nand.is_meta(from) => {
+            PageContents::Mapped(pages) if !self.nand.is_meta(from) => {
                 let crc = pages.crc_if_whole(from.0 as usize)?;
                 Some(PageSource::CopyOf { from, crc })
             }
@@ -184,10 +185,10 @@ impl Media {
             // needs of them.
             sources |= 1 << (from.0 - first);
             match &mut self.nand.contents {
-                Contents::Identity(cells) => cells.set(at + index, cells.get(from.0 as usize)),
-                Contents::Bytes(cells) => cells[at + index] = cells[from.0 as usize].clone(),
-                Contents::Mapped(pages) => pages.copy(from.0 as usize, at + index),
-                Contents::None => {}
+                PageContents::Identity(cells) => cells.set(at + index, cells.get(from.0 as usize)),
+                PageContents::Bytes(cells) => cells[at + index] = cells[from.0 as usize].clone(),
+                PageContents::Mapped(pages) => pages.copy(from.0 as usize, at + index),
+                PageContents::None => {}
             }
         }
 
@@ -230,8 +231,8 @@ impl Media {
         after: After,
     ) -> Result<(), MediaError> {
         let stored = match self.rail {
-            None => Stored::Nothing,
-            Some(_) => Stored::Meta(self.tail_bytes(first, len, extended).into()),
+            None => StoredPage::Nothing,
+            Some(_) => StoredPage::Meta(self.tail_bytes(first, len, extended).into()),
         };
         self.program(ppn, oob, stored, Purpose::Meta, after)
     }
@@ -295,7 +296,7 @@ impl Media {
             return Ok(());
         }
         let contents = match payload {
-            Payload::Identity(identity) => PageSource::Stored(Stored::Identity(*identity)),
+            Payload::Identity(identity) => PageSource::Stored(StoredPage::Identity(*identity)),
             Payload::Bytes(bytes) => PageSource::Bytes(bytes),
         };
         self.program_from(None, slot, oob, contents, purpose, after)
@@ -320,10 +321,10 @@ impl Media {
         } else {
             MediaEffect::Erase { block }
         };
-        let order = Order {
+        let order = EffectOrder {
             after,
             clear_id: id,
-            ..Order::default()
+            ..EffectOrder::default()
         };
         self.apply(effect, order);
 

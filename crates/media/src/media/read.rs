@@ -4,7 +4,7 @@
 //! are verified by every read and copy. Absent: retries.
 
 use super::{Media, MetaPage};
-use crate::array::Contents;
+use crate::array::PageContents;
 use crate::content::{Page, PageView};
 use crate::fault::MediaError;
 use crate::geometry::Ppn;
@@ -163,7 +163,7 @@ impl Media {
     #[inline]
     pub fn identity(&self, ppn: Ppn) -> Option<u64> {
         match &self.nand.contents {
-            Contents::Identity(cells) => Some(cells.get(ppn.0 as usize)),
+            PageContents::Identity(cells) => Some(cells.get(ppn.0 as usize)),
             _ => None,
         }
     }
@@ -171,7 +171,7 @@ impl Media {
     /// Asks for the cache lines of a page's identity.
     #[inline]
     pub fn prefetch_identity(&self, ppn: Ppn) {
-        if let Contents::Identity(cells) = &self.nand.contents {
+        if let PageContents::Identity(cells) = &self.nand.contents {
             cells.prefetch(ppn.0 as usize);
         }
     }
@@ -184,7 +184,7 @@ impl Media {
             // Ten bytes an OOB, so that lines do not begin with one: every sixth touches each line.
             .step_by(LINE_BYTES / OOB_BYTES)
             .for_each(|page| prefetch(&self.nand.oob, page));
-        if let Contents::Identity(cells) = &self.nand.contents {
+        if let PageContents::Identity(cells) = &self.nand.contents {
             (first..first + len)
                 .step_by(cells.cells_per_line())
                 .for_each(|page| cells.prefetch(page));

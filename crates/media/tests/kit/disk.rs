@@ -18,9 +18,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const SECTOR: usize = 512;
-/// What `msync` works on.
+/// Bytes of a page of memory, in whole numbers of which `msync` works.
 const PAGE: usize = 4096;
-/// Asks `msync` to wait.
+/// Flag of `msync`: return when the pages are written.
 const MS_SYNC: c_int = 4;
 
 /// What each sector may be found to hold, the newest last.
@@ -127,6 +127,7 @@ impl Disk {
                 }
             }
         }
+
         let exists = |name: &String| self.dir.join(name).exists();
         self.files.retain(|name, _| exists(name));
     }

@@ -4,7 +4,9 @@
 use super::numbers::Numbers;
 use super::tiny;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{After, BlockId, ContentMode, Image, Lpn, Media, Oob, Ppn, Purpose, Stored};
+use remap_ssd_media::{
+    After, BlockId, ContentMode, Image, Lpn, Media, Oob, Ppn, Purpose, StoredPage,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -121,8 +123,8 @@ impl Operation {
         match *self {
             Self::Program { ppn, value } => {
                 let stored = match value % 5 {
-                    0 => Stored::Meta(vec![value as u8; (value % 4097) as usize].into()),
-                    _ => Stored::Bytes(Arc::new([value as u8; PAGE_BYTES])),
+                    0 => StoredPage::Meta(vec![value as u8; (value % 4097) as usize].into()),
+                    _ => StoredPage::Bytes(Arc::new([value as u8; PAGE_BYTES])),
                 };
                 let oob = Oob::new(Lpn(value as u32 / 2), value >> 30, 1);
                 media

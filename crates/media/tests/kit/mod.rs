@@ -8,7 +8,7 @@ pub mod numbers;
 use remap_ssd_media::geometry::{PageSlot, Shape};
 use remap_ssd_media::{
     After, BlockId, ContentMode, Geometry, Image, Lpn, Media, MediaError, Oob, Outcome, Page, Ppn,
-    Purpose, SbId, Stored,
+    Purpose, SbId, StoredPage,
 };
 
 /// 4 superblocks of 2 dies x 4 pages.
@@ -47,7 +47,13 @@ pub fn slot(block: u32, row: u32) -> PageSlot {
 /// Programs a data page on behalf of the host.
 pub fn program(media: &mut Media, ppn: Ppn, identity: u64, after: After) -> Result<(), MediaError> {
     let oob = Oob::new(Lpn(identity as u32), identity, 1);
-    media.program(ppn, oob, Stored::Identity(identity), Purpose::Host, after)
+    media.program(
+        ppn,
+        oob,
+        StoredPage::Identity(identity),
+        Purpose::Host,
+        after,
+    )
 }
 
 /// What a page reads as: its identity, or an error.
@@ -82,9 +88,9 @@ pub fn lived_in(mode: ContentMode) -> Image {
         for block in 0..2 {
             let identity = u64::from(10 * block + row + 1);
             let stored = match mode {
-                ContentMode::None => Stored::Nothing,
-                ContentMode::Identity => Stored::Identity(identity),
-                ContentMode::Bytes => Stored::Bytes([identity as u8; 4096].into()),
+                ContentMode::None => StoredPage::Nothing,
+                ContentMode::Identity => StoredPage::Identity(identity),
+                ContentMode::Bytes => StoredPage::Bytes([identity as u8; 4096].into()),
             };
             media
                 .program(
@@ -97,7 +103,8 @@ pub fn lived_in(mode: ContentMode) -> Image {
                 .expect("no fault is planted");
         }
     }
-    let head = Stored::Meta(b"head".as_slice().into());
+
+    let head = StoredPage::Meta(b"head".as_slice().into());
     media
         .program(
             page(2, 0),
@@ -107,23 +114,27 @@ pub fn lived_in(mode: ContentMode) -> Image {
             After::NOTHING,
         )
         .expect("no fault");
+
     media.plant(|faults| {
         faults.program.insert(BlockId(2), 1);
         faults.erase.insert(BlockId(5));
     });
+
     let torn = media.program(
         page(2, 1),
         Oob::new(Lpn(7), 7, 3),
-        Stored::Nothing,
+        StoredPage::Nothing,
         Purpose::Host,
         After::NOTHING,
     );
+
     assert_eq!(torn, Err(MediaError::ProgramFailed));
     let id = media.name_next();
     assert_eq!(
         media.erase(BlockId(5), id, After::NOTHING),
         Err(MediaError::EraseFailed)
     );
+
     media
         .erase(BlockId(4), id, After::NOTHING)
         .expect("only block 5 fails");

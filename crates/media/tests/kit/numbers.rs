@@ -1,6 +1,6 @@
 //! Random numbers that are the same on every run; other crates' tests share this file.
 
-/// SplitMix64, from a seed.
+/// State of SplitMix64: the seed at first.
 pub struct Numbers(pub u64);
 
 impl Numbers {

@@ -7,13 +7,13 @@
 //!
 //! Invariants: one commit at a time; a durable position is never committed again, so a flush after
 //! which nothing was written costs nothing. Absent: how a commit works
-//! (`remap_ssd_media::folder::Commit`).
+//! (`remap_ssd_media::folder::FolderCommit`).
 
 use super::execute::Outcome;
 use super::subsystem::Subsystem;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
-use remap_ssd_media::folder::{Commit, Position};
+use remap_ssd_media::folder::{FolderCommit, HistoryPosition};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 struct State {
     /// Everything before it is durable.
-    until: Option<Position>,
+    until: Option<HistoryPosition>,
     under_way: bool,
     /// The disk has failed: nothing can become durable any more.
     failed: bool,
@@ -46,7 +46,7 @@ impl Durable {
 /// Ends a commit, also when it panics, so that others do not wait for ever.
 struct UnderWay<'a> {
     durable: &'a Durable,
-    until: io::Result<Option<Position>>,
+    until: io::Result<Option<HistoryPosition>>,
 }
 
 impl Drop for UnderWay<'_> {
@@ -66,7 +66,7 @@ impl Subsystem {
     ///
     /// # Errors
     /// Write Fault: the disk has failed, and nothing may be acknowledged any more.
-    pub fn make_durable(&self, wanted: Position) -> Result<(), Status> {
+    pub fn make_durable(&self, wanted: HistoryPosition) -> Result<(), Status> {
         let mut state = self.durable.state();
 
         loop {
@@ -152,7 +152,7 @@ impl Subsystem {
         }
     }
 
-    fn write_commit(&self, mut commit: Commit) -> io::Result<Position> {
+    fn write_commit(&self, mut commit: FolderCommit) -> io::Result<HistoryPosition> {
         // The device is held between the writes, never during them. A commit that ends before the
         // journal is written has not happened.
         commit.write_contents()?;

@@ -17,7 +17,7 @@ use super::turn::{DeviceTurn, Step};
 use crate::spec::command::{CopyRange, DsmRange, RemapResult};
 use crate::spec::status::Status;
 use remap_ssd_ftl::{FilePage, FileStatus};
-use remap_ssd_media::folder::Position;
+use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -48,7 +48,7 @@ pub struct Outcome {
     /// When the timing model completes it, in the clock of `now`.
     pub done_at: u64,
     /// What must be durable before it is acknowledged (`Subsystem::wait_until_durable`).
-    pub sync_to: Option<Position>,
+    pub sync_to: Option<HistoryPosition>,
 }
 
 struct Failure {

@@ -17,7 +17,7 @@ use crate::spec::command::RemapResult;
 use crate::spec::status::Status;
 use remap_ssd_device::Completion;
 use remap_ssd_ftl::Refusal;
-use remap_ssd_media::folder::Position;
+use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Lpn, PageView, Payload};
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub now: u64,
     pub done_at: u64,
     /// What must be durable before it is acknowledged.
-    pub sync_to: Option<Position>,
+    pub sync_to: Option<HistoryPosition>,
     /// Slices that it has used up.
     pub slices: u32,
     /// What was asked for, and by whom.

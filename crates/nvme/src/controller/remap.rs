@@ -12,7 +12,7 @@ use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::Step;
 use crate::spec::command::RemapResult;
 use crate::spec::status::Status;
-use remap_ssd_device::Copied;
+use remap_ssd_device::CopiedPages;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
@@ -98,7 +98,7 @@ impl ActiveCommand<'_, '_> {
         Ok(())
     }
 
-    fn count_copied(&mut self, copied: Copied) {
+    fn count_copied(&mut self, copied: CopiedPages) {
         let so_far = self.copied;
         let pages = u64::from(so_far.copied()) + copied.total();
         self.copied = RemapResult::new()

@@ -29,7 +29,9 @@ use crate::scheme::entry::RmmEntry;
 use crate::stats::Counter;
 use crate::tables::Tables;
 use page::{GroupOwner, GroupPlace};
-use remap_ssd_media::{After, Geometry, Lpn, Media, MediaError, Oob, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{
+    After, Geometry, Lpn, Media, MediaError, Oob, Ppn, Purpose, SbId, StoredPage,
+};
 use std::collections::BTreeMap;
 
 /// Counters of a scheme with such a log.
@@ -150,11 +152,11 @@ pub(super) struct GroupLog {
     logs: BTreeMap<SbId, LogSuperblock>,
     live: usize,
     kept: Vec<[u64; 2]>,
-    doubts: Doubts,
+    doubts: ValidityScratch,
 }
 
 impl GroupLog {
-    /// A log without pages.
+    /// An empty log: no page is programmed before the first entry comes.
     pub fn new(shape: LogShape, config: &Config, geometry: &Geometry) -> Self {
         Self {
             shape,
@@ -165,7 +167,7 @@ impl GroupLog {
             logs: BTreeMap::new(),
             live: 0,
             kept: Vec::new(),
-            doubts: Doubts::default(),
+            doubts: ValidityScratch::default(),
         }
     }
 
@@ -233,7 +235,7 @@ impl GroupLog {
             .meta_bytes(page::bytes_of(entries.len()), |bytes| {
                 page::encode(owner, place, entries, bytes);
             });
-        let stored = Stored::Meta(bytes);
+        let stored = StoredPage::Meta(bytes);
 
         let page = self.place(core, sb, number, |core, taken, oob| {
             core.media.program(
@@ -370,7 +372,7 @@ pub(super) fn keep_valid(
 
 /// What was needed to find a group's valid entries.
 #[derive(Default)]
-struct Doubts {
+struct ValidityScratch {
     /// Of the group's entries, those to be looked up.
     at: Vec<u32>,
     /// Of them, those that are not in force; and the LPNs of the others.
@@ -381,8 +383,13 @@ struct Doubts {
 /// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten
 /// last, or has come since: only those are looked up that have come since, or whose remap may have
 /// ended. The others leave `slots`.
-fn keep_known(tables: &mut Tables, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
-    let Doubts {
+fn keep_known(
+    tables: &mut Tables,
+    sb: SbId,
+    slots: &mut Vec<[u64; 2]>,
+    doubts: &mut ValidityScratch,
+) {
+    let ValidityScratch {
         at: doubtful,
         gone,
         in_force,

@@ -19,11 +19,11 @@ use crate::contract::{
     Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
 use crate::kind::{Hue, SchemeFacts};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
@@ -110,7 +110,7 @@ impl NLog {
 
         Self {
             guards: config.guards,
-            base: Layout::new(config, geometry).scheme,
+            base: NvramLayout::new(config, geometry).scheme,
             slots,
             units: VecDeque::new(),
             used: 0,
@@ -295,7 +295,13 @@ impl Ownership for NLog {
         self.index.owners(lookup.sb, lookup.out);
     }
 
-    fn forget(&mut self, _: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        _: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         self.index.forget(sb);
         // Entries of the incarnation that is over stay in the log; none of the next one is there
         // yet.

@@ -12,19 +12,19 @@ mod local;
 mod reclaim;
 
 use super::entry::{CommandWord, EntryOwners, RmmEntry};
-use super::segments::{Chain, Segments};
+use super::segments::{SegmentChain, Segments};
 use crate::config::Config;
 use crate::contract::{
     GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover,
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Hue, SchemeFacts};
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::{Peaks, RegionChanges, Superblocks};
+use crate::superblock::{RegionChanges, RegionPeaks, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
 pub(super) use reclaim::append_in_force;
@@ -59,10 +59,10 @@ pub(super) fn slack(config: &Config) -> usize {
 /// DRAM state of the scheme.
 pub struct RemapSsd {
     segments: Segments,
-    groups: Vec<Chain>,
+    groups: Vec<SegmentChain>,
     /// Groups that grew, and the most invalid entries of one, by region.
     grown: RegionChanges,
-    peaks: Peaks,
+    peaks: RegionPeaks,
     /// Entries in all groups, valid or not.
     entries: u64,
     /// No remaps while so many entries are valid.
@@ -112,9 +112,9 @@ impl RemapSsd {
         Self {
             watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
             segments,
-            groups: vec![Chain::default(); geometry.superblocks() as usize],
+            groups: vec![SegmentChain::default(); geometry.superblocks() as usize],
             grown: RegionChanges::new(geometry.superblocks()),
-            peaks: Peaks::new(geometry.superblocks()),
+            peaks: RegionPeaks::new(geometry.superblocks()),
             entries: 0,
             fullest: 0,
             fullest_segments: 0,
@@ -260,7 +260,13 @@ impl Ownership for RemapSsd {
         self.scratch = entries;
     }
 
-    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         // The numbers start over with the next incarnation; its head's WSN tells old segments from
         // new ones.
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);

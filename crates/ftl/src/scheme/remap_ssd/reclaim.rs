@@ -14,7 +14,7 @@ use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
-use crate::scheme::segments::Chain;
+use crate::scheme::segments::SegmentChain;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
@@ -221,9 +221,9 @@ impl RemapSsd {
         &mut self,
         media: &mut Media,
         now: u64,
-        chain: &mut Chain,
+        chain: &mut SegmentChain,
         sb: SbId,
-        old: &Chain,
+        old: &SegmentChain,
         gone: &[u32],
     ) {
         let (guards, geometry) = (self.segments.guards, media.geometry());
@@ -264,7 +264,7 @@ impl RemapSsd {
         &mut self,
         media: &mut Media,
         now: u64,
-        chain: &mut Chain,
+        chain: &mut SegmentChain,
         sb: SbId,
         words: [u64; 2],
     ) {
@@ -552,6 +552,7 @@ pub(in crate::scheme) fn append_in_force(
 ) {
     for (lpn, offset) in tables.remapped_in(sb) {
         let (wsn, ppn) = (clock.tick(), tables.geometry.page(sb, offset));
+
         out.push(RmmEntry::of(
             &Remapping {
                 lpn,

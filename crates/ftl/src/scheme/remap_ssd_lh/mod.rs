@@ -19,7 +19,7 @@ use crate::contract::{
     Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
 use crate::kind::{HostBytes, SchemeFacts};
 use crate::scheme::entry::RmmEntry;
@@ -217,7 +217,7 @@ impl Ownership for RemapSsdLh {
     fn forget(
         &mut self,
         media: &mut Media,
-        ended: &mut Ended,
+        ended: &mut EndedFilters,
         counters: &mut SchemeCounters,
         sb: SbId,
     ) {

@@ -20,7 +20,7 @@ pub(super) const PAGES_MAX: u32 = 256;
 /// Second word of a slot, where Table 2's remapping flag is 0.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct ExtentSpan {
     pub torn: bool,
     /// Bits 65-95: first target LPN; of a slot of sources, the first source.
     #[bits(31)]
@@ -39,7 +39,7 @@ pub(super) struct Span {
     __: u32,
 }
 
-const _: () = assert!(size_of::<Span>() == 8 && PAGES_MAX == 1 << 8);
+const _: () = assert!(size_of::<ExtentSpan>() == 8 && PAGES_MAX == 1 << 8);
 
 /// What one or two slots say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +93,9 @@ impl RemapExtent {
         }
     }
 
-    fn span_from(&self, first: Lpn) -> Span {
+    fn span_from(&self, first: Lpn) -> ExtentSpan {
         let several = self.pages > 1;
-        Span::new()
+        ExtentSpan::new()
             .with_torn(true)
             .with_first(first)
             .with_pages_z((self.pages - 1) as u8)
@@ -118,7 +118,7 @@ impl RemapExtent {
 
     /// Reads a slot; `None` if a torn bit is missing and `torn_bits` says that this matters.
     pub fn read(first: u64, second: u64, torn_bits: bool) -> Option<ExtentSlot> {
-        let (when, span) = (EntryPlace::from_bits(first), Span::from_bits(second));
+        let (when, span) = (EntryPlace::from_bits(first), ExtentSpan::from_bits(second));
         if torn_bits && !(when.torn() && span.torn()) {
             return None;
         }
@@ -143,12 +143,12 @@ impl RemapExtent {
 
 /// The LPNs that a slot's second word names, whatever its first word says.
 pub(super) fn lpns_named(second: u64) -> std::ops::Range<Lpn> {
-    let span = Span::from_bits(second);
+    let span = ExtentSpan::from_bits(second);
     span.first()..span.first().offset(named(second).0)
 }
 
 fn named(second: u64) -> (u32, bool) {
-    let span = Span::from_bits(second);
+    let span = ExtentSpan::from_bits(second);
     if span.flag() {
         (1, false)
     } else {

@@ -17,28 +17,29 @@
 mod extent;
 mod reclaim;
 mod run;
+mod store;
 mod valid;
 
 use super::remap_ssd::slack;
-use super::segments::{Chain, Segments};
+use super::segments::{SegmentChain, Segments};
 use crate::config::Config;
 use crate::contract::{
     CopiesOf, GroupInfo, Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist,
     Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::{ConfigError, RecoveryError};
-use crate::guard::{Guard, Guards};
+use crate::guard::Guard;
 use crate::kind::{HostBytes, SchemeFacts};
-use crate::map::Map;
 use crate::stats::{Counter, Demotion, SchemeCounters};
-use crate::superblock::{Peaks, RegionChanges, Superblocks};
+use crate::superblock::{RegionChanges, RegionPeaks, Superblocks};
 use crate::tables::Tables;
 use crate::witnesses::Witnesses;
-use extent::{PAGES_MAX, RemapExtent, SLOT_WORDS};
-use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
+use extent::{RemapExtent, SLOT_WORDS};
+use remap_ssd_media::{Geometry, Media, Ppn, Purpose, SbId};
 use run::RemapRun;
+use store::OpenExtent;
 use valid::ValidExtents;
 
 const COUNTERS: &[&str] = &["extents", "extensions", "extents_split", "extents_joined"];
@@ -82,7 +83,7 @@ const RUNS_MAX: usize = 16;
 /// The entries of one superblock.
 #[derive(Clone, Debug, Default)]
 struct ExtentGroup {
-    chain: Chain,
+    chain: SegmentChain,
     /// The entry stored last, if it may grow.
     open: Option<OpenExtent>,
     /// Pages in its extents, valid or not.
@@ -93,13 +94,6 @@ struct ExtentGroup {
     may_join: bool,
 }
 
-/// An entry that may grow.
-#[derive(Clone, Copy, Debug)]
-struct OpenExtent {
-    extent: RemapExtent,
-    at: usize,
-}
-
 /// DRAM state of the scheme.
 pub struct RemapSsdX {
     segments: Segments,
@@ -108,7 +102,7 @@ pub struct RemapSsdX {
     groups: Vec<ExtentGroup>,
     /// Groups that grew or were written anew, and the most that one promises, by region.
     changed: RegionChanges,
-    peaks: Peaks,
+    peaks: RegionPeaks,
     /// Slots used in all groups, and pages covered by their extents.
     used: u64,
     covered: u64,
@@ -156,7 +150,7 @@ impl RemapSsdX {
             slack: slack(config),
             groups: vec![ExtentGroup::default(); geometry.superblocks() as usize],
             changed: RegionChanges::new(geometry.superblocks()),
-            peaks: Peaks::new(geometry.superblocks()),
+            peaks: RegionPeaks::new(geometry.superblocks()),
             used: 0,
             covered: 0,
             fullest: 0,
@@ -179,165 +173,6 @@ impl RemapSsdX {
             0 => 0,
             covered => self.used * blocks.remapped_total().min(covered) / covered,
         }
-    }
-
-    /// Would this remap make an entry longer, so that it needs no slot?
-    fn lengthens(&self, config: &Config, geometry: Geometry, next: &Remapping, sb: SbId) -> bool {
-        let offset = geometry.offset(next.ppn);
-        match self.gathered.last() {
-            Some(run) => run.continues(next, sb, offset),
-            None => {
-                let run = RemapRun::begin(next, sb, offset, Purpose::Host);
-                let open = self.groups[sb.0 as usize].open;
-                open.is_some_and(|open| open.grows_by(config, &run.close(|| next.wsn)))
-            }
-        }
-    }
-
-    /// Stores what a run has become: by making the entry before it longer if it goes on there, else
-    /// as an entry.
-    fn store_run(&mut self, core: &mut Core, run: &RemapRun) {
-        let extent = run.close(|| core.clock.tick());
-        let RemapRun { sb, purpose, .. } = *run;
-        match self.groups[sb.0 as usize].open {
-            Some(open) if open.grows_by(&core.config, &extent) => {
-                self.extend(core, sb, open, extent.pages, purpose)
-            }
-            _ => self.append(core, sb, &extent, purpose),
-        }
-    }
-
-    fn append(&mut self, core: &mut Core, sb: SbId, extent: &RemapExtent, purpose: Purpose) {
-        // Asked of L2P while the tables' lines are near; when the group is rewritten, a group
-        // without any needs no table of distances.
-        self.groups[sb.0 as usize].may_join |=
-            has_neighbour(core.geometry, &core.tables.map, sb, extent);
-        let at = self.take(&mut core.media, core.clock.now(), sb, extent, purpose);
-
-        // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
-        // the entry does not count, or the sources do not and the remap was a copy. An entry before
-        // one of its pages would name whatever is programmed there next.
-        let after = self.after_pages(core.geometry, sb, extent, extent.pages);
-        let words = extent.words();
-        core.media.store_record(
-            at,
-            &words[..extent.slots() as usize * SLOT_WORDS],
-            purpose,
-            after,
-        );
-
-        // Only an entry whose pages have numbers of their own can take the next one. One number for
-        // all, or sources in another slot, end it.
-        let grows = !extent.one_number && extent.source.is_none();
-        self.groups[sb.0 as usize].open = grows.then_some(OpenExtent {
-            extent: *extent,
-            at,
-        });
-
-        core.stats.scheme.add(EXTENTS, u64::from(extent.pages > 1));
-    }
-
-    fn extend(
-        &mut self,
-        core: &mut Core,
-        sb: SbId,
-        open: OpenExtent,
-        pages: u32,
-        purpose: Purpose,
-    ) {
-        let guards = core.config.guards;
-        let old = open.extent;
-        let new = RemapExtent {
-            pages: old.pages + pages,
-            ..old
-        };
-
-        // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before
-        // 2: the shorter form counts. After 2: the longer one does, and both its words are there.
-        let waited = if guards.has(Guard::ExtensionAfterPage) {
-            new.pages
-        } else {
-            old.pages
-        };
-
-        let after = self.after_pages(core.geometry, sb, &new, waited);
-        if guards.has(Guard::ExtensionAfterEntry) {
-            core.media.change_record(
-                open.at..open.at + SLOT_WORDS,
-                open.at + 1,
-                new.span(),
-                purpose,
-                after,
-            )
-        } else {
-            core.media
-                .store_record(open.at + 1, &[new.span()], purpose, after)
-        }
-
-        let group = &mut self.groups[sb.0 as usize];
-        group.may_join |= has_neighbour(core.geometry, &core.tables.map, sb, &new);
-        group.open = Some(OpenExtent {
-            extent: new,
-            ..open
-        });
-
-        group.covered += u64::from(pages);
-        self.covered += u64::from(pages);
-        core.stats.scheme.add(EXTENSIONS, 1);
-    }
-
-    /// The slots for an entry; room has been secured.
-    fn take(
-        &mut self,
-        media: &mut Media,
-        now: u64,
-        sb: SbId,
-        extent: &RemapExtent,
-        purpose: Purpose,
-    ) -> usize {
-        let group = &mut self.groups[sb.0 as usize];
-        // What is left over at the end of a segment counts as used, too.
-        let before = self.segments.used(&group.chain);
-        let at = self
-            .segments
-            .take(media, now, &mut group.chain, sb, extent.slots(), purpose);
-        self.changed.note(sb);
-        self.used += u64::from(self.segments.used(&group.chain) - before);
-        group.covered += u64::from(extent.pages);
-        self.covered += u64::from(extent.pages);
-        at
-    }
-
-    fn after_pages(&self, geometry: Geometry, sb: SbId, extent: &RemapExtent, pages: u32) -> After {
-        after_pages(
-            self.segments.guards,
-            geometry,
-            self.groups[sb.0 as usize].chain.clear,
-            sb,
-            extent,
-            pages,
-        )
-    }
-}
-
-impl OpenExtent {
-    /// Does an extent go on where this one ends, in LPNs, pages and numbers?
-    fn grows_by(&self, config: &Config, next: &RemapExtent) -> bool {
-        let RemapExtent {
-            lpn,
-            offset,
-            pages,
-            wsn,
-            ..
-        } = self.extent;
-        // Another number would be that of nothing, and might lose against an older witness.
-        let in_time =
-            next.wsn == wsn + u64::from(pages) || !config.guards.has(Guard::ExtensionInTime);
-        !next.one_number
-            && next.source.is_none()
-            && (next.lpn, next.offset) == (lpn.offset(pages), offset + pages)
-            && in_time
-            && pages + next.pages <= PAGES_MAX
     }
 }
 
@@ -503,7 +338,13 @@ impl Ownership for RemapSsdX {
         self.scratch = extents;
     }
 
-    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.used -= u64::from(self.segments.used(&group.chain));
         self.covered -= group.covered;
@@ -575,35 +416,4 @@ impl LookAhead for RemapSsdX {
         let sb = media.geometry().superblock(ppn);
         media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
     }
-}
-
-/// What an entry waits for: its segment's zeroes, and the first `pages` of its pages.
-fn after_pages(
-    guards: Guards,
-    geometry: Geometry,
-    clear: ClearId,
-    sb: SbId,
-    extent: &RemapExtent,
-    pages: u32,
-) -> After {
-    let after = After::clear(clear);
-    let pages = if guards.has(Guard::RunAfterPages) {
-        pages
-    } else {
-        1
-    };
-    after.and(guards.waits(
-        Guard::EntryAfterPage,
-        After::pages(geometry.page(sb, extent.offset), pages as u16),
-    ))
-}
-
-/// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page
-/// behind, by a remap?
-#[inline]
-fn has_neighbour(geometry: Geometry, map: &Map, sb: SbId, extent: &RemapExtent) -> bool {
-    let (lpn, first) = (extent.lpn, geometry.page(sb, extent.offset).0);
-    let behind = map.is_remapped_at(lpn.offset(extent.pages), Ppn(first + extent.pages));
-    behind
-        || (lpn > Lpn::ZERO && extent.offset > 0 && map.is_remapped_at(lpn.back(1), Ppn(first - 1)))
 }

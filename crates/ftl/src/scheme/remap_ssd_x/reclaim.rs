@@ -5,8 +5,9 @@
 //! written. Absent: when to reclaim for whom (`admit` decides).
 
 use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS, lpns_named};
+use super::store::after_pages;
 use super::valid::ValidExtents;
-use super::{ExtentGroup, RemapSsdX, after_pages};
+use super::{ExtentGroup, RemapSsdX};
 use crate::clock::WsnClock;
 use crate::core::Core;
 use crate::error::RecoveryError;

@@ -10,7 +10,7 @@ use remap_ssd_media::{Lpn, Purpose, SbId};
 
 /// Which numbers its pages have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Numbers {
+enum RunNumbers {
     /// One after the other in the order of their coming, the last of which is told.
     Ticks(u64),
     /// All that of an atomic command.
@@ -28,7 +28,7 @@ pub(super) struct RemapRun {
     pub purpose: Purpose,
     extent: RemapExtent,
     descending: bool,
-    numbers: Numbers,
+    numbers: RunNumbers,
 }
 
 impl RemapRun {
@@ -36,14 +36,14 @@ impl RemapRun {
     pub fn begin(next: &Remapping, sb: SbId, offset: u32, purpose: Purpose) -> Self {
         let moved = purpose == Purpose::Gc;
         let numbers = match (moved, next.atomic) {
-            (true, _) => Numbers::Renewed,
-            (false, Some(_)) => Numbers::Command,
-            (false, None) => Numbers::Ticks(next.wsn),
+            (true, _) => RunNumbers::Renewed,
+            (false, Some(_)) => RunNumbers::Command,
+            (false, None) => RunNumbers::Ticks(next.wsn),
         };
 
         // The source of a reference that moves has its deallocation on record.
         let source = next.source.filter(|_| !moved);
-        let one_number = numbers != Numbers::Ticks(next.wsn);
+        let one_number = numbers != RunNumbers::Ticks(next.wsn);
         let extent = RemapExtent {
             lpn: next.lpn,
             offset,
@@ -66,9 +66,9 @@ impl RemapRun {
     pub fn continues(&self, next: &Remapping, sb: SbId, offset: u32) -> bool {
         let RemapExtent { pages, wsn, .. } = self.extent;
         let in_time = match self.numbers {
-            Numbers::Ticks(newest) => next.atomic.is_none() && next.wsn == newest + 1,
-            Numbers::Command => next.atomic.is_some() && next.wsn == wsn,
-            Numbers::Renewed => true,
+            RunNumbers::Ticks(newest) => next.atomic.is_none() && next.wsn == newest + 1,
+            RunNumbers::Command => next.atomic.is_some() && next.wsn == wsn,
+            RunNumbers::Renewed => true,
         };
         in_time
             && sb == self.sb
@@ -78,7 +78,7 @@ impl RemapRun {
 
     /// The source of a reference that garbage collection moves is not told again.
     fn source_of(&self, next: &Remapping) -> Option<Lpn> {
-        next.source.filter(|_| self.numbers != Numbers::Renewed)
+        next.source.filter(|_| self.numbers != RunNumbers::Renewed)
     }
 
     fn follows(&self, next: &Remapping, offset: u32) -> bool {
@@ -119,7 +119,7 @@ impl RemapRun {
             };
         }
 
-        if let Numbers::Ticks(newest) = &mut self.numbers {
+        if let RunNumbers::Ticks(newest) = &mut self.numbers {
             *newest = next.wsn;
         }
     }
@@ -127,13 +127,13 @@ impl RemapRun {
     /// The extent that it becomes; `tick` hands out numbers.
     pub fn close(&self, tick: impl FnOnce() -> u64) -> RemapExtent {
         match self.numbers {
-            Numbers::Renewed if self.extent.pages > 1 => RemapExtent {
+            RunNumbers::Renewed if self.extent.pages > 1 => RemapExtent {
                 wsn: tick(),
                 ..self.extent
             },
             // Numbers that fall from page to page: all get the newest, which is newer than every
             // earlier witness of these LPNs and older than every later one, like their own.
-            Numbers::Ticks(newest) if self.descending => RemapExtent {
+            RunNumbers::Ticks(newest) if self.descending => RemapExtent {
                 wsn: newest,
                 one_number: true,
                 ..self.extent

@@ -9,8 +9,9 @@
 //! if as many entries are valid as LPNs are remapped to the superblock, no two say the same.
 //!
 //! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not
-//! confirm is left out, and only mappings of which `Ended` says that nothing has happened to them
-//! go without being asked about. Absent: whether rewriting pays, and where the result is written.
+//! confirm is left out, and only mappings of which `EndedFilters` says that nothing has happened to
+//! them go without being asked about. Absent: whether rewriting pays, and where the result is
+//! written.
 
 use super::extent::{ExtentSlot, PAGES_MAX, RemapExtent, SLOT_WORDS};
 use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
@@ -41,19 +42,19 @@ pub(super) struct ValidExtents {
     pub is_divided: bool,
     /// Of `slots`, those to be looked up.
     doubtful: Vec<u32>,
-    distances: Distances,
+    distances: DistanceFilter,
     pieces: Vec<RemapExtent>,
 }
 
 /// Which distances of LPN and page occur once, and which may occur more than once.
 #[derive(Default)]
-struct Distances {
+struct DistanceFilter {
     once: Vec<u64>,
     twice: Vec<u64>,
     shift: u32,
 }
 
-impl Distances {
+impl DistanceFilter {
     fn clear(&mut self, entries: usize) {
         // A power of two, so that a place is the top bits of a product.
         let words = (entries * BITS).div_ceil(64).next_power_of_two();

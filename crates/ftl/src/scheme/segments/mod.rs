@@ -8,7 +8,7 @@ mod head;
 
 use crate::config::Config;
 use crate::guard::{Guard, Guards};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::scheme::entry::EntryPlace;
 use crate::superblock::Superblocks;
 use crate::witnesses::Witnesses;
@@ -41,7 +41,7 @@ pub(super) struct Segments {
     links: Vec<(usize, SegmentLink)>,
 }
 
-enum Owner {
+enum SegmentOwner {
     /// A superblock's, with its segment number (unless unreadable) and its time of allocation.
     Of(SbId, Option<u32>, u64),
     /// Free, or of an earlier incarnation.
@@ -60,7 +60,7 @@ struct ScannedSegment {
 
 /// The segments of one superblock, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chain {
+pub(super) struct SegmentChain {
     pub segments: Vec<u32>,
     /// Slots used in the last one.
     used: u32,
@@ -72,7 +72,7 @@ pub(super) struct Chain {
     pub clear: ClearId,
 }
 
-impl Chain {
+impl SegmentChain {
     /// The same chain once its segments have been taken out, to be filled anew.
     pub fn continued(&self) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Segments {
         let count = (config.log_bytes / u64::from(config.segment_bytes)) as u32;
         Self {
             guards: config.guards,
-            base: Layout::new(config, geometry).scheme,
+            base: NvramLayout::new(config, geometry).scheme,
             segment_words,
             slot_words,
             slots: (segment_words / slot_words) as u32 - 1,
@@ -163,7 +163,7 @@ impl Segments {
     }
 
     /// Slots handed out, those left over at the end of a segment included.
-    pub fn used(&self, chain: &Chain) -> u32 {
+    pub fn used(&self, chain: &SegmentChain) -> u32 {
         match chain.segments.len() as u32 {
             0 => 0,
             len => (len - 1) * self.slots + chain.used,
@@ -172,13 +172,13 @@ impl Segments {
 
     /// Are so many slots in a row left without a new segment?
     #[inline]
-    pub fn has(&self, chain: &Chain, slots: u32) -> bool {
+    pub fn has(&self, chain: &SegmentChain, slots: u32) -> bool {
         !chain.segments.is_empty() && chain.used + slots <= self.slots
     }
 
     /// Where the next slot is, if there is one without a new segment.
     #[inline]
-    pub fn next_word(&self, chain: &Chain) -> usize {
+    pub fn next_word(&self, chain: &SegmentChain) -> usize {
         chain.end
     }
 
@@ -188,7 +188,7 @@ impl Segments {
         &mut self,
         media: &mut Media,
         now: u64,
-        chain: &mut Chain,
+        chain: &mut SegmentChain,
         sb: SbId,
         slots: u32,
         purpose: Purpose,
@@ -209,7 +209,7 @@ impl Segments {
         &mut self,
         media: &mut Media,
         now: u64,
-        chain: &mut Chain,
+        chain: &mut SegmentChain,
         sb: SbId,
         records: &[[u64; W]],
         after: impl Fn(ClearId, &[u64; W]) -> After,
@@ -231,7 +231,7 @@ impl Segments {
         &mut self,
         media: &mut Media,
         now: u64,
-        chain: &mut Chain,
+        chain: &mut SegmentChain,
         sb: SbId,
         most: usize,
     ) -> (usize, usize) {
@@ -252,7 +252,7 @@ impl Segments {
         &mut self,
         media: &mut Media,
         now: u64,
-        chain: &mut Chain,
+        chain: &mut SegmentChain,
         sb: SbId,
         mut run: Range<usize>,
         after: impl Fn(ClearId, &[u64; W]) -> After,
@@ -268,7 +268,14 @@ impl Segments {
         }
     }
 
-    fn grow(&mut self, media: &mut Media, now: u64, chain: &mut Chain, sb: SbId, purpose: Purpose) {
+    fn grow(
+        &mut self,
+        media: &mut Media,
+        now: u64,
+        chain: &mut SegmentChain,
+        sb: SbId,
+        purpose: Purpose,
+    ) {
         let (segment, clear) = self.free.pop_front().expect("a free segment was secured");
         // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that
         // landed before the metadata would be read as another superblock's.
@@ -318,7 +325,7 @@ impl Segments {
     }
 
     /// The words of the used slots of one segment of a chain.
-    pub fn range(&self, chain: &Chain, index: usize) -> Range<usize> {
+    pub fn range(&self, chain: &SegmentChain, index: usize) -> Range<usize> {
         let last = index + 1 == chain.segments.len();
         let first = self.slot_word(chain.segments[index], 0);
         let slots = if last { chain.used } else { self.slots } as usize;
@@ -326,12 +333,16 @@ impl Segments {
     }
 
     /// Their first words, in order.
-    pub fn places(&self, chain: &Chain, index: usize) -> impl Iterator<Item = usize> + use<> {
+    pub fn places(
+        &self,
+        chain: &SegmentChain,
+        index: usize,
+    ) -> impl Iterator<Item = usize> + use<> {
         self.range(chain, index).step_by(self.slot_words)
     }
 
     /// Asks for the cache lines of a chain's segment.
-    pub fn prefetch(&self, media: &Media, chain: &Chain, index: usize) {
+    pub fn prefetch(&self, media: &Media, chain: &SegmentChain, index: usize) {
         if let Some(&segment) = chain.segments.get(index) {
             self.prefetch_segment(media, segment);
         }
@@ -356,7 +367,7 @@ impl Segments {
         media: &mut Media,
         blocks: &Superblocks,
         witnesses: &mut Witnesses,
-    ) -> Vec<Chain> {
+    ) -> Vec<SegmentChain> {
         witnesses.charge_scan(media, self.count() * self.segment_words);
 
         let mut found: Vec<Vec<ScannedSegment>> = Vec::new();
@@ -365,7 +376,7 @@ impl Segments {
 
         for segment in 0..self.count {
             match self.owner_of(media, blocks, witnesses, segment) {
-                Owner::Of(sb, sequence, wsn) => {
+                SegmentOwner::Of(sb, sequence, wsn) => {
                     found[sb.0 as usize].push(ScannedSegment {
                         sequence,
                         segment,
@@ -373,11 +384,11 @@ impl Segments {
                     });
                     continue;
                 }
-                Owner::Unknown => {
+                SegmentOwner::Unknown => {
                     self.orphans.push(segment);
                     continue;
                 }
-                Owner::Nobody => {}
+                SegmentOwner::Nobody => {}
             }
 
             // Old entries in a free segment would come alive with its next owner.
@@ -413,7 +424,7 @@ impl Segments {
 
     /// Upper bound of the entry numbers in a segment of a chain: the number at which the next
     /// segment was allocated.
-    pub fn newest_in(&self, media: &mut Media, chain: &Chain, index: usize) -> u64 {
+    pub fn newest_in(&self, media: &mut Media, chain: &SegmentChain, index: usize) -> u64 {
         let next = chain
             .segments
             .get(index + 1)
@@ -440,11 +451,11 @@ impl Segments {
         self.release(media, &orphans);
     }
 
-    fn chain(&mut self, media: &mut Media, found: Vec<ScannedSegment>) -> Chain {
+    fn chain(&mut self, media: &mut Media, found: Vec<ScannedSegment>) -> SegmentChain {
         let mut segments = self.numbered(media, found);
         segments.sort_unstable();
         let Some(&(sequence, last)) = segments.last() else {
-            return Chain::default();
+            return SegmentChain::default();
         };
         let mut is_used = |slot: u32| {
             let at = self.slot_word(last, slot);
@@ -458,7 +469,7 @@ impl Segments {
             .find(|slot| is_used(*slot))
             .map_or(0, |slot| slot + 1);
         let segments = segments.into_iter().map(|(_, segment)| segment).collect();
-        Chain {
+        SegmentChain {
             segments,
             used,
             end: self.slot_word(last, used),
@@ -537,7 +548,7 @@ impl Segments {
         blocks: &Superblocks,
         witnesses: &mut Witnesses,
         segment: u32,
-    ) -> Owner {
+    ) -> SegmentOwner {
         let at = self.word(segment);
         let head = media.load(at).map(SegmentHead::from_bits);
         let link = media.load(at + 1).map(SegmentLink::from_bits);
@@ -547,17 +558,17 @@ impl Segments {
             || head.is_ok_and(|head| head.into_bits() == 0)
             || link.is_ok_and(|link| link.into_bits() == 0)
         {
-            return Owner::Nobody;
+            return SegmentOwner::Nobody;
         }
         if head.is_err() || link.is_err() {
             let mut words = at + self.slot_words.max(2)..at + self.segment_words;
             if words.all(|word| media.load(word) == Ok(0)) {
-                return Owner::Nobody;
+                return SegmentOwner::Nobody;
             }
         }
 
         let Ok(head) = head else {
-            return Owner::Unknown;
+            return SegmentOwner::Unknown;
         };
         witnesses.saw(head.wsn());
         let sb = SbId(head.superblock());
@@ -565,18 +576,18 @@ impl Segments {
         let is_sane = sb.0 < media.geometry().superblocks()
             && link.is_ok_and(|link| link.sequence() < SEQUENCE_END) | link.is_err();
         if !is_sane || !witnesses.is_live(sb) {
-            return Owner::Nobody;
+            return SegmentOwner::Nobody;
         }
         // A head's WSN is newer than every segment of the incarnations before.
         let stale = head.wsn() < blocks.get(sb).opened;
         if stale && self.guards.has(Guard::StaleSegments) {
-            return Owner::Nobody;
+            return SegmentOwner::Nobody;
         }
-        Owner::Of(sb, link.ok().map(|link| link.sequence()), head.wsn())
+        SegmentOwner::Of(sb, link.ok().map(|link| link.sequence()), head.wsn())
     }
 
     /// Every segment is in one of these chains or free, and in one place only.
-    pub fn check<'a>(&self, chains: impl Iterator<Item = &'a Chain>) -> Result<(), String> {
+    pub fn check<'a>(&self, chains: impl Iterator<Item = &'a SegmentChain>) -> Result<(), String> {
         let mut seen = vec![false; self.count as usize];
         let taken: Vec<u32> = chains
             .flat_map(|chain| chain.segments.iter().copied())

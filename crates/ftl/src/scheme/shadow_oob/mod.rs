@@ -32,18 +32,18 @@ use crate::contract::{
     Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
+use crate::ended::EndedFilters;
 use crate::error::ConfigError;
 use crate::guard::{Guard, Guards};
 use crate::kind::{Medium, SchemeFacts, SchemeKey};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::stats::{Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
 use recover::LogSuperblocks;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
-use saved::{Reserve, SLOT_WORDS};
+use saved::{ReservedFlash, SLOT_WORDS};
 use std::collections::{BTreeSet, VecDeque};
 
 const ENERGY_PAGES: SchemeKey = SchemeKey {
@@ -118,7 +118,7 @@ impl EntryTag {
 pub(super) struct ShadowOob {
     guards: Guards,
     geometry: Geometry,
-    reserve: Reserve,
+    reserve: ReservedFlash,
     /// Whether DRAM will be saved at a power loss.
     armed: bool,
     found: LogSuperblocks,
@@ -136,8 +136,8 @@ pub(super) struct ShadowOob {
     doubtful: Vec<u32>,
 }
 
-fn reserve(config: &Config, geometry: &Geometry, base: usize) -> Reserve {
-    Reserve::new(config, geometry, base)
+fn reserve(config: &Config, geometry: &Geometry, base: usize) -> ReservedFlash {
+    ReservedFlash::new(config, geometry, base)
 }
 
 /// Words of DRAM that the capacitor keeps.
@@ -176,7 +176,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
 impl ShadowOob {
     /// No entries, and nothing reserved yet.
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
-        let reserve = reserve(config, geometry, Layout::new(config, geometry).scheme);
+        let reserve = reserve(config, geometry, NvramLayout::new(config, geometry).scheme);
         Self {
             guards: config.guards,
             geometry: *geometry,
@@ -322,7 +322,13 @@ impl Ownership for ShadowOob {
         out.extend(self.tags[sb.0 as usize].iter().map(owner));
     }
 
-    fn forget(&mut self, media: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
             self.release(media, tag.slot);
         }

@@ -18,7 +18,7 @@ use remap_ssd_media::{Geometry, Media, Oob, Ppn, Purpose, SbId};
 use std::collections::BTreeMap;
 
 /// An unreadable page of the reserved flash, and the generation of the pages around it.
-struct Unreadable {
+struct UnreadablePage {
     page: u32,
     generation: Option<u64>,
 }
@@ -49,7 +49,7 @@ impl ShadowOob {
         witnesses: &mut Witnesses,
         sb: SbId,
         pages: &mut BTreeMap<u64, Vec<SavedPage>>,
-        unreadable: &mut Vec<Unreadable>,
+        unreadable: &mut Vec<UnreadablePage>,
     ) -> Option<u64> {
         let start = unreadable.len();
         let superblock = *blocks.get(sb);
@@ -81,7 +81,7 @@ impl ShadowOob {
                 // A program that failed, or an erase that was cut.
                 Err(_) if failed.has(media.geometry().die_of_offset(offset)) => {}
                 Err(_) if Self::is_spoiled(media.geometry(), media, page) => {}
-                Err(_) => unreadable.push(Unreadable {
+                Err(_) => unreadable.push(UnreadablePage {
                     page: page.0,
                     generation: None,
                 }),

@@ -19,9 +19,9 @@ use crate::error::RecoveryError;
 use crate::guard::{Guard, Guards};
 use crate::life::{Life, LifeRecord};
 use crate::scheme::log_entry::UNNUMBERED;
-use crate::superblock::Head;
+use crate::superblock::SuperblockHead;
 use bitfield_struct::bitfield;
-use remap_ssd_media::{After, Geometry, Media, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Geometry, Media, Oob, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -91,7 +91,7 @@ impl SavedPage {
 /// Sizes, and where things are in DRAM: the generation that the device is armed with, or 0; the
 /// superblocks of the reserved flash, each plus one; the slots.
 #[derive(Clone, Copy)]
-pub(super) struct Reserve {
+pub(super) struct ReservedFlash {
     pub base: usize,
     /// Superblocks of the reserved flash, at most.
     pub superblocks_max: usize,
@@ -102,7 +102,7 @@ pub(super) struct Reserve {
     energy: u32,
 }
 
-impl Reserve {
+impl ReservedFlash {
     pub fn new(config: &Config, geometry: &Geometry, base: usize) -> Self {
         let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as usize;
         let per_page = (slots / PAGES_MIN).clamp(2, ENTRIES_MAX);
@@ -297,9 +297,9 @@ impl Reserve {
 fn life_by_head(geometry: Geometry, media: &Media, sb: SbId) -> Option<Life> {
     let pages =
         (0..geometry.dies()).filter_map(|die| media.meta_uncharged(geometry.page(sb, die)).ok());
-    let heads = pages.filter_map(|bytes| Head::read_from_bytes(bytes).ok());
+    let heads = pages.filter_map(|bytes| SuperblockHead::read_from_bytes(bytes).ok());
     let newest = heads
-        .filter(|head| head.magic == Head::MAGIC)
+        .filter(|head| head.magic == SuperblockHead::MAGIC)
         .max_by_key(|head| head.wsn)?;
     Some(Life::new().with_incarnation(newest.incarnation))
 }
@@ -366,7 +366,7 @@ impl<'a> ReservedPages<'a> {
             *energy -= 1;
 
             let oob = Oob::new(Oob::LOG, u64::from(number) + 1, record.life.incarnation());
-            let stored = Stored::Meta(bytes.into());
+            let stored = StoredPage::Meta(bytes.into());
             if media
                 .program(
                     geometry.page(sb, offset),

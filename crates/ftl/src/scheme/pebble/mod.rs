@@ -19,22 +19,23 @@
 //! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs
 //! and slots.
 
+mod check;
+mod recover;
+
 use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    Inspect, LookAhead, Occupancy, OwnerLookup, OwnerRef, Ownership, Persist, Recover, Remapping,
-    SchemeSpec, Usage,
+    LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
 };
 use crate::core::Core;
-use crate::ended::Ended;
-use crate::error::{ConfigError, RecoveryError};
+use crate::ended::EndedFilters;
+use crate::error::ConfigError;
 use crate::guard::{Guard, Guards};
 use crate::kind::{HostBytes, Medium, SchemeFacts, SchemeKey};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
 use crate::stats::{Counter, Demotion, SchemeCounters};
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
-use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, Lpn, Media, Ppn, Purpose, SbId};
 
@@ -115,7 +116,7 @@ struct OwnerSlot {
 
 /// The slots of one superblock.
 #[derive(Clone, Copy, Default)]
-struct Room {
+struct SlotRoom {
     /// Sequence number of age 0, once the head is written.
     base: Option<u64>,
     /// The zeroing that its first entry waits for.
@@ -130,7 +131,7 @@ pub(super) struct Pebble {
     heads: usize,
     slots: usize,
     degree: usize,
-    rooms: Vec<Room>,
+    rooms: Vec<SlotRoom>,
     table_bytes: TableBytes,
     /// Unreadable at recovery: slots that hold nothing, and heads of rooms.
     damaged: Vec<usize>,
@@ -182,13 +183,13 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
 
 impl Pebble {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
-        let heads = Layout::new(config, geometry).scheme;
+        let heads = NvramLayout::new(config, geometry).scheme;
         Self {
             guards: config.guards,
             heads,
             slots: heads + geometry.superblocks() as usize,
             degree: config.own(&DEGREE) as usize,
-            rooms: vec![Room::default(); geometry.superblocks() as usize],
+            rooms: vec![SlotRoom::default(); geometry.superblocks() as usize],
             table_bytes: TableBytes::of(config, geometry),
             damaged: Vec::new(),
             headless: Vec::new(),
@@ -352,27 +353,6 @@ impl Pebble {
             .is_some_and(|base| wsn + 2 - base >= AGES)
     }
 
-    /// A room with an unreadable head: its slots give the LPNs, but not their numbers.
-    fn doubt_room(
-        &mut self,
-        geometry: Geometry,
-        media: &mut Media,
-        witnesses: &mut Witnesses,
-        sb: SbId,
-    ) {
-        let first = self.slot_word(geometry.page(sb, 0));
-        for at in first..first + geometry.pages_per_superblock() as usize * self.degree {
-            let ppn = geometry.page(sb, ((at - first) / self.degree) as u32);
-            let slot = media.load(at).map(OwnerSlot::from_bits).unwrap_or_default();
-            // Slots of pages that are not programmed are of an earlier incarnation: its zeroing was
-            // cut.
-            if slot.valid() && witnesses.is_live(sb) && media.is_programmed(ppn) {
-                witnesses.doubt(slot.lpn(), u64::MAX);
-            }
-        }
-        self.headless.push(sb);
-    }
-
     /// Appends the owners that the slots of one page name, the newest last.
     fn push_page(
         offset: u32,
@@ -460,7 +440,7 @@ impl Ownership for Pebble {
             out,
         } = lookup;
 
-        let Room {
+        let SlotRoom {
             base: Some(base),
             taken,
             ..
@@ -511,7 +491,7 @@ impl Ownership for Pebble {
     fn forget(
         &mut self,
         media: &mut Media,
-        _: &mut Ended,
+        _: &mut EndedFilters,
         counters: &mut SchemeCounters,
         sb: SbId,
     ) {
@@ -526,153 +506,12 @@ impl Ownership for Pebble {
         let after = self.guards.waits(Guard::ClearWaits, After::FENCE);
 
         let len = media.geometry().pages_per_superblock() as usize * self.degree;
-        *room = Room {
+        *room = SlotRoom {
             clear: media.clear(self.slots + sb.0 as usize * len, len, after),
-            ..Room::default()
+            ..SlotRoom::default()
         };
 
         counters.add(SLOT_CLEARS, 1);
-    }
-}
-
-impl Recover for Pebble {
-    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let len = core.geometry.pages_per_superblock() as usize * self.degree;
-        for index in 0..core.geometry.superblocks() {
-            let sb = SbId(index);
-            let first = self.slots + index as usize * len;
-            let at = self.head_word(sb);
-            // Its slots and its head.
-            witnesses.charge_scan(&mut core.media, len + 1);
-
-            let Ok(head) = core.media.load(at).map(RoomHead::from_bits) else {
-                self.doubt_room(core.geometry, &mut core.media, witnesses, sb);
-                continue;
-            };
-
-            let present = head.incarnation() == core.blocks.get(sb).life.incarnation();
-            let counts = head.valid() && (present || !core.config.guards.has(Guard::StaleSegments));
-            // Zeroed now, not when they are used: what is in them would count under the next head.
-            if !counts || !witnesses.is_live(sb) {
-                if (first..first + len).any(|at| core.media.load(at) != Ok(0)) {
-                    self.rooms[index as usize].clear = core.media.clear(first, len, After::NOTHING);
-                }
-                continue;
-            }
-
-            witnesses.saw(head.base());
-            let mut taken = 0;
-            for at in first..first + len {
-                let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
-                let word = match core.media.load(at) {
-                    Ok(word) => word,
-                    // A page that is not programmed has no owners; otherwise the slot may name any
-                    // LPN.
-                    Err(_) if core.media.is_programmed(ppn) => {
-                        return Err(RecoveryError::NvramDamaged { word: at });
-                    }
-                    Err(_) => {
-                        self.damaged.push(at);
-                        continue;
-                    }
-                };
-
-                let slot = OwnerSlot::from_bits(word);
-                let wsn = head.base() + u64::from(slot.age());
-                if slot.valid() && !witnesses.remap(core, slot.lpn(), ppn, wsn, None) {
-                    witnesses.zero(at..at + 1);
-                    continue;
-                }
-                taken += u32::from(word != 0);
-            }
-            self.rooms[index as usize] = Room {
-                base: Some(head.base()),
-                taken,
-                clear: ClearId::default(),
-            };
-        }
-        Ok(())
-    }
-
-    fn resume(&mut self, core: &mut Core) -> bool {
-        for at in std::mem::take(&mut self.damaged) {
-            core.media
-                .store_record(at, &[0], Purpose::Meta, core.config.guards.after_doubts());
-        }
-
-        let len = core.geometry.pages_per_superblock() as usize * self.degree;
-        for sb in std::mem::take(&mut self.headless) {
-            let first = self.slots + sb.0 as usize * len;
-            // 1. zeroes, after the pages of the doubts  2. the head. Cut between: a damaged head
-            // over empty slots puts nothing in doubt.
-            self.rooms[sb.0 as usize].clear =
-                core.media
-                    .clear(first, len, core.config.guards.after_doubts());
-            core.media.store(
-                self.head_word(sb),
-                0,
-                Purpose::Meta,
-                After::clear(self.rooms[sb.0 as usize].clear),
-            );
-        }
-
-        true
-    }
-}
-
-impl Inspect for Pebble {
-    // There is no limit, so there is nothing to show.
-    fn occupancy(&self, _: &Superblocks) -> Occupancy {
-        Occupancy::default()
-    }
-
-    fn usage(&self, blocks: &Superblocks) -> Usage {
-        let TableBytes { l2p, p2l } = self.table_bytes;
-        Usage {
-            used_bytes: self
-                .rooms
-                .iter()
-                .map(|room| u64::from(room.taken) * 8)
-                .sum(),
-            valid_bytes: blocks.remapped_total() * 8,
-            l2p_bytes: l2p,
-            p2l_bytes: p2l,
-            ..Usage::default()
-        }
-    }
-
-    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
-        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
-            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
-                continue;
-            };
-            let at = self.slot_word(mapping.ppn);
-            let says =
-                |at| OwnerSlot::from_bits(media.peek(at)).lpn() == lpn && media.peek(at) != 0;
-            let room = self.rooms[tables.geometry.superblock(mapping.ppn).0 as usize];
-            if room.base.is_none() || !(at..at + self.degree).any(says) {
-                return Err(format!(
-                    "LPN {lpn} is remapped to {:?} and no slot says so",
-                    mapping.ppn
-                ));
-            }
-        }
-
-        for (index, room) in self.rooms.iter().enumerate() {
-            let len = tables.geometry.pages_per_superblock() as usize * self.degree;
-            let first = self.slots + index * len;
-            let found = (first..first + len)
-                .filter(|at| media.peek(*at) != 0)
-                .count();
-            if found != room.taken as usize {
-                return Err(format!(
-                    "superblock {index} has {found} slots taken and counts {}",
-                    room.taken
-                ));
-            }
-        }
-
-        Ok(())
     }
 }
 

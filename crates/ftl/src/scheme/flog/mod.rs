@@ -9,29 +9,28 @@
 //! only after its page is durable. Absent: per-superblock structure on the medium (`index` is the
 //! simulator's, its cost is the scan's).
 
-use super::index::OwnerIndex;
-use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
-use super::log_pages;
+mod reclaim;
+mod recover;
+
 use crate::config::Config;
 use crate::contract::{
-    FlashNeed, Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec,
-    Usage,
+    FlashNeed, Inspect, LookAhead, OwnerLookup, Ownership, Persist, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::ended::Ended;
-use crate::error::{ConfigError, RecoveryError};
+use crate::ended::EndedFilters;
+use crate::error::ConfigError;
 use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
-use crate::layout::Layout;
+use crate::layout::NvramLayout;
+use crate::scheme::index::OwnerIndex;
+use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
+use crate::scheme::log_pages;
 use crate::stats::{Demotion, SchemeCounters};
-use crate::superblock::{Open, Stream, Superblocks};
+use crate::superblock::{Stream, Superblocks};
 use crate::tables::Tables;
-use crate::witnesses::Witnesses;
-use remap_ssd_media::{
-    After, ClearId, Geometry, Media, MediaError, Oob, Ppn, Purpose, SbId, Stored,
-};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId, StoredPage};
 use std::collections::BTreeSet;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// The scheme as the catalogue lists it.
 pub const SPEC: SchemeSpec = SchemeSpec {
@@ -114,7 +113,7 @@ impl FLog {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         let (pages_max, slots) = shape(config);
         Self {
-            base: Layout::new(config, geometry).scheme,
+            base: NvramLayout::new(config, geometry).scheme,
             slots,
             pages_max,
             pages: Vec::new(),
@@ -208,61 +207,6 @@ impl FLog {
         self.buffered = 0;
     }
 
-    /// Rebuilds buffered entries with unreadable words from the tables; zeroes stay where an entry
-    /// is no longer in force. Several may fit what can be read, since those of an atomic command
-    /// have one number: the one that is nowhere else in the log is meant.
-    #[cold]
-    fn make_up_for(
-        &self,
-        tables: &Tables,
-        blocks: &Superblocks,
-        media: &mut Media,
-        words: &mut [u64],
-        damaged: &[(usize, [Result<u64, MediaError>; 2])],
-    ) {
-        // Which entries are elsewhere in the log is only known from reading it.
-        self.charge_scan(media);
-        let mut logged: BTreeSet<[u64; 2]> = words
-            .chunks_exact(2)
-            .map(|entry| [entry[0], entry[1]])
-            .collect();
-        for bytes in self
-            .pages
-            .iter()
-            .filter_map(|page| media.meta_uncharged(*page).ok())
-        {
-            let (entries, _) = bytes.as_chunks::<16>();
-            logged.extend(
-                entries
-                    .iter()
-                    .map(|entry| -> [u64; 2] { zerocopy::transmute!(*entry) }),
-            );
-        }
-
-        for &(slot, found) in damaged {
-            let [first, second] =
-                found.map(|word| word.map(|word| LogEntry::from_words([word, word])));
-            let fits = |known: &Remapping| {
-                first.map_or(true, |first| first.wsn() == known.wsn)
-                    && second.map_or(true, |second| {
-                        (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0)
-                    })
-                    && tables.is_in_force(known.lpn, known.ppn, known.wsn)
-                    && !logged.contains(&LogEntry::of(blocks, tables.geometry, known).words())
-            };
-            if let Some(meant) = self
-                .index
-                .iter(tables.geometry)
-                .filter(fits)
-                .max_by_key(|known| known.wsn)
-            {
-                let meant = LogEntry::of(blocks, tables.geometry, &meant).words();
-                words[slot..slot + 2].copy_from_slice(&meant);
-                logged.insert(meant);
-            }
-        }
-    }
-
     fn program(&mut self, core: &mut Core, words: &[u64]) -> Ppn {
         loop {
             let Some(taken) = core.blocks.take(Stream::Log) else {
@@ -284,7 +228,7 @@ impl FLog {
             );
             // The fence: the buffer's stores come before their page. A cut that left the page alone
             // would also leave entries whose pages are not there.
-            let stored = Stored::Meta(words.as_bytes().into());
+            let stored = StoredPage::Meta(words.as_bytes().into());
             if core
                 .media
                 .program(
@@ -311,147 +255,6 @@ impl FLog {
         // gathers them.
         self.entries() + entries + u64::from(self.fullest) + self.slots as u64 <= self.capacity()
             && self.page_is_secured(blocks, config)
-    }
-
-    #[cold]
-    fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
-        let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-        // The last look found too little to gain. Only more invalid entries can change that.
-        if invalid < self.reclaim_pays_from {
-            return false;
-        }
-
-        self.fullest = core.blocks.remapped_max() + 1;
-        if self.has_room(&core.blocks, &core.config, 1) {
-            return true;
-        }
-
-        // Old and new log exist side by side until the new one is durable.
-        let pays = invalid * INVALID_SHARE > self.entries()
-            && core.blocks.free()
-                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry);
-        if may_reclaim && pays {
-            self.reclaim(core, false);
-        }
-
-        if self.has_room(&core.blocks, &core.config, 1) {
-            return true;
-        }
-        if may_reclaim {
-            // Not before another page of entries has become invalid: refusals must stay cheap.
-            let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-            self.reclaim_pays_from = invalid + self.slots as u64;
-        }
-
-        false
-    }
-
-    /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut,
-    /// a superblock that has just been begun is gone on with: rewriting that is cut again and again
-    /// must not begin one each time. None that has entries of aborted commands is: they are what
-    /// rewriting gets rid of.
-    fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
-        core.stats.metadata_gc_runs += 1;
-        self.charge_scan(&mut core.media);
-        self.index.drop_ended(&mut core.tables);
-        let is_continued = |open: &&Open| {
-            continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
-        };
-        let begun = core
-            .blocks
-            .open(Stream::Log)
-            .filter(is_continued)
-            .map(|open| open.sb);
-        if begun.is_none() {
-            core.blocks.close_log();
-        }
-
-        let old: Vec<SbId> = self
-            .superblocks
-            .extract_if(.., |sb| Some(*sb) != begun)
-            .collect();
-        self.pages
-            .retain(|page| Some(core.geometry.superblock(*page)) == begun);
-        self.program_index(core);
-
-        // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of
-        // the old log.
-        for buffer in if self.stuck {
-            vec![0, 1]
-        } else {
-            vec![self.buffer]
-        } {
-            let at = self.word(buffer, 0);
-            self.clears[buffer] = core
-                .media
-                .clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
-        }
-
-        self.stuck = false;
-        self.buffer ^= 1;
-        self.buffered = 0;
-        for sb in old {
-            core.blocks.erase(&mut core.media, sb, &mut core.clock);
-        }
-    }
-
-    /// Programs all entries of the index.
-    fn program_index(&mut self, core: &mut Core) {
-        // Taken out while `program` needs the rest of `self`; the entries themselves do not change.
-        let index = std::mem::take(&mut self.index);
-        let mut words = Vec::with_capacity(self.slots * 2);
-        for (sb, entries) in index.lists() {
-            let (base, incarnation) = (
-                core.geometry.page(sb, 0).0,
-                core.blocks.get(sb).life.incarnation(),
-            );
-            for entry in entries {
-                let ppn = Ppn(base + entry.offset);
-                words.extend(LogEntry::new_in(incarnation, entry.wsn, entry.lpn, ppn).words());
-                if words.len() == self.slots * 2 {
-                    self.program(core, &words);
-                    words.clear();
-                }
-            }
-        }
-
-        if !words.is_empty() {
-            self.program(core, &words);
-        }
-
-        self.index = index;
-    }
-
-    /// `false` for an entry of an aborted command.
-    fn add_witness(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
-        let entry = LogEntry::from_words(words);
-        if entry.is_intact() && entry.is_current(&core.blocks, core.geometry) {
-            let ppn = Ppn(entry.ppn());
-            if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
-                return false;
-            }
-            let remapping = Remapping {
-                lpn: entry.lpn(),
-                ppn,
-                wsn: entry.wsn(),
-                source: None,
-                atomic: None,
-            };
-            self.index.push_unchecked(core.geometry, &remapping);
-        }
-
-        true
-    }
-
-    /// Superblocks that rewriting the log may open.
-    fn superblocks_of_valid(
-        &self,
-        config: &Config,
-        blocks: &Superblocks,
-        geometry: Geometry,
-    ) -> u32 {
-        let pages = blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
-        pages.div_ceil(config.data_pages(&geometry)) + 1
     }
 }
 
@@ -514,106 +317,16 @@ impl Ownership for FLog {
         self.index.owners(lookup.sb, lookup.out);
     }
 
-    fn forget(&mut self, _: &mut Media, ended: &mut Ended, _: &mut SchemeCounters, sb: SbId) {
+    fn forget(
+        &mut self,
+        _: &mut Media,
+        ended: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
         self.index.forget(sb);
         ended.start_over(sb);
         self.reclaim_pays_from = 0;
-    }
-}
-
-impl Recover for FLog {
-    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        // Oldest superblock first, so that pages and the index are in the order in which they were
-        // written.
-        for sb in core.blocks.logs_by_age() {
-            self.superblocks.push(sb);
-            let found = log_pages::read(
-                &core.blocks,
-                &mut core.media,
-                core.config.guards,
-                sb,
-                &mut witnesses.report.log_pages,
-            );
-            // Its entries may be the newest of any LPN; nothing else has them.
-            if let Some(page) = found.lost {
-                return Err(RecoveryError::LogDamaged { page: page.0 });
-            }
-            for at in found.pages {
-                self.pages.push(at.page);
-                for entry in at.bytes.chunks_exact(16) {
-                    let first = u64::read_from_bytes(&entry[..8]).expect("8 bytes");
-                    let second = u64::read_from_bytes(&entry[8..]).expect("8 bytes");
-                    if !self.add_witness(core, witnesses, [first, second]) {
-                        self.aborted.insert(sb);
-                    }
-                }
-            }
-        }
-
-        let mut saved: Vec<[u64; 2]> = Vec::new();
-        for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
-            let words = [core.media.load(word), core.media.load(word + 1)];
-            let [Ok(first), Ok(second)] = words else {
-                LogEntry::doubt(&core.blocks, &core.config, witnesses, words)
-                    .map_err(|_| RecoveryError::NvramDamaged { word })?;
-                continue;
-            };
-            if first | second != 0 {
-                saved.push([first, second]);
-            }
-        }
-
-        // Those of aborted commands are left out of what goes to flash: the numbers die with the
-        // buffers.
-        saved.retain(|words| self.add_witness(core, witnesses, *words));
-        self.saved = saved.concat();
-        Ok(())
-    }
-
-    fn resume(&mut self, core: &mut Core) -> bool {
-        self.fullest = core.blocks.remapped_max();
-        self.index.sort();
-
-        // What the capacitor saved goes to flash; its page may have been programmed before: twice
-        // says the same.
-        let saved = std::mem::take(&mut self.saved);
-        // The buffers outlive power as they are. Nothing is lost; remaps are refused until there is
-        // space.
-        if core.clock.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
-            self.stuck = !saved.is_empty();
-            return true;
-        }
-
-        // Cuts during reclaiming leave both logs, each time one more. Rewriting all is the only way
-        // back.
-        let crowded =
-            self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
-        if crowded || self.pages.len() + 2 > self.pages_max {
-            self.reclaim(core, true);
-        } else {
-            for words in saved.chunks(self.slots * 2) {
-                self.program(core, words);
-            }
-        }
-
-        // 1. the pages of what was saved  2. zeroes, after everything. Cut between: both say the
-        // same.
-        self.clears = [0, 1].map(|buffer| {
-            core.media
-                .clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
-        });
-
-        true
-    }
-
-    fn drop_aborted(&mut self, core: &mut Core) {
-        self.aborted.retain(|sb| self.superblocks.contains(sb));
-        if !self.aborted.is_empty()
-            && core.blocks.free()
-                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry)
-        {
-            self.reclaim(core, true);
-        }
     }
 }
 

@@ -1,0 +1,93 @@
+//! Commands as numbers: what the host asks of a page, small enough for long queues.
+//!
+//! Workloads are lists of these. A content is an identity, not bytes, and a remap stands for a
+//! whole command.
+//!
+//! Invariants: a page's kind takes 8 bytes and a command 24. Absent: what commands do (`device`,
+//! `halves`), and when.
+
+use remap_ssd_ftl::Lpn;
+
+/// What the host asks of one logical page, or of a range if it is a remap.
+///
+/// ```
+/// use remap_ssd_device::{Lpn, PageKind};
+/// let copy = PageKind::Remap { source: Lpn(0), len: 8, relocate: false, atomic: false };
+/// assert_eq!((copy.pages(), copy.writes()), (8, false));
+/// assert_eq!((PageKind::Write.pages(), PageKind::Write.writes()), (1, true));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// Reads one page of 4 KiB.
+    Read,
+    /// Writes one page of 4 KiB.
+    Write,
+    /// Write one page that is meant to be remapped to `home` one day: a journal's.
+    WriteFor {
+        /// The LPN that will get the page.
+        home: Lpn,
+    },
+    /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
+    /// no other page has.
+    ReadModifyWrite,
+    /// Deallocates one page, as a trim does.
+    Trim,
+    /// A whole remap command, whose targets begin at the page it is submitted for. No data passes
+    /// the link.
+    Remap {
+        /// First LPN that is read.
+        source: Lpn,
+        /// How many pages, from the first on.
+        len: u16,
+        /// The sources lose their pages.
+        relocate: bool,
+        /// All pages or none survive a power cut.
+        atomic: bool,
+    },
+    /// Make everything acknowledged durable; the page means nothing.
+    Flush,
+}
+
+// Commands wait in long queues.
+const _: () = assert!(size_of::<PageKind>() == 8);
+
+impl PageKind {
+    /// Logical pages that it reads, writes, deallocates or maps.
+    #[inline]
+    pub fn pages(self) -> u64 {
+        match self {
+            Self::Remap { len, .. } => len.into(),
+            Self::Flush => 0,
+            _ => 1,
+        }
+    }
+
+    /// Does it bring a content along?
+    #[inline]
+    pub fn writes(self) -> bool {
+        matches!(
+            self,
+            Self::Write | Self::WriteFor { .. } | Self::ReadModifyWrite
+        )
+    }
+}
+
+/// One page of a host request, its content as an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageCommand {
+    /// Identity of the content written; meaningless for other kinds.
+    pub content: u64,
+    /// Logical page; the first one of a remap's targets.
+    pub lpn: Lpn,
+    /// The operation on the page.
+    pub kind: PageKind,
+}
+
+const _: () = assert!(size_of::<PageCommand>() == 24);
+
+impl PageCommand {
+    #[inline]
+    pub(crate) fn identity(&self) -> Option<u64> {
+        self.kind.writes().then_some(self.content)
+    }
+}

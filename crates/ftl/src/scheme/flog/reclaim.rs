@@ -1,0 +1,135 @@
+//! Making room: the log is read, what is valid is written anew, the old superblocks are erased.
+//!
+//! Invariants: the old log is erased only after all of the new one is durable; nothing is reclaimed
+//! if that would give back too little, so that refusals stay cheap. Absent: what stays free for
+//! garbage collection (`has_room`), and victims of their own: the log is one, and is rewritten
+//! whole.
+
+use super::{FLog, INVALID_SHARE};
+use crate::config::Config;
+use crate::core::Core;
+use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
+use crate::superblock::{OpenSuperblock, Stream, Superblocks};
+use remap_ssd_media::{After, Geometry, Ppn, SbId};
+
+impl FLog {
+    #[cold]
+    pub(super) fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
+        let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
+        // The last look found too little to gain. Only more invalid entries can change that.
+        if invalid < self.reclaim_pays_from {
+            return false;
+        }
+
+        self.fullest = core.blocks.remapped_max() + 1;
+        if self.has_room(&core.blocks, &core.config, 1) {
+            return true;
+        }
+
+        // Old and new log exist side by side until the new one is durable.
+        let pays = invalid * INVALID_SHARE > self.entries()
+            && core.blocks.free()
+                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry);
+        if may_reclaim && pays {
+            self.reclaim(core, false);
+        }
+
+        if self.has_room(&core.blocks, &core.config, 1) {
+            return true;
+        }
+        if may_reclaim {
+            // Not before another page of entries has become invalid: refusals must stay cheap.
+            let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
+            self.reclaim_pays_from = invalid + self.slots as u64;
+        }
+
+        false
+    }
+
+    /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut,
+    /// a superblock that has just been begun is gone on with: rewriting that is cut again and again
+    /// must not begin one each time. None that has entries of aborted commands is: they are what
+    /// rewriting gets rid of.
+    pub(super) fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
+        core.stats.metadata_gc_runs += 1;
+        self.charge_scan(&mut core.media);
+        self.index.drop_ended(&mut core.tables);
+        let is_continued = |open: &&OpenSuperblock| {
+            continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
+        };
+        let begun = core
+            .blocks
+            .open(Stream::Log)
+            .filter(is_continued)
+            .map(|open| open.sb);
+        if begun.is_none() {
+            core.blocks.close_log();
+        }
+
+        let old: Vec<SbId> = self
+            .superblocks
+            .extract_if(.., |sb| Some(*sb) != begun)
+            .collect();
+        self.pages
+            .retain(|page| Some(core.geometry.superblock(*page)) == begun);
+        self.program_index(core);
+
+        // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of
+        // the old log.
+        for buffer in if self.stuck {
+            vec![0, 1]
+        } else {
+            vec![self.buffer]
+        } {
+            let at = self.word(buffer, 0);
+            self.clears[buffer] = core
+                .media
+                .clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
+        }
+
+        self.stuck = false;
+        self.buffer ^= 1;
+        self.buffered = 0;
+        for sb in old {
+            core.blocks.erase(&mut core.media, sb, &mut core.clock);
+        }
+    }
+
+    /// Programs all entries of the index.
+    fn program_index(&mut self, core: &mut Core) {
+        // Taken out while `program` needs the rest of `self`; the entries themselves do not change.
+        let index = std::mem::take(&mut self.index);
+        let mut words = Vec::with_capacity(self.slots * 2);
+        for (sb, entries) in index.lists() {
+            let (base, incarnation) = (
+                core.geometry.page(sb, 0).0,
+                core.blocks.get(sb).life.incarnation(),
+            );
+            for entry in entries {
+                let ppn = Ppn(base + entry.offset);
+                words.extend(LogEntry::new_in(incarnation, entry.wsn, entry.lpn, ppn).words());
+                if words.len() == self.slots * 2 {
+                    self.program(core, &words);
+                    words.clear();
+                }
+            }
+        }
+
+        if !words.is_empty() {
+            self.program(core, &words);
+        }
+
+        self.index = index;
+    }
+
+    /// Superblocks that rewriting the log may open.
+    pub(super) fn superblocks_of_valid(
+        &self,
+        config: &Config,
+        blocks: &Superblocks,
+        geometry: Geometry,
+    ) -> u32 {
+        let pages = blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
+        pages.div_ceil(config.data_pages(&geometry)) + 1
+    }
+}

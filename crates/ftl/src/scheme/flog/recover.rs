@@ -1,0 +1,195 @@
+//! Reading the log and the two buffers back, and rebuilding what cannot be read.
+//!
+//! Log pages come first, the oldest superblock first; then what the capacitor saved of the buffers,
+//! which is programmed before hosts are served.
+//!
+//! Invariants: a log page that cannot be read refuses recovery, since nothing else has its entries;
+//! entries of aborted commands become no witnesses, and their superblocks are rewritten. Absent:
+//! which witness wins (`witnesses`).
+
+use super::{BUFFER_WORDS, FLog, superblocks_needed};
+use crate::contract::{Recover, Remapping};
+use crate::core::Core;
+use crate::error::RecoveryError;
+use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
+use crate::scheme::log_pages;
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
+use crate::witnesses::Witnesses;
+use remap_ssd_media::{After, Media, MediaError, Ppn};
+use std::collections::BTreeSet;
+use zerocopy::FromBytes;
+
+impl Recover for FLog {
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        // Oldest superblock first, so that pages and the index are in the order in which they were
+        // written.
+        for sb in core.blocks.logs_by_age() {
+            self.superblocks.push(sb);
+            let found = log_pages::read(
+                &core.blocks,
+                &mut core.media,
+                core.config.guards,
+                sb,
+                &mut witnesses.report.log_pages,
+            );
+            // Its entries may be the newest of any LPN; nothing else has them.
+            if let Some(page) = found.lost {
+                return Err(RecoveryError::LogDamaged { page: page.0 });
+            }
+            for at in found.pages {
+                self.pages.push(at.page);
+                for entry in at.bytes.chunks_exact(16) {
+                    let first = u64::read_from_bytes(&entry[..8]).expect("8 bytes");
+                    let second = u64::read_from_bytes(&entry[8..]).expect("8 bytes");
+                    if !self.add_witness(core, witnesses, [first, second]) {
+                        self.aborted.insert(sb);
+                    }
+                }
+            }
+        }
+
+        let mut saved: Vec<[u64; 2]> = Vec::new();
+        for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
+            let words = [core.media.load(word), core.media.load(word + 1)];
+            let [Ok(first), Ok(second)] = words else {
+                LogEntry::doubt(&core.blocks, &core.config, witnesses, words)
+                    .map_err(|_| RecoveryError::NvramDamaged { word })?;
+                continue;
+            };
+            if first | second != 0 {
+                saved.push([first, second]);
+            }
+        }
+
+        // Those of aborted commands are left out of what goes to flash: the numbers die with the
+        // buffers.
+        saved.retain(|words| self.add_witness(core, witnesses, *words));
+        self.saved = saved.concat();
+        Ok(())
+    }
+
+    fn resume(&mut self, core: &mut Core) -> bool {
+        self.fullest = core.blocks.remapped_max();
+        self.index.sort();
+
+        // What the capacitor saved goes to flash; its page may have been programmed before: twice
+        // says the same.
+        let saved = std::mem::take(&mut self.saved);
+        // The buffers outlive power as they are. Nothing is lost; remaps are refused until there is
+        // space.
+        if core.clock.is_used_up() || !self.page_is_secured(&core.blocks, &core.config) {
+            self.stuck = !saved.is_empty();
+            return true;
+        }
+
+        // Cuts during reclaiming leave both logs, each time one more. Rewriting all is the only way
+        // back.
+        let crowded =
+            self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
+        if crowded || self.pages.len() + 2 > self.pages_max {
+            self.reclaim(core, true);
+        } else {
+            for words in saved.chunks(self.slots * 2) {
+                self.program(core, words);
+            }
+        }
+
+        // 1. the pages of what was saved  2. zeroes, after everything. Cut between: both say the
+        // same.
+        self.clears = [0, 1].map(|buffer| {
+            core.media
+                .clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
+        });
+
+        true
+    }
+
+    fn drop_aborted(&mut self, core: &mut Core) {
+        self.aborted.retain(|sb| self.superblocks.contains(sb));
+        if !self.aborted.is_empty()
+            && core.blocks.free()
+                > self.superblocks_of_valid(&core.config, &core.blocks, core.geometry)
+        {
+            self.reclaim(core, true);
+        }
+    }
+}
+
+impl FLog {
+    /// Rebuilds buffered entries with unreadable words from the tables; zeroes stay where an entry
+    /// is no longer in force. Several may fit what can be read, since those of an atomic command
+    /// have one number: the one that is nowhere else in the log is meant.
+    #[cold]
+    pub(super) fn make_up_for(
+        &self,
+        tables: &Tables,
+        blocks: &Superblocks,
+        media: &mut Media,
+        words: &mut [u64],
+        damaged: &[(usize, [Result<u64, MediaError>; 2])],
+    ) {
+        // Which entries are elsewhere in the log is only known from reading it.
+        self.charge_scan(media);
+        let mut logged: BTreeSet<[u64; 2]> = words
+            .chunks_exact(2)
+            .map(|entry| [entry[0], entry[1]])
+            .collect();
+        for bytes in self
+            .pages
+            .iter()
+            .filter_map(|page| media.meta_uncharged(*page).ok())
+        {
+            let (entries, _) = bytes.as_chunks::<16>();
+            logged.extend(
+                entries
+                    .iter()
+                    .map(|entry| -> [u64; 2] { zerocopy::transmute!(*entry) }),
+            );
+        }
+
+        for &(slot, found) in damaged {
+            let [first, second] =
+                found.map(|word| word.map(|word| LogEntry::from_words([word, word])));
+            let fits = |known: &Remapping| {
+                first.map_or(true, |first| first.wsn() == known.wsn)
+                    && second.map_or(true, |second| {
+                        (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0)
+                    })
+                    && tables.is_in_force(known.lpn, known.ppn, known.wsn)
+                    && !logged.contains(&LogEntry::of(blocks, tables.geometry, known).words())
+            };
+            if let Some(meant) = self
+                .index
+                .iter(tables.geometry)
+                .filter(fits)
+                .max_by_key(|known| known.wsn)
+            {
+                let meant = LogEntry::of(blocks, tables.geometry, &meant).words();
+                words[slot..slot + 2].copy_from_slice(&meant);
+                logged.insert(meant);
+            }
+        }
+    }
+
+    /// `false` for an entry of an aborted command.
+    fn add_witness(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
+        let entry = LogEntry::from_words(words);
+        if entry.is_intact() && entry.is_current(&core.blocks, core.geometry) {
+            let ppn = Ppn(entry.ppn());
+            if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
+                return false;
+            }
+            let remapping = Remapping {
+                lpn: entry.lpn(),
+                ppn,
+                wsn: entry.wsn(),
+                source: None,
+                atomic: None,
+            };
+            self.index.push_unchecked(core.geometry, &remapping);
+        }
+
+        true
+    }
+}

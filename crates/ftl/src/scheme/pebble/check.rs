@@ -1,0 +1,66 @@
+//! What the scheme shows of itself: the NVRAM that it uses, and whether its slots agree with L2P.
+//!
+//! Invariant: every remapped LPN in force has a slot of its page that names it, and each room
+//! counts the slots that are not zero. Absent: changes. All of this is for tests and reports.
+
+use super::{OwnerSlot, Pebble, TableBytes};
+use crate::contract::{Inspect, Occupancy, Usage};
+use crate::superblock::Superblocks;
+use crate::tables::Tables;
+use remap_ssd_media::{Lpn, Media};
+
+impl Inspect for Pebble {
+    // There is no limit, so there is nothing to show.
+    fn occupancy(&self, _: &Superblocks) -> Occupancy {
+        Occupancy::default()
+    }
+
+    fn usage(&self, blocks: &Superblocks) -> Usage {
+        let TableBytes { l2p, p2l } = self.table_bytes;
+        Usage {
+            used_bytes: self
+                .rooms
+                .iter()
+                .map(|room| u64::from(room.taken) * 8)
+                .sum(),
+            valid_bytes: blocks.remapped_total() * 8,
+            l2p_bytes: l2p,
+            p2l_bytes: p2l,
+            ..Usage::default()
+        }
+    }
+
+    fn check(&self, tables: &Tables, _: &Superblocks, media: &Media) -> Result<(), String> {
+        for lpn in Lpn::range(Lpn::ZERO, tables.map.len()) {
+            let Some(mapping) = tables.map.get(lpn).filter(|mapping| mapping.remapped) else {
+                continue;
+            };
+            let at = self.slot_word(mapping.ppn);
+            let says =
+                |at| OwnerSlot::from_bits(media.peek(at)).lpn() == lpn && media.peek(at) != 0;
+            let room = self.rooms[tables.geometry.superblock(mapping.ppn).0 as usize];
+            if room.base.is_none() || !(at..at + self.degree).any(says) {
+                return Err(format!(
+                    "LPN {lpn} is remapped to {:?} and no slot says so",
+                    mapping.ppn
+                ));
+            }
+        }
+
+        for (index, room) in self.rooms.iter().enumerate() {
+            let len = tables.geometry.pages_per_superblock() as usize * self.degree;
+            let first = self.slots + index * len;
+            let found = (first..first + len)
+                .filter(|at| media.peek(*at) != 0)
+                .count();
+            if found != room.taken as usize {
+                return Err(format!(
+                    "superblock {index} has {found} slots taken and counts {}",
+                    room.taken
+                ));
+            }
+        }
+
+        Ok(())
+    }
+}

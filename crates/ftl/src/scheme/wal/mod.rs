@@ -1,0 +1,350 @@
+//! WAL-SSD: the future home of a log page is in its OOB before anybody asks for it.
+//!
+//! A page that is written for a home (`Ftl::write_for`) names it as the second LPN of its OOB.
+//! Remapping the home to the page then changes no reverse mapping, and one *commit record* in NVRAM
+//! makes a whole command durable: a hint alone cannot tell whether the remap was ever issued. The
+//! record names LPNs, not pages: target, source, length, number. The page meant is the newest one
+//! that was written under the source for that home before the record.
+//!
+//! Garbage collection gives a page that its home has a witness of its own (`Ftl::move_pair`): the
+//! copy names both owners with a new number, or the home alone. So a record is needed until the
+//! superblock that its pages are in is erased, or until none of its homes has such a page any more.
+//! When the log is full and none can go, remaps become copies.
+//!
+//! Invariants: of the owners of a page one is in its OOB by a write, the other is its home; every
+//! home that has an uncommitted page is in a record of that page's superblock; a slot is zeroed
+//! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
+//! metadata in NVRAM.
+
+mod check;
+mod record;
+mod recover;
+
+use crate::config::Config;
+use crate::contract::{
+    LookAhead, OwnerLookup, OwnerRef, Ownership, Persist, Remapping, SchemeSpec,
+};
+use crate::core::Core;
+use crate::ended::EndedFilters;
+use crate::error::ConfigError;
+use crate::guard::{Guard, Guards};
+use crate::kind::SchemeFacts;
+use crate::layout::NvramLayout;
+use crate::stats::{Demotion, SchemeCounters, Stats};
+use crate::tables::Tables;
+use record::{CommitRecord, OpenCommit, SLOT_WORDS};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Ppn, Purpose, SbId};
+use std::collections::VecDeque;
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "wal-ssd",
+        hints: true,
+        needs_pages: Some("names a page's second owner in the page"),
+        guards: &[
+            Guard::HomesRenewed,
+            Guard::RecordBeforeReclaim,
+            Guard::RecordNewest,
+        ],
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(Wal::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
+
+/// Records of the smallest log.
+const SLOTS_MIN: usize = 8;
+
+#[derive(Clone, Copy)]
+struct StoredCommit {
+    commit: CommitRecord,
+    places: u32,
+}
+
+pub(super) struct Wal {
+    guards: Guards,
+    lpns: u32,
+    base: usize,
+    records: Vec<Option<StoredCommit>>,
+    groups: Vec<Vec<u32>>,
+    free: VecDeque<(u32, ClearId)>,
+    run: Option<OpenCommit>,
+    /// Remaps to be refused before the next look for records that can go, and how many the last
+    /// look was worth.
+    patience: u32,
+    patience_next: u32,
+    /// Records that recovery could not read.
+    damaged: Vec<u32>,
+}
+
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    let least = SLOTS_MIN * SLOT_WORDS * 8;
+    if config.log_bytes < least as u64 {
+        return Err(ConfigError(format!(
+            "log_bytes = {} is too small for a log of commit records: use at least {least}",
+            config.log_bytes
+        )));
+    }
+    Ok(())
+}
+
+impl Wal {
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as u32;
+        Self {
+            guards: config.guards,
+            lpns: config.lpns,
+            base: NvramLayout::new(config, geometry).scheme,
+            records: vec![None; slots as usize],
+            groups: vec![Vec::new(); geometry.superblocks() as usize],
+            free: (0..slots).map(|slot| (slot, ClearId::default())).collect(),
+            run: None,
+            patience: 0,
+            patience_next: 1,
+            damaged: Vec::new(),
+        }
+    }
+
+    fn word(&self, slot: u32) -> usize {
+        self.base + slot as usize * SLOT_WORDS
+    }
+
+    /// Where are the pages that homes may have by this record? A page whose own number is newer
+    /// speaks for itself.
+    fn needed_in(
+        tables: &Tables,
+        media: &Media,
+        commit: CommitRecord,
+    ) -> impl Iterator<Item = SbId> {
+        commit.pairs().filter_map(move |(home, lpn)| {
+            let ppn = tables.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
+            let oob = media.oob(ppn);
+            (oob.lpn() == lpn && oob.wsn() < commit.wsn()).then(|| tables.geometry.superblock(ppn))
+        })
+    }
+
+    /// Gives slots back, neighbours by one clearing.
+    fn release(&mut self, media: &mut Media, mut slots: Vec<u32>) {
+        slots.sort_unstable();
+        // 1. whatever took the place of what the records say  2. zeroes. Cut between: both say it.
+        let after = self.guards.waits(Guard::ClearWaits, After::ALL);
+        for run in slots.chunk_by(|a, b| a + 1 == *b) {
+            let clear = media.clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
+            for &slot in run {
+                self.records[slot as usize] = None;
+                self.free.push_back((slot, clear));
+            }
+        }
+    }
+
+    /// Releases the records none of whose homes needs them.
+    #[cold]
+    fn sweep(&mut self, tables: &Tables, media: &mut Media, stats: &mut Stats) {
+        stats.metadata_gc_runs += 1;
+        let used = self.records.len() - self.free.len();
+        media.charge_loads(used * SLOT_WORDS, Purpose::Gc);
+        let is_needed = |record: &StoredCommit| {
+            Self::needed_in(tables, media, record.commit)
+                .next()
+                .is_some()
+        };
+
+        let gone: Vec<u32> = (0..self.records.len() as u32)
+            .filter(|slot| {
+                self.records[*slot as usize]
+                    .as_ref()
+                    .is_some_and(|record| !is_needed(record))
+            })
+            .collect();
+        if !gone.is_empty() {
+            let records = &self.records;
+            // The groups first, while the records of those that go can still be looked up.
+            for group in &mut self.groups {
+                group.retain(|slot| {
+                    records[*slot as usize].is_some_and(|record| is_needed(&record))
+                });
+            }
+        }
+
+        // A look is worth as many refusals as it found slots, so that a log full of needed records
+        // costs little.
+        let worth_it = gone.len() * 16 >= self.records.len();
+        self.patience_next = if worth_it {
+            1
+        } else {
+            (self.patience_next * 2).min(1 << 16)
+        };
+
+        self.patience = self.patience_next;
+        self.release(media, gone);
+    }
+
+    fn start(
+        &mut self,
+        geometry: Geometry,
+        media: &Media,
+        remapping: &Remapping,
+        purpose: Purpose,
+    ) {
+        let (slot, clear) = self.free.pop_front().expect("a slot was secured");
+        let commit = CommitRecord::new()
+            .with_torn_first(true)
+            .with_len(1)
+            .with_wsn(remapping.wsn)
+            .with_torn_second(true)
+            .with_target(remapping.lpn)
+            .with_source(media.oob(remapping.ppn).lpn());
+        let sb = geometry.superblock(remapping.ppn);
+
+        self.run = Some(OpenCommit {
+            commit,
+            slot,
+            clear,
+            sb,
+            pages: (remapping.ppn, remapping.ppn),
+            purpose,
+        });
+    }
+}
+
+impl Persist for Wal {
+    fn admit(&mut self, core: &mut Core, _: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        if !self.free.is_empty() {
+            return Ok(());
+        }
+
+        if may_reclaim && self.patience == 0 {
+            // 1. the record that is growing  2. zeroes where an older one of its homes was, which
+            // the tables say is not needed any more. Cut between with 2 first: nothing says what
+            // these homes have.
+            if core.config.guards.has(Guard::RecordBeforeReclaim) {
+                self.issue(core);
+            }
+            self.sweep(&core.tables, &mut core.media, &mut core.stats);
+        }
+
+        self.patience = self.patience.saturating_sub(1);
+        if self.free.is_empty() {
+            Err(Demotion::NvramFull)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Only a home may get a page, and only from the LPN that the page was written under: then one
+    /// record tells recovery which page it is, the newest one of that LPN.
+    fn admit_remap(
+        &mut self,
+        core: &mut Core,
+        next: &Remapping,
+        may_reclaim: bool,
+    ) -> Result<(), Demotion> {
+        let oob = core.media.oob(next.ppn);
+        if oob.second().lpn() != Some(next.lpn)
+            || !core.tables.map.is_written_at(oob.lpn(), next.ppn)
+        {
+            return Err(Demotion::Unhinted);
+        }
+
+        if self
+            .run
+            .as_ref()
+            .is_some_and(|run| run.extended(core.geometry, &core.media, next).is_some())
+        {
+            Ok(())
+        } else {
+            self.admit(core, next.ppn, may_reclaim)
+        }
+    }
+
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        if let Some(run) = &mut self.run
+            && let Some((commit, pages)) = run.extended(core.geometry, &core.media, remapping)
+        {
+            (run.commit, run.pages) = (commit, pages);
+            return;
+        }
+        self.issue(core);
+        self.start(core.geometry, &core.media, remapping, purpose);
+    }
+
+    fn persist_moved(&mut self, _: &mut Core, _: &Remapping) -> bool {
+        unreachable!("a page with two owners names both when it moves");
+    }
+
+    fn issue(&mut self, core: &mut Core) {
+        let Some(run) = self.run.take() else { return };
+
+        // 1. the pages, and those between them  2. zeroes in the slot  3. the record.
+        // Cut inside 3: a torn bit is missing, the remap did not happen. After 3: it did, as a
+        // whole.
+        let mut after = After::clear(run.clear);
+        if core.config.guards.has(Guard::EntryAfterPage) {
+            // All between the two as well: `After::pages` names a row of pages, and pages of other
+            // commands among them cost a longer wait, no wrong one.
+            let count = run.pages.1.0 - run.pages.0.0 + 1;
+            after = after.and(After::pages(run.pages.0, count as u16));
+        }
+
+        core.media
+            .store_record(self.word(run.slot), &run.commit.words(), run.purpose, after);
+
+        self.records[run.slot as usize] = Some(StoredCommit {
+            commit: run.commit,
+            places: 1,
+        });
+        self.groups[run.sb.0 as usize].push(run.slot);
+    }
+}
+
+impl Ownership for Wal {
+    /// The homes are in the OOBs, which GC reads together with the pages.
+    fn owners(&mut self, lookup: OwnerLookup) {
+        let OwnerLookup {
+            tables,
+            media,
+            sb,
+            out,
+            ..
+        } = lookup;
+
+        // No number: the core asks L2P whether a home has its page, and gives the copy a new one.
+        for offset in 0..tables.geometry.pages_per_superblock() {
+            let second = media.oob(tables.geometry.page(sb, offset)).second();
+            if let Some(lpn) = second.lpn().filter(|lpn| lpn.is_below(self.lpns)) {
+                out.push(OwnerRef {
+                    offset,
+                    lpn,
+                    wsn: 0,
+                    source: None,
+                });
+            }
+        }
+    }
+
+    fn forget(
+        &mut self,
+        media: &mut Media,
+        _: &mut EndedFilters,
+        _: &mut SchemeCounters,
+        sb: SbId,
+    ) {
+        let mut gone = Vec::new();
+        for slot in std::mem::take(&mut self.groups[sb.0 as usize]) {
+            let record = self.records[slot as usize]
+                .as_mut()
+                .expect("a record in a group is in use");
+            // A record may be needed in several superblocks after a recovery, once for each in
+            // which a home's page lies.
+            record.places -= 1;
+            if record.places == 0 {
+                gone.push(slot);
+            }
+        }
+        self.release(media, gone);
+    }
+}
+
+impl LookAhead for Wal {}
