@@ -115,6 +115,7 @@ impl Subsystem {
                 sync_to: None,
                 status,
                 result: 0,
+                failed_block: None,
                 ..outcome
             },
         }

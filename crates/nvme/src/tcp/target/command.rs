@@ -219,7 +219,7 @@ impl Connection {
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
         if let Some(queue) = &self.queue {
-            queue.association.log_error(queue.qid, sqe, status);
+            queue.association.log_error(queue.qid, sqe, status, None);
         }
         self.respond(sqe.head().cid(), status, 0, context.out.open());
         if let Some(span) = context.span.take() {

@@ -7,8 +7,8 @@ use super::{CheckedCommand, Connection, End, ReceiveContext, Verb};
 use crate::controller::spans::Tracer;
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    Actor, AdminOutcome, DeviceTurn, InMemory, IoRequest, Job, Latency, Outcome, Transfer,
-    fabrics_kind,
+    Actor, AdminOutcome, DeviceTurn, FailedBlock, InMemory, IoRequest, Job, Latency, Outcome,
+    Transfer, fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::kind as fabrics;
@@ -225,6 +225,7 @@ impl Connection {
                 result: 0,
                 done_at: context.now,
                 sync_to: None,
+                failed_block: None,
             };
             return self.complete(sqe, &refused, context);
         }
@@ -285,7 +286,7 @@ impl Connection {
         }
 
         if !data_suffice {
-            self.log_failure(sqe, outcome.status);
+            self.log_failure(sqe, outcome.status, outcome.failed_block);
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
         }
         if let Some(span) = context.span.take() {
@@ -317,7 +318,7 @@ impl Connection {
             return self.awaiting_sync.push(awaiting_sync);
         }
 
-        self.log_failure(sqe, outcome.status);
+        self.log_failure(sqe, outcome.status, outcome.failed_block);
         if let Some(span) = context.span.take() {
             self.end_span(*span, sqe, (outcome.status, outcome.done_at, false));
         }
@@ -332,9 +333,11 @@ impl Connection {
         }
     }
 
-    pub(super) fn log_failure(&self, sqe: &Sqe, status: Status) {
+    pub(super) fn log_failure(&self, sqe: &Sqe, status: Status, failed_block: Option<FailedBlock>) {
         if let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) {
-            queue.association.log_error(queue.qid, sqe, status);
+            queue
+                .association
+                .log_error(queue.qid, sqe, status, failed_block);
         }
     }
 

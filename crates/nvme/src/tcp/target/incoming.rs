@@ -147,6 +147,7 @@ impl Connection {
             result: 0,
             done_at: context.now,
             sync_to: None,
+            failed_block: None,
         };
         self.complete(&incoming.sqe, &outcome, context);
 
