@@ -52,10 +52,10 @@ use std::sync::{Arc, Mutex, PoisonError};
     after_long_help = args::EXAMPLES
 )]
 pub struct CompareCommand {
-    /// What to run.
+    /// The device, the schemes and the workload to run.
     #[command(flatten)]
     pub args: Args,
-    /// What else to do.
+    /// A comparison of earlier results, instead of a run.
     #[command(subcommand)]
     pub action: Option<Action>,
 }

@@ -202,7 +202,7 @@ pub struct Args {
     #[arg(long, hide_short_help = true, help_heading = "Behaviour")]
     pub json_log: bool,
 
-    /// What it is like.
+    /// Scheme, size and settings, if the device is new.
     #[command(flatten)]
     pub shape: DeviceShape,
 }

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const PAGE: u64 = 4096;
 
-/// What to do.
+/// Arguments of `share snapshot`: one of its commands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -52,7 +52,7 @@ enum Command {
     Rollback(Named),
 }
 
-/// What to make.
+/// Arguments of `share snapshot create`.
 #[derive(Debug, clap::Args)]
 struct Create {
     /// Name of the snapshot.
@@ -68,7 +68,7 @@ struct Create {
     on: On,
 }
 
-/// Which one.
+/// A snapshot by its name, for the commands that need no more.
 #[derive(Debug, clap::Args)]
 struct Named {
     /// Name of the snapshot.
@@ -77,7 +77,7 @@ struct Named {
     on: On,
 }
 
-/// Of what.
+/// Whose snapshots: the namespace's, or those of the files of its volume.
 #[derive(Debug, clap::Args)]
 struct On {
     /// Snapshots of the files of the namespace's volume, instead of the namespace.

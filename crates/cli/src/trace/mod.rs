@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to do.
+    /// The command for traces that the next word names.
     #[command(subcommand)]
     pub command: Command,
 }

@@ -41,7 +41,7 @@ pub struct Args {
     /// Count malformed records and go on, instead of stopping at the first.
     #[arg(long, requires = "files")]
     pub skip_bad: bool,
-    /// Options of workloads.
+    /// Device, content and seed, if a workload is looked at.
     #[command(flatten)]
     pub feed: Feed,
     /// Print everything as JSON: a list.
