@@ -159,9 +159,11 @@ impl Lane {
     pub fn connect(client: &Client, count: u16) -> Result<Vec<Self>, Failure> {
         let connected = (0..count).map(|index| {
             let queue = client.another_queue(index + 2).map_err(Failure::failed)?;
+
             // Each lane has contents of its own, so that lanes do not make duplicates of each
             // other's.
             let first_content = u64::from(index + 1) << 48;
+
             Ok(Self {
                 queue,
                 numbers: Numbers(first_content),
