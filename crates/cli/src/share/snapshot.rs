@@ -47,9 +47,9 @@ enum Command {
     /// Lists snapshots, including remains of interrupted ones.
     List(On),
     /// Deletes a snapshot.
-    Delete(Named),
+    Delete(SnapshotArgs),
     /// Restores the source to the state of the snapshot.
-    Rollback(Named),
+    Rollback(SnapshotArgs),
 }
 
 /// Arguments of `share snapshot create`.
@@ -70,7 +70,7 @@ struct Create {
 
 /// A snapshot by its name, for the commands that need no more.
 #[derive(Debug, clap::Args)]
-struct Named {
+struct SnapshotArgs {
     /// Name of the snapshot.
     name: String,
     #[command(flatten)]
@@ -143,7 +143,7 @@ fn create(args: &Create) -> Result<(), Failure> {
     show::shared(&shared, &more, on.json)
 }
 
-fn rollback(args: &Named) -> Result<(), Failure> {
+fn rollback(args: &SnapshotArgs) -> Result<(), Failure> {
     let mut patience = None;
     let done = on_namespaces(&args.on.place, |device| {
         snapshot::rollback(device, &args.name, &mut |done, all| {
@@ -161,7 +161,7 @@ fn rollback(args: &Named) -> Result<(), Failure> {
     show::shared(&shared, &more, args.on.json)
 }
 
-fn delete(args: &Named) -> Result<(), Failure> {
+fn delete(args: &SnapshotArgs) -> Result<(), Failure> {
     let mut patience = None;
     let done = on_namespaces(&args.on.place, |device| {
         snapshot::delete(device, &args.name, &mut |done, all| {
@@ -278,7 +278,7 @@ fn create_of_files(args: &Create) -> Result<(), Failure> {
     )
 }
 
-fn rollback_of_files(args: &Named) -> Result<(), Failure> {
+fn rollback_of_files(args: &SnapshotArgs) -> Result<(), Failure> {
     let mut patience = None;
 
     let done = on_volume(&args.on.place, Others::Refused, |volume| {
@@ -302,7 +302,7 @@ fn rollback_of_files(args: &Named) -> Result<(), Failure> {
     )
 }
 
-fn delete_of_files(args: &Named) -> Result<(), Failure> {
+fn delete_of_files(args: &SnapshotArgs) -> Result<(), Failure> {
     on_volume(&args.on.place, Others::Refused, |volume| {
         files::delete(volume.as_store(), &args.name)
     })?;

@@ -3,7 +3,7 @@
 //! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
 
 use super::awaiting_sync::AwaitingSync;
-use super::{CheckedCommand, Connection, End, ReceiveContext, Verb};
+use super::{CheckedCommand, Connection, End, ParsedCommand, ReceiveContext};
 use crate::controller::spans::Tracer;
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
@@ -28,7 +28,7 @@ impl Connection {
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        let Verb::Io(request) = &command.verb else {
+        let ParsedCommand::Io(request) = &command.verb else {
             // Admin commands lock the device themselves.
             self.weight = context
                 .device
@@ -344,7 +344,7 @@ impl Connection {
     fn admin(
         &mut self,
         sqe: &Sqe,
-        verb: Verb,
+        verb: ParsedCommand,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
@@ -364,7 +364,7 @@ impl Connection {
         let mut page = Vec::new();
 
         let outcome = match verb {
-            Verb::Reservation => queue.association.reservation(sqe, data, &mut page),
+            ParsedCommand::Reservation => queue.association.reservation(sqe, data, &mut page),
             _ => queue.association.admin(sqe, data, &mut page),
         };
         match outcome {
