@@ -2,7 +2,7 @@
 //!
 //! Absent: the counting (`remap_ssd_sim::trace::Profile`).
 
-use super::{Feed, Patience, torn};
+use super::{Patience, WorkloadArgs, torn};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output;
@@ -43,7 +43,7 @@ pub struct Args {
     pub skip_bad: bool,
     /// Device, content and seed, if a workload is looked at.
     #[command(flatten)]
-    pub feed: Feed,
+    pub feed: WorkloadArgs,
     /// Print everything as JSON: a list.
     #[arg(long)]
     pub json: bool,

@@ -62,7 +62,7 @@ pub enum Until {
 
 /// What a load did, and in which time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
+pub struct LoadResult {
     /// How many commands were completed.
     pub commands: u64,
     /// Seconds from the first command to the last.
@@ -348,7 +348,7 @@ impl Load {
     ///
     /// # Errors
     /// Of any of them.
-    pub fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<Done, Failure> {
+    pub fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<LoadResult, Failure> {
         let began = Instant::now();
         let used = processor_seconds();
 
@@ -381,7 +381,7 @@ impl Load {
                 .sum::<Result<u64, Failure>>()
         })?;
 
-        Ok(Done {
+        Ok(LoadResult {
             commands,
             seconds: began.elapsed().as_secs_f64(),
             processor_seconds: processor_seconds() - used,
