@@ -23,7 +23,7 @@ pub fn config_of_json(text: &str) -> PyResult<(String, String)> {
     config_of_toml(&keys.to_string())
 }
 
-/// The presets as JSON.
+/// A JSON list of the predefined devices: name, description and full configuration of each.
 #[pyfunction]
 pub fn presets() -> String {
     let one = |preset: &remap_ssd_device::Preset| json!({ "name": preset.name, "about": preset.about, "assumed": preset.assumed, "device": preset.config() });

@@ -26,7 +26,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// it.
 const PENDING_MAX: usize = 2048;
 
-/// A device.
+/// A simulated device in memory, as Python uses it.
 #[pyclass(module = "remap_ssd._native")]
 pub struct Device(Mutex<PoweredDevice>);
 
@@ -48,12 +48,12 @@ enum PageContent<'py> {
     Unknown(&'static str),
 }
 
-/// What is written.
+/// The content of a page that Python writes.
 #[derive(FromPyObject)]
 pub enum WriteContent {
-    /// An identity.
+    /// A number that stands for the content, so that no bytes are stored.
     Identity(u64),
-    /// 4 KiB.
+    /// All 4 KiB of the page.
     Bytes(Vec<u8>),
 }
 

@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, global = true)]
     pub json: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: CtlCommand,
 }
 
 const EXAMPLES: &str = "\
@@ -43,7 +43,7 @@ Examples:
 Exit codes: 0 success, 1 the service refused or cannot be reached, 2 mistake in the arguments.";
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum CtlCommand {
     /// Lists who is connected.
     Hosts,
     /// Lists the namespaces.
@@ -187,29 +187,31 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 }
 
 /// The path that a verb is, and what is posted to it.
-fn request(verb: &Verb) -> Result<(String, Option<Value>), Failure> {
+fn request(verb: &CtlCommand) -> Result<(String, Option<Value>), Failure> {
     let get = |what: &str| Ok((format!("/api/{what}"), None));
     let post = |verb: &str, body: Value| Ok((format!("/api/ctl/{verb}"), Some(body)));
 
     match verb {
-        Verb::Hosts => get("hosts"),
-        Verb::Namespaces => get("namespaces"),
-        Verb::Config => get("config"),
-        Verb::Statistics => get("statistics"),
-        Verb::Drop { host } => post("drop", json!({ "host": host })),
-        Verb::PowerCut => post("power-cut", json!({})),
-        Verb::Inject { what } => post("inject", injected(what)),
-        Verb::Latency { mode } => post("latency", json!({ "mode": mode })),
-        Verb::Dedup { mode } => post("dedup", json!({ "mode": mode })),
-        Verb::Stats { .. } => post("reset", json!({})),
-        Verb::Ana { portal, state } => post("ana", json!({ "portal": portal, "state": state })),
-        Verb::Release { nsid } => post("release", json!({ "nsid": nsid })),
-        Verb::Snapshot { to } => {
+        CtlCommand::Hosts => get("hosts"),
+        CtlCommand::Namespaces => get("namespaces"),
+        CtlCommand::Config => get("config"),
+        CtlCommand::Statistics => get("statistics"),
+        CtlCommand::Drop { host } => post("drop", json!({ "host": host })),
+        CtlCommand::PowerCut => post("power-cut", json!({})),
+        CtlCommand::Inject { what } => post("inject", injected(what)),
+        CtlCommand::Latency { mode } => post("latency", json!({ "mode": mode })),
+        CtlCommand::Dedup { mode } => post("dedup", json!({ "mode": mode })),
+        CtlCommand::Stats { .. } => post("reset", json!({})),
+        CtlCommand::Ana { portal, state } => {
+            post("ana", json!({ "portal": portal, "state": state }))
+        }
+        CtlCommand::Release { nsid } => post("release", json!({ "nsid": nsid })),
+        CtlCommand::Snapshot { to } => {
             // Absolute, because the server has another working directory.
             let to = std::path::absolute(to).map_err(Failure::usage)?;
             post("snapshot", json!({ "to": to }))
         }
-        Verb::Log { level } => post("log", json!({ "level": level })),
+        CtlCommand::Log { level } => post("log", json!({ "level": level })),
     }
 }
 
@@ -225,9 +227,9 @@ fn injected(what: &Inject) -> Value {
     }
 }
 
-fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
+fn show(verb: &CtlCommand, value: &Value) -> Result<(), Failure> {
     let columns: &[&str] = match verb {
-        Verb::Hosts => &[
+        CtlCommand::Hosts => &[
             "hostnqn",
             "connection",
             "peer",
@@ -238,8 +240,8 @@ fn show(verb: &Verb, value: &Value) -> Result<(), Failure> {
             "seconds",
             "commands",
         ],
-        Verb::Namespaces => &["nsid", "block_bytes", "blocks", "size_bytes", "reservation"],
-        Verb::Config => return output::json(value),
+        CtlCommand::Namespaces => &["nsid", "block_bytes", "blocks", "size_bytes", "reservation"],
+        CtlCommand::Config => return output::json(value),
         _ => {
             let rows = value.as_object().into_iter().flatten();
             // What has parts of its own, as a report of recovery does, is for `--json`.

@@ -263,7 +263,7 @@ fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
         },
         fresh: args.fresh,
     };
-    let progress = Arc::new(Progress::new(args.json));
+    let progress = Arc::new(ExperimentProgress::new(args.json));
     progress.end_by_signals(&args.out)?;
     let store = Store::open(&args.out, &program())?;
     let done = study.run(&store, &options, &|event| progress.tell(&event));
@@ -284,7 +284,7 @@ pub(crate) fn program() -> String {
 const STEPS: u64 = 10_000;
 
 /// One bar for all runs, with the time that remains.
-struct Progress {
+struct ExperimentProgress {
     bar: ProgressBar,
     state: Mutex<Worked>,
 }
@@ -299,7 +299,7 @@ struct Worked {
     runs_found: usize,
 }
 
-impl Progress {
+impl ExperimentProgress {
     fn new(hidden: bool) -> Self {
         let target = if hidden {
             ProgressDrawTarget::hidden()

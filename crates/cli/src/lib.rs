@@ -38,7 +38,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "remap-ssd", version, about, args_override_self = true, after_help = EXAMPLES)]
 pub struct Cli {
-    /// What to do.
+    /// The command that the first word names.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -52,7 +52,7 @@ Examples:
 
 Exit codes: 0 success, 1 failure, 2 mistake in the arguments, 130 Ctrl-C.";
 
-/// The commands.
+/// Every command of the program, with its arguments.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Runs one workload or trace on several schemes and compares the results.

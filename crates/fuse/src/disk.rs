@@ -232,6 +232,7 @@ impl Disk {
                 result: 0,
                 done_at: now,
                 sync_to: None,
+                failed_block: None,
             };
             let mut turn = DiskAccess {
                 subsystem,

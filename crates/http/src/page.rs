@@ -17,7 +17,7 @@ pub const HTML: Asset = Asset {
     text: include_str!("../page/index.html"),
 };
 
-/// The page's styles, `/page.css`.
+/// The style sheet of [`HTML`], served as `/page.css`.
 pub const CSS: Asset = Asset {
     content_type: "text/css; charset=utf-8",
     text: include_str!("../page/page.css"),

@@ -199,7 +199,7 @@ impl Shared {
             clients.insert(number, handle);
         }
 
-        let place = Place {
+        let place = ConnectionSlot {
             shared: self.clone(),
             number,
         };
@@ -335,12 +335,12 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 /// A connection's place, until its thread ends, by a panic too.
-struct Place {
+struct ConnectionSlot {
     shared: Arc<Shared>,
     number: u64,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.shared.clients().remove(&self.number);
         self.shared.changed.notify_all();

@@ -29,7 +29,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// As published: hours.
+    /// As published: devices at full scale, which take hours.
     Full,
     /// Scaled devices and shorter runs: minutes.
     Quick,

@@ -26,7 +26,7 @@ pub struct Limits {
     pub memory: u64,
 }
 
-struct State {
+struct QueueState {
     /// Jobs not begun, the longest last.
     waiting: Vec<usize>,
     memory: u64,
@@ -53,7 +53,7 @@ pub fn run_all<E: Send>(
             .then(b.cmp(a))
     });
 
-    let state = Mutex::new(State {
+    let state = Mutex::new(QueueState {
         waiting,
         memory: 0,
         running: 0,
@@ -101,7 +101,7 @@ pub fn run_all<E: Send>(
 fn begin(
     demands: &[Demand],
     limits: Limits,
-    state: &Mutex<State>,
+    state: &Mutex<QueueState>,
     changed: &Condvar,
 ) -> Option<usize> {
     let mut now = locked(state);

@@ -21,7 +21,7 @@ pub fn digest(bytes: &[u8]) -> String {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct StoredRun {
     /// Which build of the program made it.
     program: String,
     run: RunSpec,
@@ -66,7 +66,7 @@ impl Store {
     /// The result of a run, if it is there and whole.
     pub fn load(&self, run: &RunSpec) -> Option<StoredResult> {
         let text = std::fs::read_to_string(self.path(run)).ok()?;
-        let kept: Kept = serde_json::from_str(&text).ok()?;
+        let kept: StoredRun = serde_json::from_str(&text).ok()?;
         // The device has parts that are not written down; what was written must be the same.
         let same = kept.run.key() == run.key();
         same.then(|| StoredResult {
@@ -80,7 +80,7 @@ impl Store {
     /// # Errors
     /// It cannot be written.
     pub fn save(&self, run: &RunSpec, result: &Value) -> Result<(), LabError> {
-        let kept = Kept {
+        let kept = StoredRun {
             program: self.program.clone(),
             run: run.clone(),
             result: result.clone(),

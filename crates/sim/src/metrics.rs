@@ -114,7 +114,7 @@ struct Reading {
 
 /// Every counter, at the beginning and at the end.
 #[derive(Clone, Copy)]
-struct Whole {
+struct CounterTotals {
     stats: Stats,
     erases: u64,
     nvram_bytes: u64,
@@ -122,7 +122,7 @@ struct Whole {
     reading: Reading,
 }
 
-impl Whole {
+impl CounterTotals {
     fn of(device: &Device, at_ns: u64, page_ops: PageOps) -> Self {
         let ftl = device.ftl();
         let counts = ftl.media().counts;
@@ -149,7 +149,7 @@ pub struct Meters {
     pub writes: Latencies,
     /// Latencies of remap requests, from entry to end.
     pub remaps: Latencies,
-    first: Whole,
+    first: CounterTotals,
     readings: Vec<Reading>,
     interval_ns: u64,
     /// When the next reading is due.
@@ -166,7 +166,7 @@ impl Meters {
             reads: Latencies::default(),
             writes: Latencies::default(),
             remaps: Latencies::default(),
-            first: Whole::of(device, now, PageOps::default()),
+            first: CounterTotals::of(device, now, PageOps::default()),
             readings: Vec::new(),
             interval_ns,
             due_ns: now + interval_ns,
@@ -202,7 +202,7 @@ impl Meters {
     /// Everything but the accounting of requests and the wall clock; the last completion was at
     /// `end_ns`.
     pub fn finish(mut self, device: &Device, end_ns: u64, page_ops: PageOps) -> RunSummary {
-        let last = Whole::of(device, end_ns, page_ops);
+        let last = CounterTotals::of(device, end_ns, page_ops);
         // The last reading is of the end, unless one fell there anyway.
         if self
             .readings

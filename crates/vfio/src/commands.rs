@@ -91,6 +91,7 @@ impl FunctionShared {
                 Err(status) => Outcome {
                     status,
                     result: 0,
+                    failed_block: None,
                     ..outcome
                 },
             };
@@ -112,11 +113,12 @@ impl FunctionShared {
             status,
             result,
             done_at,
+            failed_block,
             ..
         } = outcome;
 
         if !status.is_success() && sqid > 0 {
-            state.association.log_error(sqid, sqe, status);
+            state.association.log_error(sqid, sqe, status, failed_block);
         }
 
         // The host gets its answer when the device would have given it.
@@ -224,7 +226,7 @@ impl FunctionShared {
                 Status::SUCCESS
             }
             Err(status) => {
-                state.association.log_error(0, sqe, status);
+                state.association.log_error(0, sqe, status, None);
                 status
             }
         })
@@ -301,6 +303,7 @@ fn completed(status: Status, result: u64) -> Outcome {
         result,
         done_at: 0,
         sync_to: None,
+        failed_block: None,
     }
 }
 

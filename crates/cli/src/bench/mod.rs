@@ -24,7 +24,7 @@ use remap_ssd_sim::report::format::{bytes, exact, number, seconds, si};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use subject::{BareSubject, Feed, RunWork, Subject, Work, without_dedup};
+use subject::{BareSubject, CommandSource, RunWork, Subject, Work, without_dedup};
 
 /// Measures the speed and the memory of the simulator itself, on one thread and on two: random 4
 /// KiB writes with 30 % duplicates (published definition) on Remap-SSD in steady state of garbage
@@ -176,7 +176,11 @@ struct Runs {
 }
 
 impl Runs {
-    fn of(size: BenchSize, subject: &mut Subject, feed: &mut Feed) -> Result<Self, Failure> {
+    fn of(
+        size: BenchSize,
+        subject: &mut Subject,
+        feed: &mut CommandSource,
+    ) -> Result<Self, Failure> {
         // The system counts processor time by hundredths of a second.
         let pages = size.pages.max(2_000_000);
 
@@ -348,7 +352,7 @@ fn measure(
 ) -> Result<Results, Failure> {
     let addressable = config.addressable_lpns();
     let flash_pages = u64::from(config.geometry.pages());
-    let mut feed = Feed::new(addressable, seed)?;
+    let mut feed = CommandSource::new(addressable, seed)?;
     let mut results = Results {
         flash_pages,
         rounds: size.rounds,
@@ -431,7 +435,7 @@ fn scaled(
     line.set_message(format!("{} device", bytes(logical_bytes)));
 
     // One feed for all rounds: a device in steady state must go on with the same contents.
-    let mut feed = Feed::new(config.addressable_lpns(), seed)?;
+    let mut feed = CommandSource::new(config.addressable_lpns(), seed)?;
     let flash_pages = u64::from(config.geometry.pages());
     let mut subject = Subject::new(config, &mut feed)?;
     let rounds = Rounds::of(size, || subject.measure(&mut feed, size.pages))?;

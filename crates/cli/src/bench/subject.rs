@@ -83,13 +83,13 @@ fn process_s() -> f64 {
 }
 
 /// A source of page commands, batch by batch.
-pub struct Feed {
+pub struct CommandSource {
     workload: Workload,
     pages: Vec<HostPage>,
     commands: Vec<PageCommand>,
 }
 
-impl Feed {
+impl CommandSource {
     /// Random writes with 30 % duplicates by the published definition.
     pub fn new(addressable: u32, seed: u64) -> Result<Self, Failure> {
         let config = WorkloadConfig {
@@ -152,7 +152,7 @@ impl Subject {
     ///
     /// # Errors
     /// Invalid device configuration.
-    pub fn new(config: DeviceConfig, feed: &mut Feed) -> Result<Self, Failure> {
+    pub fn new(config: DeviceConfig, feed: &mut CommandSource) -> Result<Self, Failure> {
         let mut device = Device::format(config).map_err(Failure::usage)?;
         let began = Instant::now();
         age(&mut device, &mut feed.workload, &AgingOptions::default()).map_err(Failure::failed)?;
@@ -168,7 +168,7 @@ impl Subject {
         Ok(subject)
     }
 
-    fn warm_up(&mut self, feed: &mut Feed) -> Result<(), Failure> {
+    fn warm_up(&mut self, feed: &mut CommandSource) -> Result<(), Failure> {
         let window = (u64::from(self.device.config().addressable_lpns()) / 4).max(1);
         // Until one window moves about as many pages as the one before, and then it is steady.
         let mut before = f64::NAN;
@@ -188,7 +188,7 @@ impl Subject {
     ///
     /// # Errors
     /// The device refuses one.
-    pub fn measure(&mut self, feed: &mut Feed, pages: u64) -> Result<Work, Failure> {
+    pub fn measure(&mut self, feed: &mut CommandSource, pages: u64) -> Result<Work, Failure> {
         let stats = self.device.ftl().stats();
         let programs = self.device.ftl().media().counts.programs;
 
@@ -240,7 +240,12 @@ impl Subject {
     ///
     /// # Errors
     /// The device refuses a page.
-    pub fn run(&mut self, feed: &mut Feed, pages: u64, threads: u32) -> Result<RunWork, Failure> {
+    pub fn run(
+        &mut self,
+        feed: &mut CommandSource,
+        pages: u64,
+        threads: u32,
+    ) -> Result<RunWork, Failure> {
         let stats = self.device.ftl().stats();
         let programs = self.device.ftl().media().counts.programs;
         let options = RunOptions {
@@ -318,7 +323,7 @@ impl BareSubject {
     ///
     /// # Errors
     /// The workload ends.
-    pub fn new(config: &DeviceConfig, feed: &mut Feed) -> Result<Self, Failure> {
+    pub fn new(config: &DeviceConfig, feed: &mut CommandSource) -> Result<Self, Failure> {
         let gc_start = config.firmware.gc_start(&config.geometry);
         let mut bare = Self(Bare::new(config.geometry, config.firmware.lpns, gc_start));
         let addressable = u64::from(config.addressable_lpns());
@@ -331,7 +336,7 @@ impl BareSubject {
     ///
     /// # Errors
     /// The workload ends.
-    pub fn measure(&mut self, feed: &mut Feed, pages: u64) -> Result<Work, Failure> {
+    pub fn measure(&mut self, feed: &mut CommandSource, pages: u64) -> Result<Work, Failure> {
         let moves = self.0.moves;
         let (mut seconds, mut left) = (0.0, pages);
         while left > 0 {

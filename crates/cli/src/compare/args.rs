@@ -385,7 +385,7 @@ impl Args {
     }
 }
 
-/// On or off.
+/// A choice of `on` or `off` on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
     /// On.

@@ -76,13 +76,13 @@ pub struct Condition {
     text: String,
     figure: String,
     above: bool,
-    of: Of,
+    of: ComparedQuantity,
     limit: f64,
 }
 
 /// What a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum ComparedQuantity {
     /// The change, as a share of what it was.
     Share,
     /// The change itself, in the unit of the figure.
@@ -110,9 +110,9 @@ impl FromStr for Condition {
 
         // A change has a sign. A share is a change in percent; a value is compared as it is.
         let (digits, of) = match (limit.strip_suffix('%'), is_change) {
-            (Some(digits), true) => (digits, Of::Share),
-            (None, true) => (limit, Of::Change),
-            (None, false) => (limit, Of::Value),
+            (Some(digits), true) => (digits, ComparedQuantity::Share),
+            (None, true) => (limit, ComparedQuantity::Change),
+            (None, false) => (limit, ComparedQuantity::Value),
             (Some(_), false) => {
                 return Err(format!(
                     "`{text}`: a change has a sign, such as {name}>+{limit}"
@@ -128,7 +128,7 @@ impl FromStr for Condition {
             figure: long.map_or(name, |(_, long)| long).to_owned(),
             above: text.as_bytes()[at] == b'>',
             of,
-            limit: if of == Of::Share {
+            limit: if of == ComparedQuantity::Share {
                 limit / 100.0
             } else {
                 limit
@@ -146,9 +146,9 @@ impl fmt::Display for Condition {
 impl Condition {
     fn holds(&self, pair: Pair) -> bool {
         let found = match self.of {
-            Of::Share => pair.change(),
-            Of::Change => pair.b - pair.a,
-            Of::Value => pair.b,
+            ComparedQuantity::Share => pair.change(),
+            ComparedQuantity::Change => pair.b - pair.a,
+            ComparedQuantity::Value => pair.b,
         };
         if self.above {
             found > self.limit

@@ -5,7 +5,8 @@
 
 use super::args::Args;
 use super::plan::{
-    Feed, OWN_CONTENTS, Plan, Start, check_homes, pages_default, pages_of_a_life, trace_options,
+    OWN_CONTENTS, Plan, RequestSource, Start, check_homes, pages_default, pages_of_a_life,
+    trace_options,
 };
 use super::watch::{Stoppable, Watch};
 use crate::failure::Failure;
@@ -23,7 +24,7 @@ use std::path::Path;
 
 /// What a job has to show.
 #[derive(Debug)]
-pub struct Done {
+pub struct FinishedJob {
     /// The device it ran on.
     pub config: DeviceConfig,
     /// What aging did, if the device was aged here.
@@ -46,7 +47,7 @@ pub fn job(
     start: &Start,
     cores: &Cores,
     bar: &dyn Watch,
-) -> Result<Done, Failure> {
+) -> Result<FinishedJob, Failure> {
     let (mut device, aged, recovered) = match start {
         Start::Image(path) => {
             bar.set_message("recovering");
@@ -89,7 +90,7 @@ pub fn job(
     let threads = Loan::threads(loan.as_ref());
     let (summary, pages) = measure(args, plan, &mut device, threads, bar)?;
 
-    Ok(Done {
+    Ok(FinishedJob {
         config,
         aged,
         recovered,
@@ -128,7 +129,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
     let addressable = device.config().addressable_lpns();
 
     let (source, pages, title): (Box<dyn Source>, _, _) = match &plan.feed {
-        Feed::Synthetic {
+        RequestSource::Synthetic {
             spec,
             content,
             pages,
@@ -139,7 +140,7 @@ pub fn staged(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Resul
             let pages = pages.unwrap_or_else(|| pages_default(device.config()));
             (source.map_err(Failure::usage)?, pages, spec.to_string())
         }
-        Feed::Trace(facts) => {
+        RequestSource::Trace(facts) => {
             let options = trace_options(args, addressable);
             let title = facts.path.display().to_string();
             // A trace ends by itself.
@@ -234,7 +235,7 @@ fn measure(
         ..RunOptions::default()
     };
     match &plan.feed {
-        Feed::Synthetic {
+        RequestSource::Synthetic {
             spec,
             content,
             pages,
@@ -272,7 +273,7 @@ fn measure(
             let summary = measured(device, source, &options(Some(pages)), bar)?;
             Ok((summary, Some(pages)))
         }
-        Feed::Trace(facts) => {
+        RequestSource::Trace(facts) => {
             let mut source = facts.replay(trace_options(args, addressable));
             let mut summary = match arrivals {
                 Some(arrivals) => measured(

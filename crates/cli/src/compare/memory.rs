@@ -7,7 +7,7 @@
 //! from images, whose size is in them.
 
 use super::args::Args;
-use super::plan::{Feed, Plan, Start};
+use super::plan::{Plan, RequestSource, Start};
 use crate::failure::Failure;
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_ftl::Survival;
@@ -90,7 +90,7 @@ fn run_bytes(args: &Args, plan: &Plan, config: &DeviceConfig) -> u64 {
         0
     };
     let per_lpn = match plan.feed {
-        Feed::Synthetic {
+        RequestSource::Synthetic {
             // These contents are remembered by page; the others follow from a number.
             content: ContentModel::Plain { .. } | ContentModel::Runs { .. },
             ..

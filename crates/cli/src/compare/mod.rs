@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Pending, counted};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use job::{Done, Staged, job, staged};
+use job::{FinishedJob, Staged, job, staged};
 use memory::Need;
 use plan::{Plan, Start, plan};
 use remap_ssd_ftl::GcPolicy;
@@ -52,10 +52,10 @@ use std::sync::{Arc, Mutex, PoisonError};
     after_long_help = args::EXAMPLES
 )]
 pub struct CompareCommand {
-    /// What to run.
+    /// The device, the schemes and the workload to run.
     #[command(flatten)]
     pub args: Args,
-    /// What else to do.
+    /// A comparison of earlier results, instead of a run.
     #[command(subcommand)]
     pub action: Option<Action>,
 }
@@ -159,7 +159,7 @@ pub struct Comparison<'a> {
 /// What a comparison measured, run by run.
 #[derive(Debug)]
 pub struct Measured {
-    done: Vec<Done>,
+    done: Vec<FinishedJob>,
     /// Schemes without a result, and why.
     failed: Vec<(String, Failure)>,
 }
@@ -347,7 +347,7 @@ fn run_all(
     plan: &Plan,
     watches: &[impl Watch],
     failing: Failing,
-) -> Vec<Option<Result<Done, Failure>>> {
+) -> Vec<Option<Result<FinishedJob, Failure>>> {
     let allowed = threads(args);
     let workers = allowed.min(plan.jobs.len() as u32);
 
@@ -355,7 +355,7 @@ fn run_all(
     let cores = Cores::new(allowed - workers);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
 
-    let results: Vec<Mutex<Option<Result<Done, Failure>>>> =
+    let results: Vec<Mutex<Option<Result<FinishedJob, Failure>>>> =
         plan.jobs.iter().map(|_| Mutex::default()).collect();
 
     std::thread::scope(|scope| {

@@ -23,7 +23,7 @@ pub struct Plan {
     /// The schemes that are run, in their order.
     pub jobs: Vec<Start>,
     /// The requests that all of them are measured with.
-    pub feed: Feed,
+    pub feed: RequestSource,
     /// The contents that aging writes.
     pub aging_content: ContentModel,
     /// The share of the given device that they have, where that is known.
@@ -50,7 +50,7 @@ pub enum Start {
 
 /// The requests that a run is measured with.
 #[derive(Debug)]
-pub enum Feed {
+pub enum RequestSource {
     /// Those of a synthetic workload, which has no end.
     Synthetic {
         /// Which addresses it reads and writes.
@@ -76,12 +76,12 @@ const PAGES_MIN: f64 = 70_000.0;
 /// What does not fit together, or cannot be read.
 pub fn plan(args: &Args) -> Result<Plan, Failure> {
     let feed = match &args.trace {
-        Some(path) => Feed::Trace(TraceFacts::read(args, path)?),
+        Some(path) => RequestSource::Trace(TraceFacts::read(args, path)?),
         None => {
             let content = args
                 .content()
                 .unwrap_or_else(|| args.workload().content_default());
-            Feed::Synthetic {
+            RequestSource::Synthetic {
                 spec: args.workload(),
                 content,
                 pages: args.pages(),
@@ -91,7 +91,7 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
 
     // A device is aged with the contents that it will be fed, unless they are those of a trace.
     let aging_content = args.content().unwrap_or(match feed {
-        Feed::Synthetic {
+        RequestSource::Synthetic {
             content: content @ ContentModel::Papers { .. },
             ..
         } => content,
@@ -136,10 +136,10 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
 }
 
 /// The device as described, and the share of it that is simulated.
-fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
+fn base(args: &Args, feed: &RequestSource) -> Result<(DeviceConfig, f64), Failure> {
     let recorded = match feed {
-        Feed::Trace(facts) => facts.device(),
-        Feed::Synthetic { .. } => None,
+        RequestSource::Trace(facts) => facts.device(),
+        RequestSource::Synthetic { .. } => None,
     };
 
     // In this order: a file, a preset by name, what the trace was recorded on, and the usual
@@ -203,12 +203,12 @@ fn simulated(device: &DeviceConfig) -> DeviceConfig {
 
 /// The largest power of two at which the device has at most `PAGES_DEFAULT` pages, and at which a
 /// trace writes the addressable pages once, as far as that leaves `PAGES_MIN`.
-fn preset_scale(config: &DeviceConfig, feed: &Feed) -> f64 {
+fn preset_scale(config: &DeviceConfig, feed: &RequestSource) -> f64 {
     let pages = f64::from(config.geometry.pages());
     let addressable = f64::from(config.addressable_lpns());
     let written = match feed {
-        Feed::Synthetic { .. } => f64::INFINITY,
-        Feed::Trace(facts) => facts.pages_written() as f64,
+        RequestSource::Synthetic { .. } => f64::INFINITY,
+        RequestSource::Trace(facts) => facts.pages_written() as f64,
     };
     let mut scale = 1.0;
 
@@ -439,11 +439,11 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
 /// A workload that cannot be on these devices is said before anything runs.
 fn check_workload(
     jobs: &[Start],
-    feed: &Feed,
+    feed: &RequestSource,
     seed: u64,
     arrivals: Option<Arrivals>,
 ) -> Result<(), Failure> {
-    let Feed::Synthetic { spec, content, .. } = feed else {
+    let RequestSource::Synthetic { spec, content, .. } = feed else {
         return Ok(());
     };
 
@@ -468,8 +468,8 @@ fn check_workload(
 ///
 /// # Errors
 /// It is such a scheme, and such a workload.
-pub fn check_homes(scheme: SchemeKind, feed: &Feed) -> Result<(), Failure> {
-    let names_homes = matches!(feed, Feed::Synthetic { spec, .. } if spec.names_homes());
+pub fn check_homes(scheme: SchemeKind, feed: &RequestSource) -> Result<(), Failure> {
+    let names_homes = matches!(feed, RequestSource::Synthetic { spec, .. } if spec.names_homes());
     if scheme.uses_hints() && !names_homes {
         Err(Failure::usage(format_args!(
             "scheme {scheme} remaps only pages that were written for a home, and this workload names none: use \

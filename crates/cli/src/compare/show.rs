@@ -4,8 +4,8 @@
 //! no path but as it was typed. Absent: tables and figures themselves (`remap_ssd_sim::report`).
 
 use super::args::Args;
-use super::job::Done;
-use super::plan::{Feed, Plan, logical_bytes};
+use super::job::FinishedJob;
+use super::plan::{Plan, RequestSource, logical_bytes};
 use super::replay::TraceFacts;
 use crate::failure::Failure;
 use crate::numbers::fraction;
@@ -23,12 +23,12 @@ use serde_json::{Value, json as object};
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The comparison as a terminal shows it.
-pub fn text(args: &Args, plan: &Plan, done: &[Done]) -> String {
+pub fn text(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
     let runs = summaries(done);
     let mut text = pairs(&heading(args, plan, done));
     text.push('\n');
     text.push_str(&report::table(&runs));
-    if let Feed::Trace(facts) = &plan.feed {
+    if let RequestSource::Trace(facts) = &plan.feed {
         text.push('\n');
         text.push_str(&pairs(&served(facts, &runs)));
     }
@@ -95,7 +95,7 @@ fn lives(runs: &[RunSummary]) -> String {
 }
 
 /// The comparison as a page of HTML.
-pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
+pub fn page(args: &Args, plan: &Plan, done: &[FinishedJob]) -> String {
     let heading = heading(args, plan, done);
 
     let subtitle = heading
@@ -120,8 +120,8 @@ pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
 }
 
 /// The comparison as JSON, for programs.
-pub fn json(args: &Args, plan: &Plan, done: &[Done], failed: &[(String, Failure)]) -> Value {
-    let run = |done: &Done| {
+pub fn json(args: &Args, plan: &Plan, done: &[FinishedJob], failed: &[(String, Failure)]) -> Value {
+    let run = |done: &FinishedJob| {
         let mut run = object!(done.summary);
         if let Value::Object(fields) = &mut run {
             // Real time is the machine's, and would make results differ.
@@ -155,21 +155,21 @@ pub fn json(args: &Args, plan: &Plan, done: &[Done], failed: &[(String, Failure)
     })
 }
 
-fn summaries(done: &[Done]) -> Vec<RunSummary> {
+fn summaries(done: &[FinishedJob]) -> Vec<RunSummary> {
     done.iter().map(|done| done.summary.clone()).collect()
 }
 
 /// Everything that decides the results besides the seed; the device is that of the first scheme.
-fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
+fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
     let first = done.first().map(|done| &done.config);
 
     let feed = match &plan.feed {
-        Feed::Synthetic { spec, content, .. } => object!({
+        RequestSource::Synthetic { spec, content, .. } => object!({
             "workload": spec.to_string(),
             "content": content.to_string(),
             "pages": done.first().and_then(|done| done.pages),
         }),
-        Feed::Trace(facts) => {
+        RequestSource::Trace(facts) => {
             let mut trace = facts.as_json();
             trace["fold"] = args.fold.to_string().into();
             object!({ "trace": trace })
@@ -201,7 +201,7 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
 }
 
 /// What was run, in a few lines.
-fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String)> {
+fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str, String)> {
     // Nothing was run: there is no device to describe.
     let Some(first) = done.first() else {
         return Vec::new();
@@ -222,7 +222,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
 
     let mut lines = vec![("device", device_line(config, plan.scale))];
     match &plan.feed {
-        Feed::Synthetic { spec, content, .. } => {
+        RequestSource::Synthetic { spec, content, .. } => {
             let length = first
                 .pages
                 .map_or("until the device is read-only".into(), |pages| {
@@ -234,7 +234,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
                 format!("{spec} over {addressable}, contents {content}, {length}, {host}"),
             ));
         }
-        Feed::Trace(facts) => {
+        RequestSource::Trace(facts) => {
             // The name alone, so that results do not depend on a folder.
             let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
 
@@ -274,7 +274,7 @@ fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
     )
 }
 
-fn aging_line(args: &Args, plan: &Plan, done: &Done) -> String {
+fn aging_line(args: &Args, plan: &Plan, done: &FinishedJob) -> String {
     match (&done.aged, &done.recovered) {
         (Some(aged), _) if args.aging().fill == FillSpec::Sequential => {
             format!(

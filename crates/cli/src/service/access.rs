@@ -61,18 +61,18 @@ impl ListenAt {
 }
 
 /// An entry of the list as it was given.
-struct Entry {
-    who: Given,
+struct AccessEntry {
+    who: AllowedEntry,
     rights: Rights,
 }
 
-enum Given {
+enum AllowedEntry {
     Known(Who),
     /// A name, which the DNS has addresses for.
     Named(String),
 }
 
-impl Entry {
+impl AccessEntry {
     /// From `HOST` or `HOST namespaces=...`.
     fn parse(text: &str) -> Result<Self, Failure> {
         let mut words = text.split_whitespace();
@@ -92,13 +92,13 @@ impl Entry {
 
         // From what is certain to what must be looked up: a name may look like nothing else.
         let who = if let Ok(address) = host.parse() {
-            Given::Known(Who::Address(address))
+            AllowedEntry::Known(Who::Address(address))
         } else if let Some(network) = Network::parse(host) {
-            Given::Known(Who::Network(network))
+            AllowedEntry::Known(Who::Network(network))
         } else if host.starts_with("nqn.") {
-            Given::Known(Who::Name(host.into()))
+            AllowedEntry::Known(Who::Name(host.into()))
         } else if is_name(host) {
-            Given::Named(host.into())
+            AllowedEntry::Named(host.into())
         } else {
             return Err(Failure::usage(format_args!(
                 "--allow `{host}`: no address, no network (192.168.1.0/24), no NQN, and no name"
@@ -110,8 +110,8 @@ impl Entry {
     /// The entries of the list that it stands for now.
     fn hosts(&self) -> Result<Vec<AllowedHost>, Failure> {
         let who = match &self.who {
-            Given::Known(who) => vec![who.clone()],
-            Given::Named(name) => {
+            AllowedEntry::Known(who) => vec![who.clone()],
+            AllowedEntry::Named(name) => {
                 let found = addresses_of(name).map_err(|why| {
                     Failure::usage(format_args!(
                         "--allow {name}: {why}; an address, a network (192.168.1.0/24) or an NQN is needed otherwise"
@@ -175,7 +175,7 @@ pub struct Access {
     pub allowed: Allowed,
     /// The keys that hosts need.
     pub keyring: Option<Arc<Keyring>>,
-    entries: Vec<Entry>,
+    entries: Vec<AccessEntry>,
     keys: Option<PathBuf>,
 }
 
@@ -187,8 +187,8 @@ impl Access {
     /// can reach without a word on who may connect.
     pub fn of(args: &Args) -> Result<Self, Failure> {
         let keys = args.keys.as_deref().map(load_keys).transpose()?;
-        let entries = args.allow.iter().map(|text| Entry::parse(text));
-        let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
+        let entries = args.allow.iter().map(|text| AccessEntry::parse(text));
+        let entries: Vec<AccessEntry> = entries.collect::<Result<_, _>>()?;
         let allowed = allowed(&entries)?;
 
         // A socket from a supervisor is listened on wherever it is, so it is checked like an
@@ -291,8 +291,8 @@ fn must_be_guarded(
     Ok(())
 }
 
-fn allowed(entries: &[Entry]) -> Result<Allowed, Failure> {
-    let hosts = entries.iter().map(Entry::hosts);
+fn allowed(entries: &[AccessEntry]) -> Result<Allowed, Failure> {
+    let hosts = entries.iter().map(AccessEntry::hosts);
     let hosts: Vec<Vec<AllowedHost>> = hosts.collect::<Result<_, _>>()?;
     Ok(Allowed {
         anybody: entries.is_empty(),
@@ -317,7 +317,7 @@ fn tell_unknown(subsystem: &Subsystem, listed: impl Iterator<Item = u32>) {
 
 /// Keys and list, before there is a port.
 pub struct Reloadable {
-    entries: Vec<Entry>,
+    entries: Vec<AccessEntry>,
     keys: Option<(PathBuf, Arc<Keyring>)>,
 }
 
@@ -336,7 +336,7 @@ impl Reloadable {
 
 /// Keys and list, to be loaded again.
 pub struct Reload {
-    entries: Vec<Entry>,
+    entries: Vec<AccessEntry>,
     keys: Option<(PathBuf, Arc<Keyring>)>,
     /// Who waits for a name server does not keep the device.
     port: Weak<Port>,

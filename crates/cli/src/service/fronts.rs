@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_secs(1);
 const KEEP_TICKS: u32 = 10;
 
 /// What the thread that serves waits for.
-enum Event {
+enum ServiceEvent {
     /// SIGTERM, SIGINT or SIGQUIT; SIGHUP if there is neither something to load again nor a
     /// supervisor.
     Stop,
@@ -63,7 +63,7 @@ pub struct Fronts {
     vfio: Option<Service>,
     http: Option<(HttpServer, Arc<Gate>)>,
     reload: Option<Arc<Reload>>,
-    events: Receiver<Event>,
+    events: Receiver<ServiceEvent>,
     signals: signal_hook::iterator::Handle,
     supervisor: Supervisor,
 }
@@ -183,11 +183,11 @@ impl Fronts {
             self.supervisor.alive(subsystem);
             let left = next_tick.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(self.supervisor.patience(left)) {
-                Ok(Event::Stop) => break,
-                Ok(Event::Reload) => self.reload(),
-                Ok(Event::Tell) => tick(Tick::Tell),
-                Ok(Event::CutPower) => tick(Tick::CutPower),
-                Ok(Event::Ended(what)) => {
+                Ok(ServiceEvent::Stop) => break,
+                Ok(ServiceEvent::Reload) => self.reload(),
+                Ok(ServiceEvent::Tell) => tick(Tick::Tell),
+                Ok(ServiceEvent::CutPower) => tick(Tick::CutPower),
+                Ok(ServiceEvent::Ended(what)) => {
                     tracing::info!("{what} has ended");
                     open -= 1;
                 }
@@ -271,7 +271,10 @@ impl Fronts {
 ///
 /// With keys or a list of hosts, SIGHUP asks for them to be loaded again: whoever started this under
 /// `nohup` may send it too. A supervisor's never means that a terminal is gone.
-fn heed_signals(events: Sender<Event>, reloads: bool) -> io::Result<signal_hook::iterator::Handle> {
+fn heed_signals(
+    events: Sender<ServiceEvent>,
+    reloads: bool,
+) -> io::Result<signal_hook::iterator::Handle> {
     // Without this signal a write beyond the file size limit fails like one to a full disk.
     let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
 
@@ -288,12 +291,12 @@ fn heed_signals(events: Sender<Event>, reloads: bool) -> io::Result<signal_hook:
         .spawn(move || {
             for signal in signals.forever() {
                 let _ = match signal {
-                    SIGUSR1 => events.send(Event::Tell),
-                    SIGUSR2 => events.send(Event::CutPower),
+                    SIGUSR1 => events.send(ServiceEvent::Tell),
+                    SIGUSR2 => events.send(ServiceEvent::CutPower),
                     // Only caught: the write fails with an error, which the service handles.
                     SIGXFSZ => Ok(()),
-                    SIGHUP if reloads => events.send(Event::Reload),
-                    _ => events.send(Event::Stop),
+                    SIGHUP if reloads => events.send(ServiceEvent::Reload),
+                    _ => events.send(ServiceEvent::Stop),
                 };
             }
         })?;
@@ -363,7 +366,7 @@ fn watch(address: SocketAddr, served: Served, token: Option<Token>) -> Result<Ht
 fn run(
     server: Server,
     nqn: &str,
-    events: Sender<Event>,
+    events: Sender<ServiceEvent>,
 ) -> Result<(Stopper, JoinHandle<io::Result<()>>), Failure> {
     let (addresses, stopper) = (
         server.addresses().map_err(Failure::failed)?,
@@ -375,7 +378,7 @@ fn run(
         .spawn(move || {
             let result = server.run();
             // The service learns here that it has ended, and why when it joins the thread.
-            let _ = events.send(Event::Ended("NVMe/TCP"));
+            let _ = events.send(ServiceEvent::Ended("NVMe/TCP"));
             result
         });
 
@@ -390,9 +393,9 @@ fn mount(
     epoch: Instant,
     folder: &Path,
     subsystem: &Arc<Subsystem>,
-    events: Sender<Event>,
+    events: Sender<ServiceEvent>,
 ) -> Result<Mounted, Failure> {
-    let ended = move || drop(events.send(Event::Ended("the mount")));
+    let ended = move || drop(events.send(ServiceEvent::Ended("the mount")));
     let mounted = Mounted::mount(Gate::new(subsystem.clone()), folder, epoch, ended);
     let mounted = mounted.map_err(|error: MountError| Failure::about(folder.display(), error))?;
     for namespace in subsystem.namespaces() {

@@ -38,7 +38,7 @@ enum Command {
     Adopt(Adopt),
 }
 
-/// What to check.
+/// Arguments of `image check`: the folder to check.
 #[derive(Debug, clap::Args)]
 pub struct Check {
     /// Folder of the device.
@@ -49,7 +49,7 @@ pub struct Check {
     pub json: bool,
 }
 
-/// What to repair.
+/// Arguments of `image repair`: the folder to repair.
 #[derive(Debug, clap::Args)]
 pub struct Repair {
     /// Folder of the device.
@@ -63,7 +63,7 @@ pub struct Repair {
     pub json: bool,
 }
 
-/// Which image to adopt.
+/// Arguments of `image adopt`: the folder to adopt.
 #[derive(Debug, clap::Args)]
 pub struct Adopt {
     /// Folder of the device.
@@ -77,14 +77,14 @@ pub struct Adopt {
     pub keep_name: bool,
 }
 
-/// What to make.
+/// Arguments of `image create`: where, and which device.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Create {
     /// Folder to create the device in: new, or empty.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// What it is like.
+    /// Scheme, size and settings of the new device.
     #[command(flatten)]
     pub shape: DeviceShape,
     /// Print the created device as JSON.

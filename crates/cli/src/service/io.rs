@@ -117,7 +117,7 @@ enum Command {
     },
 }
 
-/// From where to where.
+/// Blocks that a copy or a remap reads, and those that it writes.
 #[derive(Debug, clap::Args)]
 struct Ranges {
     /// First source block.

@@ -57,7 +57,7 @@ pub struct Share {
 /// What was counted, and whether the last power-off was in good order.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Kept {
+pub struct SavedHealth {
     /// The counters of SMART so far.
     pub health: Health,
     /// Whether the service ended in good order.
@@ -313,7 +313,7 @@ impl ReservationStore for ReservationFolder {
     }
 }
 
-impl Kept {
+impl SavedHealth {
     /// Writes it.
     ///
     /// # Errors

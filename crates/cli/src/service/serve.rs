@@ -9,7 +9,7 @@
 
 use super::access::{Access, ListenAt};
 use super::fronts::{Fronts, Tick};
-use super::kept::{Kept, ReservationFolder, Service};
+use super::kept::{ReservationFolder, SavedHealth, Service};
 use super::log::start_log;
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
@@ -202,7 +202,7 @@ pub struct Args {
     #[arg(long, hide_short_help = true, help_heading = "Behaviour")]
     pub json_log: bool,
 
-    /// What it is like.
+    /// Scheme, size and settings, if the device is new.
     #[command(flatten)]
     pub shape: DeviceShape,
 }
@@ -381,10 +381,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let kept = |clean: bool| {
         let mut health = subsystem.health();
         health.power_on_seconds += began.elapsed().as_secs();
-        Kept { health, clean }
+        SavedHealth { health, clean }
     };
 
-    let keep = |kept: Kept| args.image.iter().for_each(|dir| kept.try_save(dir));
+    let keep = |kept: SavedHealth| args.image.iter().for_each(|dir| kept.try_save(dir));
     let writeback = args
         .image
         .as_ref()
@@ -517,7 +517,7 @@ fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
+fn open(args: &Args) -> Result<(Device, Service, SavedHealth), Failure> {
     // An image has its own shape; what is asked for must agree with it.
     if let Some(dir) = &args.image {
         let opened = open_image(dir)?;
@@ -539,15 +539,15 @@ fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
     Ok((
         Device::in_memory(config).map_err(Failure::failed)?,
         service,
-        Kept {
+        SavedHealth {
             // Nothing was served before, so nothing can have been cut off.
             clean: true,
-            ..Kept::default()
+            ..SavedHealth::default()
         },
     ))
 }
 
-fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
+fn open_image(dir: &Path) -> Result<(Device, Service, SavedHealth), Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
     let began = Instant::now();
     let (device, report) = Device::open_in_folder(dir).map_err(|error| match error {
@@ -569,7 +569,7 @@ fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
         );
     }
 
-    let mut kept = Kept::load(dir);
+    let mut kept = SavedHealth::load(dir);
     // The last service did not end in good order.
     if !kept.clean {
         kept.health.unsafe_shutdowns += 1;

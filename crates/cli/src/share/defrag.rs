@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What to make contiguous.
+/// Arguments of `share defrag`: the files to make contiguous.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

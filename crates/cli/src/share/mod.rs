@@ -164,7 +164,7 @@ impl Counting for Client {
 }
 
 /// What was done to a volume: by this process, and by the device.
-struct Done {
+struct VolumeCounts {
     volume: Statistics,
     device: Option<Counts>,
 }
@@ -183,7 +183,7 @@ fn on_volume<R>(
     place: &NamespacePlace,
     others: Others,
     work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
-) -> Result<(R, Done), Failure> {
+) -> Result<(R, VolumeCounts), Failure> {
     if let Some(dir) = &place.image {
         let failed = |error: ImageError| Failure::about(dir.display(), error);
         let disk = ImageDisk::open(dir, place.nsid).map_err(failed)?;
@@ -202,7 +202,7 @@ fn with_volume<D: Counting + Send, R>(
     place: &NamespacePlace,
     others: Others,
     work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
-) -> Result<((R, Done), D), Failure> {
+) -> Result<((R, VolumeCounts), D), Failure> {
     // Counted before and after, on one connection: the difference is what this command did.
     let before = disk.counts();
     let opened = match others {
@@ -225,7 +225,7 @@ fn with_volume<D: Counting + Send, R>(
     Ok((
         (
             result,
-            Done {
+            VolumeCounts {
                 volume: statistics,
                 device,
             },

@@ -9,7 +9,7 @@ use crate::trace::Patience;
 use remap_ssd_share::copy::{self, Empty};
 use remap_ssd_share::{NamespacePage as At, files};
 
-/// What to copy.
+/// Arguments of `share copy`: the range to copy, and its target.
 #[derive(Debug, clap::Args)]
 #[command(after_help = COPY)]
 pub(super) struct Copy {
@@ -30,7 +30,7 @@ Examples:
 
 If it is interrupted, each page of the target is the old or the new one, and the same command can be run again.";
 
-/// What to move.
+/// Arguments of `share move`: the range to move, and its target.
 #[derive(Debug, clap::Args)]
 #[command(after_help = MOVE)]
 pub(super) struct Move {
@@ -57,7 +57,7 @@ Examples:
 Sources are deallocated when their copies are durable. If it is interrupted, each page is in at least one of its places, and
 --resume finishes it.";
 
-/// Pages, or a file.
+/// Pages of the device, by number or as those of a file.
 #[derive(Debug, clap::Args)]
 struct PagesOrFile {
     /// First page of the source, of 4096 bytes.

@@ -2,7 +2,7 @@
 //!
 //! Absent: how it was done.
 
-use super::Done;
+use super::VolumeCounts;
 use crate::failure::Failure;
 use crate::output::{self, pairs};
 use remap_ssd_share::{Counts, Shared};
@@ -123,7 +123,7 @@ pub(super) fn shared(
 
 /// Writes what was done with files of a volume.
 pub(super) fn done(
-    done: &Done,
+    done: &VolumeCounts,
     more: &[(&'static str, Value)],
     as_json: bool,
 ) -> Result<(), Failure> {
@@ -132,7 +132,7 @@ pub(super) fn done(
 }
 
 /// Lines and JSON of what was done with files of a volume.
-pub(super) fn of_files(done: &Done) -> (Vec<(&'static str, String)>, Value) {
+pub(super) fn of_files(done: &VolumeCounts) -> (Vec<(&'static str, String)>, Value) {
     let volume = &done.volume;
     let pages = volume.pages_shared + volume.pages_copied;
     let shared = done.device.map(|counts| Shared { pages, counts });

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const PAGE: u64 = 4096;
 
-/// What to do.
+/// Arguments of `share snapshot`: one of its commands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -47,12 +47,12 @@ enum Command {
     /// Lists snapshots, including remains of interrupted ones.
     List(On),
     /// Deletes a snapshot.
-    Delete(Named),
+    Delete(SnapshotArgs),
     /// Restores the source to the state of the snapshot.
-    Rollback(Named),
+    Rollback(SnapshotArgs),
 }
 
-/// What to make.
+/// Arguments of `share snapshot create`.
 #[derive(Debug, clap::Args)]
 struct Create {
     /// Name of the snapshot.
@@ -68,16 +68,16 @@ struct Create {
     on: On,
 }
 
-/// Which one.
+/// A snapshot by its name, for the commands that need no more.
 #[derive(Debug, clap::Args)]
-struct Named {
+struct SnapshotArgs {
     /// Name of the snapshot.
     name: String,
     #[command(flatten)]
     on: On,
 }
 
-/// Of what.
+/// Whose snapshots: the namespace's, or those of the files of its volume.
 #[derive(Debug, clap::Args)]
 struct On {
     /// Snapshots of the files of the namespace's volume, instead of the namespace.
@@ -143,7 +143,7 @@ fn create(args: &Create) -> Result<(), Failure> {
     show::shared(&shared, &more, on.json)
 }
 
-fn rollback(args: &Named) -> Result<(), Failure> {
+fn rollback(args: &SnapshotArgs) -> Result<(), Failure> {
     let mut patience = None;
     let done = on_namespaces(&args.on.place, |device| {
         snapshot::rollback(device, &args.name, &mut |done, all| {
@@ -161,7 +161,7 @@ fn rollback(args: &Named) -> Result<(), Failure> {
     show::shared(&shared, &more, args.on.json)
 }
 
-fn delete(args: &Named) -> Result<(), Failure> {
+fn delete(args: &SnapshotArgs) -> Result<(), Failure> {
     let mut patience = None;
     let done = on_namespaces(&args.on.place, |device| {
         snapshot::delete(device, &args.name, &mut |done, all| {
@@ -278,7 +278,7 @@ fn create_of_files(args: &Create) -> Result<(), Failure> {
     )
 }
 
-fn rollback_of_files(args: &Named) -> Result<(), Failure> {
+fn rollback_of_files(args: &SnapshotArgs) -> Result<(), Failure> {
     let mut patience = None;
 
     let done = on_volume(&args.on.place, Others::Refused, |volume| {
@@ -302,7 +302,7 @@ fn rollback_of_files(args: &Named) -> Result<(), Failure> {
     )
 }
 
-fn delete_of_files(args: &Named) -> Result<(), Failure> {
+fn delete_of_files(args: &SnapshotArgs) -> Result<(), Failure> {
     on_volume(&args.on.place, Others::Refused, |volume| {
         files::delete(volume.as_store(), &args.name)
     })?;

@@ -50,7 +50,7 @@ type Chosen = Vec<(String, Value)>;
 
 /// A grid as it was given: names in their order.
 #[derive(Debug, Default, Deserialize)]
-struct Given {
+struct GridFile {
     #[serde(default)]
     options: Vec<(String, Value)>,
     #[serde(default)]
@@ -94,7 +94,7 @@ pub fn of_file(path: &Path, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Fail
 /// # Errors
 /// Everything that is wrong with it.
 pub fn of_json(text: &str, fetch: Option<Fetch<'_>>) -> Result<Vec<Point>, Failure> {
-    let given: Given = serde_json::from_str(text).map_err(Failure::usage)?;
+    let given: GridFile = serde_json::from_str(text).map_err(Failure::usage)?;
     points(&given, Path::new("."), fetch, Vec::new())
         .map_err(|wrong| Failure::usage(listed(&wrong)))
 }
@@ -110,8 +110,8 @@ fn listed(wrong: &[String]) -> String {
 }
 
 /// The tables of a file.
-fn given(file: &toml::Table, text: &str, wrong: &mut Vec<String>) -> Given {
-    let mut given = Given::default();
+fn given(file: &toml::Table, text: &str, wrong: &mut Vec<String>) -> GridFile {
+    let mut given = GridFile::default();
     for (name, value) in file {
         let value = serde_json::to_value(value).unwrap_or_default();
         match (name.as_str(), value) {
@@ -157,7 +157,7 @@ fn in_order(table: Map<String, Value>, text: &str) -> Vec<(String, Value)> {
 }
 
 fn points(
-    given: &Given,
+    given: &GridFile,
     folder: &Path,
     fetch: Option<Fetch<'_>>,
     mut wrong: Vec<String>,

@@ -396,7 +396,7 @@ impl Args {
         }
     }
 
-    fn shape(&self) -> Result<DiskGeometry, Failure> {
+    fn geometry(&self) -> Result<DiskGeometry, Failure> {
         const SIZE_MAX: u64 = 64 << 30;
         const SIZE_MIN: u64 = 1 << 20;
 
@@ -427,7 +427,7 @@ impl Args {
 
 /// Runs the workload once and records it: all cuts are of this one run.
 fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
-    let shape = args.shape()?;
+    let geometry = args.geometry()?;
 
     let fs = args.fs.as_ref().map(|name| FileSystem {
         name: name.clone(),
@@ -441,7 +441,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
 
     // Everything that decides the recording, the seed among it.
     let run = RecordingSpec {
-        shape,
+        shape: geometry,
         fs,
         nvme_tcp: args.nvme_tcp,
         workload: args.workload.clone().unwrap_or_default(),

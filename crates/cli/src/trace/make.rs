@@ -4,7 +4,7 @@
 //! cut back to the piece before: what is kept is whole requests from the beginning of the workload.
 //! Invariant: a file that is complete has as many requests as were asked for.
 
-use super::{Feed, Patience};
+use super::{Patience, WorkloadArgs};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted};
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, default_value_t = Format::Fiu, value_parser = written)]
     pub format: Format,
     #[command(flatten)]
-    pub feed: Feed,
+    pub feed: WorkloadArgs,
 }
 
 /// A format that is written.

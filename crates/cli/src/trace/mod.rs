@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to do.
+    /// The command for traces that the next word names.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -55,7 +55,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
 /// A workload to be looked at: how large its device is, what it writes, from which seed.
 #[derive(Debug, clap::Args)]
-pub struct Feed {
+pub struct WorkloadArgs {
     /// Logical size of the device, of which the workload may address all; the sets of the models
     /// shrink with it [default: the published device's of a model, else 32GiB].
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
@@ -69,7 +69,7 @@ pub struct Feed {
     pub seed: u64,
 }
 
-impl Feed {
+impl WorkloadArgs {
     /// Pages that the workload may address.
     fn addressable(&self, workload: &NamedWorkload) -> Result<u32, Failure> {
         const PAGES_DEFAULT: u32 = 8 << 20;

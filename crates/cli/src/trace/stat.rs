@@ -2,7 +2,7 @@
 //!
 //! Absent: the counting (`remap_ssd_sim::trace::Profile`).
 
-use super::{Feed, Patience, torn};
+use super::{Patience, WorkloadArgs, torn};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output;
@@ -41,9 +41,9 @@ pub struct Args {
     /// Count malformed records and go on, instead of stopping at the first.
     #[arg(long, requires = "files")]
     pub skip_bad: bool,
-    /// Options of workloads.
+    /// Device, content and seed, if a workload is looked at.
     #[command(flatten)]
-    pub feed: Feed,
+    pub feed: WorkloadArgs,
     /// Print everything as JSON: a list.
     #[arg(long)]
     pub json: bool,

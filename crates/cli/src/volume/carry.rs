@@ -22,7 +22,7 @@ const STEP: usize = 1 << 20;
 /// Suffix of an unfinished import.
 const PART: &str = ".part";
 
-/// What to export.
+/// Arguments of `volume export`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Export {
     /// The file in the volume. Close it in other programs first.
@@ -34,7 +34,7 @@ pub(super) struct Export {
     pub(super) place: NamespacePlace,
 }
 
-/// What to import.
+/// Arguments of `volume import`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
     /// Local file to import.

@@ -54,7 +54,7 @@ enum Command {
     Delete(Delete),
 }
 
-/// What to delete.
+/// Arguments of `volume delete`.
 #[derive(Debug, clap::Args)]
 struct Delete {
     /// The file in the volume.
@@ -63,7 +63,7 @@ struct Delete {
     place: NamespacePlace,
 }
 
-/// What to make.
+/// Arguments of `volume create`.
 #[derive(Debug, clap::Args)]
 struct Create {
     #[command(flatten)]
@@ -79,7 +79,7 @@ struct Create {
     force: bool,
 }
 
-/// How to show it.
+/// Arguments of `volume list` and `volume stat`.
 #[derive(Debug, clap::Args)]
 struct Show {
     #[command(flatten)]

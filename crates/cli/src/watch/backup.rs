@@ -49,7 +49,7 @@ pub struct Copied {
 
 /// What tells whether a superblock's contents are still the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Version {
+struct SuperblockVersion {
     erases: u64,
     rows: u64,
     /// Rows of which every die has been programmed, and of which any has.
@@ -57,7 +57,7 @@ struct Version {
     rows_max: u32,
 }
 
-impl Version {
+impl SuperblockVersion {
     fn of(device: &Device, sb: SbId) -> Self {
         let media = device.ftl().media();
         let geometry = media.geometry();
@@ -90,7 +90,7 @@ struct Copier<'a> {
     gate: &'a Gate,
     from: File,
     to: File,
-    versions: Vec<Version>,
+    versions: Vec<SuperblockVersion>,
     dies: u32,
     pages_per_superblock: u32,
     piece: Vec<u8>,
@@ -125,7 +125,7 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
         gate,
         from,
         to: contents,
-        versions: vec![Version::default(); geometry.superblocks() as usize],
+        versions: vec![SuperblockVersion::default(); geometry.superblocks() as usize],
         dies: geometry.dies(),
         pages_per_superblock: geometry.pages_per_superblock(),
         piece: vec![0; PIECE_BYTES],
@@ -182,7 +182,7 @@ impl Copier<'_> {
             let now = gate
                 .with(|subsystem| {
                     let device = subsystem.device();
-                    let versions = (first..end).map(|sb| Version::of(&device, SbId(sb)));
+                    let versions = (first..end).map(|sb| SuperblockVersion::of(&device, SbId(sb)));
                     versions.collect::<Vec<_>>()
                 })
                 .ok_or_else(ended)?;
@@ -194,7 +194,7 @@ impl Copier<'_> {
     }
 
     /// Copies what has changed of one superblock; how many pages those were.
-    fn superblock(&mut self, sb: u32, now: Version) -> io::Result<u64> {
+    fn superblock(&mut self, sb: u32, now: SuperblockVersion) -> io::Result<u64> {
         // Set before it is copied: what changes meanwhile shows as another version in the next
         // pass.
         let before = std::mem::replace(&mut self.versions[sb as usize], now);
@@ -231,7 +231,7 @@ impl Copier<'_> {
             let began = Instant::now();
             device.sync()?;
             for sb in 0..self.versions.len() as u32 {
-                let now = Version::of(&device, SbId(sb));
+                let now = SuperblockVersion::of(&device, SbId(sb));
                 self.copied.held_pages += self.superblock(sb, now)?;
             }
             for name in STATES {
@@ -246,15 +246,15 @@ impl Copier<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Version;
+    use super::SuperblockVersion;
 
     #[test]
     fn a_superblock_that_was_erased_meanwhile_is_copied_from_its_first_row() {
-        let version = |erases, rows: std::ops::Range<u32>| Version {
+        let version = |erases, rows: std::ops::Range<u32>| SuperblockVersion {
             erases,
             rows_min: rows.start,
             rows_max: rows.end,
-            ..Version::default()
+            ..SuperblockVersion::default()
         };
 
         let before = version(4, 10..12);

@@ -46,7 +46,7 @@ pub struct Args {
     /// End with the workload; otherwise the page stays until Ctrl-C.
     #[arg(long)]
     pub end: bool,
-    /// What is played.
+    /// The device and the workload that are played, if none is served.
     #[command(flatten)]
     pub compare: compare::Args,
 }

@@ -6,7 +6,7 @@
 //! Invariants: the device is the one that `compare` would measure, and what it is fed is the same;
 //! whoever looks waits for at most `CHUNK` pages. Absent: results (`compare` has them).
 
-use super::table::Table;
+use super::table::SuperblockTable;
 use remap_ssd_device::{Device, PageCommand};
 use remap_ssd_http::status::Playing;
 use remap_ssd_http::{Cells, CommandStatistics, Host, Refused, Status, Watched};
@@ -223,8 +223,8 @@ impl Stage {
         }
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::default();
+    fn table(&self) -> SuperblockTable {
+        let mut table = SuperblockTable::default();
         table.look_at_all(&self.device);
         table
     }

@@ -6,7 +6,7 @@
 //! the device. Absent: HTTP.
 
 use super::backup;
-use super::table::Table;
+use super::table::SuperblockTable;
 use crate::service::log::LogLevel;
 use crate::service::shape::random;
 use remap_ssd_http::status::Holds;
@@ -27,7 +27,7 @@ const FRESH: Duration = Duration::from_millis(200);
 #[derive(Default)]
 struct Sampled {
     at: Option<Instant>,
-    table: Table,
+    table: SuperblockTable,
     holds: Holds,
 }
 
@@ -244,7 +244,7 @@ impl Sampled {
     fn turn(
         &mut self,
         subsystem: &Subsystem,
-        look: impl FnOnce(&mut Table, &remap_ssd_device::Device) -> u32,
+        look: impl FnOnce(&mut SuperblockTable, &remap_ssd_device::Device) -> u32,
     ) -> u32 {
         // Waiting for the turn is not part of what hosts wait for.
         let turn = subsystem.device();

@@ -15,7 +15,7 @@ pub const STRETCH: u32 = 256;
 
 /// A superblock, as it was when it was looked at.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct SuperblockRow {
     state: SuperblockState,
     stream: Stream,
     valid: u32,
@@ -30,8 +30,8 @@ struct Entry {
 
 /// Superblocks and counters of a device, each as old as the stretch that read it.
 #[derive(Default)]
-pub struct Table {
-    entries: Vec<Option<Entry>>,
+pub struct SuperblockTable {
+    entries: Vec<Option<SuperblockRow>>,
     counters: Vec<(&'static str, u64)>,
     nvram: Nvram,
     read_only: bool,
@@ -40,7 +40,7 @@ pub struct Table {
     scheme: String,
 }
 
-impl Table {
+impl SuperblockTable {
     /// Reads the counters. After this the superblocks can be looked at.
     pub fn count(&mut self, device: &Device) {
         let ftl = device.ftl();
@@ -135,7 +135,7 @@ impl Table {
         for entries in self.entries.chunks(per_cell) {
             let known = || entries.iter().flatten();
             // Cells of large devices may sum beyond 32 bits.
-            let sum = |of: fn(&Entry) -> u32| known().map(of).fold(0, u32::saturating_add);
+            let sum = |of: fn(&SuperblockRow) -> u32| known().map(of).fold(0, u32::saturating_add);
 
             cells.state.push(letter(known()));
             cells.valid.push(sum(|entry| entry.valid));
@@ -152,11 +152,11 @@ impl Table {
     }
 }
 
-fn entry(ftl: &Ftl, sb: SbId) -> Entry {
+fn entry(ftl: &Ftl, sb: SbId) -> SuperblockRow {
     let (media, superblock) = (ftl.media(), ftl.superblock(sb));
     let geometry = media.geometry();
     let owners = ftl.owners(sb);
-    let mut entry = Entry {
+    let mut entry = SuperblockRow {
         state: superblock.state,
         stream: superblock.stream,
         valid: owners.live,
@@ -188,7 +188,7 @@ fn entry(ftl: &Ftl, sb: SbId) -> Entry {
 }
 
 /// One letter for some superblocks: the open one's, else the most frequent.
-fn letter<'a>(entries: impl Iterator<Item = &'a Entry>) -> char {
+fn letter<'a>(entries: impl Iterator<Item = &'a SuperblockRow>) -> char {
     let mut counts = [0u32; 3];
     for entry in entries {
         match (entry.state, entry.stream) {

@@ -75,6 +75,34 @@ impl Ran {
         ran
     }
 
+    /// A campaign of `torture` with seed 5 failed because the one version of block 3 was lost. Both
+    /// of its codes fail again in another process, from the recording that it saved in `directory`.
+    /// Returns the code of the smallest failure.
+    #[track_caller]
+    pub fn replays_of_a_lost_block(&self, directory: &Path) -> String {
+        assert_eq!(self.code, 1, "{}", self.err);
+        let found = self.json();
+        assert_eq!(found["seed"], 5);
+        let smallest = &found["failure"]["smallest"];
+        assert_eq!(
+            smallest["lost"],
+            serde_json::json!([{ "block": 3, "versions": 1 }])
+        );
+
+        let codes = [&found["failure"]["code"], &smallest["code"]].map(|code| {
+            let code = code.as_str().expect("a code is text");
+            let again = run_in(directory, &["torture", "--replay", code]);
+            assert_eq!(again.code, 1, "{}", again.err);
+            assert!(
+                again.out.contains("status 1") && again.out.contains(code),
+                "{}",
+                again.out
+            );
+            code
+        });
+        codes[1].to_owned()
+    }
+
     /// Its standard output is one JSON value.
     #[track_caller]
     pub fn json(&self) -> Value {

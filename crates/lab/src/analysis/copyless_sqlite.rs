@@ -86,6 +86,7 @@ fn row<'a>(
     arm: &str,
 ) -> Result<&'a Row, LabError> {
     let workload = format!("recording:sqlite-rollback-{value}-{synchronous}-{arm}");
+
     // The arm without a journal has no remaps, but runs on the same device as the one it is
     // compared with.
     let scheme = if ["copyless", "nojournal"].contains(&arm) {
@@ -93,6 +94,7 @@ fn row<'a>(
     } else {
         "none"
     };
+
     table.row(Ask {
         workload: Some(&workload),
         scheme: Some(scheme),

@@ -161,19 +161,19 @@ fn bandwidth(
 }
 
 /// What names a run here.
-struct Of {
+struct RunName {
     workload: String,
     scheme: &'static str,
 }
 
-fn of(test: &str, arm: &str, scheme: &'static str) -> Of {
-    Of {
+fn of(test: &str, arm: &str, scheme: &'static str) -> RunName {
+    RunName {
         workload: format!("recording:sqlite-wal-{test}-{arm}"),
         scheme,
     }
 }
 
-impl Of {
+impl RunName {
     fn ask(&self) -> Ask<'_> {
         Ask {
             workload: Some(&self.workload),

@@ -70,7 +70,7 @@ impl Association {
             Err(status) => {
                 // Data that the command had put out before it failed must not reach the host.
                 out.truncate(before);
-                self.log_error(0, sqe, status);
+                self.log_error(0, sqe, status, None);
                 AdminOutcome::Done(status, 0)
             }
         }

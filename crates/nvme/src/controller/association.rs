@@ -7,6 +7,7 @@
 use super::bus::Transport;
 use super::changed::ChangedNamespaces;
 use super::connect::ConnectRefusal;
+use super::execute::FailedBlock;
 use super::features::{Features, keep_alive_granted};
 use super::portals::{AnaReported, Portal, Reached};
 use super::reservations::NotificationQueue;
@@ -440,8 +441,15 @@ impl Association {
         Ok(())
     }
 
-    /// Remembers an error for the log.
-    pub fn log_error(&self, qid: u16, sqe: &Sqe, status: Status) {
+    /// Remembers an error for the log. A command whose failed block is not known is logged with its
+    /// first one.
+    pub fn log_error(
+        &self,
+        qid: u16,
+        sqe: &Sqe,
+        status: Status,
+        failed_block: Option<FailedBlock>,
+    ) {
         let mut state = self.state();
         state.error_count += 1;
 
@@ -453,13 +461,12 @@ impl Association {
         // No parameter is named: the status says enough.
         entry.parameter_location = 0xffff;
 
-        // The LBA is that of an I/O command; transport 3 is TCP (Base 2.0 §5.16.1.1).
-        entry.lba = if qid == 0 {
-            0
-        } else {
-            join(sqe.cdw10, sqe.cdw11)
+        // The first block that met the error; transport 3 is TCP (Base 2.0 §5.16.1.1).
+        (entry.nsid, entry.lba) = match failed_block {
+            Some(FailedBlock { nsid, lba }) => (nsid, lba),
+            None if qid == 0 => (sqe.nsid, 0),
+            None => (sqe.nsid, join(sqe.cdw10, sqe.cdw11)),
         };
-        entry.nsid = sqe.nsid;
         entry.trtype = if self.transport == Transport::Fabrics {
             3
         } else {

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
-struct State {
+struct CommitState {
     /// Everything before it is durable.
     until: Option<HistoryPosition>,
     under_way: bool,
@@ -31,14 +31,14 @@ struct State {
 /// What is durable, and whether a commit is under way.
 #[derive(Default)]
 pub(super) struct Durable {
-    state: Mutex<State>,
+    state: Mutex<CommitState>,
     changed: Condvar,
     /// Pages that were programmed when the last commit began.
     programs: AtomicU64,
 }
 
 impl Durable {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CommitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,6 +115,7 @@ impl Subsystem {
                 sync_to: None,
                 status,
                 result: 0,
+                failed_block: None,
                 ..outcome
             },
         }

@@ -11,7 +11,7 @@ use super::record::CommandRecord;
 use super::request::{Blocks, CopyPart, IoRequest, dsm_ranges};
 use super::reservations::Actor;
 use super::rights::HostRights;
-use super::subsystem::{Counters, Namespace, Subsystem};
+use super::subsystem::{Counters, Namespace, PAGE_SHIFT, Subsystem};
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::command::{CopyRange, DsmRange, RemapResult};
@@ -49,6 +49,17 @@ pub struct Outcome {
     pub done_at: u64,
     /// What must be durable before it is acknowledged (`Subsystem::wait_until_durable`).
     pub sync_to: Option<HistoryPosition>,
+    /// The first block that met an error, if the command failed by one.
+    pub failed_block: Option<FailedBlock>,
+}
+
+/// A block that met an error, as the error log names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedBlock {
+    /// Its namespace. A copy may read from another one than the command's.
+    pub nsid: u32,
+    /// Its address in that namespace, in blocks of its format.
+    pub lba: u64,
 }
 
 struct Failure {
@@ -111,6 +122,7 @@ impl Subsystem {
             number,
             through: !is_flush && (write_through || job.request.is_forced()),
             touched: self.witness().map(|_| Vec::new()),
+            failed_byte: None,
             copied: RemapResult::new(),
             record: self.recorder().map(|recorder| CommandRecord {
                 recorder,
@@ -168,7 +180,24 @@ impl Subsystem {
             result,
             done_at: command.done_at.saturating_add(self.injected_delay_ns()),
             sync_to: command.sync_to,
+            failed_block: command.failed_byte.and_then(|byte| self.block_at(byte)),
         }
+    }
+
+    /// The block of a namespace that a byte of the device is in.
+    #[cold]
+    fn block_at(&self, byte: u64) -> Option<FailedBlock> {
+        let page = u32::try_from(byte >> PAGE_SHIFT).ok()?;
+        let namespace = self.namespaces().iter().find(|namespace| {
+            let first = namespace.first_lpn.0;
+            (first..first + namespace.pages).contains(&page)
+        })?;
+
+        let start = u64::from(namespace.first_lpn.0) << PAGE_SHIFT;
+        Some(FailedBlock {
+            nsid: namespace.nsid,
+            lba: (byte - start) >> namespace.lba_shift,
+        })
     }
 
     /// Does what a command asks for, but for its sync.
@@ -388,7 +417,7 @@ fn copy(
 
 /// The blocks of a part of a copy are about to be read, and those that it goes to written.
 fn access_copied(
-    command: &ActiveCommand<'_, '_>,
+    command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
     part: &CopyPart<'_>,
 ) -> Result<(), Status> {
@@ -408,10 +437,10 @@ fn verify(
     command.access(BlockAccess::Read, namespace, blocks)?;
     for piece in pieces(namespace, blocks) {
         command.pause()?;
-        // Nothing is moved to the host, so a look is all it costs; `view` fails where the page
-        // cannot be read.
+        // Nothing is moved to the host, so a look is all it costs; `view_piece` fails where
+        // the page cannot be read.
         command.device.spend(Step::Look);
-        command.view(piece.lpn, |_| Ok(()))?;
+        command.view_piece(&piece, |_| Ok(()))?;
     }
     Ok(())
 }

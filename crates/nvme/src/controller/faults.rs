@@ -13,6 +13,7 @@ use super::witness::bytes_of;
 use crate::spec::status::Status;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::Lpn;
+use remap_ssd_media::geometry::PAGE_BYTES;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ pub trait FaultInjector: Send + Sync {
     /// How much later than otherwise a command is answered.
     fn delay(&self) -> Duration;
     /// A command is about to access these bytes of the device.
+    ///
+    /// A read changes nothing here: when one is refused, its blocks are asked for one by one, to
+    /// find the first that is bad.
     ///
     /// # Errors
     /// The status that ends the command.
@@ -59,35 +63,53 @@ impl ActiveCommand<'_, '_> {
     /// The fault that was injected.
     #[inline]
     pub fn access(
-        &self,
+        &mut self,
         access: BlockAccess,
         namespace: &Namespace,
         blocks: Blocks,
     ) -> Result<(), Status> {
-        match self.device.fault_injector() {
-            Some(injector) => injector.access(access, bytes_of(namespace, blocks)),
-            None => Ok(()),
+        self.access_bytes(
+            access,
+            bytes_of(namespace, blocks),
+            1 << namespace.lba_shift,
+        )
+    }
+
+    /// A range of bytes is about to be accessed. If it is refused, its first bad block is noted.
+    #[inline]
+    fn access_bytes(
+        &mut self,
+        access: BlockAccess,
+        bytes: Range<u64>,
+        block_bytes: usize,
+    ) -> Result<(), Status> {
+        let Some(injector) = self.device.fault_injector() else {
+            return Ok(());
+        };
+
+        let refused = injector.access(access, bytes.clone());
+        if refused.is_err() {
+            let first_byte = first_bad_byte(injector, access, bytes, block_bytes);
+            self.note_failed_byte(first_byte);
         }
+        refused
     }
 
     /// The pages of a remap are about to be accessed.
     ///
     /// # Errors
     /// The fault that was injected.
-    pub fn access_remapped(&self, remap: &Remap) -> Result<(), Status> {
-        let Some(injector) = self.device.fault_injector() else {
-            return Ok(());
-        };
+    pub fn access_remapped(&mut self, remap: &Remap) -> Result<(), Status> {
         let bytes = |Lpn(first): Lpn| {
             let start = u64::from(first) << PAGE_SHIFT;
             start..start + (u64::from(remap.len) << PAGE_SHIFT)
         };
 
-        injector.access(BlockAccess::Read, bytes(remap.source))?;
+        self.access_bytes(BlockAccess::Read, bytes(remap.source), PAGE_BYTES)?;
         if remap.relocate {
-            injector.access(BlockAccess::Deallocate, bytes(remap.source))?;
+            self.access_bytes(BlockAccess::Deallocate, bytes(remap.source), PAGE_BYTES)?;
         }
-        injector.access(BlockAccess::Write, bytes(remap.target))
+        self.access_bytes(BlockAccess::Write, bytes(remap.target), PAGE_BYTES)
     }
 
     /// What the device keeps beside its blocks is about to be dropped.
@@ -100,4 +122,25 @@ impl ActiveCommand<'_, '_> {
             None => Ok(()),
         }
     }
+}
+
+/// Where the first block of a refused range begins that is bad by itself.
+#[cold]
+fn first_bad_byte(
+    injector: &dyn FaultInjector,
+    access: BlockAccess,
+    bytes: Range<u64>,
+    block_bytes: usize,
+) -> u64 {
+    // Only a read may be asked for again. A write is refused as a whole, from its first block on.
+    let is_bad = |start: &u64| {
+        let block = *start..*start + block_bytes as u64;
+        injector.access(BlockAccess::Read, block).is_err()
+    };
+
+    match access {
+        BlockAccess::Read => bytes.clone().step_by(block_bytes).find(is_bad),
+        BlockAccess::Write | BlockAccess::Deallocate => None,
+    }
+    .unwrap_or(bytes.start)
 }

@@ -47,6 +47,8 @@ pub(super) struct ActiveCommand<'a, 't> {
     pub through: bool,
     /// Bytes of the device that it may have changed, if a witness is to be told.
     pub touched: Option<Vec<Range<u64>>>,
+    /// First byte of the device at which it met an error.
+    pub failed_byte: Option<u64>,
     /// Pages that it copied, though it was to remap them.
     pub copied: RemapResult,
     pub record: Option<CommandRecord<'a>>,
@@ -235,10 +237,30 @@ impl ActiveCommand<'_, '_> {
         shown
     }
 
+    /// Notes where the command met its first error: the error log names that block.
+    #[inline]
+    pub fn note_failed_byte(&mut self, byte: u64) {
+        self.failed_byte.get_or_insert(byte);
+    }
+
+    /// Reads the page of a piece like `view`. If it cannot be read, the piece has failed.
+    pub fn view_piece<R>(
+        &mut self,
+        piece: &Piece,
+        show: impl FnOnce(PageView<'_>) -> Result<R, Status>,
+    ) -> Result<R, Status> {
+        let shown = self.view(piece.lpn, show);
+        if matches!(shown, Err(Status::UNRECOVERED_READ)) {
+            let page = u64::from(piece.lpn.0) << PAGE_SHIFT;
+            self.note_failed_byte(page + piece.start as u64);
+        }
+        shown
+    }
+
     /// A part of a page for the host.
     fn read(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<(), Status> {
         self.device.spend(Step::Read);
-        self.view(piece.lpn, |page| {
+        self.view_piece(piece, |page| {
             match page {
                 PageView::Zeroes => data.put_zeroes(piece.len),
                 PageView::Bytes(bytes) => data.put(&bytes[piece.start..piece.start + piece.len]),
@@ -252,7 +274,7 @@ impl ActiveCommand<'_, '_> {
     pub fn is_same(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<bool, Status> {
         self.device.spend(Step::Read);
         let wanted = data.take(piece.len);
-        self.view(piece.lpn, |page| match page {
+        self.view_piece(piece, |page| match page {
             PageView::Zeroes => {
                 Ok(wanted.len() == piece.len && wanted.iter().all(|byte| *byte == 0))
             }
@@ -287,7 +309,7 @@ impl ActiveCommand<'_, '_> {
 
         // The rest of the page is what the device has now, so it must be read first.
         self.device.spend(Step::Read);
-        let mut page = self.view(piece.lpn, |page| match page {
+        let mut page = self.view_piece(piece, |page| match page {
             PageView::Zeroes => Ok([0; PAGE_BYTES]),
             PageView::Bytes(bytes) => Ok(*bytes),
             PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),

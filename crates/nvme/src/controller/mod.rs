@@ -66,7 +66,7 @@ pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
 pub use association::{Association, JoinedQueue};
 pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
-pub use execute::{Job, Outcome};
+pub use execute::{FailedBlock, Job, Outcome};
 pub use faults::{BlockAccess, FaultInjector};
 pub use gate::Gate;
 pub use portals::{AnaState, Portal, Reached};

@@ -148,16 +148,16 @@ pub mod offset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum FatalError {
-    /// Invalid PDU Header Field.
+    /// Invalid PDU Header Field: a value that its type of PDU cannot have there.
     HeaderField = 1,
-    /// PDU Sequence Error.
+    /// PDU Sequence Error: a PDU that must not come now.
     Sequence = 2,
-    /// Header Digest Error.
+    /// Header Digest Error: the CRC of a PDU header does not match.
     HeaderDigest = 3,
-    /// Data Transfer Out of Range.
+    /// Data Transfer Out of Range: data beyond what the command or the R2T covers.
     OutOfRange = 4,
-    /// Data Transfer Limit Exceeded.
+    /// Data Transfer Limit Exceeded: more data in a PDU than was agreed.
     LimitExceeded = 5,
-    /// Unsupported Parameter.
+    /// Unsupported Parameter: an option in the connection's setup that we do not have.
     Unsupported = 6,
 }

@@ -48,11 +48,11 @@ pub struct ServerContext {
 pub(super) struct Finder {
     keyring: Arc<Keyring>,
     subsystems: Vec<String>,
-    seen: Mutex<Seen>,
+    seen: Mutex<KeySearch>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct KeySearch {
     identities: usize,
     /// The key that was found last: OpenSSL stops looking when one fits.
     found: Option<Proven>,
@@ -61,7 +61,7 @@ struct Seen {
 }
 
 impl Finder {
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn seen(&self) -> std::sync::MutexGuard<'_, KeySearch> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -170,7 +170,7 @@ impl Rig {
         Self::serving_at(&addresses, subsystem, Limits::default(), None, anybody())
     }
 
-    fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
+    pub fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
         Self::serving_to(address, subsystem, limits, None, anybody())
     }
 

@@ -55,7 +55,7 @@ pub struct Part {
 }
 
 /// Where bars and words are.
-struct Layout {
+struct BarLayout {
     left: f64,
     right: f64,
     /// Words stand above the bars.
@@ -100,7 +100,7 @@ impl BarChart<'_> {
         svg((width, bottom + BOTTOM), &self.description, alone, &content)
     }
 
-    fn layout(&self, width: f64, top: f64) -> Layout {
+    fn layout(&self, width: f64, top: f64) -> BarLayout {
         let widest = |words: &mut dyn Iterator<Item = f64>| words.fold(0.0, f64::max) + 14.0;
         let names = widest(&mut self.bars.iter().map(|bar| text::width(bar.label, NAME)));
         let notes = widest(&mut self.bars.iter().map(|bar| text::width(&bar.note, NOTE)));
@@ -111,7 +111,7 @@ impl BarChart<'_> {
         let above = width - names - notes < width * 0.35;
 
         if above {
-            Layout {
+            BarLayout {
                 left: EDGE + 4.0,
                 right: width - 24.0,
                 above,
@@ -119,7 +119,7 @@ impl BarChart<'_> {
                 pitch: THICKNESS + 26.0,
             }
         } else {
-            Layout {
+            BarLayout {
                 left: names,
                 right: width - notes,
                 above,
@@ -135,7 +135,7 @@ impl Bar<'_> {
         self.parts.iter().map(|part| part.value).sum()
     }
 
-    fn draw(&self, layout: &Layout, top: f64, width: f64, at: impl Fn(f64) -> f64) -> Markup {
+    fn draw(&self, layout: &BarLayout, top: f64, width: f64, at: impl Fn(f64) -> f64) -> Markup {
         let mut start = 0.0;
         let parts: Vec<_> = self
             // Each part begins where the one before ends.

@@ -7,7 +7,7 @@
 //! A file may hold the requests of many devices, which `Fold::Compact` keeps apart.
 //! Absent: contents; every whole page written is new.
 
-use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, values};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, values};
 
 const TICK_NS: u64 = 1000;
 
@@ -20,8 +20,8 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [device, verb, offset, length, time] = exactly(values(line))?;
 
     let verb = match verb {
-        b"R" => Verb::Read,
-        b"W" => Verb::Write,
+        b"R" => RequestKind::Read,
+        b"W" => RequestKind::Write,
         other => return Err(format!("opcode `{}` is neither R nor W", clip(other))),
     };
 

@@ -16,7 +16,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::format::UnknownName;
-use super::record::{ByteExtent, Parsed, Reason, Verb, clip, number, seconds, words};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, number, seconds, words};
 
 /// Which step of a request's way through the block layer is taken from a `blkparse` text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,18 +127,18 @@ pub(super) fn parse(line: &[u8], wanted: Action) -> Result<Parsed, Reason> {
 }
 
 /// What the letters of an rwbs field ask for; `None` if it moves and deallocates nothing.
-fn verb(rwbs: &[u8]) -> Result<Option<Verb>, Reason> {
+fn verb(rwbs: &[u8]) -> Result<Option<RequestKind>, Reason> {
     // Other letters are of a format that we do not know.
     if !rwbs.iter().all(u8::is_ascii_uppercase) {
         return Err(format!("`{}` is not an rwbs field", clip(rwbs)));
     }
     // In this order: a discard is a write to the kernel as well.
     Ok(if rwbs.contains(&b'D') {
-        Some(Verb::Trim)
+        Some(RequestKind::Trim)
     } else if rwbs.contains(&b'W') {
-        Some(Verb::Write)
+        Some(RequestKind::Write)
     } else if rwbs.contains(&b'R') {
-        Some(Verb::Read)
+        Some(RequestKind::Read)
     } else {
         None
     })

@@ -10,11 +10,11 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::blkparse::Action;
-use super::record::{ByteExtent, Parsed, Reason, Verb};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Event {
+struct BlktraceEvent {
     magic: U32,
     sequence: U32,
     at_ns: U64,
@@ -29,7 +29,7 @@ struct Event {
     payload_bytes: U16,
 }
 
-const _: () = assert!(size_of::<Event>() == EVENT_BYTES);
+const _: () = assert!(size_of::<BlktraceEvent>() == EVENT_BYTES);
 
 /// Bytes of an event without its payload.
 pub(super) const EVENT_BYTES: usize = 48;
@@ -43,12 +43,12 @@ const IS_DISCARD: u32 = 1 << 13;
 
 /// Does a file begin with an event?
 pub(super) fn is_event(sample: &[u8]) -> bool {
-    Event::ref_from_prefix(sample).is_ok_and(|(event, _)| event.magic.get() == MAGIC)
+    BlktraceEvent::ref_from_prefix(sample).is_ok_and(|(event, _)| event.magic.get() == MAGIC)
 }
 
 /// What an event says, and how many bytes of payload follow it.
 pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Reason> {
-    let event = Event::ref_from_bytes(bytes)
+    let event = BlktraceEvent::ref_from_bytes(bytes)
         .map_err(|_| format!("cut: {} of {EVENT_BYTES} bytes", bytes.len()))?;
     // The mark tells the version, and the order of bytes.
     match event.magic.get() {
@@ -76,9 +76,9 @@ pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Rea
     // In this order: a discard is a write to the kernel as well.
     let verb = match kind {
         kind if kind & IS_NOTE != 0 || action != number => None,
-        kind if kind & IS_DISCARD != 0 => Some(Verb::Trim),
-        kind if kind & IS_WRITE != 0 => Some(Verb::Write),
-        kind if kind & IS_READ != 0 => Some(Verb::Read),
+        kind if kind & IS_DISCARD != 0 => Some(RequestKind::Trim),
+        kind if kind & IS_WRITE != 0 => Some(RequestKind::Write),
+        kind if kind & IS_READ != 0 => Some(RequestKind::Read),
         _ => None,
     };
     // A flush has no sectors.

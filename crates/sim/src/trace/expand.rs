@@ -5,7 +5,7 @@
 //! requests (`decoded`).
 
 use super::address::{Cut, DevicePage, Folder, cut};
-use super::record::{Moved, Verb};
+use super::record::{Moved, RequestKind};
 use super::{Fold, TraceOptions};
 use crate::source::{HostPage, PageKind};
 use remap_ssd_device::Lpn;
@@ -23,7 +23,7 @@ pub(super) struct Item {
 pub(super) enum Op {
     Extent {
         device: u64,
-        verb: Verb,
+        verb: RequestKind,
         offset: u64,
         len: u64,
     },
@@ -79,7 +79,7 @@ impl Expander {
                     // A disk-wide discard folded into a small device names each page once, not many
                     // times.
                     let is_full = out.len() - start >= self.addressable as usize;
-                    if verb == Verb::Trim && is_full {
+                    if verb == RequestKind::Trim && is_full {
                         break;
                     }
                 }
@@ -103,7 +103,7 @@ impl Expander {
     }
 
     #[inline]
-    fn page(&mut self, device: u64, verb: Verb, cut: Cut, content: u64) -> Option<HostPage> {
+    fn page(&mut self, device: u64, verb: RequestKind, cut: Cut, content: u64) -> Option<HostPage> {
         let target = DevicePage {
             device,
             page: cut.page,
@@ -113,13 +113,15 @@ impl Expander {
         let content = content + self.content_shift;
 
         let (kind, lpn, content) = match (verb, cut.whole) {
-            (Verb::Read, _) => (PageKind::Read, self.folder.fold(target), 0),
-            (Verb::Write, true) => (PageKind::Write, self.folder.fold(target), content),
-            (Verb::Write, false) => (PageKind::ReadModifyWrite, self.folder.fold(target), content),
+            (RequestKind::Read, _) => (PageKind::Read, self.folder.fold(target), 0),
+            (RequestKind::Write, true) => (PageKind::Write, self.folder.fold(target), content),
+            (RequestKind::Write, false) => {
+                (PageKind::ReadModifyWrite, self.folder.fold(target), content)
+            }
             // What was never written is not there to be deallocated.
-            (Verb::Trim, true) => (PageKind::Trim, self.folder.folded(target)?, 0),
+            (RequestKind::Trim, true) => (PageKind::Trim, self.folder.folded(target)?, 0),
             // A part of a page is not deallocated: the rest of it is still in use.
-            (Verb::Trim, false) => return None,
+            (RequestKind::Trim, false) => return None,
         };
 
         Some(HostPage {

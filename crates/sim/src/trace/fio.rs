@@ -15,19 +15,19 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use super::record::{ByteExtent, Parsed, Reason, Verb, clip, number, words};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, number, words};
 
 const TICK_NS: u64 = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    version: Option<Version>,
+    version: Option<IologVersion>,
     /// Of version 2: what was waited for so far.
     waited_us: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum IologVersion {
     Two,
     Three,
 }
@@ -37,10 +37,10 @@ pub(super) fn is_header(line: &[u8]) -> bool {
     version(line).is_some()
 }
 
-fn version(line: &[u8]) -> Option<Version> {
+fn version(line: &[u8]) -> Option<IologVersion> {
     match line.trim_ascii() {
-        b"fio version 2 iolog" => Some(Version::Two),
-        b"fio version 3 iolog" => Some(Version::Three),
+        b"fio version 2 iolog" => Some(IologVersion::Two),
+        b"fio version 3 iolog" => Some(IologVersion::Three),
         _ => None,
     }
 }
@@ -67,8 +67,8 @@ impl Log {
 
         // Version 2 counts time in lines of its own; version 3 puts it before each action.
         let at_us = match known {
-            Version::Two => self.waited_us,
-            Version::Three => number(next("timestamp")?, "timestamp")?,
+            IologVersion::Two => self.waited_us,
+            IologVersion::Three => number(next("timestamp")?, "timestamp")?,
         };
         let file = next("file")?;
         let action = next("action")?;
@@ -88,9 +88,9 @@ impl Log {
                 return Ok(Parsed::Ignored);
             }
             b"sync" | b"datasync" => return Ok(Parsed::Flush(at_ns)),
-            b"read" => Verb::Read,
-            b"write" => Verb::Write,
-            b"trim" => Verb::Trim,
+            b"read" => RequestKind::Read,
+            b"write" => RequestKind::Write,
+            b"trim" => RequestKind::Trim,
             other => return Err(format!("`{}` is no action of fio", clip(other))),
         };
         let extent = ByteExtent {

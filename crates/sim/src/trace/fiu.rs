@@ -9,7 +9,7 @@
 //! without blanks. The process name may itself contain blanks, so fields are taken from both ends.
 //! Invariant: a record is accepted only if the number of digests fits its size exactly.
 
-use super::record::{ByteExtent, Digests, Grain, Parsed, Reason, Verb, clip, number, words};
+use super::record::{ByteExtent, Digests, Grain, Parsed, Reason, RequestKind, clip, number, words};
 
 const DIGEST_HEX: usize = 32;
 const SECTORS_PER_PAGE: u64 = 8;
@@ -50,8 +50,8 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
         minor: device_number(minor, "minor number")?,
     };
     let verb = match verb {
-        b"R" | b"r" => Verb::Read,
-        b"W" | b"w" => Verb::Write,
+        b"R" | b"r" => RequestKind::Read,
+        b"W" | b"w" => RequestKind::Write,
         other => return Err(format!("`{}` is neither R nor W", clip(other))),
     };
     let sectors = number(sectors, "size")?;

@@ -101,7 +101,7 @@ impl Format {
     /// ```
     pub fn guess(sample: &[u8]) -> Option<Format> {
         // Binary formats first: their bytes may look like lines by chance.
-        if vscsi::Version::of(sample).is_some() {
+        if vscsi::VscsiVersion::of(sample).is_some() {
             return Some(Format::Vscsi);
         }
         if blktrace::is_event(sample) {

@@ -21,10 +21,10 @@ use super::record::DIGEST_BYTES;
 pub(super) struct Identities {
     next: u64,
     /// Contents known by one MD5.
-    by_md5: Table,
+    by_md5: DigestTable,
     /// Contents known by eight, through a 128-bit hash of them: a chance collision among a billion
     /// contents has a probability of 10^-21, and an eighth of the memory is needed.
-    by_md5s: Table,
+    by_md5s: DigestTable,
 }
 
 /// What a content is known by.
@@ -53,8 +53,8 @@ impl Identities {
     pub fn above(base: u64) -> Self {
         Self {
             next: base + 1,
-            by_md5: Table::new(),
-            by_md5s: Table::new(),
+            by_md5: DigestTable::new(),
+            by_md5s: DigestTable::new(),
         }
     }
 
@@ -111,7 +111,7 @@ impl Digest {
 /// Identities by digest: open addressing, a digest's place given by the upper bits of its hash.
 ///
 /// So a table of twice the size has the same order, and growing is one pass over both.
-struct Table {
+struct DigestTable {
     slots: Slab<Slot>,
     /// The hash is shifted right by so many bits.
     shift: u32,
@@ -130,7 +130,7 @@ struct Slot {
 /// Size of a new table: 2^10 slots, 24 KiB.
 const SLOTS_BITS_FIRST: u32 = 10;
 
-impl Table {
+impl DigestTable {
     fn new() -> Self {
         Self::of_bits(SLOTS_BITS_FIRST)
     }
@@ -201,7 +201,7 @@ impl Table {
     }
 }
 
-impl std::fmt::Debug for Table {
+impl std::fmt::Debug for DigestTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Table")
             .field("used", &self.used)

@@ -53,7 +53,7 @@ use expand::{Expander, Item, Op};
 use identity::{Identities, Key};
 use input::Input;
 use parser::{ParsedRecord, Parser};
-use record::{Digests, Parsed, Request, Verb};
+use record::{Digests, Parsed, Request, RequestKind};
 use remap_ssd_device::DeviceConfig;
 
 /// What a reader may be told.
@@ -434,7 +434,7 @@ impl Decoder {
     /// Appends the keys of a write's pages, in order; says how many.
     #[inline]
     fn keys(&mut self, request: &Request) -> usize {
-        if request.verb != Verb::Write {
+        if request.verb != RequestKind::Write {
             return 0;
         }
 

@@ -6,13 +6,13 @@
 //!
 //! Absent: contents; every whole page written is new.
 
-use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, words};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, words};
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, device, lba, sectors, verb] = exactly(words(line))?;
     let verb = match verb {
-        b"0" => Verb::Write,
-        b"1" => Verb::Read,
+        b"0" => RequestKind::Write,
+        b"1" => RequestKind::Read,
         other => return Err(format!("type `{}` is neither 0 nor 1", clip(other))),
     };
     let (at_ns, device) = (number(time, "time")?, number(device, "device")?);

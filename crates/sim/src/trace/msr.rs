@@ -7,7 +7,7 @@
 //! Offsets and sizes are bytes and need not be multiples of a sector.
 //! Absent: contents; every whole page written is new. The host name: one file is of one host.
 
-use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, values};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, values};
 
 const TICK_NS: u64 = 100;
 
@@ -17,9 +17,9 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
         .checked_mul(TICK_NS)
         .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
     let verb = if verb.eq_ignore_ascii_case(b"read") {
-        Verb::Read
+        RequestKind::Read
     } else if verb.eq_ignore_ascii_case(b"write") {
-        Verb::Write
+        RequestKind::Write
     } else {
         return Err(format!("type `{}` is neither Read nor Write", clip(verb)));
     };

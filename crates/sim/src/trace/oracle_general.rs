@@ -13,7 +13,7 @@ use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::address::PAGE_BYTES;
-use super::record::{ByteExtent, Parsed, Reason, Verb};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -75,5 +75,5 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Reason> {
         offset: record.object.get() % PAGES_MAX * PAGE_BYTES,
         len: record.len_bytes.get().into(),
     };
-    extent.request(u64::from(record.at_s.get()) * TICK_NS, 0, Verb::Read)
+    extent.request(u64::from(record.at_s.get()) * TICK_NS, 0, RequestKind::Read)
 }

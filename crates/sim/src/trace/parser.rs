@@ -16,7 +16,7 @@ pub(super) enum Parser {
     Mqsim,
     Msr,
     Blkparse(Action),
-    Vscsi(vscsi::Version),
+    Vscsi(vscsi::VscsiVersion),
     Session,
     Alibaba,
     Tencent,
@@ -53,7 +53,7 @@ impl Parser {
             Format::Blktrace => Parser::Blktrace(action),
             Format::OracleGeneral => Parser::OracleGeneral,
             // A file begun in the middle is named by its first record.
-            Format::Vscsi => match vscsi::Version::of_first(sample) {
+            Format::Vscsi => match vscsi::VscsiVersion::of_first(sample) {
                 Ok(version) => Parser::Vscsi(version),
                 Err(reason) => {
                     input.record(vscsi::RECORD_BYTES_MAX)?;

@@ -32,7 +32,7 @@ pub(super) enum Parsed {
 
 /// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum RequestKind {
     Read,
     Write,
     Trim,
@@ -43,7 +43,7 @@ pub(super) enum Verb {
 pub(super) struct Request {
     pub at_ns: u64,
     pub device: u64,
-    pub verb: Verb,
+    pub verb: RequestKind,
     pub offset: u64,
     pub len: u64,
 }
@@ -80,7 +80,7 @@ impl ByteExtent {
     }
 
     /// This extent as a request, if it can be one.
-    pub fn request(self, at_ns: u64, device: u64, verb: Verb) -> Result<Parsed, Reason> {
+    pub fn request(self, at_ns: u64, device: u64, verb: RequestKind) -> Result<Parsed, Reason> {
         let Self { offset, len } = self;
 
         // Some recorders write such lines; none of them can be replayed.
@@ -90,8 +90,8 @@ impl ByteExtent {
 
         // A deallocation may name a whole disk, a transfer only what memory can hold.
         let longest = match verb {
-            Verb::Read | Verb::Write => TRANSFER_BYTES_MAX,
-            Verb::Trim => TRIM_BYTES_MAX,
+            RequestKind::Read | RequestKind::Write => TRANSFER_BYTES_MAX,
+            RequestKind::Trim => TRIM_BYTES_MAX,
         };
 
         if len > longest {

@@ -20,7 +20,8 @@ use remap_ssd_device::DeviceConfig;
 
 use super::address::PAGE_BYTES;
 use super::record::{
-    ByteExtent, DIGEST_BYTES, Digests, Grain, Moved, Parsed, Reason, Verb, clip, number, words,
+    ByteExtent, DIGEST_BYTES, Digests, Grain, Moved, Parsed, Reason, RequestKind, clip, number,
+    words,
 };
 
 /// Half a page, which is what a part is replayed as.
@@ -168,15 +169,15 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
 
     // A verb decides what follows it, so fields are asked for by name.
     let parsed = match verb {
-        b"R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
-        b"D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
-        b"N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Write)?,
+        b"R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, RequestKind::Read)?,
+        b"D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, RequestKind::Trim)?,
+        b"N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, RequestKind::Write)?,
         // How much of the page is not recorded: half of it stands for any part.
         b"P" => ByteExtent {
             len: PART_BYTES,
             ..extent(next("page")?, 1)?
         }
-        .request(at_ns, 0, Verb::Write)?,
+        .request(at_ns, 0, RequestKind::Write)?,
         b"W" => {
             let page = next("page")?;
             // The digests are the count: a write does not say it twice.
@@ -196,13 +197,13 @@ pub(super) fn parse(line: &[u8], digests: &mut Digests) -> Result<Parsed, Reason
 
             // One a page, whatever the reader of the last record's had.
             digests.grain = Grain::Page;
-            extent(page, count)?.request(at_ns, 0, Verb::Write)?
+            extent(page, count)?.request(at_ns, 0, RequestKind::Write)?
         }
         b"C" | b"M" => {
             let (target, source, count) = (next("target")?, next("source")?, next("count")?);
             // Both ends must be possible.
             for page in [target, source] {
-                extent(page, count)?.request(at_ns, 0, Verb::Trim)?;
+                extent(page, count)?.request(at_ns, 0, RequestKind::Trim)?;
             }
 
             let atomic = match fields.next() {

@@ -9,7 +9,9 @@
 //! The response time may be missing; a request without a type is ignored.
 //! Absent: contents; every whole page written is new.
 
-use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, seconds, values};
+use super::record::{
+    ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, seconds, values,
+};
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, response, verb, lun, offset, size] = exactly(values(line))?;
@@ -24,8 +26,8 @@ pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     }
 
     let verb = match verb {
-        b"R" => Verb::Read,
-        b"W" => Verb::Write,
+        b"R" => RequestKind::Read,
+        b"W" => RequestKind::Write,
         b"" => return Ok(Parsed::Ignored),
         other => return Err(format!("type `{}` is neither R nor W", clip(other))),
     };

@@ -6,15 +6,15 @@
 //!
 //! Times are whole seconds. Absent: contents; every whole page written is new.
 
-use super::record::{ByteExtent, Parsed, Reason, Verb, clip, exactly, number, values};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind, clip, exactly, number, values};
 
 const TICK_NS: u64 = 1_000_000_000;
 
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
     let [time, offset, size, verb, volume] = exactly(values(line))?;
     let verb = match verb {
-        b"0" => Verb::Read,
-        b"1" => Verb::Write,
+        b"0" => RequestKind::Read,
+        b"1" => RequestKind::Write,
         other => return Err(format!("type `{}` is neither 0 nor 1", clip(other))),
     };
     let at_ns = number(time, "timestamp")?

@@ -9,7 +9,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::record::{ByteExtent, Parsed, Reason, Verb};
+use super::record::{ByteExtent, Parsed, Reason, RequestKind};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -51,41 +51,43 @@ pub(super) const RECORD_BYTES_MAX: usize = size_of::<RecordV2>();
 
 /// The layout of a file's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum VscsiVersion {
     V1,
     V2,
 }
 
-impl Version {
+impl VscsiVersion {
     /// The version of a file that begins with `sample`, if its first records agree on one.
-    pub fn of(sample: &[u8]) -> Option<Version> {
+    pub fn of(sample: &[u8]) -> Option<VscsiVersion> {
         const RECORDS_JUDGED: usize = 4;
 
         // Several records, since one may fit the other layout by chance.
-        [Version::V1, Version::V2].into_iter().find(|version| {
-            let mut records = sample
-                .chunks_exact(version.record_bytes())
-                .take(RECORDS_JUDGED);
-            records.len() > 0 && records.all(|record| version.parse(record).is_ok())
-        })
+        [VscsiVersion::V1, VscsiVersion::V2]
+            .into_iter()
+            .find(|version| {
+                let mut records = sample
+                    .chunks_exact(version.record_bytes())
+                    .take(RECORDS_JUDGED);
+                records.len() > 0 && records.all(|record| version.parse(record).is_ok())
+            })
     }
 
     /// Bytes of one record of this version.
     pub fn record_bytes(self) -> usize {
         match self {
-            Version::V1 => size_of::<RecordV1>(),
-            Version::V2 => size_of::<RecordV2>(),
+            VscsiVersion::V1 => size_of::<RecordV1>(),
+            VscsiVersion::V2 => size_of::<RecordV2>(),
         }
     }
 
     /// The version by the first record alone, whatever the rest of it says.
-    pub fn of_first(sample: &[u8]) -> Result<Version, Reason> {
+    pub fn of_first(sample: &[u8]) -> Result<VscsiVersion, Reason> {
         let v1 = RecordV1::ref_from_prefix(sample).ok();
         let v2 = RecordV2::ref_from_prefix(sample).ok();
         if v1.is_some_and(|(record, _)| record.version.major == 1) {
-            Ok(Version::V1)
+            Ok(VscsiVersion::V1)
         } else if v2.is_some_and(|(record, _)| record.version.major == 2) {
-            Ok(Version::V2)
+            Ok(VscsiVersion::V2)
         } else if sample.len() < size_of::<RecordV1>() {
             Err(format!(
                 "cut: {} bytes of at least {}",
@@ -101,12 +103,12 @@ impl Version {
     pub fn parse(self, bytes: &[u8]) -> Result<Parsed, Reason> {
         let cut = || format!("cut: {} of {} bytes", bytes.len(), self.record_bytes());
         match self {
-            Version::V1 => {
+            VscsiVersion::V1 => {
                 let record = RecordV1::ref_from_bytes(bytes).map_err(|_| cut())?;
                 record.version.expect(1)?;
                 request(record.opcode, record.lba, record.len_bytes, record.at_us)
             }
-            Version::V2 => {
+            VscsiVersion::V2 => {
                 let record = RecordV2::ref_from_bytes(bytes).map_err(|_| cut())?;
                 record.version.expect(2)?;
                 request(record.opcode, record.lba, record.len_bytes, record.at_us)
@@ -131,8 +133,8 @@ impl VersionField {
 fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, Reason> {
     let verb = match opcode.get() {
         // READ and WRITE of 6, 10, 16 and 12 bytes.
-        0x08 | 0x28 | 0x88 | 0xa8 => Verb::Read,
-        0x0a | 0x2a | 0x8a | 0xaa => Verb::Write,
+        0x08 | 0x28 | 0x88 | 0xa8 => RequestKind::Read,
+        0x0a | 0x2a | 0x8a | 0xaa => RequestKind::Write,
         opcode if opcode <= 0xff => return Ok(Parsed::Ignored),
         // Such codes have one byte: a larger one means that this is no record.
         opcode => return Err(format!("{opcode:#06x} is not a SCSI operation code")),

@@ -83,14 +83,16 @@ impl<W: Write> TraceWriter<W> {
         let partial = first.kind == PageKind::ReadModifyWrite;
 
         let verb = match first.kind {
-            PageKind::Read => Verb::Read,
-            PageKind::Write | PageKind::WriteFor { .. } | PageKind::ReadModifyWrite => Verb::Write,
+            PageKind::Read => RequestKind::Read,
+            PageKind::Write | PageKind::WriteFor { .. } | PageKind::ReadModifyWrite => {
+                RequestKind::Write
+            }
             PageKind::Trim if matches!(self.format, Format::Blkparse | Format::Session) => {
-                Verb::Trim
+                RequestKind::Trim
             }
             // Its line is made of the pages alone.
             PageKind::Remap { .. } | PageKind::Flush if self.format == Format::Session => {
-                Verb::Write
+                RequestKind::Write
             }
             PageKind::Trim | PageKind::Remap { .. } | PageKind::Flush => {
                 self.left_out += 1;
@@ -156,7 +158,7 @@ impl<W: Write> TraceWriter<W> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Verb {
+enum RequestKind {
     Read,
     Write,
     Trim,
@@ -164,7 +166,7 @@ enum Verb {
 
 struct Request {
     sequence: u64,
-    verb: Verb,
+    verb: RequestKind,
     sector: u64,
     sectors: u64,
 }
@@ -176,9 +178,9 @@ impl Request {
 
     fn letter(&self) -> char {
         match self.verb {
-            Verb::Read => 'R',
-            Verb::Write => 'W',
-            Verb::Trim => 'D',
+            RequestKind::Read => 'R',
+            RequestKind::Write => 'W',
+            RequestKind::Trim => 'D',
         }
     }
 
@@ -255,14 +257,14 @@ impl Request {
             self.at_ns(),
             self.sector,
             self.sectors,
-            u8::from(self.verb == Verb::Read)
+            u8::from(self.verb == RequestKind::Read)
         )
     }
 
     fn msr(&self, record: &mut Vec<u8>) -> io::Result<()> {
         let (at, verb) = (
             START_TICKS + self.at_ns() / 100,
-            if self.verb == Verb::Read {
+            if self.verb == RequestKind::Read {
                 "Read"
             } else {
                 "Write"
@@ -294,7 +296,7 @@ impl Request {
         const VERSION_1: u16 = 1 << 8;
 
         // One form for all addresses, since the longest has room for each.
-        let opcode = if self.verb == Verb::Read {
+        let opcode = if self.verb == RequestKind::Read {
             READ_16
         } else {
             WRITE_16

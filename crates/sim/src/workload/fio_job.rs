@@ -49,7 +49,7 @@ pub struct FioJob {
 
 /// A value of the file, and the line that says it.
 #[derive(Clone, Copy)]
-struct Said<'a> {
+struct JobOption<'a> {
     line: usize,
     key: &'a str,
     value: &'a str,
@@ -109,7 +109,7 @@ impl FromStr for FioJob {
             // A key alone switches something on, as fio reads it.
             let (key, value) = content.split_once('=').unwrap_or((content, "1"));
             let (key, value) = (key.trim(), value.trim());
-            job.take(Said { line, key, value })?;
+            job.take(JobOption { line, key, value })?;
         }
 
         match jobs[..] {
@@ -147,8 +147,8 @@ enum Reads {
 }
 
 impl Draft {
-    fn take(&mut self, said: Said<'_>) -> Result<(), String> {
-        let Said { key, value, .. } = said;
+    fn take(&mut self, option: JobOption<'_>) -> Result<(), String> {
+        let JobOption { key, value, .. } = option;
         match key {
             "rw" | "readwrite" => {
                 // What follows the colon says how offsets go on, which the pattern decides here.
@@ -160,31 +160,31 @@ impl Draft {
                     "randwrite" => (true, Reads::None),
                     "randrw" => (true, Reads::Mixed),
                     _ => {
-                        return Err(said.wrong(
+                        return Err(option.wrong(
                             "read, write, rw, randread, randwrite and randrw are simulated",
                         ));
                     }
                 })
             }
-            "rwmixread" => self.mix_read = Some(said.percent()?),
+            "rwmixread" => self.mix_read = Some(option.percent()?),
             // The two are complements; the one that comes last counts, as in fio.
-            "rwmixwrite" => self.mix_read = Some(100 - said.percent()?),
-            "bs" | "blocksize" => self.request_pages = Some(said.request_pages()?),
+            "rwmixwrite" => self.mix_read = Some(100 - option.percent()?),
+            "bs" | "blocksize" => self.request_pages = Some(option.request_pages()?),
             "random_distribution" => {
                 self.theta = match value.split_once(':') {
                     None if value == "random" => None,
                     Some(("zipf", theta)) => Some(theta.parse().map_err(|_| {
-                        said.wrong("random and zipf:THETA are simulated, THETA a number")
+                        option.wrong("random and zipf:THETA are simulated, THETA a number")
                     })?),
-                    _ => return Err(said.wrong("random and zipf:THETA are simulated")),
+                    _ => return Err(option.wrong("random and zipf:THETA are simulated")),
                 }
             }
-            "dedupe_percentage" => self.dedupe = Some(f64::from(said.percent()?) / 100.0),
-            "iodepth" => self.depth = Some(said.number()?),
-            "numjobs" => self.jobs = Some(said.number()?),
-            "io_size" | "io_limit" => self.bytes = Some(said.bytes()?),
-            "number_ios" => self.requests = Some(said.bytes()?),
-            key if REFUSED.contains(&key) => return Err(said.wrong("it is not simulated")),
+            "dedupe_percentage" => self.dedupe = Some(f64::from(option.percent()?) / 100.0),
+            "iodepth" => self.depth = Some(option.number()?),
+            "numjobs" => self.jobs = Some(option.number()?),
+            "io_size" | "io_limit" => self.bytes = Some(option.bytes()?),
+            "number_ios" => self.requests = Some(option.bytes()?),
+            key if REFUSED.contains(&key) => return Err(option.wrong("it is not simulated")),
             key => {
                 // Named once, however many sections repeat it.
                 if !self.ignored.iter().any(|known| known == key) {
@@ -249,9 +249,9 @@ impl Draft {
     }
 }
 
-impl Said<'_> {
+impl JobOption<'_> {
     fn wrong(&self, why: &str) -> String {
-        let Said { line, key, value } = self;
+        let JobOption { line, key, value } = self;
         format!("line {line}: {key}={value}: {why}")
     }
 
@@ -290,7 +290,7 @@ impl Said<'_> {
     fn request_pages(&self) -> Result<u32, String> {
         // One size each for reads, writes and trims: the same, or it is another load.
         let mut sizes = self.value.split(',').map(|value| {
-            let bytes = Said { value, ..*self }.bytes()?;
+            let bytes = JobOption { value, ..*self }.bytes()?;
             let pages = u32::try_from(bytes / PAGE_BYTES).unwrap_or(0);
             let is_whole = pages > 0 && bytes % PAGE_BYTES == 0;
             is_whole

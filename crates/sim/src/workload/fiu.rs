@@ -125,7 +125,7 @@ pub(super) struct Fiu {
     rng: Xoshiro256PlusPlus,
 }
 
-/// Pages of 4 KiB.
+/// Pages of 4 KiB, the unit of its requests.
 const PAGES_PER_GIB: f64 = 262_144.0;
 
 impl Fiu {

@@ -46,14 +46,14 @@ const REDO_OVERHEAD_BYTES: u32 = 60;
 
 /// Rows of a kind in one warehouse.
 #[derive(Clone, Copy)]
-struct Table {
+struct TableLayout {
     /// First page within the warehouse.
     first: u32,
     rows: u32,
     rows_per_page: u32,
 }
 
-impl Table {
+impl TableLayout {
     fn after(before: u32, rows: u32, row_bytes: u32) -> Self {
         Self {
             first: before,
@@ -75,11 +75,11 @@ pub(super) struct Tpcc {
     engine: Engine,
     warehouses: u32,
     warehouse_pages: u32,
-    stock: Table,
-    customers: Table,
-    orders: Table,
-    lines: Table,
-    history: Table,
+    stock: TableLayout,
+    customers: TableLayout,
+    orders: TableLayout,
+    lines: TableLayout,
+    history: TableLayout,
     /// Of each warehouse: orders and history rows so far.
     ordered: Vec<u32>,
     paid: Vec<u32>,
@@ -96,11 +96,12 @@ impl Tpcc {
         let rows = |rows: u32| ((f64::from(rows) * part) as u32).max(64);
 
         // Page 0 holds the warehouse and its districts.
-        let stock = Table::after(1, rows(ITEMS), STOCK_BYTES);
-        let customers = Table::after(stock.end(), rows(DISTRICTS * CUSTOMERS), CUSTOMER_BYTES);
-        let orders = Table::after(customers.end(), rows(ORDERS), ORDER_BYTES);
-        let lines = Table::after(orders.end(), rows(ORDERS * LINES), ORDER_LINE_BYTES);
-        let history = Table::after(lines.end(), rows(ORDERS), HISTORY_BYTES);
+        let stock = TableLayout::after(1, rows(ITEMS), STOCK_BYTES);
+        let customers =
+            TableLayout::after(stock.end(), rows(DISTRICTS * CUSTOMERS), CUSTOMER_BYTES);
+        let orders = TableLayout::after(customers.end(), rows(ORDERS), ORDER_BYTES);
+        let lines = TableLayout::after(orders.end(), rows(ORDERS * LINES), ORDER_LINE_BYTES);
+        let history = TableLayout::after(lines.end(), rows(ORDERS), HISTORY_BYTES);
 
         // The tables lie one after the other, the same in each warehouse.
         let warehouse_pages = history.end();

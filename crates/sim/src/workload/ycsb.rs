@@ -61,7 +61,7 @@ struct File {
 }
 
 #[derive(Clone, Copy)]
-enum Verb {
+enum RequestKind {
     Read,
     Write,
     Trim,
@@ -80,7 +80,7 @@ pub(super) struct Ycsb {
     /// Pages of the log that have been written.
     logged: u32,
     /// What flushes and compactions have yet to do.
-    work: VecDeque<(Verb, PageExtent)>,
+    work: VecDeque<(RequestKind, PageExtent)>,
 }
 
 impl Ycsb {
@@ -186,11 +186,11 @@ impl Ycsb {
             updates,
         });
 
-        push_all(&mut self.work, Verb::Write, &files);
+        push_all(&mut self.work, RequestKind::Write, &files);
         self.levels[0].extend(files);
 
         for extent in std::mem::take(&mut self.log) {
-            self.work.push_back((Verb::Trim, extent));
+            self.work.push_back((RequestKind::Trim, extent));
             self.space.release(extent);
         }
 
@@ -274,7 +274,7 @@ impl Ycsb {
         self.levels[level + 1].splice(first..first, files);
 
         for extent in merged.into_iter().flat_map(|file| file.extents) {
-            self.work.push_back((Verb::Trim, extent));
+            self.work.push_back((RequestKind::Trim, extent));
             self.space.release(extent);
         }
     }
@@ -291,20 +291,20 @@ impl Ycsb {
             // In step with each other, as a merge reads what it is about to write.
             let reads_first = read * pages_out <= written * pages_in;
             let next = if reads_first {
-                reads.next().map(|extent| (Verb::Read, extent))
+                reads.next().map(|extent| (RequestKind::Read, extent))
             } else {
                 None
             };
 
-            let next = next.or_else(|| writes.next().map(|extent| (Verb::Write, extent)));
+            let next = next.or_else(|| writes.next().map(|extent| (RequestKind::Write, extent)));
             let Some((verb, extent)) =
-                next.or_else(|| reads.next().map(|extent| (Verb::Read, extent)))
+                next.or_else(|| reads.next().map(|extent| (RequestKind::Read, extent)))
             else {
                 return;
             };
 
             match verb {
-                Verb::Read => read += u64::from(extent.len),
+                RequestKind::Read => read += u64::from(extent.len),
                 _ => written += u64::from(extent.len),
             }
 
@@ -320,7 +320,7 @@ struct KeyRange {
     updates: f64,
 }
 
-fn push_all(work: &mut VecDeque<(Verb, PageExtent)>, verb: Verb, files: &[File]) {
+fn push_all(work: &mut VecDeque<(RequestKind, PageExtent)>, verb: RequestKind, files: &[File]) {
     chunks(files).for_each(|extent| work.push_back((verb, extent)));
 }
 
@@ -344,9 +344,9 @@ impl Script for Ycsb {
         // What a flush or a compaction left to do goes before the next update.
         if let Some((verb, extent)) = self.work.pop_front() {
             return match verb {
-                Verb::Read => steps.read(extent),
-                Verb::Write => steps.write(extent),
-                Verb::Trim => steps.trim(extent),
+                RequestKind::Read => steps.read(extent),
+                RequestKind::Write => steps.write(extent),
+                RequestKind::Trim => steps.trim(extent),
             };
         }
 

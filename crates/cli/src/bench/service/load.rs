@@ -62,7 +62,7 @@ pub enum Until {
 
 /// What a load did, and in which time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
+pub struct LoadResult {
     /// How many commands were completed.
     pub commands: u64,
     /// Seconds from the first command to the last.
@@ -159,9 +159,11 @@ impl Lane {
     pub fn connect(client: &Client, count: u16) -> Result<Vec<Self>, Failure> {
         let connected = (0..count).map(|index| {
             let queue = client.another_queue(index + 2).map_err(Failure::failed)?;
+
             // Each lane has contents of its own, so that lanes do not make duplicates of each
             // other's.
             let first_content = u64::from(index + 1) << 48;
+
             Ok(Self {
                 queue,
                 numbers: Numbers(first_content),
@@ -346,7 +348,7 @@ impl Load {
     ///
     /// # Errors
     /// Of any of them.
-    pub fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<Done, Failure> {
+    pub fn run(&self, client: &Client, lanes: &mut [Lane]) -> Result<LoadResult, Failure> {
         let began = Instant::now();
         let used = processor_seconds();
 
@@ -379,7 +381,7 @@ impl Load {
                 .sum::<Result<u64, Failure>>()
         })?;
 
-        Ok(Done {
+        Ok(LoadResult {
             commands,
             seconds: began.elapsed().as_secs_f64(),
             processor_seconds: processor_seconds() - used,

@@ -21,7 +21,7 @@ const CONNECTS: usize = 20;
 
 /// One way of serving; all are medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
-struct Way {
+struct ServingFigures {
     name: &'static str,
     random_reads_per_s: f64,
     random_writes_per_s: f64,
@@ -40,7 +40,7 @@ struct Way {
 /// All ways, that without anything first.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compared {
-    ways: Vec<Way>,
+    ways: Vec<ServingFigures>,
     rounds: usize,
 }
 
@@ -90,7 +90,7 @@ impl Lap {
         Ok(())
     }
 
-    fn way(&self, bare: &Self) -> Way {
+    fn way(&self, bare: &Self) -> ServingFigures {
         // By rounds, before the median: both halves of a ratio were measured in the same minute.
         let ratios = [0, 1, 2, 3].map(|load| {
             let pairs = self.rates[load].iter().zip(&bare.rates[load]);
@@ -101,7 +101,7 @@ impl Lap {
         let bytes = f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64;
         let gib = |rate: f64| rate * bytes / (1u64 << 30) as f64;
 
-        Way {
+        ServingFigures {
             name: self.name,
             random_reads_per_s: reads,
             random_writes_per_s: writes,
@@ -125,6 +125,7 @@ pub(super) fn protected(served: Served<'_>, tls: bool, chap: bool) -> Vec<NamedW
         (tls, "TLS", [true, false]),
         (tls && chap, "both", [true, true]),
     ];
+
     let wanted = ways.into_iter().filter(|(is_wanted, ..)| *is_wanted);
     wanted
         .map(|(_, name, [tls, chap])| {
@@ -213,7 +214,7 @@ impl Compared {
         let thousands = |rate: f64, ratio| format!("{:.1} k ({ratio:.2})", rate / 1e3);
         let gib = |rate: f64, ratio| format!("{rate:.2} ({ratio:.2})");
 
-        let row = |way: &Way| {
+        let row = |way: &ServingFigures| {
             let [reads, writes, reads_in_order, writes_in_order] = way.ratios;
             vec![
                 way.name.to_owned(),
@@ -237,7 +238,7 @@ impl Compared {
             "128 KiB written",
         ];
 
-        let row = |way: &Way| {
+        let row = |way: &ServingFigures| {
             let times = way.processor_us.iter().map(|time| format!("{time:.1}"));
             std::iter::once(way.name.to_owned()).chain(times).collect()
         };

@@ -120,7 +120,7 @@ struct Notice {
 }
 
 #[derive(Default)]
-struct State {
+struct ReservationState {
     all: AllReservations,
     notices: VecDeque<Notice>,
     /// Power cuts: what a command has prepared before one does not come into force after it.
@@ -135,7 +135,7 @@ pub(super) struct Reservations {
     is_any: AtomicBool,
     /// The number of the next notice.
     next_notice: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ReservationState>,
     /// Locked by commands that change something, while that becomes durable.
     changing: Mutex<()>,
     store: Option<Box<dyn ReservationStore>>,
@@ -152,7 +152,7 @@ impl Reservations {
         reservations
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReservationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,7 +180,7 @@ impl Reservations {
         }
     }
 
-    fn put_in_force(&self, state: &mut State, all: AllReservations) {
+    fn put_in_force(&self, state: &mut ReservationState, all: AllReservations) {
         let is_any = all.values().any(|one| one.reservation.is_some());
         state.all = all;
         self.is_any.store(is_any, Relaxed);

@@ -7,7 +7,7 @@
 //! (`Association::event`).
 
 use super::rules::{HostIdentity, Notices};
-use super::{NOTICES_MAX, Notice, Reservations, State};
+use super::{NOTICES_MAX, Notice, ReservationState, Reservations};
 use crate::controller::association::Association;
 use crate::controller::bus::Transport;
 use crate::controller::rights::Need;
@@ -82,7 +82,7 @@ impl NotificationQueue {
 
 impl Reservations {
     /// Remembers what hosts are to be told.
-    pub(super) fn tell(&self, state: &mut State, nsid: u32, notices: Notices) {
+    pub(super) fn tell(&self, state: &mut ReservationState, nsid: u32, notices: Notices) {
         for (host, kind) in notices {
             let number = self.next_notice.fetch_add(1, Relaxed);
             state.notices.push_back(Notice {

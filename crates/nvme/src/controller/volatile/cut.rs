@@ -4,7 +4,7 @@
 //! comes back, since it is neither here nor on the device. Absent: writing the survivors to the
 //! device (`access`).
 
-use super::{SECTOR_BYTES, Sectors, Version, VolatileCache};
+use super::{CachedVersion, SECTOR_BYTES, Sectors, VolatileCache};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_media::Lpn;
@@ -86,7 +86,12 @@ impl Draw {
     }
 
     /// Of a block's versions, oldest first, how many of the newest are lost.
-    fn lost(&self, lpn: Lpn, versions: &[&Version], random: &mut Xoshiro256PlusPlus) -> usize {
+    fn lost(
+        &self,
+        lpn: Lpn,
+        versions: &[&CachedVersion],
+        random: &mut Xoshiro256PlusPlus,
+    ) -> usize {
         match self {
             Self::All => versions.len(),
             Self::Few(pages) if pages.contains(&lpn) => random.random_range(1..=versions.len()),
@@ -128,7 +133,7 @@ impl VolatileCache {
             ..CutReport::default()
         };
 
-        let pages: BTreeMap<Lpn, Vec<Version>> = std::mem::take(&mut self.pages);
+        let pages: BTreeMap<Lpn, Vec<CachedVersion>> = std::mem::take(&mut self.pages);
         // Empty from here on: what survives goes to the device.
         self.ages.clear();
         self.used_bytes = 0;
@@ -148,7 +153,7 @@ impl VolatileCache {
 
             for first in (0..PAGE_BYTES / SECTOR_BYTES).step_by(block_sectors) {
                 // Logical blocks are written whole, so that their first sector speaks for all.
-                let of_block: Vec<&Version> = versions
+                let of_block: Vec<&CachedVersion> = versions
                     .iter()
                     .filter(|version| version.sectors.has(first))
                     .collect();

@@ -73,7 +73,7 @@ enum Content {
 
 /// What one command has made of some sectors of a page.
 #[derive(Clone, Debug)]
-struct Version {
+struct CachedVersion {
     number: u64,
     /// The command that made it.
     command: u64,
@@ -84,7 +84,7 @@ struct Version {
     source: Option<Lpn>,
 }
 
-impl Version {
+impl CachedVersion {
     fn bytes(&self) -> u64 {
         match &self.content {
             Content::Zeroes => VERSION_BYTES,
@@ -132,7 +132,7 @@ pub struct VolatileCache {
     used_bytes: u64,
     /// Number of the next version.
     next: u64,
-    pages: BTreeMap<Lpn, Vec<Version>>,
+    pages: BTreeMap<Lpn, Vec<CachedVersion>>,
     /// Number of a page's oldest version: the order of write-back.
     ages: BTreeMap<u64, Lpn>,
 }
@@ -168,7 +168,7 @@ impl VolatileCache {
             content,
             source,
         } = new;
-        let version = Version {
+        let version = CachedVersion {
             number,
             command,
             sectors,
@@ -236,7 +236,7 @@ impl VolatileCache {
 
         // The page's age is that of its oldest version, which may be gone below.
         let oldest = versions[0].number;
-        let before: u64 = versions.iter().map(Version::bytes).sum();
+        let before: u64 = versions.iter().map(CachedVersion::bytes).sum();
 
         versions
             .iter_mut()
@@ -245,7 +245,7 @@ impl VolatileCache {
         // A version all of whose sectors are durable is of no use to a cut.
         versions.retain(|version| version.sectors != Sectors::NONE);
 
-        let after: u64 = versions.iter().map(Version::bytes).sum();
+        let after: u64 = versions.iter().map(CachedVersion::bytes).sum();
         self.used_bytes -= before - after;
         self.ages.remove(&oldest);
         match versions.first() {
@@ -259,7 +259,12 @@ impl VolatileCache {
     /// # Panics
     /// If they do not agree.
     pub fn check(&self) {
-        let used: u64 = self.pages.values().flatten().map(Version::bytes).sum();
+        let used: u64 = self
+            .pages
+            .values()
+            .flatten()
+            .map(CachedVersion::bytes)
+            .sum();
         assert_eq!(used, self.used_bytes, "used bytes");
         assert_eq!(self.pages.len(), self.ages.len(), "a page has one age");
         for (number, lpn) in &self.ages {

@@ -52,7 +52,7 @@ struct Session<'a> {
 }
 
 /// What one round of receiving did.
-struct Progress {
+struct ReceiveRound {
     consumed: usize,
     sent: bool,
 }
@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
 
         loop {
             let now = self.shared.now();
-            let Progress { consumed, sent } = match self.receive(now)? {
+            let ReceiveRound { consumed, sent } = match self.receive(now)? {
                 Ok(progress) => progress,
                 Err(end) => return Ok(wording::end(end)),
             };
@@ -246,7 +246,7 @@ impl<'a> Session<'a> {
     }
 
     /// Executes what the buffer holds, and sends the answers.
-    fn receive(&mut self, now: u64) -> io::Result<Result<Progress, End>> {
+    fn receive(&mut self, now: u64) -> io::Result<Result<ReceiveRound, End>> {
         // What is due goes first: it is older than what will be executed now.
         self.connection.due(now, &mut self.out);
         let received = self
@@ -267,7 +267,7 @@ impl<'a> Session<'a> {
 
         Ok(received.map(|consumed| {
             self.buffer.consume(consumed);
-            Progress { consumed, sent }
+            ReceiveRound { consumed, sent }
         }))
     }
 

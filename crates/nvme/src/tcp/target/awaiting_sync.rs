@@ -59,7 +59,8 @@ impl Connection {
             // The success flag in a data PDU would acknowledge the command, so data that are not
             // sent need a response.
             if synced.is_err() || !data_suffice {
-                self.log_failure(&sqe, status);
+                let failed_block = outcome.failed_block.filter(|_| synced.is_ok());
+                self.log_failure(&sqe, status, failed_block);
                 self.respond(sqe.head().cid(), status, result, &mut answer);
             }
 

@@ -172,25 +172,25 @@ impl Connection {
 
         // Authentication belongs to every queue, so it is looked for before queues are told apart.
         if let Some(transfer) = self.authentication_transfer(sqe)? {
-            let verb = Verb::Admin;
+            let verb = ParsedCommand::Admin;
             return Ok(CheckedCommand { verb, transfer });
         }
 
         match &self.queue {
             Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
                 if let Some(transfer) = queue.association.reservation_transfer(sqe) {
-                    let verb = Verb::Reservation;
+                    let verb = ParsedCommand::Reservation;
                     return Ok(CheckedCommand {
                         verb,
                         transfer: transfer?,
                     });
                 }
                 let (request, transfer) = queue.association.io_request(sqe)?;
-                let verb = Verb::Io(request);
+                let verb = ParsedCommand::Io(request);
                 Ok(CheckedCommand { verb, transfer })
             }
             _ => Ok(CheckedCommand {
-                verb: Verb::Admin,
+                verb: ParsedCommand::Admin,
                 transfer: admin_transfer(sqe)?,
             }),
         }
@@ -219,7 +219,7 @@ impl Connection {
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
         if let Some(queue) = &self.queue {
-            queue.association.log_error(queue.qid, sqe, status);
+            queue.association.log_error(queue.qid, sqe, status, None);
         }
         self.respond(sqe.head().cid(), status, 0, context.out.open());
         if let Some(span) = context.span.take() {

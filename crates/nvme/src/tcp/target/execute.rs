@@ -3,12 +3,12 @@
 //! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
 
 use super::awaiting_sync::AwaitingSync;
-use super::{CheckedCommand, Connection, End, ReceiveContext, Verb};
+use super::{CheckedCommand, Connection, End, ParsedCommand, ReceiveContext};
 use crate::controller::spans::Tracer;
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    Actor, AdminOutcome, DeviceTurn, InMemory, IoRequest, Job, Latency, Outcome, Transfer,
-    fabrics_kind,
+    Actor, AdminOutcome, DeviceTurn, FailedBlock, InMemory, IoRequest, Job, Latency, Outcome,
+    Transfer, fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::kind as fabrics;
@@ -28,7 +28,7 @@ impl Connection {
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
-        let Verb::Io(request) = &command.verb else {
+        let ParsedCommand::Io(request) = &command.verb else {
             // Admin commands lock the device themselves.
             self.weight = context
                 .device
@@ -225,6 +225,7 @@ impl Connection {
                 result: 0,
                 done_at: context.now,
                 sync_to: None,
+                failed_block: None,
             };
             return self.complete(sqe, &refused, context);
         }
@@ -285,7 +286,7 @@ impl Connection {
         }
 
         if !data_suffice {
-            self.log_failure(sqe, outcome.status);
+            self.log_failure(sqe, outcome.status, outcome.failed_block);
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
         }
         if let Some(span) = context.span.take() {
@@ -317,7 +318,7 @@ impl Connection {
             return self.awaiting_sync.push(awaiting_sync);
         }
 
-        self.log_failure(sqe, outcome.status);
+        self.log_failure(sqe, outcome.status, outcome.failed_block);
         if let Some(span) = context.span.take() {
             self.end_span(*span, sqe, (outcome.status, outcome.done_at, false));
         }
@@ -332,16 +333,18 @@ impl Connection {
         }
     }
 
-    pub(super) fn log_failure(&self, sqe: &Sqe, status: Status) {
+    pub(super) fn log_failure(&self, sqe: &Sqe, status: Status, failed_block: Option<FailedBlock>) {
         if let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) {
-            queue.association.log_error(queue.qid, sqe, status);
+            queue
+                .association
+                .log_error(queue.qid, sqe, status, failed_block);
         }
     }
 
     fn admin(
         &mut self,
         sqe: &Sqe,
-        verb: Verb,
+        verb: ParsedCommand,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
@@ -361,7 +364,7 @@ impl Connection {
         let mut page = Vec::new();
 
         let outcome = match verb {
-            Verb::Reservation => queue.association.reservation(sqe, data, &mut page),
+            ParsedCommand::Reservation => queue.association.reservation(sqe, data, &mut page),
             _ => queue.association.admin(sqe, data, &mut page),
         };
         match outcome {

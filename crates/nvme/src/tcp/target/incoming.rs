@@ -6,7 +6,7 @@
 //! (`transfers`).
 
 use super::transfers::{Arrived, Incoming};
-use super::{Connection, End, ReceiveContext, Verb};
+use super::{Connection, End, ParsedCommand, ReceiveContext};
 use crate::controller::Outcome;
 use crate::spec::status::Status;
 use crate::tcp::wire::Pdu;
@@ -58,7 +58,7 @@ impl Connection {
         // Once something is gathered the rest must follow it, or pages would be written out of
         // order.
         let part = match (incoming.gathered.is_empty(), command.verb) {
-            (true, Verb::Io(request)) => {
+            (true, ParsedCommand::Io(request)) => {
                 self.write_part(&sqe, &request, at, pdu.data.len() as u32, last, context)
             }
             _ => None,
@@ -100,7 +100,7 @@ impl Connection {
         // What was gathered behind executed parts is the end of a write, which need not be a whole
         // page.
         let rest = match command.verb {
-            Verb::Io(request) if at > 0 && len > 0 => {
+            ParsedCommand::Io(request) if at > 0 && len > 0 => {
                 self.write_part(&sqe, &request, at, len, true, context)
             }
             _ => None,
@@ -147,6 +147,7 @@ impl Connection {
             result: 0,
             done_at: context.now,
             sync_to: None,
+            failed_block: None,
         };
         self.complete(&incoming.sqe, &outcome, context);
 

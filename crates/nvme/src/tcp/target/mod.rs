@@ -88,13 +88,13 @@ struct Queue {
 /// A command that was checked, and the data it moves.
 #[derive(Clone, Copy)]
 struct CheckedCommand {
-    verb: Verb,
+    verb: ParsedCommand,
     transfer: Transfer,
 }
 
 /// What a command asks for.
 #[derive(Clone, Copy)]
-enum Verb {
+enum ParsedCommand {
     Io(IoRequest),
     /// A reservation, which needs no turn at the device before it is in force.
     Reservation,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::super::cut;
 use super::super::expand::{Item, Op};
-use super::super::record::{Moved, Verb};
+use super::super::record::{Moved, RequestKind};
 use rustc_hash::FxHashMap;
 
 /// Words written or read at a time.
@@ -104,10 +104,10 @@ impl Keeper {
                 let follow = item.contents.windows(2).all(|pair| pair[0] + 1 == pair[1]);
 
                 let tag = match verb {
-                    Verb::Read => Tag::Read,
-                    Verb::Trim => Tag::Trim,
-                    Verb::Write if follow => Tag::Write,
-                    Verb::Write => Tag::WriteListed,
+                    RequestKind::Read => Tag::Read,
+                    RequestKind::Trim => Tag::Trim,
+                    RequestKind::Write if follow => Tag::Write,
+                    RequestKind::Write => Tag::WriteListed,
                 };
 
                 self.words
@@ -280,9 +280,9 @@ impl Cursor {
                 let pages = cut(offset, len).size_hint().0;
 
                 let verb = match tag {
-                    Tag::Read => Verb::Read,
-                    Tag::Trim => Verb::Trim,
-                    _ => Verb::Write,
+                    Tag::Read => RequestKind::Read,
+                    Tag::Trim => RequestKind::Trim,
+                    _ => RequestKind::Write,
                 };
 
                 match tag {

@@ -1,0 +1,175 @@
+//! One row per run: the measurements that schemes are judged by.
+//!
+//! Invariant: a row has as many cells as there are columns, so both ask the same questions of the
+//! runs. Absent: everything of one run alone (`details`).
+
+use super::super::format::{MISSING, compact, number, ratio};
+use super::compare::{attempted, baseline, demoted, labels, speedup};
+use super::{optional, share_of};
+use crate::summary::{OpenLoop, Percentiles, RunSummary};
+
+/// A column of the overview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Heading of the column; short.
+    pub head: &'static str,
+    /// Second line of the heading: the unit or the rest of the name; may be empty.
+    pub unit: &'static str,
+    /// One sentence for those who don't know the word.
+    pub help: &'static str,
+}
+
+/// One row per run, the run's label first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overview {
+    /// The columns; the first one is the label, all others are numbers.
+    pub columns: Vec<Column>,
+    /// The cells, as many in each row as there are columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// One row per run with the measurements that schemes are judged by.
+pub fn overview(runs: &[RunSummary]) -> Overview {
+    let compared = baseline(runs).is_some();
+    let losing = runs.iter().any(|run| run.lost_references > 0);
+    // What no run has makes no column.
+    let open = runs.iter().any(|run| run.arrivals.is_some());
+    let logging = runs.iter().any(|run| run.log_pages > 0);
+    let larger = runs.iter().any(has_larger_requests);
+    let reading = runs.iter().any(|run| run.read_latency_us.count > 0);
+    let writing = !reading || runs.iter().any(|run| run.latency_us.count > 0);
+
+    // A column is shown only if some run has something to say in it.
+    let is_shown = |c: &Column| {
+        (compared || c.head != VERSUS)
+            && (losing || c.head != LOST)
+            && (open || (c.head != RESPONSE && c.head != BACKLOG))
+            && (logging || c.head != LOG)
+            && (larger || c.head != REQUESTS)
+            && (reading || c.head != READ)
+            && (writing || c.head != WRITE)
+    };
+
+    let columns = COLUMNS.iter().copied().filter(is_shown).collect();
+
+    let rows = runs
+        .iter()
+        .zip(labels(runs))
+        .map(|(run, label)| {
+            let mut row = vec![label, number(run.bandwidth_mib_s)];
+
+            if compared {
+                row.push(optional(speedup(runs, run), ratio));
+            }
+
+            if larger {
+                row.push(number(run.requests_per_s / 1e3));
+            }
+
+            row.extend([
+                number(run.iops / 1e3),
+                number(run.write_amplification),
+                compact(run.host_pages),
+                compact(run.flash_pages),
+                compact(run.gc_pages),
+            ]);
+
+            if logging {
+                row.push(compact(run.log_pages));
+            }
+
+            row.extend([
+                compact(run.remaps),
+                share_of(demoted(&run.demotions), attempted(run)),
+            ]);
+
+            if losing {
+                row.push(compact(run.lost_references));
+            }
+
+            if open {
+                row.extend(waiting(run));
+            }
+
+            row.push(compact(run.erases));
+
+            let latencies = |p: &Percentiles| [p.p50, p.p99, p.p999].map(number);
+            if reading {
+                row.extend(latencies(&run.read_latency_us));
+            }
+            if writing {
+                row.extend(latencies(&run.latency_us));
+            }
+
+            row
+        })
+        .collect();
+
+    Overview { columns, rows }
+}
+
+/// Response and backlog of an open loop.
+fn waiting(run: &RunSummary) -> [String; 3] {
+    let of = |value: fn(&OpenLoop) -> f64| optional(run.arrivals.as_ref().map(value), number);
+    let most = run
+        .arrivals
+        .as_ref()
+        .map_or_else(|| MISSING.to_owned(), |open| compact(open.backlog_max));
+    [
+        of(|open| open.response_us.mean),
+        of(|open| open.response_us.p99),
+        most,
+    ]
+}
+
+/// Are there requests of more than a page, so that requests and page operations differ?
+fn has_larger_requests(run: &RunSummary) -> bool {
+    // Older files do not say; a thousandth is rounding.
+    run.requests_per_s.is_finite() && (run.requests_per_s / run.iops - 1.0).abs() > 1e-3
+}
+
+/// Only there if requests are of more than a page.
+const REQUESTS: &str = "kreq/s";
+
+/// Only there if something was read, and unless nothing was written.
+const READ: &str = "read";
+const WRITE: &str = "write";
+
+/// Only there if a scheme keeps a log on flash.
+const LOG: &str = "log";
+
+/// Only there if requests arrived at their own times.
+const RESPONSE: &str = "response";
+const BACKLOG: &str = "backlog";
+
+/// Only there if one of the runs remaps nothing.
+const VERSUS: &str = "vs none";
+/// Only there if a run lost data.
+const LOST: &str = "LOST";
+
+#[rustfmt::skip]
+const COLUMNS: [Column; 23] = [
+    Column { head: "scheme", unit: "", help: "How a remap survives a power cut." },
+    Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served." },
+    Column { head: VERSUS, unit: "", help: "Bandwidth as a multiple of the run without remapping." },
+    Column { head: REQUESTS, unit: "", help: "Thousands of requests completed per second, each of one page or more." },
+    Column { head: "kIOPS", unit: "", help: "Thousands of host page operations per second." },
+    Column { head: "WA", unit: "", help: "Write amplification: flash pages programmed per host page written or remapped." },
+    Column { head: "host", unit: "pages", help: "Pages the host wrote or remapped, deduplicated ones included." },
+    Column { head: "flash", unit: "pages", help: "Pages programmed for any reason." },
+    Column { head: "GC", unit: "pages", help: "Pages moved by garbage collection." },
+    Column { head: LOG, unit: "pages", help: "Pages of a log of remaps that is kept in the flash array: part of WA, and no data." },
+    Column { head: "remaps", unit: "pages", help: "Pages remapped without programming flash." },
+    Column { head: "demoted", unit: "% tried", help: "Remaps that became physical copies, as a share of those tried." },
+    Column { head: LOST, unit: "LPNs", help: "Logical pages whose data garbage collection lost: it could not tell who owned a page." },
+    Column { head: RESPONSE, unit: "mean µs", help: "Mean time from a request's arrival to its end." },
+    Column { head: RESPONSE, unit: "p99 µs", help: "One request in a hundred took longer from its arrival on." },
+    Column { head: BACKLOG, unit: "most", help: "The most requests that had arrived and not ended." },
+    Column { head: "erases", unit: "blocks", help: "Blocks erased." },
+    Column { head: READ, unit: "p50 µs", help: "Median read latency." },
+    Column { head: READ, unit: "p99 µs", help: "One read in a hundred took longer; of at least 100." },
+    Column { head: READ, unit: "p99.9 µs", help: "One read in a thousand took longer; of at least 1,000." },
+    Column { head: WRITE, unit: "p50 µs", help: "Median write latency." },
+    Column { head: WRITE, unit: "p99 µs", help: "One write in a hundred took longer; of at least 100." },
+    Column { head: WRITE, unit: "p99.9 µs", help: "One write in a thousand took longer; of at least 1,000." },
+];

@@ -1,0 +1,95 @@
+//! Sections on remaps: how many there were, why some became copies, and what their metadata and
+//! the mapping table take.
+//!
+//! Invariant: all causes of a demotion are listed. Absent: remap latencies (`details`).
+
+use super::super::format::{MISSING, bytes, exact, percent, seconds, share, years};
+use super::compare::demoted;
+use super::{Section, optional};
+use crate::summary::{Demotions, RunSummary};
+
+pub(super) fn remapping(run: &RunSummary) -> Section {
+    let Demotions {
+        counter_full,
+        nvram_full,
+        watermark,
+        degree_full,
+        unhinted,
+    } = run.demotions;
+
+    Section {
+        title: "Remaps, pages",
+        rows: vec![
+            ("remapped", exact(run.remaps)),
+            ("demoted to copies", exact(demoted(&run.demotions))),
+            ("because the counter was full", exact(counter_full)),
+            ("because NVRAM was full", exact(nvram_full)),
+            ("because of the watermark", exact(watermark)),
+            ("because the page's slots were full", exact(degree_full)),
+            ("because it was not the page's home", exact(unhinted)),
+            ("LPNs that lost their data", exact(run.lost_references)),
+            ("P2L lookup time", seconds(run.p2l_lookup_s)),
+            (
+                "P2L share of the run",
+                optional(share(run.p2l_lookup_s, run.seconds_simulated), percent),
+            ),
+        ],
+    }
+}
+
+pub(super) fn remapping_metadata(run: &RunSummary) -> Section {
+    Section {
+        title: "Remapping metadata",
+        rows: vec![
+            ("room", bytes(run.nvram_room_bytes)),
+            (
+                "of that heads and rests: no entries",
+                unusable(run.nvram_heads_bytes, run.nvram_room_bytes),
+            ),
+            (
+                "of that left to GC",
+                unusable(run.nvram_reserve_bytes, run.nvram_room_bytes),
+            ),
+            ("room in use", percent(run.nvram_used)),
+            ("of that valid", percent(run.nvram_valid)),
+            ("largest segment group", bytes(run.largest_group_bytes)),
+            ("L2P table in NVRAM", bytes(run.l2p_bytes)),
+            ("P2L table in NVRAM", bytes(run.p2l_bytes)),
+            ("NVRAM bytes written", bytes(run.nvram_bytes_written)),
+            ("projected NVRAM life", years(run.nvram_life_years)),
+        ],
+    }
+}
+
+/// Bytes, and which share of the room they are.
+fn unusable(part: u64, room: u64) -> String {
+    match room {
+        0 => MISSING.to_owned(),
+        room => format!("{} ({})", bytes(part), percent(part as f64 / room as f64)),
+    }
+}
+
+/// What the mapping table takes. Under page mapping there is nothing to put in order.
+pub(super) fn mapping(run: &RunSummary) -> Section {
+    let cost = &run.mapping;
+    Section {
+        title: "Mapping table",
+        rows: vec![
+            ("bytes", bytes(cost.table_bytes)),
+            (
+                "entries of the extension",
+                format!(
+                    "{} of {}",
+                    exact(cost.extension_entries),
+                    exact(cost.extension_room)
+                ),
+            ),
+            ("blocks switched", exact(cost.merges_switch)),
+            ("partial merges", exact(cost.merges_partial)),
+            ("full merges", exact(cost.merges_full)),
+            ("pages programmed by merges", exact(cost.merge_pages)),
+            ("of those without data", exact(cost.merge_pads)),
+            ("references unshared", exact(cost.unshared)),
+        ],
+    }
+}
