@@ -35,8 +35,8 @@ impl Interrupt {
             let (asked, by) = (Arc::clone(&new.asked), Arc::clone(&new.signal));
 
             // In this order: the first signal does not find what it sets itself.
-            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))?;
             signal_hook::flag::register_usize(signal, by, signal as usize)?;
+            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))?;
             signal_hook::flag::register(signal, asked)?;
             Ok(())
         };
@@ -45,6 +45,11 @@ impl Interrupt {
             .into_iter()
             .try_for_each(register)
             .map_err(Failure::failed)?;
+
+        // One that came before all was registered.
+        if new.signal.load(Ordering::Relaxed) != 0 {
+            new.asked.store(true, Ordering::Relaxed);
+        }
         Ok(new)
     }
 

@@ -406,8 +406,8 @@ fn measure(
     drop(bare);
 
     line.set_message("whole runs without deduplication");
-    // On a device made again, and last: two threads leave behind a heap and a workload that would
-    // decide about the aging with deduplication.
+    // Last, and on a device made anew: a whole run changes the heap and uses up pages of the
+    // workload, and before the other device was aged that would be measured with its aging.
     let mut plain = Subject::new(without_dedup(config.clone()), &mut feed)?;
     results.run_no_dedup = Runs::of(size, &mut plain, &mut feed)?;
 

@@ -87,14 +87,21 @@ fn interrupted_at(directory: &Path, args: &[&str], file: &str) -> (i32, String, 
 /// Starts the program, which a signal ends before it listens for any: whoever runs these tests may
 /// ignore SIGINT, as a shell has its background commands do.
 fn started(directory: &Path, args: &[&str]) -> Child {
-    Command::new("env")
+    let child = Command::new("env")
         .args(["--default-signal=INT", env!("CARGO_BIN_EXE_remap-ssd")])
         .args(args)
         .current_dir(directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap()
+        .unwrap();
+
+    // Until `env` has become the program, it ignores SIGINT as well.
+    let name = format!("/proc/{}/comm", child.id());
+    while std::fs::read_to_string(&name).unwrap() != "remap-ssd\n" {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child
 }
 
 fn interrupted(child: Child) -> (i32, String, String) {
