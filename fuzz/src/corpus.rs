@@ -70,11 +70,19 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
 
     files.push((
         "file/file-map.image".into(),
-        remap_ssd(EntrySize::Bytes16, ContentMode::Identity, DeviceFate::Mapped),
+        remap_ssd(
+            EntrySize::Bytes16,
+            ContentMode::Identity,
+            DeviceFate::Mapped,
+        ),
     ));
     files.push((
         "file/file-map-cut.image".into(),
-        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, DeviceFate::MapCut),
+        remap_ssd(
+            EntrySize::Bytes24,
+            ContentMode::Identity,
+            DeviceFate::MapCut,
+        ),
     ));
 
     let whole = files[1].1.clone();
