@@ -88,9 +88,10 @@ def compare(
         Path of an HTML page with tables and figures to write.
     progress
         ``True``: a bar for each run, by ``tqdm`` if that is installed. A function: called some 20 times a second with a list
-        of (job, what it does, share of the run done). By default no progress is shown.
+        of (job, what it does, share of the run done), and of ("trace", "reading", share) while a trace is read. By default
+        no progress is shown.
 
-    Runs do not hold the interpreter's lock. Ctrl-C stops them and raises ``KeyboardInterrupt``.
+    Runs do not hold the interpreter's lock, nor does reading a trace. Ctrl-C stops them and raises ``KeyboardInterrupt``.
 
     Raises ``ValueError`` if the options do not fit together, with the command line's sentence; ``Failed`` if a file cannot be
     read or a run has no result; ``TypeError`` if there is no such option.

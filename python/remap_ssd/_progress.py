@@ -31,6 +31,7 @@ def watching(progress: Any) -> Iterator[Optional[Callable[[Jobs], object]]]:
             if index not in bars:
                 bars[index] = tqdm(total=1000, desc=name, position=index, bar_format=shape)
             bar = bars[index]
+            bar.set_description_str(name, refresh=False)  # A trace is read before the jobs have their names.
             bar.n = 1000 if message == "done" else round(share * 1000)
             bar.set_postfix_str(message, refresh=False)
             bar.refresh()

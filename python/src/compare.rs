@@ -9,11 +9,12 @@ use crate::errors::{Failed, failed};
 use clap::{CommandFactory, Parser};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use remap_ssd::compare::{Args, Comparison, Watch};
+use remap_ssd::compare::{Args, BytesRead, Comparison, Watch};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Between two looks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -36,7 +37,7 @@ pub fn compare(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let args = read(&words)?;
-    let comparison = py.detach(|| Comparison::new(&args)).map_err(failed)?;
+    let comparison = read_trace(py, &args, progress.as_ref())?;
 
     let stop = AtomicBool::new(false);
     let watched: Vec<WatchedJob<'_>> = comparison
@@ -88,6 +89,49 @@ pub fn compare(
             }
         }
     })
+}
+
+/// Decides everything, and reads the trace if there is one; Ctrl-C gives that up.
+fn read_trace<'a>(
+    py: Python<'_>,
+    args: &'a Args,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Comparison<'a>> {
+    let progress = progress.map(|progress| progress.clone().unbind());
+    let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
+
+    let tell = move |read: BytesRead| {
+        Python::attach(|py| {
+            py.check_signals()?;
+            if let Some(progress) = &progress {
+                progress.call1(py, (vec![("trace", "reading", read.share())],))?;
+            }
+            Ok(())
+        })
+    };
+
+    let (keep, mut told) = (Arc::clone(&raised), Instant::now());
+    let follow = Box::new(move |read| {
+        // A piece of a file is read in less time than the lock takes.
+        if told.elapsed() < LOOK_EVERY {
+            return ControlFlow::Continue(());
+        }
+        told = Instant::now();
+
+        match tell(read) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    });
+
+    let result = py.detach(|| Comparison::new(args, follow));
+    match raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(error) => Err(error),
+        None => result.map_err(failed),
+    }
 }
 
 /// Reads the words of a comparison and does nothing: a mistake is said before anything runs.

@@ -1,5 +1,7 @@
 """`compare` and `run` give the command line's figures, digit by digit, and its sentences."""
 
+import contextlib
+import itertools
 import json
 import os
 import pickle
@@ -163,6 +165,35 @@ def test_other_threads_go_on_while_a_run_is_under_way():
     ended.set()
     thread.join()
     assert ticks > 10
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_gives_up_a_trace_that_is_being_read(tmp_path):
+    # A pipe that is never closed: only a signal ends the reading.
+    trace = tmp_path / "trace.csv"
+    os.mkfifo(trace)
+    code = f"""
+import remap_ssd, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def told(jobs):
+    print(*jobs[0], flush=True)
+remap_ssd.compare(["none"], trace={str(trace)!r}, format="alibaba", progress=told)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def feed():
+        with contextlib.suppress(BrokenPipeError), open(trace, "w") as pipe:
+            for number in itertools.count():
+                pipe.write(f"0,W,{4096 * (number % 1000)},4096,{number}\n")
+
+    writer = threading.Thread(target=feed, daemon=True)
+    writer.start()
+    assert child.stdout.readline().split() == ["trace", "reading", "0.0"]
+
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=120)
+    assert child.returncode != 0 and "KeyboardInterrupt" in said, said
+    writer.join(timeout=60)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -52,7 +52,7 @@ const HEADERS: &str = "Connection: close\r\nCache-Control: no-store\r\nX-Content
     Referrer-Policy: no-referrer\r\nContent-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
 
-struct Shared {
+struct ServerState {
     watched: Arc<dyn Watched>,
     token: Option<Token>,
     limits: Limits,
@@ -65,7 +65,7 @@ struct Shared {
 /// A server, until it is dropped.
 pub struct Server {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -93,7 +93,7 @@ impl Server {
         // Port 0 asks the system for any free port; this is the one it gave.
         let address = listener.local_addr()?;
 
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             watched,
             token,
             limits,
@@ -154,7 +154,7 @@ impl Drop for Server {
     }
 }
 
-impl Shared {
+impl ServerState {
     fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,7 +336,7 @@ fn is_timeout(error: &io::Error) -> bool {
 
 /// A connection's place, until its thread ends, by a panic too.
 struct ConnectionSlot {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     number: u64,
 }
 

@@ -7,7 +7,8 @@
 
 use crate::LabError;
 use crate::config::{Experiment, Fill, Form, Grid, Paper, RunKind, RunLength, Setup};
-use crate::{perform, recordings};
+use crate::perform::{self, CheckedSources};
+use crate::recordings;
 use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
 use remap_ssd_ftl::{GcPolicy, Medium, SchemeKind};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
@@ -136,10 +137,19 @@ pub fn runs(
     paper: &Paper,
     form: Form,
     settings: &[Setting],
+    sources: &mut CheckedSources,
 ) -> Result<Vec<RunSpec>, LabError> {
     let mut all: Vec<RunSpec> = Vec::new();
     for grid in &experiment.runs {
-        for run in combine(name, &experiment.paper, grid, paper, form, settings)? {
+        for run in combine(
+            name,
+            &experiment.paper,
+            grid,
+            paper,
+            form,
+            settings,
+            sources,
+        )? {
             // Grids of one experiment may overlap; the first place of a run counts.
             if !all.contains(&run) {
                 all.push(run);
@@ -165,6 +175,7 @@ fn combine(
     paper: &Paper,
     form: Form,
     settings: &[Setting],
+    sources: &mut CheckedSources,
 ) -> Result<Vec<RunSpec>, LabError> {
     let about = format!("{name}/experiment.toml");
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(&about, what);
@@ -254,7 +265,10 @@ fn combine(
         seed: paper.seed,
     };
 
-    cells.iter().map(|cell| one(&table, cell)).collect()
+    cells
+        .iter()
+        .map(|cell| one(&table, cell, sources))
+        .collect()
 }
 
 /// Every cell with every value; as they are if there are no values.
@@ -308,7 +322,11 @@ struct GridContext<'a> {
     seed: u64,
 }
 
-fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> {
+fn one(
+    context: &GridContext<'_>,
+    cell: &Cell<'_>,
+    sources: &mut CheckedSources,
+) -> Result<RunSpec, LabError> {
     let GridContext {
         about,
         paper,
@@ -427,7 +445,7 @@ fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> 
         seed,
         device,
     };
-    perform::check(&run).map_err(|error| wrong(&error))?;
+    perform::check(&run, sources).map_err(|error| wrong(&error))?;
     Ok(run)
 }
 

@@ -16,6 +16,7 @@ use remap_ssd_sim::source::Source;
 use remap_ssd_sim::trace::{Decoded, TraceOptions};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload, Pattern, Workload, WorkloadConfig};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -23,11 +24,44 @@ use std::sync::{Mutex, PoisonError};
 /// Contents of a run that are not those of aging have identities above this one.
 const OWN_CONTENTS: u64 = 1 << 40;
 
+/// Generators of workloads that have been made to see whether they can be.
+///
+/// A study has thousands of runs and some dozens of generators; making one of a file server draws
+/// thousands of files.
+#[derive(Debug, Default)]
+pub struct CheckedSources(HashSet<SourceKey>);
+
+/// What decides whether the generator of a workload can be made.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SourceKey {
+    workload: String,
+    content: String,
+    addressable: u32,
+    seed: u64,
+}
+
+impl CheckedSources {
+    fn check(&mut self, run: &RunSpec) -> Result<(), String> {
+        let key = SourceKey {
+            workload: run.workload.clone(),
+            content: run.content.clone(),
+            addressable: run.device.addressable_lpns(),
+            seed: run.seed,
+        };
+
+        if !self.0.contains(&key) {
+            source(run)?;
+            self.0.insert(key);
+        }
+        Ok(())
+    }
+}
+
 /// Checks, as far as possible beforehand, whether the run can be made.
 ///
 /// # Errors
 /// One sentence: why not.
-pub fn check(run: &RunSpec) -> Result<(), String> {
+pub fn check(run: &RunSpec, sources: &mut CheckedSources) -> Result<(), String> {
     let homes = run
         .workload
         .parse::<NamedWorkload>()
@@ -59,7 +93,7 @@ pub fn check(run: &RunSpec) -> Result<(), String> {
                     .check(&workload)
                     .map_err(|error| error.to_string())?;
             }
-            source(run).map(drop)
+            sources.check(run)
         }
     }
 }

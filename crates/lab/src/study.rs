@@ -12,10 +12,11 @@ use crate::claim::{Claim, Expectation, judge};
 use crate::config::{self, Experiment, Form, Paper};
 use crate::folder::Library;
 use crate::grid::{RunSpec, runs};
+use crate::perform::{self, CheckedSources};
 use crate::queue::{self, Demand, Limits};
 use crate::store::Store;
 use crate::table::{Row, Table};
-use crate::{export, page, perform};
+use crate::{export, page};
 use remap_ssd_device::Setting;
 use std::collections::BTreeMap;
 
@@ -120,6 +121,7 @@ impl Study {
         settings: &[Setting],
     ) -> Result<Self, LabError> {
         let mut planned = Vec::new();
+        let mut sources = CheckedSources::default();
 
         for name in names {
             let folder = library.folder(name)?;
@@ -148,7 +150,7 @@ impl Study {
             let analysis = analysis::find(&experiment.analysis)
                 .map_err(|error| LabError::wrong(format_args!("{name}/experiment.toml"), error))?;
 
-            let runs = runs(name, &experiment, &paper, form, settings)?;
+            let runs = runs(name, &experiment, &paper, form, settings, &mut sources)?;
 
             let readme = folder.readme.clone();
             planned.push(Planned {

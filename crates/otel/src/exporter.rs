@@ -8,7 +8,7 @@
 use crate::endpoint::Endpoint;
 use crate::sampler::{Fraction, Sampler};
 use crate::span::Traced;
-use crate::tracer::{OtlpTracer, Shared};
+use crate::tracer::{OtlpTracer, TracerState};
 use crate::transport::{PATIENCE, Transport};
 use futures_executor::block_on;
 use opentelemetry::{InstrumentationScope, KeyValue};
@@ -47,7 +47,7 @@ pub enum StartError {
 /// The thread that sends spans.
 pub struct Exporter {
     endpoint: Endpoint,
-    shared: Arc<Shared>,
+    shared: Arc<TracerState>,
     /// The thread's end of it is dropped when it ends.
     ended: Receiver<()>,
 }
@@ -72,7 +72,7 @@ impl Exporter {
             .map_err(|error| StartError::Refused(error.to_string()))?;
         collector.set_resource(&resource(nqn));
 
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TracerState::default());
         let (sender, queue) = sync_channel(QUEUE_SPANS);
         // Nothing is ever sent here: the receiver learns of the thread's end when the sender is
         // dropped. A `JoinHandle` cannot be waited for with a limit.
@@ -142,7 +142,7 @@ fn resource(nqn: &str) -> Resource {
 struct Worker {
     collector: SpanExporter,
     queue: Receiver<Traced>,
-    shared: Arc<Shared>,
+    shared: Arc<TracerState>,
     endpoint: Endpoint,
     epoch: SystemTime,
     ids: RandomIdGenerator,
@@ -199,14 +199,14 @@ impl Worker {
 }
 
 /// Logs that the queue was full, if it was.
-fn tell_if_full(shared: &Shared, endpoint: &Endpoint) {
+fn tell_if_full(shared: &TracerState, endpoint: &Endpoint) {
     if shared.dropped_full.load(Relaxed) > 0 {
         tell_dropped(shared, endpoint, "it is slower than the hosts");
     }
 }
 
 /// Logs once that spans are dropped; how many is among the metrics.
-fn tell_dropped(shared: &Shared, endpoint: &Endpoint, why: &str) {
+fn tell_dropped(shared: &TracerState, endpoint: &Endpoint, why: &str) {
     if !shared.is_told.swap(true, Relaxed) {
         tracing::warn!(
             %endpoint,

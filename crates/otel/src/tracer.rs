@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// What tracer and exporter both know.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct TracerState {
     pub exported: AtomicU64,
     pub dropped_full: AtomicU64,
     pub dropped_failed: AtomicU64,
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub is_ending: AtomicBool,
 }
 
-impl Shared {
+impl TracerState {
     pub fn counts(&self) -> SpanCounts {
         SpanCounts {
             exported: self.exported.load(Relaxed),
@@ -38,7 +38,7 @@ pub struct OtlpTracer {
     pub(crate) began: Instant,
     pub(crate) sampler: Sampler,
     pub(crate) queue: SyncSender<Traced>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<TracerState>,
 }
 
 impl Tracer for OtlpTracer {

@@ -18,7 +18,7 @@
 //! pages meanwhile.
 
 use crate::Progress;
-use crate::namespaces::{NamespacePage, Namespaces, ShareError, Shared};
+use crate::namespaces::{NamespacePage, Namespaces, ShareError, ShareReport};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Pages that are shared by one call: what one Copy command takes.
@@ -108,10 +108,10 @@ pub(crate) fn counted<N: Namespaces + ?Sized>(
     device: &mut N,
     pages: u64,
     work: impl FnOnce(&mut N) -> Result<(), ShareError>,
-) -> Result<Shared, ShareError> {
+) -> Result<ShareReport, ShareError> {
     let before = device.counts()?;
     work(device)?;
-    Ok(Shared {
+    Ok(ShareReport {
         pages,
         counts: device.counts()? - before,
     })
@@ -128,7 +128,7 @@ pub fn copy<N: Namespaces + ?Sized>(
     to: NamespacePage,
     pages: u64,
     progress: Progress<'_>,
-) -> Result<Shared, ShareError> {
+) -> Result<ShareReport, ShareError> {
     check(device, from, to, pages)?;
     counted(device, pages, |device| {
         share(device, from, to, pages, &mut |done| progress(done, pages))?;
@@ -149,7 +149,7 @@ pub fn relocate<N: Namespaces + ?Sized>(
     pages: u64,
     empty: Empty,
     progress: Progress<'_>,
-) -> Result<Shared, ShareError> {
+) -> Result<ShareReport, ShareError> {
     check(device, from, to, pages)?;
     // Empty sources need not be moved, unless the targets must become empty too.
     let runs = match empty {
@@ -342,7 +342,7 @@ pub fn gather<N: Namespaces + ?Sized>(
     to: u64,
     force: bool,
     progress: Progress<'_>,
-) -> Result<Shared, ShareError> {
+) -> Result<ShareReport, ShareError> {
     let pages = plan(device, nsid, pieces, to)?;
 
     // Looked at as late as possible: the pieces go over whatever is there.

@@ -20,7 +20,7 @@ mod record;
 pub mod snapshot;
 
 pub use image::ImageNamespaces;
-pub use namespaces::{Counts, NamespacePage, Namespaces, ShareError, Shared};
+pub use namespaces::{Counts, NamespacePage, Namespaces, ShareError, ShareReport};
 
 /// Told how many of how many pages are done.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -108,14 +108,14 @@ impl Sub for Counts {
 
 /// What was shared, and what it took. Includes what other hosts did to the device meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shared {
+pub struct ShareReport {
     /// Pages that were to be shared.
     pub pages: u64,
     /// What the device counted meanwhile.
     pub counts: Counts,
 }
 
-impl Shared {
+impl ShareReport {
     /// Pages that share a flash page with their source.
     pub fn shared(&self) -> u64 {
         // "No effect" means that both pages shared a flash page before.

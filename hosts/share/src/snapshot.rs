@@ -33,7 +33,7 @@
 
 use crate::Progress;
 use crate::copy::{counted, first_written, share};
-use crate::namespaces::{NamespacePage, Namespaces, ShareError, Shared};
+use crate::namespaces::{NamespacePage, Namespaces, ShareError, ShareReport};
 pub use crate::record::SnapshotState;
 use crate::record::{LastPage, Record, check_name};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -199,7 +199,7 @@ pub fn create<N: Namespaces + ?Sized>(
     device: &mut N,
     new: &NewSnapshot,
     progress: Progress<'_>,
-) -> Result<(Snapshot, Shared), ShareError> {
+) -> Result<(Snapshot, ShareReport), ShareError> {
     let NewSnapshot {
         name,
         source,
@@ -373,7 +373,7 @@ fn undisturbed<N: Namespaces + ?Sized>(
     to: NamespacePage,
     pages: u64,
     progress: Progress<'_>,
-) -> Result<Shared, ShareError> {
+) -> Result<ShareReport, ShareError> {
     let shared = counted(device, pages, |device| {
         share(device, from, to, pages, &mut |done| progress(done, pages))?;
         device.flush()
@@ -438,7 +438,7 @@ pub fn rollback<N: Namespaces + ?Sized>(
     device: &mut N,
     name: &str,
     progress: Progress<'_>,
-) -> Result<(Snapshot, Shared), ShareError> {
+) -> Result<(Snapshot, ShareReport), ShareError> {
     let listed = list(device)?;
     let snapshot = listed.find(name)?.clone();
     let Snapshot {

@@ -13,12 +13,14 @@ pub mod diff;
 mod job;
 mod memory;
 mod plan;
+mod reading;
 mod replay;
 mod show;
 mod watch;
 
 pub use args::{Args, Switch};
 pub use memory::available;
+pub use reading::{BytesRead, Follow, unfollowed, until};
 pub(crate) use watch::Bar;
 pub use watch::Watch;
 
@@ -79,7 +81,21 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
         return diff::command(args);
     }
     let args = &line.args;
-    let comparison = Comparison::of_possible(args)?;
+
+    // From here on a signal stops the reading of a trace, and then the jobs, instead of the
+    // program, so that what is finished is shown.
+    let interrupt = Interrupt::listen()?;
+    let before_the_first = |failure| match failure {
+        Failure::Stopped(_) => interrupt.before_the_first(),
+        other => other,
+    };
+    let stop = Arc::clone(interrupt.flag());
+    let follow = if args.json {
+        reading::until(stop)
+    } else {
+        reading::on_terminal(stop)
+    };
+    let comparison = Comparison::of_possible(args, follow).map_err(before_the_first)?;
 
     // A scheme that cannot be is said, and the others are run all the same.
     for (scheme, failure) in &comparison.plan.refused {
@@ -95,16 +111,10 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
         ));
     }
 
-    // From here on a signal stops the jobs instead of the program, so that what is finished is
-    // shown.
-    let interrupt = Interrupt::listen()?;
     let bars = bars(args, &comparison, interrupt.flag());
     let measured = comparison.run_possible(&bars);
     bars.iter().for_each(Bar::clear);
-    let measured = measured.map_err(|failure| match failure {
-        Failure::Stopped(_) => interrupt.before_the_first(),
-        other => other,
-    })?;
+    let measured = measured.map_err(before_the_first)?;
 
     if args.json {
         output::json(&comparison.json(&measured))?
@@ -126,7 +136,7 @@ pub fn command(line: &CompareCommand) -> Result<(), Failure> {
 /// # Errors
 /// What does not fit together, or cannot be read.
 pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
-    let plan = plan(args)?;
+    let plan = plan(args, unfollowed())?;
     match &plan.jobs[..] {
         [start] => staged(args, &plan, start, watch),
         _ => Err(Failure::usage("--scheme: one scheme")),
@@ -139,7 +149,7 @@ pub fn stage(args: &Args, watch: &dyn Watch) -> Result<Staged, Failure> {
 /// # Errors
 /// What does not fit together, or cannot be read; that one of the schemes cannot run.
 pub fn foresee(args: &Args) -> Result<u64, Failure> {
-    let mut plan = plan(args)?;
+    let mut plan = plan(args, unfollowed())?;
     if plan.refused.is_empty() {
         Ok(Need::of(args, &plan).total_bytes)
     } else {
@@ -189,13 +199,13 @@ impl Measured {
 }
 
 impl<'a> Comparison<'a> {
-    /// Decides everything; reads a trace through.
+    /// Decides everything; reads a trace through, which may take a while and is followed.
     ///
     /// # Errors
     /// What does not fit together, or cannot be read; that one of the schemes cannot run, or all
-    /// together take clearly more memory than there is.
-    pub fn new(args: &'a Args) -> Result<Self, Failure> {
-        let mut comparison = Self::of_possible(args)?;
+    /// together take clearly more memory than there is; `Stopped` if the trace was given up.
+    pub fn new(args: &'a Args, follow: Follow) -> Result<Self, Failure> {
+        let mut comparison = Self::of_possible(args, follow)?;
         if comparison.plan.refused.is_empty() {
             Ok(comparison)
         } else {
@@ -207,8 +217,8 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// What does not fit together, or cannot be read; that no scheme can run, or too little memory.
-    pub fn of_possible(args: &'a Args) -> Result<Self, Failure> {
-        let plan = plan(args)?;
+    pub fn of_possible(args: &'a Args, follow: Follow) -> Result<Self, Failure> {
+        let plan = plan(args, follow)?;
         let need = Need::of(args, &plan);
         need.check(args.memory.or_else(memory::available))?;
         Ok(Self { args, plan, need })

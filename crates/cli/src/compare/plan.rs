@@ -4,6 +4,7 @@
 //! stream of pages, if the devices have the same size. Absent: running it (`job`).
 
 use super::args::{Args, Switch};
+use super::reading::Follow;
 use super::replay::TraceFacts;
 use crate::failure::Failure;
 use crate::output;
@@ -74,9 +75,9 @@ const PAGES_MIN: f64 = 70_000.0;
 ///
 /// # Errors
 /// What does not fit together, or cannot be read.
-pub fn plan(args: &Args) -> Result<Plan, Failure> {
+pub fn plan(args: &Args, follow: Follow) -> Result<Plan, Failure> {
     let feed = match &args.trace {
-        Some(path) => RequestSource::Trace(TraceFacts::read(args, path)?),
+        Some(path) => RequestSource::Trace(TraceFacts::read(args, path, follow)?),
         None => {
             let content = args
                 .content()

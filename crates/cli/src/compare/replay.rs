@@ -6,9 +6,11 @@
 
 use super::args::Args;
 use super::plan::trace_options;
+use super::reading::{Follow, FollowedFile};
 use crate::failure::Failure;
 use crate::output;
 use remap_ssd_device::DeviceConfig;
+use remap_ssd_sim::source::SourceError;
 use remap_ssd_sim::trace::{Decoded, Format, Replay, TraceOptions, TraceStat};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -27,6 +29,16 @@ pub struct TraceFacts {
     requests: Box<Decoded>,
 }
 
+/// Why a trace has not been read.
+fn failure(error: SourceError) -> Failure {
+    match &error {
+        SourceError::Io { source, .. } if FollowedFile::is_given_up(source) => {
+            Failure::Stopped("the trace was not read to its end")
+        }
+        _ => Failure::failed(error),
+    }
+}
+
 /// Addresses of the first reading are folded no further than this.
 const WHOLE_DISK: u32 = u32::MAX >> 1;
 
@@ -34,11 +46,13 @@ impl TraceFacts {
     /// Reads a trace through.
     ///
     /// # Errors
-    /// It cannot be read, or a record is malformed.
-    pub fn read(args: &Args, path: &Path) -> Result<Self, Failure> {
+    /// It cannot be read, or a record is malformed; `Stopped` if it was given up.
+    pub fn read(args: &Args, path: &Path, follow: Follow) -> Result<Self, Failure> {
         let options = trace_options(args, WHOLE_DISK);
         // Read whole before anything runs: a malformed line must not end a comparison after hours.
-        let requests = Decoded::read(path, args.format, options).map_err(Failure::failed)?;
+        let file = FollowedFile::open(path, follow)
+            .map_err(|error| Failure::about(path.display(), error))?;
+        let requests = Decoded::read_from(file, path, args.format, options).map_err(failure)?;
         if let Some(line) = requests.torn() {
             output::note(crate::trace::torn(path, line));
         }

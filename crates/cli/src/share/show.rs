@@ -5,7 +5,7 @@
 use super::VolumeCounts;
 use crate::failure::Failure;
 use crate::output::{self, pairs};
-use remap_ssd_share::{Counts, Shared};
+use remap_ssd_share::{Counts, ShareReport};
 use remap_ssd_sim::report::format::{bytes, exact};
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn reasons(counts: &Counts) -> Vec<(&'static str, u64)> {
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
-fn copied(shared: &Shared) -> String {
+fn copied(shared: &ShareReport) -> String {
     let why: Vec<String> = reasons(&shared.counts)
         .iter()
         .map(|(why, count)| format!("{} since {why}", exact(*count)))
@@ -65,7 +65,7 @@ fn copied(shared: &Shared) -> String {
 }
 
 /// Lines about what was shared.
-pub(super) fn rows(shared: &Shared) -> Vec<(&'static str, String)> {
+pub(super) fn rows(shared: &ShareReport) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("pages", pages(shared.pages)),
         ("shared", exact(shared.shared())),
@@ -80,7 +80,7 @@ pub(super) fn rows(shared: &Shared) -> Vec<(&'static str, String)> {
 }
 
 /// What is shared, as JSON for programs.
-pub(super) fn value(shared: &Shared) -> Value {
+pub(super) fn value(shared: &ShareReport) -> Value {
     let Counts {
         copied_counter_full,
         copied_metadata_full,
@@ -114,7 +114,7 @@ fn flash(counts: &Counts) -> Value {
 
 /// Writes what was shared between namespaces, with other fields in front.
 pub(super) fn shared(
-    shared: &Shared,
+    shared: &ShareReport,
     more: &[(&'static str, Value)],
     as_json: bool,
 ) -> Result<(), Failure> {
@@ -135,7 +135,7 @@ pub(super) fn done(
 pub(super) fn of_files(done: &VolumeCounts) -> (Vec<(&'static str, String)>, Value) {
     let volume = &done.volume;
     let pages = volume.pages_shared + volume.pages_copied;
-    let shared = done.device.map(|counts| Shared { pages, counts });
+    let shared = done.device.map(|counts| ShareReport { pages, counts });
     let mut rows = match &shared {
         Some(shared) => rows(shared),
         None => {

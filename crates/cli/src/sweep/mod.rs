@@ -237,7 +237,7 @@ fn fitting(points: &[&Point]) -> u32 {
 
 /// Runs one point and writes its file.
 fn one(point: &Point, folder: &Path, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let comparison = Comparison::new(&point.args)?;
+    let comparison = Comparison::new(&point.args, compare::until(Arc::clone(stop)))?;
     let measured = comparison.run(&[Quiet(Arc::clone(stop))])?;
     kept::keep(folder, &point.name, &comparison.json(&measured)["runs"][0])
 }

@@ -2,6 +2,7 @@
 
 use crate::kit::{TINY, compare, run, run_in};
 use serde_json::Value;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -175,6 +176,37 @@ fn an_interruption_before_the_first_result_is_one_sentence() {
             (130, "", NOTHING),
             "{command}"
         );
+    }
+}
+
+#[test]
+fn an_interruption_gives_up_a_trace_that_is_being_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("trace.csv");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+
+    for json in [&[][..], &["--json"]] {
+        let args = "compare --scheme none --trace trace.csv --format alibaba";
+        let args: Vec<&str> = args.split(' ').chain(json.iter().copied()).collect();
+        let child = started(directory.path(), &args);
+
+        // It has no end: only the signal ends the reading, after a mebibyte of it.
+        let mut feed = std::fs::File::create(&pipe).unwrap();
+        let record = b"0,W,8192,4096,1000\n".repeat(1000);
+        for _ in 0..55 {
+            feed.write_all(&record).unwrap();
+        }
+        let feeding = std::thread::spawn(move || while feed.write_all(&record).is_ok() {});
+
+        let (code, out, err) = interrupted(child);
+        assert_eq!((code, out.as_str(), err.as_str()), (130, "", NOTHING));
+        feeding.join().unwrap();
     }
 }
 

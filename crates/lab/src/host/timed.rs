@@ -23,7 +23,7 @@ const METADATA: u64 = 1 << 62;
 
 /// What a page holds; one that is not in the table holds zeroes.
 #[derive(Clone)]
-enum Content {
+enum PageData {
     Number(u64),
     Bytes(Box<[u8; PAGE_BYTES]>),
 }
@@ -42,7 +42,7 @@ pub struct TimedDisk {
     /// When commands under way are done.
     under_way: BinaryHeap<Reverse<u64>>,
     depth: usize,
-    contents: FxHashMap<Lpn, Content>,
+    contents: FxHashMap<Lpn, PageData>,
     metadata: u64,
     /// Whether a read waits for its data.
     pub reads_wait: bool,
@@ -104,7 +104,7 @@ impl TimedDisk {
         }
     }
 
-    fn set(&mut self, lpn: Lpn, content: Option<Content>) {
+    fn set(&mut self, lpn: Lpn, content: Option<PageData>) {
         match content {
             Some(content) => drop(self.contents.insert(lpn, content)),
             None => drop(self.contents.remove(&lpn)),
@@ -130,10 +130,10 @@ impl Disk for TimedDisk {
         for (lpn, into) in Lpn::between(lpns).zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
             match self.contents.get(&lpn) {
                 None => into.fill(0),
-                Some(Content::Number(number)) => {
+                Some(PageData::Number(number)) => {
                     into.as_chunks_mut::<8>().0.fill(number.to_le_bytes())
                 }
-                Some(Content::Bytes(bytes)) => *into = **bytes,
+                Some(PageData::Bytes(bytes)) => *into = **bytes,
             }
 
             self.post(|device, now| {
@@ -157,10 +157,10 @@ impl Disk for TimedDisk {
             let words = bytes.as_chunks::<8>().0;
             let (identity, content) = if words.iter().all(|word| *word == words[0]) {
                 let number = u64::from_le_bytes(words[0]);
-                (number.max(1), Content::Number(number))
+                (number.max(1), PageData::Number(number))
             } else {
                 self.metadata += 1;
-                (self.metadata, Content::Bytes(Box::new(*bytes)))
+                (self.metadata, PageData::Bytes(Box::new(*bytes)))
             };
             self.post(|device, now| ended(device.write(now, lpn, &Payload::Identity(identity))))?;
             self.set(lpn, Some(content));
@@ -205,7 +205,7 @@ impl Disk for TimedDisk {
         self.post(|device, now| ended(device.remap(now, &command).into()))?;
 
         // Taken before anything changes: the ranges may overlap.
-        let contents: Vec<Option<Content>> = Lpn::between(source.clone())
+        let contents: Vec<Option<PageData>> = Lpn::between(source.clone())
             .map(|lpn| self.contents.get(&lpn).cloned())
             .collect();
         if relocate {

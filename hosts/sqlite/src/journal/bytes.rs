@@ -85,7 +85,7 @@ impl Journal {
         let image = self.segments[last].set_record(record, bytes);
         self.pending.insert((last, record), image);
         if self.pending.len() >= BATCH {
-            self.settle()
+            self.write_pending()
         } else {
             Ok(())
         }

@@ -56,7 +56,7 @@ impl Journal {
     }
 
     /// Hands the images that were gathered to the store.
-    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
+    pub(super) fn write_pending(&mut self) -> Result<(), StoreError> {
         if self.pending.is_empty() {
             return Ok(());
         }

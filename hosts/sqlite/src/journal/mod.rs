@@ -302,7 +302,7 @@ impl Journal {
     /// # Errors
     /// The store.
     pub fn flush(&mut self) -> Result<(), StoreError> {
-        self.settle()?;
+        self.write_pending()?;
         // Page 0 of segment 0 comes last: all that it promises is there then, if the process is
         // killed.
         for index in (0..self.segments.len()).rev() {

@@ -33,7 +33,7 @@
 use super::format::{EXTENTS_MAX, Inode};
 use super::space;
 use super::state::VolumeState;
-use super::table::Content;
+use super::table::SlotContent;
 use crate::guard::Guard;
 use crate::{FileId, StoreError};
 use remap_ssd_device::Disk;
@@ -113,7 +113,7 @@ impl<D: Disk> VolumeState<D> {
             .map_err(StoreError::disk)?;
         self.statistics.pages_metadata += 1;
         let generation = self.generation();
-        self.table.set(slot, Content::File(inode), generation);
+        self.table.set(slot, SlotContent::File(inode), generation);
         Ok(())
     }
 

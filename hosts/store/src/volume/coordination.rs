@@ -66,11 +66,11 @@ pub enum Coordination {
         sizes: HashMap<u32, (u64, u64)>,
         words: HashMap<u32, u64>,
     },
-    Shared(Shared),
+    Shared(CoordinationFile),
 }
 
 /// The coordination file and its locks.
-pub struct Shared {
+pub struct CoordinationFile {
     path: PathBuf,
     slots: u32,
     file: File,
@@ -111,7 +111,7 @@ impl Coordination {
         }
 
         let (file, words) = open_present(dir, name, slots)?;
-        Ok(Self::Shared(Shared {
+        Ok(Self::Shared(CoordinationFile {
             path: dir.join(name),
             slots,
             file,
@@ -235,7 +235,7 @@ impl Coordination {
     }
 }
 
-impl Shared {
+impl CoordinationFile {
     fn failed(&self, error: impl Into<std::io::Error>) -> StoreError {
         StoreError::system(self.path.display(), error)
     }

@@ -7,7 +7,7 @@ use super::cache::{Cache, Epoch};
 use super::change::LAST_COMMANDS;
 use super::coordination::Coordination;
 use super::format::{Inode, Superblock};
-use super::table::{Content, Table};
+use super::table::{SlotContent, Table};
 use crate::guard::Guard;
 use crate::{FileId, FileInfo, Statistics, StoreError};
 use remap_ssd_device::Disk;
@@ -58,9 +58,9 @@ impl<D: Disk> VolumeState<D> {
             .table
             .slot(&mut self.disk, &self.superblock, generation, file.slot)?
         {
-            Content::File(inode) if inode.birth == file.birth => Ok(inode),
-            Content::File(_) | Content::Free => Err(StoreError::Gone),
-            Content::Damaged(why) => Err(StoreError::Damaged(why.clone())),
+            SlotContent::File(inode) if inode.birth == file.birth => Ok(inode),
+            SlotContent::File(_) | SlotContent::Free => Err(StoreError::Gone),
+            SlotContent::Damaged(why) => Err(StoreError::Damaged(why.clone())),
         }
     }
 

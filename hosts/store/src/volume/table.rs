@@ -18,7 +18,7 @@ const SLOTS_AT_ONCE: u32 = 256;
 
 /// What is in a slot.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum SlotContent {
     Free,
     File(Inode),
     /// Nobody knows: a sentence that names the page and the reason.
@@ -33,7 +33,7 @@ pub struct Table {
 struct Slot {
     /// The generation at which it was read.
     seen: Option<u64>,
-    content: Content,
+    content: SlotContent,
 }
 
 impl Table {
@@ -43,7 +43,7 @@ impl Table {
             slots: (0..superblock.slots)
                 .map(|_| Slot {
                     seen: None,
-                    content: Content::Free,
+                    content: SlotContent::Free,
                 })
                 .collect(),
         }
@@ -61,7 +61,7 @@ impl Table {
         superblock: &Superblock,
         generation: u64,
         slot: u32,
-    ) -> Result<&Content, StoreError> {
+    ) -> Result<&SlotContent, StoreError> {
         let known = self.slots.get_mut(slot as usize).ok_or(StoreError::Gone)?;
         // What was read at this generation still counts.
         if known.seen != Some(generation) {
@@ -116,7 +116,7 @@ impl Table {
     }
 
     /// Notes what has been written to a slot.
-    pub fn set(&mut self, slot: u32, content: Content, generation: u64) {
+    pub fn set(&mut self, slot: u32, content: SlotContent, generation: u64) {
         self.slots[slot as usize] = Slot {
             seen: Some(generation),
             content,
@@ -136,7 +136,7 @@ impl Table {
         (0..)
             .zip(&self.slots)
             .filter_map(|(slot, known)| match &known.content {
-                Content::File(inode) => Some((slot, inode)),
+                SlotContent::File(inode) => Some((slot, inode)),
                 _ => None,
             })
     }
@@ -159,14 +159,14 @@ impl Table {
     pub fn free_slot(&self) -> Option<u32> {
         (0..)
             .zip(&self.slots)
-            .find(|(_, known)| matches!(known.content, Content::Free))
+            .find(|(_, known)| matches!(known.content, SlotContent::Free))
             .map(|(slot, _)| slot)
     }
 
     /// What is wrong, in sentences.
     pub fn damage(&self) -> Vec<String> {
         let damaged = |known: &Slot| match &known.content {
-            Content::Damaged(why) => Some(why.clone()),
+            SlotContent::Damaged(why) => Some(why.clone()),
             _ => None,
         };
         self.slots.iter().filter_map(damaged).collect()
@@ -219,16 +219,16 @@ fn content<E: std::error::Error>(
     superblock: &Superblock,
     slot: u32,
     page: Result<&Page, E>,
-) -> Content {
+) -> SlotContent {
     let damaged = |why: &dyn std::fmt::Display| {
         let place = superblock.page_of(slot);
-        Content::Damaged(format!(
+        SlotContent::Damaged(format!(
             "page {place} of the volume, which describes a file, is damaged: {why}"
         ))
     };
     match page.map(|page| Inode::decode(page, superblock, slot)) {
-        Ok(Ok(Some(inode))) => Content::File(inode),
-        Ok(Ok(None)) => Content::Free,
+        Ok(Ok(Some(inode))) => SlotContent::File(inode),
+        Ok(Ok(None)) => SlotContent::Free,
         Ok(Err(why)) => damaged(&why),
         Err(error) => damaged(&error),
     }

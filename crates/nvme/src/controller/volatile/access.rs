@@ -12,7 +12,7 @@
 //! the device has its content; no step moves more than `STEP_PAGES` pages. Absent: which versions a
 //! cut leaves (`cut`).
 
-use super::{Content, CutReport, NewVersion, Newest, SECTOR_BYTES, Sectors, VolatileCache};
+use super::{CutReport, NewVersion, Newest, SECTOR_BYTES, SectorData, Sectors, VolatileCache};
 use crate::controller::data::InMemory;
 use crate::controller::execute::Job;
 use crate::controller::io::{ActiveCommand, Piece, status_of};
@@ -111,8 +111,8 @@ impl<'t> ActiveCommand<'_, 't> {
     /// Adds a version, after room was made for it: the oldest pages are written back.
     fn put(&mut self, lpn: Lpn, new: NewVersion) -> Result<(), Status> {
         let bytes = match &new.content {
-            Content::Zeroes => 0,
-            Content::Bytes { bytes, .. } => bytes.len() as u64,
+            SectorData::Zeroes => 0,
+            SectorData::Bytes { bytes, .. } => bytes.len() as u64,
         } + super::VERSION_BYTES;
 
         // Room is made a page at a time. The cache is released for it, because writing back takes
@@ -142,7 +142,7 @@ impl<'t> ActiveCommand<'_, 't> {
     /// Writes a part of a page to the cache, or all of it.
     pub fn write_cached(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
         let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
-        let content = Content::Bytes {
+        let content = SectorData::Bytes {
             first: piece.start / SECTOR_BYTES,
             bytes: bytes.into(),
         };
@@ -208,7 +208,7 @@ impl<'t> ActiveCommand<'_, 't> {
         let new = NewVersion {
             command: self.number,
             sectors: Sectors::ALL,
-            content: Content::Zeroes,
+            content: SectorData::Zeroes,
             source: None,
         };
         self.put(lpn, new)
@@ -230,8 +230,8 @@ impl<'t> ActiveCommand<'_, 't> {
             self.device.spend(Step::Read);
             let content = self.view(lpn, |page| {
                 Ok(match page {
-                    PageView::Zeroes => Content::Zeroes,
-                    other => Content::Bytes {
+                    PageView::Zeroes => SectorData::Zeroes,
+                    other => SectorData::Bytes {
                         first: 0,
                         bytes: Box::new(bytes_of(other)?),
                     },
@@ -244,7 +244,7 @@ impl<'t> ActiveCommand<'_, 't> {
         // them.
         for (lpn, content) in Lpn::range(target, len).zip(contents) {
             let from = source.offset(lpn.offset_from(target));
-            let source = matches!(content, Content::Bytes { .. }).then_some(from);
+            let source = matches!(content, SectorData::Bytes { .. }).then_some(from);
             self.put(
                 lpn,
                 NewVersion {

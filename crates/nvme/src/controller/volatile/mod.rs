@@ -64,7 +64,7 @@ impl Sectors {
 
 /// What a version says of its sectors.
 #[derive(Clone, Debug)]
-enum Content {
+enum SectorData {
     /// They read as zeroes: they were deallocated, or zeroes were written by a command for that.
     Zeroes,
     /// Bytes of the sectors from `first` on.
@@ -78,7 +78,7 @@ struct CachedVersion {
     /// The command that made it.
     command: u64,
     sectors: Sectors,
-    content: Content,
+    content: SectorData,
     /// The page from which it was remapped or copied: write-back remaps again if that page still
     /// holds the same.
     source: Option<Lpn>,
@@ -87,8 +87,8 @@ struct CachedVersion {
 impl CachedVersion {
     fn bytes(&self) -> u64 {
         match &self.content {
-            Content::Zeroes => VERSION_BYTES,
-            Content::Bytes { bytes, .. } => VERSION_BYTES + bytes.len() as u64,
+            SectorData::Zeroes => VERSION_BYTES,
+            SectorData::Bytes { bytes, .. } => VERSION_BYTES + bytes.len() as u64,
         }
     }
 
@@ -96,8 +96,8 @@ impl CachedVersion {
     fn show(&self, sector: usize, page: &mut [u8; PAGE_BYTES]) {
         let at = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
         match &self.content {
-            Content::Zeroes => page[at].fill(0),
-            Content::Bytes { first, bytes } => {
+            SectorData::Zeroes => page[at].fill(0),
+            SectorData::Bytes { first, bytes } => {
                 let from = (sector - first) * SECTOR_BYTES;
                 page[at].copy_from_slice(&bytes[from..from + SECTOR_BYTES]);
             }
@@ -109,7 +109,7 @@ impl CachedVersion {
 struct NewVersion {
     command: u64,
     sectors: Sectors,
-    content: Content,
+    content: SectorData,
     source: Option<Lpn>,
 }
 
@@ -210,7 +210,7 @@ impl VolatileCache {
             // for it.
             _ if self.covered(lpn) != Sectors::ALL => Newest::Part,
             _ if last.sectors != Sectors::ALL => Newest::Whole,
-            (Content::Zeroes, _) => Newest::Zeroes,
+            (SectorData::Zeroes, _) => Newest::Zeroes,
             (_, Some(source)) => Newest::RemappedFrom(source),
             (_, None) => Newest::Whole,
         })

@@ -45,11 +45,11 @@ const FINISH_WITHIN: Duration = Duration::from_secs(3);
 pub struct Server {
     /// Never empty: a server listens at one address at least.
     listeners: Vec<TcpListener>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 /// What all threads of a server share.
-struct Shared {
+struct ServerState {
     port: Arc<Port>,
     limits: Limits,
     log: RateLimitedLog,
@@ -67,7 +67,7 @@ struct Shared {
 
 /// Stops a server from any thread.
 #[derive(Clone)]
-pub struct Stopper(Arc<Shared>, Vec<SocketAddr>);
+pub struct Stopper(Arc<ServerState>, Vec<SocketAddr>);
 
 impl Stopper {
     /// No new connections; commands under way are finished.
@@ -149,7 +149,7 @@ impl Server {
             .map(|keyring| Entrance::new(keyring.clone(), subsystems()))
             .transpose()?;
 
-        let shared = Shared {
+        let shared = ServerState {
             port: Arc::new(port.shared(limits.shares())),
             half_open: HalfOpenConnections::new(limits.half_open),
             limits,
@@ -277,7 +277,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-impl Shared {
+impl ServerState {
     /// Accepts connections until the server is stopped or the device has failed, and then at no
     /// address any more.
     fn accept_all(self: &Arc<Self>, listener: TcpListener, stopper: &Stopper) {

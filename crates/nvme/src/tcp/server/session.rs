@@ -8,7 +8,7 @@
 
 use super::deadlines::{Deadlines, TICK};
 use super::log::ConnectionLabel;
-use super::{FINISH_WITHIN, Shared, socket};
+use super::{FINISH_WITHIN, ServerState, socket};
 use crate::Escaped;
 use crate::controller::Latency;
 use crate::tcp::buffer::Buffer;
@@ -35,7 +35,7 @@ const SMALL_BUFFER: usize = 4096;
 
 /// A connection with its socket.
 struct Session<'a> {
-    shared: &'a Shared,
+    shared: &'a ServerState,
     number: u64,
     peer: SocketAddr,
     connection: &'a mut Connection,
@@ -57,7 +57,7 @@ struct ReceiveRound {
     sent: bool,
 }
 
-impl Shared {
+impl ServerState {
     /// Serves a connection until it ends, and logs how.
     pub(super) fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64) {
         let began = Instant::now();
@@ -180,7 +180,7 @@ fn label(connection: &Connection, number: u64, peer: SocketAddr) -> ConnectionLa
 
 impl<'a> Session<'a> {
     fn new(
-        shared: &'a Shared,
+        shared: &'a ServerState,
         stream: Socket,
         peer: SocketAddr,
         number: u64,

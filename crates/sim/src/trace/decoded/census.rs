@@ -94,7 +94,7 @@ impl PageSet {
     #[inline]
     fn insert(&mut self, page: Lpn) {
         if self.waiting.len() == WAITING_MAX {
-            self.settle();
+            self.add_waiting();
         }
 
         let (chunk, word) = Self::place(page);
@@ -108,11 +108,11 @@ impl PageSet {
 
     /// Distinct pages that were put in.
     fn len(&mut self) -> u64 {
-        self.settle();
+        self.add_waiting();
         self.len
     }
 
-    fn settle(&mut self) {
+    fn add_waiting(&mut self) {
         for page in self.waiting.drain(..) {
             let (chunk, word) = Self::place(page);
             if chunk >= self.chunks.len() {

@@ -11,6 +11,7 @@
 mod census;
 mod words;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,6 +47,11 @@ const MEMORY_WORDS: usize = 64 << 20;
 /// while replay.fill(&mut pages, 100)? {}
 /// assert_eq!((pages.len(), pages[0].lpn), (4, Lpn(2)));
 /// let same = Decoded::read_within(path, None, TraceOptions::new(100), 1)?;
+/// assert_eq!(same.stat(), trace.stat());
+///
+/// // Of bytes from anywhere; the path is a name in messages.
+/// let bytes = std::fs::File::open(path)?;
+/// let same = Decoded::read_from(bytes, "a trace".as_ref(), None, TraceOptions::new(100))?;
 /// assert_eq!(same.stat(), trace.stat());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,12 +92,37 @@ impl Decoded {
         options: TraceOptions,
         memory_words: usize,
     ) -> Result<Self, SourceError> {
+        Self::decode(Input::open(path)?, path, format, options, memory_words)
+    }
+
+    /// The same of bytes that the caller reads, compressed or not; `path` stands for the file in
+    /// messages. An error that carries the system's number comes back with it.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn read_from(
+        bytes: impl Read + Send + 'static,
+        path: &Path,
+        format: Option<Format>,
+        options: TraceOptions,
+    ) -> Result<Self, SourceError> {
+        let opened = Input::of(path.display().to_string(), bytes)?;
+        Self::decode(opened, path, format, options, MEMORY_WORDS)
+    }
+
+    fn decode(
+        opened: (Input, Vec<u8>),
+        path: &Path,
+        format: Option<Format>,
+        options: TraceOptions,
+        memory_words: usize,
+    ) -> Result<Self, SourceError> {
         // Contents are counted from 1 here; a replay adds its base.
         let options = TraceOptions {
             content_base: 0,
             ..options
         };
-        let mut decoder = Decoder::begin(Input::open(path)?, format, &options)?;
+        let mut decoder = Decoder::begin(opened, format, &options)?;
         let no_room = |source| SourceError::Io {
             file: format!("{}: a temporary file for its requests", path.display()),
             source,

@@ -1,0 +1,196 @@
+//! A trace's file on its way in: followed while it is read, and given up on request.
+//!
+//! Invariant: what is read does not depend on who follows it. Absent: formats and compression
+//! (`remap_ssd_sim::trace`).
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How much of a trace's file has been read, as it lies on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BytesRead {
+    /// Bytes that have been read.
+    pub done: u64,
+    /// Bytes that the file has; 0 of a pipe.
+    pub total: u64,
+}
+
+impl BytesRead {
+    /// The share that has been read, from 0 to 1; 0 where the length is not known.
+    pub fn share(self) -> f64 {
+        if self.total == 0 {
+            0.0
+        } else {
+            (self.done as f64 / self.total as f64).min(1.0)
+        }
+    }
+}
+
+/// Called before each piece is read, from the thread that reads it; `Break` gives the file up.
+pub type Follow = Box<dyn FnMut(BytesRead) -> ControlFlow<()> + Send>;
+
+/// Follows nothing, and lets it be read to its end.
+pub fn unfollowed() -> Follow {
+    Box::new(|_| ControlFlow::Continue(()))
+}
+
+/// Follows nothing until `stop` is set, which gives the file up.
+pub fn until(stop: Arc<AtomicBool>) -> Follow {
+    Box::new(move |_| gone_on_with(&stop))
+}
+
+fn gone_on_with(stop: &AtomicBool) -> ControlFlow<()> {
+    if stop.load(Ordering::Relaxed) {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
+    }
+}
+
+/// A file that is followed while it is read.
+pub(super) struct FollowedFile {
+    file: File,
+    read: BytesRead,
+    follow: Follow,
+}
+
+impl FollowedFile {
+    pub(super) fn open(path: &Path, follow: Follow) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let total = file.metadata()?.len();
+        let read = BytesRead { done: 0, total };
+        Ok(Self { file, read, follow })
+    }
+
+    /// Whether an error says that the file was given up.
+    pub(super) fn is_given_up(error: &io::Error) -> bool {
+        error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
+    }
+}
+
+impl Read for FollowedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if (self.follow)(self.read).is_break() {
+            // An error of the system is passed on as it is by all that lies above.
+            return Err(Errno::CANCELED.into());
+        }
+
+        let more = self.file.read(buffer)?;
+        self.read.done += more as u64;
+        Ok(more)
+    }
+}
+
+/// What a short file has no time to show.
+const SHOWN_AFTER: Duration = Duration::from_millis(500);
+
+/// A line on a terminal; `stop` gives the file up.
+pub(super) fn on_terminal(stop: Arc<AtomicBool>) -> Follow {
+    let begun = Instant::now();
+    let mut line = TraceLine(None);
+
+    Box::new(move |read| {
+        if begun.elapsed() >= SHOWN_AFTER {
+            line.show(read);
+        }
+        gone_on_with(&stop)
+    })
+}
+
+/// Taken away when the reading has ended, well or not.
+struct TraceLine(Option<ProgressBar>);
+
+impl TraceLine {
+    fn show(&mut self, read: BytesRead) {
+        let line = self.0.get_or_insert_with(|| {
+            let template = match read.total {
+                0 => "trace      {spinner} {bytes}  {elapsed}  reading",
+                _ => "trace      {bar:40} {percent:>3} %  {elapsed}  reading",
+            };
+            let style = ProgressStyle::with_template(template).expect("the template is valid");
+            ProgressBar::with_draw_target(Some(read.total), ProgressDrawTarget::stderr())
+                .with_style(style)
+        });
+        line.set_position(read.done);
+    }
+}
+
+impl Drop for TraceLine {
+    fn drop(&mut self) {
+        if let Some(line) = &self.0 {
+            line.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use tempfile::NamedTempFile;
+
+    /// 100,000 bytes, read by 1,000.
+    fn read_by_thousands(follow: Follow) -> (usize, io::Result<()>) {
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(&[7; 100_000]).unwrap();
+
+        let mut followed = FollowedFile::open(file.path(), follow).unwrap();
+        let (mut bytes, mut piece) = (0, [0; 1000]);
+        loop {
+            match followed.read(&mut piece) {
+                Ok(0) => return (bytes, Ok(())),
+                Ok(more) => bytes += more,
+                Err(error) => return (bytes, Err(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn each_piece_is_told_before_it_is_read() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let follow = Box::new(move |read: BytesRead| {
+            tell.send((read.done, read.total, read.share())).unwrap();
+            ControlFlow::Continue(())
+        });
+
+        let (bytes, ended) = read_by_thousands(follow);
+        ended.unwrap();
+        assert_eq!(bytes, 100_000);
+
+        let told: Vec<_> = told.iter().collect();
+        assert_eq!(told.len(), 101); // the last one finds the end
+        assert_eq!(
+            (told[0], told[25]),
+            ((0, 100_000, 0.0), (25_000, 100_000, 0.25))
+        );
+        assert_eq!(told[100], (100_000, 100_000, 1.0));
+    }
+
+    #[test]
+    fn a_file_that_is_given_up_ends_with_an_error_of_its_own() {
+        let follow = Box::new(|read: BytesRead| {
+            if read.done < 3000 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+
+        let (bytes, ended) = read_by_thousands(follow);
+        assert_eq!(bytes, 3000);
+        assert!(FollowedFile::is_given_up(&ended.unwrap_err()));
+    }
+
+    #[test]
+    fn a_pipe_has_no_share() {
+        let read = BytesRead { done: 5, total: 0 };
+        assert_eq!(read.share(), 0.0);
+    }
+}
