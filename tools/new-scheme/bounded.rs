@@ -5,10 +5,9 @@
 //! power.
 
 use super::index::OwnerIndex;
-use crate::clock::WsnClock;
 use crate::config::Config;
 use crate::contract::{
-    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+    Inspect, LookAhead, OwnerLookup, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
 use crate::ended::EndedFilters;
@@ -105,15 +104,8 @@ impl Persist for Bounded {
 }
 
 impl Ownership for Bounded {
-    fn owners(
-        &mut self,
-        _: &Tables,
-        _: &mut Media,
-        _: &mut WsnClock,
-        sb: SbId,
-        out: &mut Vec<OwnerRef>,
-    ) {
-        self.index.owners(sb, out);
+    fn owners(&mut self, lookup: OwnerLookup) {
+        self.index.owners(lookup.sb, lookup.out);
     }
 
     fn forget(&mut self, _: &mut Media, _: &mut EndedFilters, _: &mut SchemeCounters, sb: SbId) {
