@@ -276,7 +276,7 @@ fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
 pub(crate) fn program() -> String {
     let digest = std::env::current_exe()
         .and_then(std::fs::read)
-        .map(|bytes| remap_ssd_lab::store::digest(&bytes));
+        .map(|bytes| remap_ssd_lab::digest::digest(&bytes));
     digest.unwrap_or_else(|_| env!("CARGO_PKG_VERSION").into())
 }
 
@@ -348,7 +348,7 @@ impl ExperimentProgress {
                     counted((state.runs_found + state.runs) as u64, "run")
                 ),
             };
-            let _ = Failure::Interrupted { signal, said }.report();
+            let _ = output::failure(&Failure::Interrupted { signal, said });
             std::process::exit(interrupt::SIGNALLED + signal)
         };
         std::thread::Builder::new()

@@ -3,10 +3,8 @@
 //! Invariant: whatever is wrong with the world becomes one of these; a panic is a bug of ours.
 //! Absent: what clap finds wrong with the arguments, which it reports itself, with exit code 2.
 
-use crate::interrupt::SIGNALLED;
 use std::fmt;
 use std::io;
-use std::process::ExitCode;
 
 /// Why a command failed, and with which exit code.
 #[derive(Debug)]
@@ -44,26 +42,6 @@ impl Failure {
     /// Something that could not be done, and to what.
     pub fn about(what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))
-    }
-
-    /// Tells the user, and the shell.
-    pub fn report(&self) -> ExitCode {
-        match self {
-            // The reader has seen enough (`| head`).
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return ExitCode::SUCCESS;
-            }
-            Self::Found => {}
-            // A script around it sees the signal too, and does not go on with its next command.
-            Self::Interrupted { signal, .. } => {
-                crate::output::note(self);
-                let _ = signal_hook::low_level::emulate_default_handler(*signal);
-                // Only if the signal did not end the process: shells give this code for it.
-                return ExitCode::from((SIGNALLED + signal) as u8);
-            }
-            _ => crate::output::note(format_args!("error: {self}")),
-        }
-        ExitCode::from(if matches!(self, Self::Usage(_)) { 2 } else { 1 })
     }
 }
 

@@ -117,7 +117,7 @@ pub fn main() -> ExitCode {
 
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => output::failure(&failure),
     }
 }
 

@@ -3,12 +3,14 @@
 //! Invariant: nothing here panics, whoever has stopped reading. Absent: what is written.
 
 use crate::failure::Failure;
+use crate::interrupt::SIGNALLED;
 use remap_ssd_sim::report::format::exact;
 use std::fmt;
 use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use tempfile::NamedTempFile;
 
 /// Writes text to standard output.
@@ -33,6 +35,30 @@ pub fn json(value: &serde_json::Value) -> Result<(), Failure> {
 pub fn note(text: impl fmt::Display) {
     // Without standard error there is nobody to tell.
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Tells the user why a command failed, and the shell by the exit code.
+pub fn failure(failure: &Failure) -> ExitCode {
+    match failure {
+        // The reader has seen enough (`| head`).
+        Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
+        Failure::Found => {}
+        // A script around it sees the signal too, and does not go on with its next command.
+        Failure::Interrupted { signal, .. } => {
+            note(failure);
+            let _ = signal_hook::low_level::emulate_default_handler(*signal);
+            // Only if the signal did not end the process: shells give this code for it.
+            return ExitCode::from((SIGNALLED + signal) as u8);
+        }
+        _ => note(format_args!("error: {failure}")),
+    }
+    ExitCode::from(if matches!(failure, Failure::Usage(_)) {
+        2
+    } else {
+        1
+    })
 }
 
 /// Writes a file, whole or not at all.

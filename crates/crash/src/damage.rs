@@ -14,7 +14,8 @@
 //! records is damaged: one page of a superblock or one word of its life, and one word of NVRAM at a
 //! time. Absent: how the firmware handles it.
 
-use crate::oracle::{CommandId, Content};
+use crate::content::Content;
+use crate::oracle::CommandId;
 use crate::script::ScriptCommand;
 use rand::RngExt;
 use remap_ssd_ftl::{Config, Lpn, RecoveryError};

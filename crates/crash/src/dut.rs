@@ -3,10 +3,11 @@
 //! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what
 //! their acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
 
+use crate::content::{Content, LOST, ZEROES};
 use crate::damage::DamageDoubts;
 use crate::files::{self, FileModel};
 use crate::history::{DeviceEvent, History};
-use crate::oracle::{CommandId, Content, LOST, Oracle, ZEROES};
+use crate::oracle::{CommandId, Oracle};
 use crate::script::{CommandGenerator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
 use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal, Remap};
@@ -302,7 +303,7 @@ impl DeviceUnderTest {
             .position(|(live, read)| !self.oracle.reads(*live, *read));
         wrong.map_or(Ok(()), |lpn| {
             let (live, read) = (self.oracle.live()[lpn], read[lpn]);
-            let (read, live) = (crate::oracle::name(read), crate::oracle::name(live));
+            let (read, live) = (crate::content::name(read), crate::content::name(live));
             Err(Failure::of_lpn(
                 format!("power is on, LPN {lpn} reads {read} and not {live}"),
                 Lpn(lpn as u32),

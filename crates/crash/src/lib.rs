@@ -14,6 +14,7 @@
 
 pub mod campaign;
 pub mod code;
+pub mod content;
 pub mod cut;
 pub mod damage;
 pub mod dut;

@@ -8,29 +8,12 @@
 //! truth from then on (`adopt`); `live` is what reads return while power is on. Absent: anything
 //! about flash, NVRAM, or how a remap is made durable.
 
+use crate::content::{Content, LOST, UNKNOWN, ZEROES, name};
 use crate::script::{ScriptCommand, content_of_many};
 use remap_ssd_media::Lpn;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
-
-/// What a page holds, by number; every number stands for different bytes.
-pub type Content = u64;
-
-/// A page that is not mapped reads as zeroes.
-pub const ZEROES: Content = 0;
-
-/// What is read of a page that is lost: a media error.
-pub const LOST: Content = Content::MAX;
-
-/// Content numbers from here on are unknown ones, of lost pages; each stands for a list of
-/// candidates.
-const UNKNOWN: Content = 1 << 62;
-
-/// Is this a content that a host can write again?
-pub fn is_known(content: Content) -> bool {
-    content != ZEROES && content < UNKNOWN
-}
 
 /// A host command's number, in order of submission.
 pub type CommandId = u32;
@@ -516,16 +499,6 @@ pub struct Misread {
     pub rule: Option<String>,
     /// What the LPN may show, with the commands that put it there.
     pub allowed: Vec<(CommandId, Content)>,
-}
-
-/// A content in words, for reports.
-pub fn name(content: Content) -> String {
-    match content {
-        ZEROES => "zeroes".to_owned(),
-        LOST => "a media error".to_owned(),
-        UNKNOWN.. => "what was lost".to_owned(),
-        content => format!("content {content}"),
-    }
 }
 
 impl std::fmt::Display for Misread {

@@ -1,6 +1,7 @@
 //! The model that judges the firmware, judged.
 
-use remap_ssd_crash::oracle::{AtomicVerdict, Content, Oracle};
+use remap_ssd_crash::content::Content;
+use remap_ssd_crash::oracle::{AtomicVerdict, Oracle};
 use remap_ssd_crash::script::ScriptCommand;
 use remap_ssd_media::Lpn;
 

@@ -5,8 +5,8 @@
 //! counts as damage (`media::folder`).
 
 use crate::config::DeviceConfig;
+use crate::config_file::{CONFIG, ConfigFile, write_config};
 use crate::device::Device;
-use crate::folder::{CONFIG, ConfigFile, write_config};
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, Lpn, SuperblockState};
 use remap_ssd_media::folder::{FileDamage, FoundFolder};

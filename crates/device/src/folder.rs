@@ -10,19 +10,17 @@
 
 use crate::check;
 use crate::config::{DeviceConfig, DeviceConfigError};
+use crate::config_file::{CONFIG, CONFIG_ASIDE, ConfigFile, about, write_config};
 use crate::device::Device;
 use crate::fingerprints::SavedFingerprints;
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, RecoveryReport};
-use remap_ssd_media::folder::{FileDamage, FolderCommit, HistoryPosition, checksum};
+use remap_ssd_media::folder::{FolderCommit, HistoryPosition};
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{ContentMode, Media};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-
-pub(crate) const CONFIG: &str = "device.toml";
-const CONFIG_ASIDE: &str = "device.toml.part";
 
 impl Device {
     /// Makes a new device in a folder that does not exist or is empty, with all the space it will
@@ -113,7 +111,7 @@ impl Device {
         let words = config.firmware.nvram_words(&config.geometry);
         let media = Media::create_folder(dir, config.geometry, words, journal_bytes)?;
         let ftl = Ftl::format(media, config.firmware.clone())
-            .map_err(|error| crate::config::DeviceConfigError(error.to_string()))?;
+            .map_err(|error| DeviceConfigError(error.to_string()))?;
         let mut device = Self::assemble(ftl, config);
         device.dir = Some(dir.to_owned());
         // 1. the device, durable  2. its configuration. A folder without one was never finished.
@@ -223,88 +221,4 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().tidy())?;
         Ok(self.save_fingerprints())
     }
-}
-
-/// The configuration file of a folder, as text.
-pub(crate) struct ConfigFile {
-    text: String,
-    damage: Option<FileDamage>,
-}
-
-/// Begins the last line, a comment in TOML.
-const SUM: &str = "# crc32c: ";
-
-impl ConfigFile {
-    pub(crate) fn read(dir: &Path) -> Result<Self, OpenError> {
-        let text = match std::fs::read_to_string(dir.join(CONFIG)) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // The folder itself may be what is missing.
-                std::fs::metadata(dir).map_err(ImageError::from)?;
-                return Err(ImageError::NoConfig(CONFIG).into());
-            }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let text = format!("{CONFIG}, byte 0: it is not text");
-                return Err(ImageError::Damaged(text).into());
-            }
-            Err(error) => return Err(ImageError::from(about(error)).into()),
-        };
-
-        let body = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
-
-        // Earlier versions wrote none.
-        let sum = text[body..].trim_end().strip_prefix(SUM);
-        let is_whole = sum.is_none_or(|sum| sum == sum_of(&text[..body]));
-
-        let damage = (!is_whole).then(|| FileDamage {
-            file: CONFIG.into(),
-            offset: 0,
-            what: "it does not have the checksum in its last line; after a change on purpose, remove that line".into(),
-            lost: "nothing, if what it says is what the device was made with".into(),
-        });
-
-        Ok(Self { text, damage })
-    }
-
-    pub(crate) fn damage(&self) -> Option<&FileDamage> {
-        self.damage.as_ref()
-    }
-
-    pub(crate) fn intact(&self) -> Result<DeviceConfig, OpenError> {
-        match &self.damage {
-            Some(damage) => Err(ImageError::from(damage).into()),
-            None => self.parse(),
-        }
-    }
-
-    pub(crate) fn parse(&self) -> Result<DeviceConfig, OpenError> {
-        let config = DeviceConfig::from_toml(&self.text);
-        Ok(config.map_err(|error| DeviceConfigError(format!("{CONFIG}: {error}")))?)
-    }
-}
-
-fn sum_of(text: &str) -> String {
-    format!("{:08x}", checksum(text.as_bytes()))
-}
-
-fn about(error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{CONFIG}: {error}"))
-}
-
-pub(crate) fn write_config(dir: &Path, config: &DeviceConfig) -> io::Result<()> {
-    let mut text = config.to_toml();
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    let sum = sum_of(&text);
-    text.extend([SUM, &sum, "\n"]);
-
-    // 1. the file aside, synced  2. the name  3. the folder, synced. Cut before 2: the old one, or
-    // none.
-    let aside = dir.join(CONFIG_ASIDE);
-    let mut file = File::create(&aside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&aside, dir.join(CONFIG))?;
-    File::open(dir)?.sync_all()
 }

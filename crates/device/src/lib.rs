@@ -29,6 +29,7 @@ mod check;
 mod command;
 mod completion;
 pub mod config;
+mod config_file;
 mod device;
 mod disk;
 mod ends;

@@ -7,6 +7,7 @@
 //! route    which path gives what, and who may have it
 //! token    who may have more than health and the page
 //! request  one request: parsed, within limits
+//! response one response: status, headers, body
 //! server   sockets, threads, limits of clients and of time
 //! client   the other end, for `remap-ssd ctl`
 //! ```
@@ -19,12 +20,12 @@ pub mod client;
 pub mod metrics;
 pub mod page;
 pub mod request;
+pub mod response;
 pub mod route;
 pub mod server;
 pub mod status;
 pub mod token;
 
-pub use route::Refused;
 pub use server::{Limits, Server};
-pub use status::{Cells, CommandStatistics, Host, Spans, Status, Watched};
+pub use status::{Cells, CommandStatistics, Host, Refused, Spans, Status, Watched};
 pub use token::{Token, TokenError};

@@ -4,7 +4,7 @@
 //! what is not understood is refused with a status, never guessed. One request a connection:
 //! nothing can hide behind another. Absent: sockets (`server`).
 
-use crate::route::Response;
+use crate::response::Response;
 
 /// Bytes of a request line and its headers.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;

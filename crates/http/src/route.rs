@@ -16,7 +16,8 @@
 use crate::metrics::{self, Format};
 use crate::page;
 use crate::request::Request;
-use crate::status::Watched;
+use crate::response::Response;
+use crate::status::{Refused, Watched};
 use crate::token::Token;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -24,84 +25,6 @@ use std::net::IpAddr;
 /// Cells of a map, unless said otherwise, and at most.
 const CELLS: usize = 1024;
 const CELLS_MAX: usize = 4096;
-
-/// Why a verb is not done: a sentence and whose mistake it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// There is no such verb.
-    Unknown,
-    /// The arguments are wrong: status 400.
-    Usage(String),
-    /// It cannot be done, or failed.
-    Failed(String),
-}
-
-/// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
-    /// Status code; `phrase` has its words.
-    pub status: u16,
-    /// Media type, with its charset if it is text.
-    pub content_type: &'static str,
-    /// Headers beside those of every answer.
-    pub headers: Vec<(&'static str, &'static str)>,
-    /// Body; HEAD sends its length and leaves it out.
-    pub body: Vec<u8>,
-}
-
-const JSON: &str = "application/json";
-
-impl Response {
-    /// An error: one sentence as JSON.
-    pub fn error(status: u16, sentence: &str) -> Self {
-        Self::json(status, &json!({ "error": sentence }))
-    }
-
-    fn json(status: u16, value: &impl serde::Serialize) -> Self {
-        let mut body = serde_json::to_vec(value).expect("plain data is JSON");
-        // For whoever reads it with curl in a terminal.
-        body.push(b'\n');
-        Self::ok(JSON, body).with_status(status)
-    }
-
-    fn ok(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Self {
-            status: 200,
-            content_type,
-            headers: Vec::new(),
-            body: body.into(),
-        }
-    }
-
-    fn with_status(self, status: u16) -> Self {
-        Self { status, ..self }
-    }
-
-    fn with(mut self, name: &'static str, value: &'static str) -> Self {
-        self.headers.push((name, value));
-        self
-    }
-
-    /// The phrase behind the status.
-    pub fn phrase(&self) -> &'static str {
-        match self.status {
-            200 => "OK",
-            400 => "Bad Request",
-            401 => "Unauthorized",
-            403 => "Forbidden",
-            404 => "Not Found",
-            405 => "Method Not Allowed",
-            408 => "Request Timeout",
-            409 => "Conflict",
-            411 => "Length Required",
-            413 => "Content Too Large",
-            421 => "Misdirected Request",
-            431 => "Request Header Fields Too Large",
-            503 => "Service Unavailable",
-            _ => "Error",
-        }
-    }
-}
 
 /// Answers a request, if its token and the name of its host are right.
 pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -> Response {

@@ -7,7 +7,8 @@
 //! end their connection. Absent: what is answered (`route`).
 
 use crate::request::{self, HEAD_BYTES_MAX, Head, Request};
-use crate::route::{self, Response};
+use crate::response::Response;
+use crate::route;
 use crate::status::Watched;
 use crate::token::Token;
 use std::collections::BTreeMap;

@@ -3,10 +3,20 @@
 //! Invariants: counters never go back but when the device has lost its power; whatever is counted
 //! in pages is in flash pages of 4096 bytes. Absent: where the numbers come from.
 
-use crate::route::Refused;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// Why a verb is not done: a sentence and whose mistake it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such verb.
+    Unknown,
+    /// The arguments are wrong: status 400.
+    Usage(String),
+    /// It cannot be done, or failed.
+    Failed(String),
+}
 
 /// Who knows a device. Calls may come from several threads at once, and often.
 pub trait Watched: Send + Sync + 'static {

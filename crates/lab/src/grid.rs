@@ -7,7 +7,6 @@
 
 use crate::LabError;
 use crate::config::{Experiment, Fill, Form, Grid, Paper, RunKind, RunLength, Setup};
-use crate::perform::{self, CheckedSources};
 use crate::recordings;
 use remap_ssd_device::{DeviceConfig, Setting, parse_scale};
 use remap_ssd_ftl::{GcPolicy, Medium, SchemeKind};
@@ -137,19 +136,10 @@ pub fn runs(
     paper: &Paper,
     form: Form,
     settings: &[Setting],
-    sources: &mut CheckedSources,
 ) -> Result<Vec<RunSpec>, LabError> {
     let mut all: Vec<RunSpec> = Vec::new();
     for grid in &experiment.runs {
-        for run in combine(
-            name,
-            &experiment.paper,
-            grid,
-            paper,
-            form,
-            settings,
-            sources,
-        )? {
+        for run in combine(name, &experiment.paper, grid, paper, form, settings)? {
             // Grids of one experiment may overlap; the first place of a run counts.
             if !all.contains(&run) {
                 all.push(run);
@@ -175,7 +165,6 @@ fn combine(
     paper: &Paper,
     form: Form,
     settings: &[Setting],
-    sources: &mut CheckedSources,
 ) -> Result<Vec<RunSpec>, LabError> {
     let about = format!("{name}/experiment.toml");
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(&about, what);
@@ -265,10 +254,7 @@ fn combine(
         seed: paper.seed,
     };
 
-    cells
-        .iter()
-        .map(|cell| one(&table, cell, sources))
-        .collect()
+    cells.iter().map(|cell| one(&table, cell)).collect()
 }
 
 /// Every cell with every value; as they are if there are no values.
@@ -322,11 +308,7 @@ struct GridContext<'a> {
     seed: u64,
 }
 
-fn one(
-    context: &GridContext<'_>,
-    cell: &Cell<'_>,
-    sources: &mut CheckedSources,
-) -> Result<RunSpec, LabError> {
+fn one(context: &GridContext<'_>, cell: &Cell<'_>) -> Result<RunSpec, LabError> {
     let GridContext {
         about,
         paper,
@@ -419,7 +401,7 @@ fn one(
         None => String::new(),
     };
 
-    let run = RunSpec {
+    Ok(RunSpec {
         kind: grid.kind,
         paper: paper.into(),
         setup: grid.setup.clone(),
@@ -444,9 +426,7 @@ fn one(
         nvram_valid: setup.nvram_valid,
         seed,
         device,
-    };
-    perform::check(&run, sources).map_err(|error| wrong(&error))?;
-    Ok(run)
+    })
 }
 
 /// Whether the scheme keeps remapping metadata.

@@ -16,6 +16,7 @@
 pub mod analysis;
 pub mod claim;
 pub mod config;
+pub mod digest;
 pub mod export;
 pub mod folder;
 pub mod grid;

@@ -109,7 +109,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 impl Recording {
     /// Names its bytes: another name for any other.
     pub fn digest(&self) -> String {
-        crate::store::digest(self.bytes)
+        crate::digest::digest(self.bytes)
     }
 
     /// From its first request on.

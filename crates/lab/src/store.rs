@@ -15,11 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A short name for these bytes.
-pub fn digest(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex()[..16].to_owned()
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredRun {
     /// Which build of the program made it.

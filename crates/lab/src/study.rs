@@ -150,7 +150,12 @@ impl Study {
             let analysis = analysis::find(&experiment.analysis)
                 .map_err(|error| LabError::wrong(format_args!("{name}/experiment.toml"), error))?;
 
-            let runs = runs(name, &experiment, &paper, form, settings, &mut sources)?;
+            let runs = runs(name, &experiment, &paper, form, settings)?;
+            for run in &runs {
+                perform::check(run, &mut sources).map_err(|error| {
+                    LabError::wrong(format_args!("{name}/experiment.toml"), error)
+                })?;
+            }
 
             let readme = folder.readme.clone();
             planned.push(Planned {

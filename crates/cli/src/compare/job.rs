@@ -4,10 +4,8 @@
 //! with a name, or the job has failed. Absent: other schemes.
 
 use super::args::Args;
-use super::plan::{
-    OWN_CONTENTS, Plan, RequestSource, Start, check_homes, pages_default, pages_of_a_life,
-    trace_options,
-};
+use super::plan::{Plan, RequestSource, Start, check_homes, pages_default, pages_of_a_life};
+use super::replay::{OWN_CONTENTS, trace_options};
 use super::watch::{Stoppable, Watch};
 use crate::failure::Failure;
 use remap_ssd_device::{Device, DeviceConfig};

@@ -14,7 +14,6 @@ use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::arrivals::Arrivals;
-use remap_ssd_sim::trace::TraceOptions;
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::{Path, PathBuf};
 
@@ -491,19 +490,6 @@ pub fn pages_default(config: &DeviceConfig) -> u64 {
 pub fn pages_of_a_life(config: &DeviceConfig) -> u64 {
     100 * config.flash.endurance * u64::from(config.geometry.pages())
 }
-
-/// How a trace is read for a device.
-pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
-    TraceOptions {
-        fold: args.fold,
-        skip_bad: args.skip_bad,
-        content_base: OWN_CONTENTS,
-        ..TraceOptions::new(addressable)
-    }
-}
-
-/// Contents of a run that are not those of aging have identities above this one.
-pub const OWN_CONTENTS: u64 = 1 << 40;
 
 /// Bytes of the pages that hosts can address.
 pub fn logical_bytes(config: &DeviceConfig) -> u64 {

@@ -5,7 +5,6 @@
 //! what is kept of a trace (`remap_ssd_sim::trace`).
 
 use super::args::Args;
-use super::plan::trace_options;
 use super::reading::{Follow, FollowedFile};
 use crate::failure::Failure;
 use crate::output;
@@ -105,3 +104,16 @@ impl TraceFacts {
         })
     }
 }
+
+/// How a trace is read for a device.
+pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
+    TraceOptions {
+        fold: args.fold,
+        skip_bad: args.skip_bad,
+        content_base: OWN_CONTENTS,
+        ..TraceOptions::new(addressable)
+    }
+}
+
+/// Contents of a run that are not those of aging have identities above this one.
+pub const OWN_CONTENTS: u64 = 1 << 40;

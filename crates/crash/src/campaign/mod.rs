@@ -10,10 +10,10 @@
 mod plant;
 mod power;
 
+use crate::content::Content;
 use crate::dut::{DeviceUnderTest, Failure};
 use crate::history::{DeviceEvent, History};
 use crate::marks::Marks;
-use crate::oracle::Content;
 use crate::quiet;
 use crate::script::ScriptCommand;
 use crate::setup::Setup;

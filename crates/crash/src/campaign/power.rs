@@ -6,12 +6,13 @@
 //! operation (`cut`), and commands (`Campaign::step`).
 
 use super::Campaign;
+use crate::content::LOST;
 use crate::cut::Cutter;
 use crate::damage::{self, DamageDoubts};
 use crate::dut::{DeviceUnderTest, Failure};
 use crate::files::{self, FileModel};
 use crate::history::DeviceEvent;
-use crate::oracle::{LOST, Oracle};
+use crate::oracle::Oracle;
 use crate::script::CommandGenerator;
 use rand::RngExt;
 use remap_ssd_ftl::Ftl;

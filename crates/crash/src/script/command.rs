@@ -2,7 +2,7 @@
 //!
 //! Absent: how they are drawn (`CommandGenerator`), and what they do (the oracle's).
 
-use crate::oracle::{Content, ZEROES, is_known};
+use crate::content::{Content, ZEROES, is_known};
 use remap_ssd_ftl::{FilePage, Lpn};
 use std::fmt;
 

@@ -9,7 +9,7 @@
 mod command;
 mod mix;
 
-use crate::oracle::{Content, ZEROES, is_known};
+use crate::content::{Content, ZEROES, is_known};
 pub use command::{ScriptCommand, content_of_many};
 pub use mix::Mix;
 use rand::{RngExt, SeedableRng};

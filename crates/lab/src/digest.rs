@@ -1,0 +1,8 @@
+//! Short names that follow from bytes.
+//!
+//! Absent: what the bytes are.
+
+/// A short name for these bytes.
+pub fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..16].to_owned()
+}
