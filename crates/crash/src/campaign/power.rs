@@ -29,6 +29,21 @@ pub(super) struct CutSurvivor {
     pub faults_left: u32,
 }
 
+impl CutSurvivor {
+    /// What is left of a device whose media are this image now.
+    fn of(dut: DeviceUnderTest, image: Image) -> Self {
+        Self {
+            image,
+            faults: dut.ftl.media().faults().clone(),
+            oracle: dut.oracle,
+            doubts: dut.doubts,
+            files: dut.files,
+            generator: dut.generator,
+            faults_left: dut.faults_left,
+        }
+    }
+}
+
 impl Campaign<'_> {
     /// Several cuts of one instant; returns the line to go on with.
     pub(super) fn cut_here(
@@ -132,24 +147,7 @@ impl Campaign<'_> {
             // Without acknowledging anything: the next recovery meets this one's work under way.
             let image = self.cut(&fork.ftl);
             self.end.marks.collect(&fork.ftl);
-            let faults = fork.ftl.media().faults().clone();
-            let DeviceUnderTest {
-                oracle,
-                doubts,
-                files,
-                generator,
-                faults_left,
-                ..
-            } = fork;
-            fork = self.power_on(CutSurvivor {
-                image,
-                faults,
-                oracle,
-                doubts,
-                files,
-                generator,
-                faults_left,
-            })?;
+            fork = self.power_on(CutSurvivor::of(fork, image))?;
         }
         Ok(fork)
     }
@@ -256,25 +254,8 @@ impl Campaign<'_> {
         self.end.marks.worn_out += 1;
         let image = self.cut(&dut.ftl);
         self.end.marks.collect(&dut.ftl);
-        let faults = dut.ftl.media().faults().clone();
-        let DeviceUnderTest {
-            oracle,
-            doubts,
-            files,
-            generator,
-            faults_left,
-            ..
-        } = dut;
 
-        match self.power_on(CutSurvivor {
-            image,
-            faults,
-            oracle,
-            doubts,
-            files,
-            generator,
-            faults_left,
-        }) {
+        match self.power_on(CutSurvivor::of(dut, image)) {
             Ok(dut) => self.end.marks.collect(&dut.ftl),
             // Damage may forbid recovery, worn out or not.
             Err(failure) if failure.is_refusal => {}
