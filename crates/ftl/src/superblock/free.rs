@@ -6,6 +6,7 @@
 use super::{Superblock, SuperblockState, Superblocks};
 use crate::policy::Wear;
 use remap_ssd_media::{ClearId, SbId};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Free superblocks in two orders. Devices may have a hundred thousand of a single block each, so
@@ -35,34 +36,35 @@ impl FreePool {
     /// The one of a group of dies with the fewest or the most erases, the first of several; of
     /// another group, if this one has none.
     pub(super) fn pick(&self, wear: Wear, group: u32) -> Option<SbId> {
-        let mut of_group = self
-            .by_wear
-            .range((group, 0, SbId(0))..(group + 1, 0, SbId(0)));
-        let of_others = |least: bool| {
-            let key = |&(_, erases, sb): &(u32, u32, SbId)| (erases, sb);
-            let all = self.by_wear.iter();
-            match least {
-                true => all.map(key).min(),
-                false => all
-                    .map(key)
-                    .max_by_key(|&(erases, sb)| (erases, std::cmp::Reverse(sb))),
+        let of_others = || {
+            let groups = self.by_wear.last().map_or(0, |last| last.0 + 1);
+            let of_each = (0..groups).filter_map(|group| self.pick_of(wear, group));
+            match wear {
+                Wear::Least => of_each.min(),
+                Wear::Most => of_each.max_by_key(|&(erases, sb)| (erases, Reverse(sb))),
             }
         };
 
-        match wear {
-            Wear::Least => of_group
-                .next()
-                .map(|&(_, _, sb)| sb)
-                .or_else(|| of_others(true).map(|(_, sb)| sb)),
+        let picked = self.pick_of(wear, group).or_else(of_others);
+        picked.map(|(_, sb)| sb)
+    }
+
+    /// The same of this group alone, with its erases.
+    fn pick_of(&self, wear: Wear, group: u32) -> Option<(u32, SbId)> {
+        let mut of_group = self
+            .by_wear
+            .range((group, 0, SbId(0))..(group + 1, 0, SbId(0)));
+
+        let &(_, erases, sb) = match wear {
+            Wear::Least => of_group.next()?,
             Wear::Most => {
                 // The first of those that are worn most, and not the last.
-                let Some(&(_, erases, _)) = of_group.next_back() else {
-                    return of_others(false).map(|(_, sb)| sb);
-                };
+                let &(_, erases, _) = of_group.next_back()?;
                 let first = self.by_wear.range((group, erases, SbId(0))..).next();
-                first.map(|&(_, _, sb)| sb)
+                first?
             }
-        }
+        };
+        Some((erases, sb))
     }
 
     /// The name of the erase before which `kept` of them were erased, or all if there are fewer;
@@ -121,7 +123,6 @@ mod tests {
     use crate::dies::DieMask;
     use crate::life::Life;
     use crate::superblock::Stream;
-    use std::cmp::Reverse;
 
     fn free(incarnation: u32, erase: u64) -> Superblock {
         Superblock {
