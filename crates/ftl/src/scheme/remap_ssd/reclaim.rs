@@ -169,9 +169,10 @@ impl RemapSsd {
             2 => self.find_suspects::<2>(tables, media, sb, words, gone),
             _ => self.find_suspects::<3>(tables, media, sb, words, gone),
         }
-        let base = tables.geometry.page(sb, 0).0;
+
         // About half of them are in force, which no processor can predict: without branches their
         // lookups overlap.
+        let base = tables.geometry.page(sb, 0).0;
         let mut len = 0;
         for index in 0..gone.len() {
             let at = gone[index];
@@ -231,6 +232,7 @@ impl RemapSsd {
             let entry = RmmEntry::from_words(words[0], words[1]);
             entry_after(guards, clear, geometry.page(sb, entry.offset()))
         };
+
         let mut gone = gone.iter().map(|at| *at as usize);
         let mut next = gone.next();
         for index in 0..old.segments.len() {
