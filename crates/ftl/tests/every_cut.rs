@@ -222,15 +222,8 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
 
 /// Devices of each scheme, of each shape and with several sizes of everything else: ten, or as many
 /// as `EVERY_CUT` says.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a test runs is not what it tests"
-)]
 fn variants() -> usize {
-    std::env::var("EVERY_CUT")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(10)
+    kit::number_from("EVERY_CUT").unwrap_or(10)
 }
 
 #[test]

@@ -211,15 +211,8 @@ fn run(
 }
 
 /// One fault in so many, or in as many as `EVERY_FAULT` says: 1 is all of them.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a test runs is not what it tests"
-)]
 fn stride() -> usize {
-    std::env::var("EVERY_FAULT")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(5)
+    kit::number_from("EVERY_FAULT").unwrap_or(5)
 }
 
 #[test]

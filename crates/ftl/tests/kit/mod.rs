@@ -57,6 +57,17 @@ pub fn device(geometry: Geometry, config: &Config) -> Ftl {
     .expect("the configuration works")
 }
 
+/// A number from the environment, for how long a test runs; one that is misspelt ends the test.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a test runs is not what it tests"
+)]
+pub fn number_from(name: &str) -> Option<usize> {
+    let text = std::env::var(name).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
+}
+
 pub fn small(scheme: SchemeKind) -> Ftl {
     device(small_geometry(), &small_config(scheme))
 }
