@@ -94,7 +94,7 @@ const SHOWN_AFTER: Duration = Duration::from_millis(500);
 /// A line on a terminal; `stop` gives the file up.
 pub(super) fn on_terminal(stop: Arc<AtomicBool>) -> Follow {
     let begun = Instant::now();
-    let mut line = TraceLine(None);
+    let mut line = ReadingBar(None);
 
     Box::new(move |read| {
         if begun.elapsed() >= SHOWN_AFTER {
@@ -105,9 +105,9 @@ pub(super) fn on_terminal(stop: Arc<AtomicBool>) -> Follow {
 }
 
 /// Taken away when the reading has ended, well or not.
-struct TraceLine(Option<ProgressBar>);
+struct ReadingBar(Option<ProgressBar>);
 
-impl TraceLine {
+impl ReadingBar {
     fn show(&mut self, read: BytesRead) {
         let line = self.0.get_or_insert_with(|| {
             let template = match read.total {
@@ -122,7 +122,7 @@ impl TraceLine {
     }
 }
 
-impl Drop for TraceLine {
+impl Drop for ReadingBar {
     fn drop(&mut self) {
         if let Some(line) = &self.0 {
             line.finish_and_clear();
