@@ -170,6 +170,42 @@ fn mistakes_are_one_sentence_each() {
     .fails_in_one_line(1, &["file", "finished runs are kept"]);
 }
 
+// The larger device has room for the workload's files and the smaller one has not: each is asked
+// before the first run.
+#[test]
+fn a_workload_that_a_later_device_has_no_room_for_is_said_before_anything_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let mine = directory.path().join("mine");
+    std::fs::create_dir(&mine).unwrap();
+    let grid = |capacity: &str| {
+        let text = format!(
+            r#"
+title = "Two sizes"
+paper = "fast21"
+analysis = "table"
+
+[[runs]]
+setup = "a"
+scheme = ["opt"]
+workload = ["fileserver,size=20.7"]
+content = ["own"]
+capacity = [{capacity}]
+"#
+        );
+        std::fs::write(mine.join("experiment.toml"), text).unwrap();
+        run_in(
+            directory.path(),
+            &["experiment", "mine", "--from", ".", "--smoke"],
+        )
+    };
+
+    grid("1.0, 0.5").fails_in_one_line(2, &["mine/experiment.toml", "fileserver needs"]);
+    assert!(!directory.path().join("results").exists());
+
+    grid("1.0").ok();
+    assert!(directory.path().join("results").exists());
+}
+
 #[test]
 fn an_experiment_runs_on_devices_that_have_what_is_set_and_keeps_their_results_apart() {
     let directory = tempfile::tempdir().unwrap();
