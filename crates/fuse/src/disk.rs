@@ -49,7 +49,8 @@ impl From<Status> for DiskError {
 pub struct Disk {
     gate: Arc<Gate>,
     epoch: Instant,
-    namespace: Namespace,
+    /// As it was at first: its blocks may have another size by now, its pages are the same.
+    first: Namespace,
     delays_answers: bool,
 }
 
@@ -76,6 +77,7 @@ impl DiskAccess<'_> {
         // written through.
         let job = Job {
             nsid: self.namespace.nsid,
+            version: self.namespace.version,
             request,
             now: self.now,
             cache_enabled: true,
@@ -186,23 +188,23 @@ impl Disk {
     /// Times count from `epoch`.
     pub fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
         // Two ways to fail: the gate is closed, or there is no such namespace.
-        let (namespace, delays_answers) = gate
-            .with(|subsystem| Some((*subsystem.namespace(nsid)?, subsystem.delays_answers())))??;
+        let (first, delays_answers) =
+            gate.with(|subsystem| Some((subsystem.namespace(nsid)?, subsystem.delays_answers())))??;
         Some(Self {
             gate,
             epoch,
-            namespace,
+            first,
             delays_answers,
         })
     }
 
     /// Size of the disk in bytes.
     pub fn bytes(&self) -> u64 {
-        self.namespace.size_blocks() << self.namespace.lba_shift
+        u64::from(self.first.pages) * PAGE_BYTES as u64
     }
     /// Number of the namespace that it is, from 1.
     pub fn nsid(&self) -> u32 {
-        self.namespace.nsid
+        self.first.nsid
     }
     /// Whether to hold answers until they are done.
     pub fn delays_answers(&self) -> bool {
@@ -213,10 +215,22 @@ impl Disk {
         self.epoch.elapsed().as_nanos() as u64
     }
 
+    /// The namespace as it is now.
+    ///
+    /// # Errors
+    /// It was deleted, though another one may have its number, or the device is gone.
+    fn namespace(&self) -> Result<Namespace, DiskError> {
+        let now = self.gate.with(|subsystem| subsystem.namespace(self.nsid()));
+        let now = now.ok_or(DiskError::Gone)?;
+        let same = now.filter(|now| now.serial == self.first.serial);
+        same.ok_or(DiskError::Device(Status::INVALID_NAMESPACE))
+    }
+
     /// Runs commands in one turn. The turn may be interrupted between pages, unless the commands
     /// belong together.
     fn turn<R>(
         &self,
+        namespace: &Namespace,
         together: bool,
         work: impl FnOnce(&mut DiskAccess<'_>) -> Result<R, DiskError>,
     ) -> Result<(R, u64), DiskError> {
@@ -237,7 +251,7 @@ impl Disk {
             let mut turn = DiskAccess {
                 subsystem,
                 device,
-                namespace: &self.namespace,
+                namespace,
                 now,
                 epoch: self.epoch,
                 outcome,
@@ -275,13 +289,14 @@ impl Disk {
         if len == 0 {
             return Ok((Vec::new(), self.now()));
         }
+        let namespace = self.namespace()?;
         let Cover {
             slba,
             count,
             before,
             ..
-        } = Cover::of(&self.namespace, offset, len);
-        let (mut data, done_at) = self.turn(false, |turn| turn.read(slba, count))?;
+        } = Cover::of(&namespace, offset, len);
+        let (mut data, done_at) = self.turn(&namespace, false, |turn| turn.read(slba, count))?;
 
         // The device reads whole blocks; the ends that nobody asked for are cut off.
         if before > 0 {
@@ -305,12 +320,13 @@ impl Disk {
             (_, 0) => return Err(DiskError::Range),
             _ => {}
         }
+        let namespace = self.namespace()?;
         let ends = [offset, offset + len as u64];
         let whole_blocks = ends
             .iter()
-            .all(|end| end.is_multiple_of(1 << self.namespace.lba_shift));
+            .all(|end| end.is_multiple_of(1 << namespace.lba_shift));
         // Only partial blocks are read first, and have to keep other hosts out meanwhile.
-        let ((), done_at) = self.turn(!whole_blocks, |turn| {
+        let ((), done_at) = self.turn(&namespace, !whole_blocks, |turn| {
             turn.write_bytes(offset, &data[..len], through)
         })?;
         Ok((len as u32, done_at))
@@ -322,10 +338,11 @@ impl Disk {
     /// # Errors
     /// The device refused, or is gone.
     pub fn zero(&self, offset: u64, len: u64) -> Result<u64, DiskError> {
+        let namespace = self.namespace()?;
         let end = offset + self.fitting(offset, len);
 
         // Parts of blocks at the ends are written.
-        let block = 1u64 << self.namespace.lba_shift;
+        let block = 1u64 << namespace.lba_shift;
         let (first, last) = (
             offset.next_multiple_of(block).min(end),
             (end - end % block).max(offset),
@@ -341,12 +358,13 @@ impl Disk {
         let mut done_at = self.now();
         for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
             let zeroes = vec![0; (end - start) as usize];
-            let ((), part_done_at) =
-                self.turn(true, |turn| turn.write_bytes(start, &zeroes, false))?;
+            let ((), part_done_at) = self.turn(&namespace, true, |turn| {
+                turn.write_bytes(start, &zeroes, false)
+            })?;
             done_at = done_at.max(part_done_at);
         }
 
-        let ((), whole_done_at) = self.turn(false, |turn| {
+        let ((), whole_done_at) = self.turn(&namespace, false, |turn| {
             let mut at = first / block;
             while first < last && at < last / block {
                 // A request counts blocks in 32 bits: a long range takes several.
@@ -372,7 +390,7 @@ impl Disk {
     /// # Errors
     /// It could not, or the device is gone.
     pub fn flush(&self) -> Result<u64, DiskError> {
-        let ((), done_at) = self.turn(false, |turn| {
+        let ((), done_at) = self.turn(&self.namespace()?, false, |turn| {
             turn.execute(&IoRequest::Flush, &[], &mut Vec::new())
         })?;
         Ok(done_at)
@@ -392,7 +410,8 @@ impl Disk {
         from_offset: u64,
         len: u64,
     ) -> Result<(u64, u64), DiskError> {
-        let shift = self.namespace.lba_shift;
+        let (namespace, from_namespace) = (self.namespace()?, from.namespace()?);
+        let shift = namespace.lba_shift;
         let len = self.fitting(offset, from.fitting(from_offset, len));
         let count = len >> shift;
         let blocks = |offset: u64| offset.is_multiple_of(1 << shift).then_some(offset >> shift);
@@ -402,7 +421,7 @@ impl Disk {
 
         // Copy is in blocks, which must be the same on both sides. Nothing to copy is past the
         // end.
-        if count == 0 || from.namespace.lba_shift != shift {
+        if count == 0 || from_namespace.lba_shift != shift {
             return Err(if len == 0 {
                 DiskError::Range
             } else {
@@ -414,12 +433,12 @@ impl Disk {
         let step = u64::from(copy_range_blocks_max(shift)) / (PAGE_BYTES as u64 >> shift)
             * (PAGE_BYTES as u64 >> shift);
 
-        let (copied, done_at) = self.turn(false, |turn| {
+        let (copied, done_at) = self.turn(&namespace, false, |turn| {
             let mut copied = 0;
             while copied < count {
                 let blocks = (count - copied).min(step);
                 let range = CopyRange::new(source + copied, (blocks - 1) as u16)
-                    .of_namespace(from.namespace.nsid);
+                    .of_namespace(from_namespace.nsid);
                 let target = target + copied;
                 let request = IoRequest::Copy {
                     target,

@@ -58,6 +58,7 @@ impl Host {
         };
         let job = Job {
             nsid,
+            version: self.subsystem.namespace(nsid).map_or(0, |one| one.version),
             request,
             now: 0,
             cache_enabled: self.cache_enabled,
@@ -217,7 +218,7 @@ fn parts_of_pages_are_not_remapped() {
             atomic: false,
         };
         let namespace = host.subsystem.namespace(1).expect("there");
-        match IoRequest::remap(namespace, &blocks, false) {
+        match IoRequest::remap(&namespace, &blocks, false) {
             Ok(request) => host.ends(1, &request, &[]),
             Err(status) => status,
         }

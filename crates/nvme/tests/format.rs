@@ -75,7 +75,8 @@ fn a_formatted_namespace_reads_as_zeroes_and_its_neighbour_as_before() {
             let (rig, mut clients) = halves();
             assert!(clients[0].controller().oacs & oacs::FORMAT != 0);
             let nsid = formatted as u32 + 1;
-            let status = format(&mut clients[0], nsid, plain().with_ses(ses));
+            let same = plain().with_lbafl(formatted as u8);
+            let status = format(&mut clients[0], nsid, same.with_ses(ses));
             assert_eq!(status, Status::SUCCESS);
             assert!(is_full_of(&mut clients[formatted], 0));
             assert!(is_full_of(&mut clients[1 - formatted], 2 - formatted as u8));
@@ -138,7 +139,7 @@ fn a_format_that_cannot_be_changes_nothing() {
     let (rig, mut clients) = halves();
     let field = [plain().with_ses(2), plain().with_ses(7)];
     let formats = [
-        plain().with_lbafl(1),
+        plain().with_lbafl(2),
         plain().with_lbafl(15),
         plain().with_lbafu(1),
         plain().with_pi(1),
@@ -188,8 +189,14 @@ fn a_host_that_a_reservation_keeps_out_formats_nothing() {
     assert_eq!(status, Status::RESERVATION_CONFLICT);
     assert!(is_full_of(&mut clients[0], 1));
 
+    // Nor with blocks of another size.
+    let status = format(&mut clients[0], 1, plain().with_lbafl(1));
+    assert_eq!(status, Status::RESERVATION_CONFLICT);
+    assert!(is_full_of(&mut clients[0], 1));
+
     // The other namespace is nobody's; and the holder may.
-    assert_eq!(format(&mut clients[0], 2, plain()), Status::SUCCESS);
+    let status = format(&mut clients[0], 2, plain().with_lbafl(1));
+    assert_eq!(status, Status::SUCCESS);
     assert_eq!(format(&mut holder, 1, plain()), Status::SUCCESS);
     assert!(is_full_of(&mut clients[0], 0) && is_full_of(&mut clients[1], 0));
     drop((holder, clients));

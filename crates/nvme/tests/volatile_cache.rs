@@ -109,6 +109,7 @@ impl Bench {
         let mut read = Vec::new();
         let job = Job {
             nsid,
+            version: self.subsystem.namespace(nsid).map_or(0, |one| one.version),
             request,
             now: 0,
             cache_enabled: self.cache_enabled,
@@ -289,7 +290,7 @@ impl Bench {
         };
         let nsid = self.models[at].nsid;
         let namespace = self.subsystem.namespace(nsid).expect("there");
-        let request = IoRequest::remap(namespace, &blocks, fua).expect("whole pages");
+        let request = IoRequest::remap(&namespace, &blocks, fua).expect("whole pages");
         match self.ask(nsid, &request, &[]).0 {
             Status::SUCCESS => {}
             // Overlapping or unsupported: nothing has changed.
@@ -428,7 +429,7 @@ fn a_cached_remap_is_written_back_as_a_remap() {
         atomic: false,
     };
     let namespace = bench.subsystem.namespace(1).expect("there");
-    let request = IoRequest::remap(namespace, &blocks, false).expect("whole pages");
+    let request = IoRequest::remap(&namespace, &blocks, false).expect("whole pages");
     bench.must(1, &IoRequest::Flush, &[]);
     let programs = || bench.subsystem.device().ftl().media().counts.programs;
     let before = programs();

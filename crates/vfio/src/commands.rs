@@ -159,7 +159,8 @@ impl FunctionShared {
 
         let job = Job {
             nsid: sqe.nsid,
-            request: &request,
+            version: request.version,
+            request: &request.request,
             now: self.now(),
             cache_enabled,
             rights: state.association.rights(),
@@ -177,7 +178,7 @@ impl FunctionShared {
         let took_ns = outcome.done_at.max(self.now()).saturating_sub(job.now);
         subsystem
             .telemetry()
-            .observe(CommandKind::of(&request), 1, took_ns);
+            .observe(CommandKind::of(&request.request), 1, took_ns);
 
         // The device has done its part, but not all data reached the guest, or came from it.
         if outcome.status.is_success() && failed {

@@ -35,7 +35,7 @@ pub(crate) struct AwaitingSync {
 
 /// What is behind the lock.
 pub(crate) struct FunctionState {
-    pub association: Association,
+    pub association: Arc<Association>,
     pub memory: Memory,
     pub config: Config,
     pub queues: Queues,

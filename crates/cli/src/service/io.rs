@@ -158,7 +158,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     };
 
     match &args.command {
-        Command::Id { json } => identify(&client, *json),
+        Command::Id { json } => identify(&mut client, *json),
         Command::Read { lba, blocks, file } => {
             let data = client
                 .read(scaled(*lba)?, scaled(*blocks)?)
@@ -227,12 +227,13 @@ fn copied(result: RemapResult) -> String {
     }
 }
 
-fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
+fn identify(client: &mut Client, as_json: bool) -> Result<(), Failure> {
+    let namespaces = client.namespaces().map_err(Failure::failed)?.len() as u64;
     let (controller, namespace) = (client.controller(), client.namespace());
     let text = |field: &[u8]| String::from_utf8_lossy(field).trim().to_owned();
     let blocks = namespace.nsze;
     let size = blocks << client.lba_shift();
-    let (copy_blocks, namespaces) = (namespace.mcl, controller.nn);
+    let copy_blocks = namespace.mcl;
 
     if as_json {
         return output::json(&json!({
@@ -257,7 +258,7 @@ fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
             ),
         ),
         ("serial number", shown(&controller.sn)),
-        ("namespaces", exact(namespaces.into())),
+        ("namespaces", exact(namespaces)),
         (
             "size",
             format!(

@@ -5,9 +5,9 @@
 //! seconds of counting. The service does not depend on the counters: a full disk or a damaged
 //! counter file is only a warning.
 
+use super::namespaces::Share;
 use crate::failure::Failure;
-use remap_ssd_device::{Device, Lpn};
-use remap_ssd_nvme::controller::{AllReservations, Health, NamespaceSpec, ReservationStore};
+use remap_ssd_nvme::controller::{AllReservations, Health, ReservationStore};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub const HEALTH: &str = "health.json";
 /// The file of reservations that persist; none if there are none.
 pub const RESERVATIONS: &str = "reservations.json";
 
-/// Name and namespaces; changes only when an image is adopted.
+/// Name and namespaces; changes when an image is adopted, and when hosts manage its namespaces.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
@@ -29,6 +29,10 @@ pub struct Service {
     pub nqn: String,
     /// The namespaces: how large, in which blocks.
     pub namespaces: Vec<Share>,
+    /// How many namespaces hosts have created so far. Absent as long as none was created, deleted,
+    /// formatted with other blocks, attached or detached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<u32>,
     /// Inode of the file of pages' contents: a copy of the image has another one. Absent in images
     /// of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,22 +40,6 @@ pub struct Service {
     /// CRC-32C of the rest, in hexadecimal digits. Absent in images of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     crc32c: Option<String>,
-}
-
-/// One namespace, as the file has it.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Share {
-    /// Its size in flash pages.
-    pub pages: u32,
-    /// Bytes of a logical block.
-    pub block_bytes: u32,
-    /// Its pages are shared with nothing, by deduplication or by remaps.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unshared: bool,
-    /// It was made for a snapshot.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub snapshots: bool,
 }
 
 /// What was counted, and whether the last power-off was in good order.
@@ -73,11 +61,13 @@ impl Service {
             block_bytes,
             unshared: unshared.contains(&nsid),
             snapshots: false,
+            place: None,
         };
         let namespaces = (1..=count).map(share).collect();
         Self {
             nqn,
             namespaces,
+            created: None,
             contents_inode: None,
             crc32c: None,
         }
@@ -90,7 +80,7 @@ impl Service {
             .namespaces
             .iter()
             .max_by_key(|share| share.pages)
-            .copied();
+            .cloned();
         // One page more than the largest: the snapshot's record is in the last one.
         let share = largest.map(|share| Share {
             pages: share.pages + 1,
@@ -109,40 +99,6 @@ impl Service {
         made.fold((0, 0), |(count, pages), share| {
             (count + 1, pages + share.pages)
         })
-    }
-
-    /// As the controller wants them.
-    pub fn specs(&self) -> Vec<NamespaceSpec> {
-        let spec = |share: &Share| NamespaceSpec {
-            pages: share.pages,
-            lba_shift: share.block_bytes.ilog2() as u8,
-        };
-        self.namespaces
-            .iter()
-            .filter(|share| share.block_bytes > 0)
-            .map(spec)
-            .collect()
-    }
-
-    /// Numbers of the namespaces whose pages are shared with nothing.
-    pub fn unshared(&self) -> Vec<u32> {
-        let numbered = (1..).zip(&self.namespaces);
-        numbered
-            .filter(|(_, share)| share.unshared)
-            .map(|(nsid, _)| nsid)
-            .collect()
-    }
-
-    /// Tells the device whose pages to keep apart. To be done at each start.
-    pub fn keep_apart(&self, device: &mut Device) {
-        let mut first = Lpn::ZERO;
-        for share in &self.namespaces {
-            let lpns = first..first.offset(share.pages);
-            first = lpns.end;
-            if share.unshared {
-                device.keep_apart(lpns);
-            }
-        }
     }
 
     /// Writes it for the image in `dir`, with its checksum.
@@ -198,44 +154,15 @@ impl Service {
             return Err(wrong("it does not have its checksum, from byte 0 on"));
         }
 
-        if service.namespaces.is_empty()
-            || service
-                .namespaces
-                .iter()
-                .any(|share| ![512, 4096].contains(&share.block_bytes))
-        {
-            return Err(wrong("namespaces have blocks of 512 or 4096 bytes"));
-        }
-
-        // Summed in 64 bits: a damaged file may name any numbers.
-        let taken: u64 = service
-            .namespaces
-            .iter()
-            .map(|share| u64::from(share.pages))
-            .sum();
-        if taken > u64::from(pages) || service.namespaces.iter().any(|share| share.pages == 0) {
-            return Err(wrong("its namespaces do not fit on the device"));
-        }
-
+        service.check(pages).map_err(|what| wrong(&what))?;
         Ok(service)
     }
 
-    /// Reads the file without checking its checksum; `None` if it makes no sense.
+    /// Reads the file without checking its checksum, for repairs; `None` if it makes no sense.
     pub fn unsigned(dir: &Path, pages: u32) -> Option<Self> {
         let service: Self = load(&dir.join(SERVICE)).ok()?;
-        let fits = service
-            .namespaces
-            .iter()
-            .map(|share| u64::from(share.pages))
-            .sum::<u64>()
-            // As `read` has it, but nothing is said: this is only for repairs.
-            <= u64::from(pages);
-        let possible = |share: &Share| share.pages > 0 && [512, 4096].contains(&share.block_bytes);
         let is_name = service.nqn.starts_with("nqn.") && service.nqn.len() <= 223;
-        let whole = fits
-            && is_name
-            && !service.namespaces.is_empty()
-            && service.namespaces.iter().all(possible);
+        let whole = is_name && service.check(pages).is_ok();
         whole.then_some(service)
     }
 

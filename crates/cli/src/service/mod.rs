@@ -6,6 +6,7 @@ pub mod image;
 pub mod io;
 pub mod kept;
 pub mod log;
+pub mod namespaces;
 mod recording;
 mod relearn;
 pub mod serve;

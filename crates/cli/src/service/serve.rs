@@ -11,6 +11,7 @@ use super::access::{Access, ListenAt};
 use super::fronts::{Fronts, Tick};
 use super::kept::{ReservationFolder, SavedHealth, Service};
 use super::log::start_log;
+use super::namespaces::NamespaceFolder;
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
 use super::shape::{DeviceShape, random};
@@ -339,7 +340,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let subsystem = Subsystem::new(
         device,
         &service.nqn,
-        &service.specs(),
+        // An image's namespaces are where its file says.
+        &match args.image {
+            Some(_) => Vec::new(),
+            None => service.specs(),
+        },
         args.latency,
         args.image.is_some(),
         health,
@@ -362,6 +367,16 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => subsystem,
     };
 
+    let subsystem = match &args.image {
+        Some(dir) => {
+            let kept = service.kept_namespaces().map_err(Failure::failed)?;
+            let store = NamespaceFolder::new(dir.clone(), service.clone());
+            let subsystem = subsystem.with_namespaces(kept, Box::new(store));
+            subsystem.map_err(Failure::failed)?
+        }
+        None => subsystem,
+    };
+
     let subsystem = match tracer {
         Some(tracer) => subsystem.traced(tracer),
         None => subsystem,
@@ -377,6 +392,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => subsystem,
     });
 
+    finish_clearing(&subsystem)?;
     let began = Instant::now();
     let kept = |clean: bool| {
         let mut health = subsystem.health();
@@ -545,6 +561,20 @@ fn open(args: &Args) -> Result<(Device, Service, SavedHealth), Failure> {
             ..SavedHealth::default()
         },
     ))
+}
+
+/// Deletes and formats what a power cut has left half deleted or half formatted.
+fn finish_clearing(subsystem: &Subsystem) -> Result<(), Failure> {
+    let finished = subsystem.finish_clearing().map_err(|status| {
+        Failure::failed(format_args!(
+            "a namespace was being deleted or formatted when the power was cut, and the device refuses to go on: status {:#x}",
+            status.number()
+        ))
+    })?;
+    if finished > 0 {
+        tracing::info!(namespaces = finished, "finished deleting or formatting");
+    }
+    Ok(())
 }
 
 fn open_image(dir: &Path) -> Result<(Device, Service, SavedHealth), Failure> {

@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, Hasher};
 
 const PAGE_BYTES: u64 = 4096;
 /// Namespaces that a device can have.
-const NAMESPACES_MAX: u32 = 128;
+const NAMESPACES_MAX: u32 = remap_ssd_nvme::controller::NSID_MAX;
 
 /// What a device for service is like.
 #[derive(Debug, clap::Args)]
@@ -237,7 +237,18 @@ impl DeviceShape {
             ),
         ];
 
-        match asked.iter().find(|(_, is_so, _)| *is_so == Some(false)) {
+        // Hosts have changed what these options once said.
+        let outdated = [
+            "--size",
+            "--block",
+            "--namespaces",
+            "--snapshots",
+            "--unshared",
+        ];
+        let holds = |option: &str| service.created.is_none() || !outdated.contains(&option);
+
+        let mut asked = asked.iter().filter(|(option, ..)| holds(option));
+        match asked.find(|(_, is_so, _)| *is_so == Some(false)) {
             None => Ok(()),
             Some((option, _, is)) => Err(Failure::usage(format_args!(
                 "{option}: the image was created with {is}, which cannot be changed; omit the option, or create another image"

@@ -7,7 +7,8 @@
 
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
+use remap_ssd_nvme::controller::NSID_MAX;
+use remap_ssd_nvme::tcp::client::{Client, ClientError, Options, SeenNamespaces};
 use remap_ssd_share::{Counts, NamespacePage, Namespaces, ShareError};
 use std::collections::BTreeMap;
 
@@ -30,24 +31,14 @@ impl ServedNamespaces {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
-        // The first namespace tells how many there are.
-        let first = Client::connect(
-            address,
-            Options {
-                nsid: 1,
-                ..options.clone()
-            },
-        )?;
-        // Whatever a controller says, no more connections than these are opened.
-        let count = first.controller().nn.min(128);
+        let SeenNamespaces { subnqn, numbers } = SeenNamespaces::ask(address, &options)?;
 
         // Across namespaces only if there are several: the host must tell the device so.
         let options = Options {
-            subnqn: Some(first.subnqn().to_owned()),
-            copy_across: count > 1,
+            subnqn: Some(subnqn),
+            copy_across: numbers.len() > 1,
             ..options
         };
-        drop(first);
 
         let mut served = Self {
             address: address.to_owned(),
@@ -57,8 +48,11 @@ impl ServedNamespaces {
         };
 
         // All sizes are asked for at once; connections that are too many are given up again.
-        for nsid in 1..=count {
+        // Whatever a controller says, no more connections than these are opened.
+        for nsid in numbers.into_iter().take_while(|nsid| *nsid <= NSID_MAX) {
             let client = served.open(nsid)?;
+            // Numbers ascend, and those between them have no pages.
+            served.sizes.resize(nsid as usize - 1, 0);
             served.sizes.push(client.pages());
             served.keep(nsid, client);
         }

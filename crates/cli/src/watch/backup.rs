@@ -112,6 +112,7 @@ pub fn copy(gate: &Gate, image: &Path, to: &Path) -> Result<Copied, String> {
 
 fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
     let began = Instant::now();
+    let namespaces = std::fs::read(image.join(kept::SERVICE))?;
     let from = File::open(image.join(CONTENTS))?;
     let contents = File::create_new(to.join(CONTENTS))?;
 
@@ -145,8 +146,16 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
     }
     copier.hold(image, to)?;
 
+    // What was held has the namespaces of that moment. They are known if they have not changed.
+    if std::fs::read(image.join(kept::SERVICE))? != namespaces {
+        return Err(io::Error::other(
+            "hosts have changed namespaces meanwhile; try again",
+        ));
+    }
+    std::fs::write(to.join(kept::SERVICE), namespaces)?;
+
     // A device that was never reserved has no such file.
-    for name in [kept::SERVICE, kept::HEALTH, kept::RESERVATIONS] {
+    for name in [kept::HEALTH, kept::RESERVATIONS] {
         match std::fs::copy(image.join(name), to.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => drop(other?),

@@ -348,12 +348,15 @@ impl Watched for Served {
 
     fn namespaces(&self) -> Value {
         let namespaces = self.gate.with(|subsystem| {
-            let each = subsystem.namespaces().iter().map(|namespace| {
+            let each = subsystem.namespaces().into_iter().map(|namespace| {
+                let attachment = subsystem.attachment(namespace.nsid);
                 json!({
                     "nsid": namespace.nsid,
                     "block_bytes": 1u64 << namespace.lba_shift,
                     "blocks": namespace.size_blocks(),
                     "size_bytes": u64::from(namespace.pages) * 4096,
+                    "attached": attachment.as_ref().is_some_and(|attachment| attachment.others),
+                    "attached_except": attachment.map(|attachment| attachment.except),
                     "reservation": reservation(subsystem, namespace.nsid),
                 })
             });
@@ -486,7 +489,7 @@ fn count_rights(subsystem: &Subsystem, listed: &[Listed], status: &mut Status) {
     // Discovery has no rights to count.
     for one in listed.iter().filter(|one| !one.discovery) {
         let count = |access| {
-            let all = subsystem.namespaces().iter();
+            let all = subsystem.namespaces().into_iter();
             all.filter(|namespace| one.rights.access(namespace.nsid) == access)
                 .count() as u64
         };

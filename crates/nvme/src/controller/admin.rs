@@ -4,6 +4,7 @@ use super::association::{Association, AssociationState, EVENTS_MAX};
 use super::bus::Transport;
 use super::features::{Features, Setting};
 use super::identify::IDENTIFY_BYTES;
+use super::namespaces::management_transfer;
 use super::request::Transfer;
 use super::{TRANSFER_BYTES_MAX, logs};
 use crate::spec::command::Sqe;
@@ -39,6 +40,10 @@ pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
         } else {
             Transfer::None
         });
+    }
+
+    if let Some(transfer) = management_transfer(sqe) {
+        return Ok(transfer);
     }
 
     Ok(match sqe.head().opcode() {
@@ -133,6 +138,8 @@ impl Association {
                 state.event_requests.push_back(sqe.head().cid());
                 Ok(None)
             }
+            admin::NAMESPACE_MANAGEMENT => self.manage_namespaces(sqe, data).map(Some),
+            admin::NAMESPACE_ATTACHMENT => self.attach_namespaces(sqe, data).map(|()| Some(0)),
             admin::FORMAT => self.format(sqe).map(|()| Some(0)),
             // Commands are executed when they arrive, so there is nothing left to abort.
             admin::ABORT => Ok(Some(1)),

@@ -193,20 +193,22 @@ impl Association {
 
         // The host finds things as they are now: only changes from here on are news.
         state.ana_reported = AnaReported::all(&portal);
-        let association = Self {
+        let hostnqn = name(&data.hostnqn).expect("checked").to_owned();
+        let association = Arc::new(Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem.take_cntlid().ok_or(ConnectRefusal::BUSY)?,
             discovery,
             transport: Transport::Fabrics,
             address,
             portal,
-            hostnqn: name(&data.hostnqn).expect("checked").into(),
+            rights: HostRights::none(&hostnqn, &subsystem.counters.denied),
+            hostnqn,
             hostid: data.hostid,
-            rights: HostRights::none(&subsystem.counters.denied),
             state: Mutex::new(state),
             resets: AtomicU64::new(0),
-        };
-        Ok((Arc::new(association), entries))
+        });
+        subsystem.note_controller(&association);
+        Ok((association, entries))
     }
 
     /// Checks a Connect on an I/O queue. The queue's number is not taken yet (`take_queue`).

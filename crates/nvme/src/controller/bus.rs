@@ -24,10 +24,10 @@ pub(super) enum Transport {
 
 impl Association {
     /// A new controller for the host on whose bus it is.
-    pub fn on_bus(subsystem: &Arc<Subsystem>) -> Self {
+    pub fn on_bus(subsystem: &Arc<Subsystem>) -> Arc<Self> {
         let state = AssociationState::new(subsystem, Transport::Bus, 0, 0);
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        Self {
+        let association = Arc::new(Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem
                 .take_cntlid()
@@ -38,10 +38,13 @@ impl Association {
             portal: Arc::new(Portal::new(address)),
             hostnqn: String::new(),
             hostid: [0; 16],
-            rights: HostRights::all(),
+            // A function of the bus has no name.
+            rights: HostRights::all(""),
             state: Mutex::new(state),
             resets: AtomicU64::new(0),
-        }
+        });
+        subsystem.note_controller(&association);
+        association
     }
 
     /// Configuration, as it was written last.

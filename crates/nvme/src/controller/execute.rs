@@ -7,15 +7,17 @@
 use super::data::{HostData, take_all};
 use super::faults::BlockAccess;
 use super::io::{ActiveCommand, pieces};
+use super::namespaces::Namespace;
 use super::record::CommandRecord;
 use super::request::{Blocks, CopyPart, IoRequest, dsm_ranges};
 use super::reservations::Actor;
 use super::rights::HostRights;
-use super::subsystem::{Counters, Namespace, PAGE_SHIFT, Subsystem};
+use super::subsystem::{Counters, PAGE_SHIFT, Subsystem};
 use super::telemetry::CommandKind;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::command::{CopyRange, DsmRange, RemapResult};
 use crate::spec::status::Status;
+use remap_ssd_device::Lpn;
 use remap_ssd_ftl::{FilePage, FileStatus};
 use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -26,6 +28,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Job<'a> {
     /// Number of the namespace that it is for.
     pub nsid: u32,
+    /// Version of the namespace that it was checked against.
+    pub version: u32,
     /// The command, checked and taken apart.
     pub request: &'a IoRequest,
     /// When it is executed; completions are due after that.
@@ -188,10 +192,8 @@ impl Subsystem {
     #[cold]
     fn block_at(&self, byte: u64) -> Option<FailedBlock> {
         let page = u32::try_from(byte >> PAGE_SHIFT).ok()?;
-        let namespace = self.namespaces().iter().find(|namespace| {
-            let first = namespace.first_lpn.0;
-            (first..first + namespace.pages).contains(&page)
-        })?;
+        let all = self.namespaces().into_iter();
+        let namespace = { all }.find(|namespace| namespace.has_page(Lpn(page)))?;
 
         let start = u64::from(namespace.first_lpn.0) << PAGE_SHIFT;
         Some(FailedBlock {
@@ -210,7 +212,7 @@ impl Subsystem {
         // A flush may name no namespace.
         let namespace = match *job.request {
             IoRequest::Flush => return Ok(()),
-            _ => self.namespace(job.nsid).ok_or(Status::INVALID_NAMESPACE)?,
+            _ => &self.namespace_of(job)?,
         };
 
         // Checked when the command was parsed, and again: rights may have been taken away while its
@@ -393,17 +395,17 @@ fn sectors(namespace: &Namespace, blocks: Blocks) -> i64 {
 fn copy(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
-    parts: &[CopyPart<'_>],
+    parts: &[CopyPart],
 ) -> Result<(), Failure> {
     // All sources may be read before the first block is copied, and each when it is its turn.
     for part in parts {
-        command.read_from(part.source.nsid)?;
+        command.read_from(&part.source)?;
     }
 
     for (index, part) in parts.iter().enumerate() {
-        let from = (part.source, part.slba);
+        let from = (&part.source, part.slba);
         command
-            .read_from(part.source.nsid)
+            .read_from(&part.source)
             .and_then(|()| access_copied(command, namespace, part))
             .and_then(|()| command.copy((namespace, part.target), from, part.count))
             .map_err(|status| Failure {
@@ -419,13 +421,13 @@ fn copy(
 fn access_copied(
     command: &mut ActiveCommand<'_, '_>,
     namespace: &Namespace,
-    part: &CopyPart<'_>,
+    part: &CopyPart,
 ) -> Result<(), Status> {
     let blocks = |slba| Blocks {
         slba,
         count: part.count,
     };
-    command.access(BlockAccess::Read, part.source, blocks(part.slba))?;
+    command.access(BlockAccess::Read, &part.source, blocks(part.slba))?;
     command.access(BlockAccess::Write, namespace, blocks(part.target))
 }
 

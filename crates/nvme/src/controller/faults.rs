@@ -7,8 +7,9 @@
 //! below the firmware (`operate`).
 
 use super::io::ActiveCommand;
+use super::namespaces::Namespace;
 use super::request::Blocks;
-use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::subsystem::{PAGE_SHIFT, Subsystem};
 use super::witness::bytes_of;
 use crate::spec::status::Status;
 use remap_ssd_ftl::Remap;

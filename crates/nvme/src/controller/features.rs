@@ -264,7 +264,6 @@ impl Features {
         }
 
         // A feature that is the controller's cannot be set for one of its namespaces.
-        let namespaces = with.association.subsystem.namespaces();
         if sqe.nsid != 0 && sqe.nsid != ALL {
             with.association
                 .namespace(sqe.nsid)
@@ -281,14 +280,7 @@ impl Features {
                     data.try_into().map_err(|_| Status::SGL_LENGTH)?;
                 let formats =
                     u16::from_le_bytes([data[COPY_FORMATS_AT], data[COPY_FORMATS_AT + 1]]);
-
-                // Format 2 makes sense only if there is a second namespace to copy from.
-                let possible = if namespaces.len() > 1 {
-                    1 << COPY_FORMAT_NAMESPACES
-                } else {
-                    0
-                };
-                if formats & !possible != 0 {
+                if formats & !(1 << COPY_FORMAT_NAMESPACES) != 0 {
                     return Err(Status::INVALID_FIELD);
                 }
                 self.host_behavior = data;
@@ -315,10 +307,8 @@ impl Features {
                 _ if value & DEALLOCATED_BLOCK_ERROR != 0 => return Err(Status::INVALID_FIELD),
                 0 => return Err(Status::INVALID_NAMESPACE),
                 ALL => {
-                    self.error_recovery = namespaces
-                        .iter()
-                        .map(|namespace| (namespace.nsid, value))
-                        .collect()
+                    let all = with.association.subsystem.namespaces().into_iter();
+                    self.error_recovery = all.map(|namespace| (namespace.nsid, value)).collect()
                 }
                 nsid => drop(self.error_recovery.insert(nsid, value)),
             },

@@ -4,8 +4,8 @@
 
 use super::data::HostData;
 use super::io::{ActiveCommand, status_of};
+use super::namespaces::Namespace;
 use super::request::Blocks;
-use super::subsystem::Namespace;
 use super::turn::Step;
 use crate::spec::status::Status;
 use remap_ssd_device::Completion;

@@ -1,17 +1,20 @@
 //! Format NVM: all blocks of a namespace are deallocated, and read as zeroes (Base 2.0 §5.14).
 //!
-//! It is a sequence of trims, with what they have: slices between which others go first, and pages
+//! Blocks of the same size: it is a sequence of trims, with what they have: slices between which others go first, and pages
 //! that are old or zero if the power is cut meanwhile. It is acknowledged once all of them are
 //! durable. Commands of other hosts go on beside it, and what they write meanwhile stays.
 //! Invariants: a host that a reservation keeps from writing formats nothing, also if the
-//! reservation comes halfway; other namespaces keep all they have. Absent: other block sizes, which
-//! an image is created with; physical erasure, which is garbage collection's, and keys to forget.
+//! reservation comes halfway; other namespaces keep all they have. Blocks of another size: nobody uses
+//! the namespace meanwhile (`namespaces::change`), since commands under way count in the old ones.
+//! Absent: physical erasure, which is garbage collection's, and keys to forget.
 
 use super::association::Association;
 use super::data::InMemory;
 use super::execute::Job;
+use super::namespaces::{LBA_SHIFTS, Namespace};
 use super::request::{Blocks, IoRequest};
-use super::reservations::Actor;
+use super::reservations::{Actor, Claim, CommandClass};
+use super::rights::Need;
 use crate::spec::command::{FormatCdw10, Sqe};
 use crate::spec::status::Status;
 
@@ -35,11 +38,19 @@ impl Association {
         if sqe.nsid == u32::MAX || !ERASES.contains(&cdw10.ses()) {
             return Err(Status::INVALID_FIELD);
         }
-        let namespace = *self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        // There is one format, without metadata and protection.
+        let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        // All formats are without metadata and protection.
         let has_metadata = cdw10.mset() || cdw10.pi() != 0;
-        if cdw10.lbafl() != 0 || cdw10.lbafu() != 0 || has_metadata {
+        let format = usize::from(cdw10.lbafu()) << 4 | usize::from(cdw10.lbafl());
+        let lba_shift = *LBA_SHIFTS.get(format).ok_or(Status::INVALID_FORMAT)?;
+        if has_metadata {
             return Err(Status::INVALID_FORMAT);
+        }
+
+        if lba_shift != namespace.lba_shift {
+            self.rights().check(sqe.nsid, Need::Write)?;
+            self.must_not_be_reserved(sqe.nsid)?;
+            return self.subsystem.reformat_namespace(sqe.nsid, lba_shift);
         }
 
         // In steps, so that commands of others go between them. Each step checks the reservations
@@ -49,18 +60,32 @@ impl Association {
         while slba < namespace.size_blocks() {
             let count = (namespace.size_blocks() - slba).min(blocks_max.into()) as u32;
             let blocks = Blocks { slba, count };
-            self.format_step(sqe.nsid, &IoRequest::WriteZeroes { blocks, fua: false })?;
+            self.format_step(&namespace, &IoRequest::WriteZeroes { blocks, fua: false })?;
             slba += u64::from(count);
         }
 
         // What was trimmed is durable before the host is told so.
         self.subsystem.witness_flush();
-        self.format_step(sqe.nsid, &IoRequest::Flush)
+        self.format_step(&namespace, &IoRequest::Flush)
     }
 
-    fn format_step(&self, nsid: u32, request: &IoRequest) -> Result<(), Status> {
+    /// Whether no other host's reservation keeps its own from writing to a namespace.
+    ///
+    /// # Errors
+    /// Reservation Conflict.
+    pub(super) fn must_not_be_reserved(&self, nsid: u32) -> Result<(), Status> {
+        let turn = self.subsystem.device();
+        turn.reservations().check(&Claim {
+            host: self.host(),
+            nsid: Some(nsid),
+            class: CommandClass::Write,
+        })
+    }
+
+    fn format_step(&self, namespace: &Namespace, request: &IoRequest) -> Result<(), Status> {
         let job = Job {
-            nsid,
+            nsid: namespace.nsid,
+            version: namespace.version,
             request,
             now: 0,
             cache_enabled: true,

@@ -3,8 +3,10 @@
 use super::association::{Association, ERRORS, EVENTS_MAX, VERSION};
 use super::bus::Transport;
 use super::features::{KEEP_ALIVE_STEP_MS, WARNING_TEMPERATURE_K};
+use super::namespaces::{LBA_SHIFTS, NSID_MAX, Namespace};
 use super::portals::{GROUP, TRANSITION_SECONDS};
-use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::rights::Access;
+use super::subsystem::{PAGE_SHIFT, Subsystem};
 use super::{
     COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS,
     QUEUE_ENTRIES_MAX, VSL, copy_blocks_max, copy_range_blocks_max,
@@ -16,11 +18,14 @@ use crate::spec::identify::{
     Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController,
     OAES_NAMESPACES, blank, cmic, cns, ctratt, fna, nidt, oacs, oaes, oncs, sgls, text,
 };
+use crate::spec::management::put_controller_list;
 use crate::spec::reservation::rescap;
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
 pub(super) const IDENTIFY_BYTES: usize = 4096;
+/// Stands for all namespaces.
+const ALL: u32 = u32::MAX;
 
 impl Association {
     pub(super) fn identify(&self, sqe: &Sqe, out: &mut Vec<u8>) -> Result<(), Status> {
@@ -56,15 +61,15 @@ impl Association {
         let start = out.len();
 
         match wanted {
-            // NSID FFFFFFFFh is refused: common namespace data is only for namespace management.
+            // What a namespace will have that is created.
+            cns::NAMESPACE if sqe.nsid == ALL => {
+                out.extend_from_slice(common_namespace().as_bytes());
+            }
             cns::NAMESPACE => {
-                let mut id = identify_namespace(subsystem, namespace()?);
-                id.nsattr = self.attributes(sqe.nsid);
-                (id.rescap, id.anagrpid) = (rescap, group);
-                out.extend_from_slice(id.as_bytes());
+                out.extend_from_slice(self.about(&namespace()?, rescap, group).as_bytes());
             }
             cns::ACTIVE_NAMESPACES => self.active(sqe.nsid, out)?,
-            cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, namespace()?, out),
+            cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, &namespace()?, out),
             cns::COMMAND_SET_NAMESPACE => {
                 command_set()?;
                 // Nothing beyond the base structure: no protection, no storage tags.
@@ -95,6 +100,17 @@ impl Association {
                 out.extend_from_slice(independent.as_bytes());
             }
 
+            cns::ALLOCATED_NAMESPACES => put_numbers(&self.allocated(), sqe.nsid, out)?,
+            cns::ALLOCATED_NAMESPACE => {
+                let mut allocated = self.allocated().into_iter();
+                let namespace = allocated.find(|one| one.nsid == sqe.nsid);
+                let namespace = namespace.ok_or(Status::INVALID_NAMESPACE)?;
+                out.extend_from_slice(self.about(&namespace, rescap, group).as_bytes());
+            }
+            cns::ATTACHED_CONTROLLERS | cns::CONTROLLERS => {
+                out.extend(self.controllers_listed(sqe)?);
+            }
+
             // The NVM command set alone.
             cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
             _ => return Err(Status::INVALID_FIELD),
@@ -104,18 +120,45 @@ impl Association {
         Ok(())
     }
 
+    /// A namespace as its host finds it.
+    fn about(&self, namespace: &Namespace, rescap: u8, group: u32) -> IdentifyNamespace {
+        let mut id = identify_namespace(&self.subsystem, namespace);
+        id.nsattr = self.attributes(namespace.nsid);
+        (id.rescap, id.anagrpid) = (rescap, group);
+        id
+    }
+
     /// The namespaces that its host sees, behind a number.
     fn active(&self, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
-        // The two largest numbers mean all namespaces, so nothing can follow them.
-        if after >= 0xffff_fffe {
+        put_numbers(&self.namespaces().collect::<Vec<_>>(), after, out)
+    }
+
+    /// The namespaces that its host has a right to, whether they are attached to it or not.
+    fn allocated(&self) -> Vec<Namespace> {
+        let all = self.subsystem.namespaces().into_iter();
+        all.filter(|namespace| self.rights().access(namespace.nsid) > Access::None)
+            .collect()
+    }
+
+    /// The list of controllers, from the number in the command on: all, or those that see a
+    /// namespace.
+    fn controllers_listed(&self, sqe: &Sqe) -> Result<Vec<u8>, Status> {
+        let cdw10 = IdentifyCdw10::from_bits(sqe.cdw10);
+        let by_namespace = cdw10.cns() == cns::ATTACHED_CONTROLLERS;
+        if by_namespace && !self.allocated().iter().any(|one| one.nsid == sqe.nsid) {
             return Err(Status::INVALID_NAMESPACE);
         }
-        let larger = self.namespaces().filter(|one| one.nsid > after);
-        // 4,096 bytes hold 1,024 numbers; a host with more asks again, behind the last one.
-        larger
-            .take(IDENTIFY_BYTES / 4)
-            .for_each(|one| out.extend(one.nsid.to_le_bytes()));
-        Ok(())
+
+        // Which hosts others are is theirs to know: a host without all rights sees its own
+        // controllers.
+        let sees_all = self.rights().get().is_all();
+        let controllers = self.subsystem.controllers();
+        let listed = controllers
+            .iter()
+            .filter(|one| one.cntlid() >= cdw10.cntid())
+            .filter(|one| sees_all || one.hostnqn() == self.hostnqn())
+            .filter(|one| !by_namespace || one.namespace(sqe.nsid).is_some());
+        Ok(put_controller_list(listed.map(|one| one.cntlid())))
     }
 
     fn identify_controller(&self) -> Controller {
@@ -170,9 +213,9 @@ impl Association {
 
         // Required and largest entry sizes as powers of two: 64 bytes in, 16 bytes out.
         (id.sqes, id.cqes) = (0x66, 0x44);
-        (id.oacs, id.fna) = (oacs::FORMAT, fna::NO_BROADCAST);
-        id.nn = subsystem.namespaces().len() as u32;
-        id.mnan = id.nn;
+        (id.oacs, id.fna) = (oacs::FORMAT | oacs::NAMESPACES, fna::NO_BROADCAST);
+        (id.nn, id.mnan) = (NSID_MAX, NSID_MAX);
+        id.unvmcap = u128::from(subsystem.namespaces.free_bytes()).to_le_bytes();
         id.oncs = oncs::COMPARE
             | oncs::DATASET_MANAGEMENT
             | oncs::WRITE_ZEROES
@@ -199,26 +242,47 @@ impl Association {
         id.vwc = 3 << 1 | u8::from(subsystem.volatile_cache());
         // A page is old or new, whatever fails: one block, 0's based. More are not promised.
         (id.awun_z, id.awupf_z) = (0, 0);
-        id.ocfs = if id.nn > 1 {
-            1 | 1 << COPY_FORMAT_NAMESPACES
-        } else {
-            1
-        };
+        id.ocfs = 1 | 1 << COPY_FORMAT_NAMESPACES;
         id
     }
 }
 
-fn formats(id: &mut IdentifyNamespace, lba_shift: u8) {
-    // The one that the namespace was made with. Parts of pages are read, changed and written.
-    id.lbaf[0] = LbaFormat {
-        ms: 0,
-        lbads: lba_shift,
-        rp: if lba_shift == PAGE_SHIFT { 0 } else { 2 },
-    };
+/// The numbers behind one of them, as many as there is room for.
+fn put_numbers(all: &[Namespace], after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
+    // The two largest numbers mean all namespaces, so nothing can follow them.
+    if after >= ALL - 1 {
+        return Err(Status::INVALID_NAMESPACE);
+    }
+    let larger = all.iter().filter(|one| one.nsid > after);
+    // 4,096 bytes hold 1,024 numbers; a host with more asks again, behind the last one.
+    larger
+        .take(IDENTIFY_BYTES / 4)
+        .for_each(|one| out.extend(one.nsid.to_le_bytes()));
+    Ok(())
+}
+
+/// What is true of every namespace.
+fn common_namespace() -> IdentifyNamespace {
+    let mut id: IdentifyNamespace = blank();
+    id.nlbaf_z = LBA_SHIFTS.len() as u8 - 1;
+    for (at, lba_shift) in LBA_SHIFTS.into_iter().enumerate() {
+        id.lbaf[at] = LbaFormat {
+            ms: 0,
+            lbads: lba_shift,
+            // Parts of pages are read, changed and written.
+            rp: if lba_shift == PAGE_SHIFT { 0 } else { 2 },
+        };
+    }
+
+    // Several controllers may use it at once.
+    id.nmic = 1;
+    // Deallocated blocks read as zeroes, by Write Zeroes too.
+    id.dlfeat = 1 | 1 << 3;
+    id
 }
 
 fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyNamespace {
-    let mut id: IdentifyNamespace = blank();
+    let mut id = common_namespace();
     let blocks = namespace.size_blocks();
 
     // Thin provisioning is not reported: every block counts as in use.
@@ -235,11 +299,8 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
         page_blocks - 1,
     );
 
-    formats(&mut id, namespace.lba_shift);
-    // Several controllers may use it at once.
-    id.nmic = 1;
-    // Deallocated blocks read as zeroes, by Write Zeroes too.
-    id.dlfeat = 1 | 1 << 3;
+    let format = LBA_SHIFTS.iter().position(|it| *it == namespace.lba_shift);
+    id.flbas = format.unwrap_or(0) as u8;
 
     id.nvmcap = (u128::from(namespace.pages) << PAGE_SHIFT).to_le_bytes();
 
@@ -252,8 +313,18 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     id
 }
 
+/// What besides the subsystem's name and the namespace's number its identifiers depend on: nothing,
+/// if it was made with an image.
+fn birth(subsystem: &Subsystem, namespace: &Namespace) -> Vec<u8> {
+    // A host that comes back must not take it for one that had its number before.
+    let serial = Some(namespace.serial.to_be_bytes()).filter(|_| namespace.serial > 0);
+    let mut birth = subsystem.incarnation().to_vec();
+    birth.extend(serial.into_iter().flatten());
+    birth
+}
+
 /// Identifiers that depend on the subsystem's name and incarnation and on the namespace's number
-/// alone.
+/// and serial number alone.
 fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
     let digest = |salt: u8| {
         let crc = crc32c::crc32c(subsystem.nqn().as_bytes());
@@ -262,7 +333,7 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
             &[
                 &namespace.nsid.to_be_bytes()[..],
                 &[salt],
-                subsystem.incarnation(),
+                &birth(subsystem, namespace),
             ]
             .concat(),
         )
@@ -296,7 +367,7 @@ fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
         .bytes()
         .chain([0])
         .chain(namespace.nsid.to_be_bytes());
-    let bytes = bytes.chain(subsystem.incarnation().iter().copied());
+    let bytes = bytes.chain(birth(subsystem, namespace));
     let mut uuid = bytes
         .fold(BASIS, |hash, byte| {
             (hash ^ u128::from(byte)).wrapping_mul(PRIME)

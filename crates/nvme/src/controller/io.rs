@@ -8,10 +8,11 @@
 
 use super::data::HostData;
 use super::execute::Job;
+use super::namespaces::Namespace;
 use super::record::{CommandRecord, RecordedOp};
-use super::request::Blocks;
+use super::request::{Blocks, IoRequest};
 use super::reservations::{Actor, Claim};
-use super::subsystem::{Namespace, PAGE_SHIFT};
+use super::subsystem::PAGE_SHIFT;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::command::RemapResult;
 use crate::spec::status::Status;
@@ -40,7 +41,7 @@ pub(super) struct ActiveCommand<'a, 't> {
     /// What was asked for, and by whom.
     pub job: &'a Job<'a>,
     /// The namespace that it reads from, if it copies.
-    pub source: Option<u32>,
+    pub source: Option<Namespace>,
     /// Its number, for the volatile cache.
     pub number: u64,
     /// Its changes must not stay in the volatile cache.
@@ -153,8 +154,22 @@ impl ActiveCommand<'_, '_> {
         self.end_write();
         self.slices += 1;
         self.device.let_others(self.slices > SLICES_SHORT);
-        // Others may have reserved the namespace meanwhile.
+        // Others may have reserved the namespace meanwhile, or deleted it.
+        self.check_namespaces()?;
         self.check_reservations()
+    }
+
+    /// Whether its namespace, and the one that it copies from, are still those it was checked
+    /// against.
+    fn check_namespaces(&self) -> Result<(), Status> {
+        // A flush is for whatever there is.
+        if *self.job.request != IoRequest::Flush {
+            let Job { nsid, version, .. } = *self.job;
+            self.device.namespace_must_be(nsid, version)?;
+        }
+        self.source.map_or(Ok(()), |source| {
+            self.device.namespace_must_be(source.nsid, source.version)
+        })
     }
 
     /// Whether reservations let it go on: asked when it begins, and after each pause.
@@ -176,14 +191,18 @@ impl ActiveCommand<'_, '_> {
 
         reservations.check(&Claim::of(host, self.job.nsid, self.job.request))?;
         // A copy also reads a namespace, whose reservation may keep this host out.
-        self.source.map_or(Ok(()), |nsid| {
-            reservations.check(&Claim::to_read(host, nsid))
+        self.source.map_or(Ok(()), |source| {
+            reservations.check(&Claim::to_read(host, source.nsid))
         })
     }
 
     /// From now on it copies from this namespace.
-    pub fn read_from(&mut self, nsid: u32) -> Result<(), Status> {
-        self.source = Some(nsid);
+    ///
+    /// # Errors
+    /// It is not what it was, or reserved by another host.
+    pub fn read_from(&mut self, source: &Namespace) -> Result<(), Status> {
+        self.source = Some(*source);
+        self.check_namespaces()?;
         self.check_reservations()
     }
 

@@ -194,10 +194,17 @@ fn command_effects(transport: Transport) -> Vec<u8> {
         put(usize::from(opcode), effects::SUPPORTED);
     }
 
+    // A namespace may have blocks of another size after it.
     put(
         usize::from(admin::FORMAT),
-        effects::SUPPORTED | effects::CHANGES_BLOCKS,
+        effects::SUPPORTED | effects::CHANGES_BLOCKS | effects::CHANGES_NAMESPACE,
     );
+    for opcode in [admin::NAMESPACE_MANAGEMENT, admin::NAMESPACE_ATTACHMENT] {
+        put(
+            usize::from(opcode),
+            effects::SUPPORTED | effects::CHANGES_INVENTORY,
+        );
+    }
 
     // The queues of a bus are made by commands; those of a network by connections.
     let of_transport: &[u8] = match transport {

@@ -1,7 +1,8 @@
 //! What an NVM subsystem does with commands: statuses and data out, no I/O, no clock.
 //!
 //! ```text
-//! subsystem   the device, its namespaces, everything that connections share
+//! subsystem   the device, everything that connections share
+//! namespaces  which there are, where they lie, who sees them; created, deleted, attached
 //! request     a submission queue entry, checked once, as what it asks for
 //! execute     what each I/O command does
 //! io          reads, writes and deallocations of blocks, page by page
@@ -47,6 +48,7 @@ mod gate;
 mod identify;
 mod io;
 mod logs;
+mod namespaces;
 pub mod operate;
 mod portals;
 mod record;
@@ -69,15 +71,19 @@ pub use data::{HostData, InMemory};
 pub use execute::{FailedBlock, Job, Outcome};
 pub use faults::{BlockAccess, FaultInjector};
 pub use gate::Gate;
+pub use namespaces::{
+    Attachment, Clearing, KeptNamespace, KeptNamespaces, NSID_MAX, Namespace, NamespaceSpec,
+    NamespaceStore,
+};
 pub use portals::{AnaState, Portal, Reached};
 pub use record::{Fingerprint, RecordedOp, Recorder};
-pub use request::{Blocks, IoRequest, RemapBlocks, Transfer};
+pub use request::{Blocks, CheckedRequest, IoRequest, RemapBlocks, Transfer};
 pub use reservations::{
     Actor, AllReservations, HostIdentity, NamespaceReservations, REGISTRANTS_MAX, ReservationStore,
     ReservationType,
 };
 pub use rights::{Access, HostRights, LOCAL, NOBODY, Rights};
-pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
+pub use subsystem::{Health, Latency, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};
 pub use witness::{NewContent, Ticket, Witness};

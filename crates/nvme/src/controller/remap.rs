@@ -6,9 +6,10 @@
 
 use super::data::InMemory;
 use super::io::ActiveCommand;
+use super::namespaces::Namespace;
 use super::record::RecordedOp;
 use super::request::{Blocks, IoRequest};
-use super::subsystem::{Namespace, PAGE_SHIFT};
+use super::subsystem::PAGE_SHIFT;
 use super::turn::Step;
 use crate::spec::command::RemapResult;
 use crate::spec::status::Status;

@@ -5,8 +5,9 @@
 //! done then (`execute`).
 
 use super::association::Association;
+use super::namespaces::Namespace;
 use super::rights::{HostRights, Need};
-use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::subsystem::{PAGE_SHIFT, Subsystem};
 use super::{
     COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, TRANSFER_BYTES_MAX, VERIFY_BYTES_MAX, copy_blocks_max,
     copy_range_blocks_max,
@@ -98,6 +99,17 @@ pub enum IoRequest {
     FsReset,
 }
 
+/// A request, with what its namespace was like when it was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckedRequest {
+    /// What is asked for.
+    pub request: IoRequest,
+    /// Version of the namespace: if it has another one by now, the command is refused.
+    pub version: u32,
+    /// log2 of the namespace's blocks, in which the request counts.
+    pub lba_shift: u8,
+}
+
 /// What a remap says of blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RemapBlocks {
@@ -113,8 +125,8 @@ pub struct RemapBlocks {
 
 /// One range of a Copy, with where it goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CopyPart<'a> {
-    pub source: &'a Namespace,
+pub(super) struct CopyPart {
+    pub source: Namespace,
     /// The first of the blocks that are copied.
     pub slba: u64,
     /// First target block, in the command's namespace.
@@ -294,43 +306,6 @@ impl IoRequest {
         })
     }
 
-    /// The part of a write that `len` bytes of its data from `at` on are: whole pages, unless they
-    /// are its `last` bytes. Parts may be executed as their data arrive, since no write is atomic
-    /// beyond a page.
-    pub fn part(&self, at: u32, len: u32, last: bool, lba_shift: u8) -> Option<Self> {
-        let Self::Write { blocks, fua } = *self else {
-            return None;
-        };
-
-        let first_byte = (blocks.slba << lba_shift) + u64::from(at);
-        let last_byte = first_byte + u64::from(len);
-
-        // A part that begins or ends within a block cannot be executed alone: the caller waits for
-        // more data.
-        let in_blocks = |bytes: u32| {
-            bytes
-                .is_multiple_of(1 << lba_shift)
-                .then_some(bytes >> lba_shift)
-        };
-        let whole = |byte: u64| byte.is_multiple_of(PAGE_BYTES as u64);
-
-        let (skipped, count) = (in_blocks(at)?, in_blocks(len)?);
-        let blocks = Blocks {
-            slba: blocks.slba + u64::from(skipped),
-            count,
-        };
-
-        let part = if fua && !last {
-            Self::WriteThrough { blocks }
-        } else {
-            Self::Write { blocks, fua }
-        };
-
-        // A page that came in two parts would be read and written twice, and be neither old nor new
-        // in between.
-        (whole(first_byte) && (last || whole(last_byte))).then_some(part)
-    }
-
     /// Whether all that was executed so far must be durable before it is acknowledged. With
     /// `write_through` every change must, since the host has switched the volatile cache off.
     pub(super) fn must_sync(&self, write_through: bool) -> bool {
@@ -387,18 +362,67 @@ impl IoRequest {
     }
 }
 
+impl CheckedRequest {
+    /// The part of a write that `len` bytes of its data from `at` on are: whole pages, unless they
+    /// are its `last` bytes. Parts may be executed as their data arrive, since no write is atomic
+    /// beyond a page.
+    pub fn part(&self, at: u32, len: u32, last: bool) -> Option<Self> {
+        let IoRequest::Write { blocks, fua } = self.request else {
+            return None;
+        };
+        let lba_shift = self.lba_shift;
+
+        let first_byte = (blocks.slba << lba_shift) + u64::from(at);
+        let last_byte = first_byte + u64::from(len);
+
+        // A part that begins or ends within a block cannot be executed alone: the caller waits for
+        // more data.
+        let in_blocks = |bytes: u32| {
+            bytes
+                .is_multiple_of(1 << lba_shift)
+                .then_some(bytes >> lba_shift)
+        };
+        let whole = |byte: u64| byte.is_multiple_of(PAGE_BYTES as u64);
+
+        let (skipped, count) = (in_blocks(at)?, in_blocks(len)?);
+        let blocks = Blocks {
+            slba: blocks.slba + u64::from(skipped),
+            count,
+        };
+
+        let part = if fua && !last {
+            IoRequest::WriteThrough { blocks }
+        } else {
+            IoRequest::Write { blocks, fua }
+        };
+
+        // A page that came in two parts would be read and written twice, and be neither old nor new
+        // in between.
+        (whole(first_byte) && (last || whole(last_byte))).then_some(Self {
+            request: part,
+            ..*self
+        })
+    }
+}
+
 impl Association {
     /// Checks an I/O command: what it asks for, and the data it moves.
     ///
     /// # Errors
     /// The status to answer.
     #[inline(always)]
-    pub fn io_request(&self, sqe: &Sqe) -> Result<(IoRequest, Transfer), Status> {
+    pub fn io_request(&self, sqe: &Sqe) -> Result<(CheckedRequest, Transfer), Status> {
         self.must_be_accessible()?;
         let head = sqe.head();
         // A flush may name all namespaces at once (NVM 1.0 §7.2).
         if head.opcode() == io::FLUSH && sqe.nsid == u32::MAX && head.fuse() == 0 {
-            return Ok((IoRequest::Flush, Transfer::None));
+            // It names no blocks, and needs no namespace that is still there.
+            let flush = CheckedRequest {
+                request: IoRequest::Flush,
+                version: 0,
+                lba_shift: PAGE_SHIFT,
+            };
+            return Ok((flush, Transfer::None));
         }
 
         let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
@@ -409,12 +433,17 @@ impl Association {
             0
         };
 
-        let request = IoRequest::parse(sqe, namespace, copy_formats)?;
+        let request = IoRequest::parse(sqe, &namespace, copy_formats)?;
         // Rights come last: a command that cannot be is refused the same way to every host that
         // sees the namespace.
         self.rights.check_request(sqe.nsid, &request)?;
         let transfer = request.transfer(namespace.lba_shift);
-        Ok((request, transfer))
+        let checked = CheckedRequest {
+            request,
+            version: namespace.version,
+            lba_shift: namespace.lba_shift,
+        };
+        Ok((checked, transfer))
     }
 }
 
@@ -458,14 +487,14 @@ impl Subsystem {
     ///
     /// # Errors
     /// The status to answer.
-    pub(super) fn copy_parts<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    pub(super) fn copy_parts(
+        &self,
+        namespace: &Namespace,
         target: u64,
         with_namespaces: bool,
         data: &[u8],
         rights: &HostRights,
-    ) -> Result<Vec<CopyPart<'a>>, Status> {
+    ) -> Result<Vec<CopyPart>, Status> {
         let ranges = copy_ranges(data, namespace.lba_shift)?;
 
         let mut to = target;
@@ -474,10 +503,10 @@ impl Subsystem {
             let source = if with_namespaces {
                 // A source that the host may not see is refused as one that is not there.
                 rights.check(range.snsid, Need::Read)?;
-                self.namespace(range.snsid)
+                self.attached(range.snsid, rights)
                     .ok_or(Status::INVALID_NAMESPACE)?
             } else {
-                namespace
+                *namespace
             };
 
             // A copy moves no bytes between blocks of different sizes.

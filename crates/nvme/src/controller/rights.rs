@@ -13,8 +13,8 @@
 //! Absent: who has which rights (`auth::keys`, `tcp::target::port`).
 
 use super::association::Association;
+use super::namespaces::Namespace;
 use super::request::IoRequest;
-use super::subsystem::Namespace;
 use crate::spec::identify::NSATTR_WRITE_PROTECTED;
 use crate::spec::log::lid;
 use crate::spec::status::Status;
@@ -276,6 +276,8 @@ pub struct HostRights {
     denied: AtomicU64,
     /// The same count for all hosts together.
     denied_in_all: Option<Arc<AtomicU64>>,
+    /// Its name, on which it depends what is attached to it; `None` for whoever is on this machine.
+    host: Option<String>,
 }
 
 /// Those of whoever is on this machine.
@@ -290,20 +292,31 @@ impl HostRights {
             rights: RwLock::new(rights),
             denied: AtomicU64::new(0),
             denied_in_all: None,
+            host: None,
         }
     }
 
     /// The rights of a host from which nothing is withheld.
-    pub(super) fn all() -> Self {
-        Self::new(Rights::ALL, false)
+    pub(super) fn all(host: &str) -> Self {
+        Self {
+            host: Some(host.to_owned()),
+            ..Self::new(Rights::ALL, false)
+        }
     }
 
     /// None yet. What is denied is counted there as well.
-    pub(super) fn none(denied_in_all: &Arc<AtomicU64>) -> Self {
+    pub(super) fn none(host: &str, denied_in_all: &Arc<AtomicU64>) -> Self {
         Self {
+            host: Some(host.to_owned()),
             denied_in_all: Some(denied_in_all.clone()),
             ..Self::new(Rights::NONE, true)
         }
+    }
+
+    /// Name of the host; `None` for whoever is on this machine.
+    #[inline]
+    pub(super) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 
     fn locked(&self) -> RwLockReadGuard<'_, Rights> {
@@ -398,7 +411,7 @@ impl Association {
     pub fn grant(&self, rights: Rights) {
         // Only namespaces whose access differs have changed for this host.
         let before = self.rights.get();
-        let all = self.subsystem.namespaces().iter();
+        let all = self.subsystem.all_attached(&self.rights).into_iter();
         let changed = all
             .map(|namespace| namespace.nsid)
             .filter(|nsid| before.access(*nsid) != rights.access(*nsid))
@@ -411,14 +424,14 @@ impl Association {
 
     /// A namespace that its host sees.
     #[inline]
-    pub(super) fn namespace(&self, nsid: u32) -> Option<&Namespace> {
-        let found = self.subsystem.namespace(nsid)?;
+    pub(super) fn namespace(&self, nsid: u32) -> Option<Namespace> {
+        let found = self.subsystem.attached(nsid, &self.rights)?;
         (self.rights.check(nsid, Need::Read).is_ok()).then_some(found)
     }
 
     /// The namespaces that its host sees.
-    pub(super) fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
-        let all = self.subsystem.namespaces().iter();
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = Namespace> {
+        let all = self.subsystem.all_attached(&self.rights).into_iter();
         all.filter(|namespace| self.rights.access(namespace.nsid) > Access::None)
     }
 

@@ -3,23 +3,23 @@
 //! Invariants: namespaces do not overlap and lie within the device; the holder of a `DeviceTurn`
 //! has the device exclusively. Absent: hosts (`association`), whose turn it is (`turn`).
 
+use super::association::Association;
 use super::durable::Durable;
 use super::faults::FaultInjector;
+use super::namespaces::{NamespaceSpec, Namespaces};
 use super::portals::Portals;
 use super::record::Recorder;
-use super::request::Blocks;
 use super::reservations::Reservations;
 use super::spans::Tracer;
 use super::telemetry::Telemetry;
 use super::turn::{DeviceTurn, Turnstile};
 use super::volatile::VolatileCache;
 use super::witness::Witness;
-use crate::spec::status::Status;
-use remap_ssd_device::{Device, Lpn};
+use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// log2 of a flash page.
 pub(super) const PAGE_SHIFT: u8 = PAGE_BYTES.trailing_zeros() as u8;
@@ -31,54 +31,6 @@ pub enum Latency {
     None,
     /// When the timing model says.
     Emulated,
-}
-
-/// A namespace as it is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamespaceSpec {
-    /// Its size in flash pages.
-    pub pages: u32,
-    /// log2 of the logical block size: 9 or 12.
-    pub lba_shift: u8,
-}
-
-/// A namespace of the subsystem, with its place on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Namespace {
-    /// Its number, which counts from 1.
-    pub nsid: u32,
-    /// First logical page of the device.
-    pub first_lpn: Lpn,
-    /// Its size in logical pages.
-    pub pages: u32,
-    /// log2 of the logical block size: 9 or 12.
-    pub lba_shift: u8,
-}
-
-impl Namespace {
-    /// The device's page that a logical block is in.
-    #[inline]
-    pub fn page_of(&self, slba: u64) -> Lpn {
-        self.first_lpn
-            .offset((slba << self.lba_shift >> PAGE_SHIFT) as u32)
-    }
-
-    /// Its size in logical blocks of its format.
-    pub fn size_blocks(&self) -> u64 {
-        u64::from(self.pages) << (PAGE_SHIFT - self.lba_shift)
-    }
-
-    /// A range, if it lies within the namespace.
-    ///
-    /// # Errors
-    /// LBA Out of Range.
-    pub fn blocks(&self, slba: u64, count: u32) -> Result<Blocks, Status> {
-        // The sum may not fit into 64 bits: a host can name any block.
-        match slba.checked_add(u64::from(count)) {
-            Some(end) if end <= self.size_blocks() => Ok(Blocks { slba, count }),
-            _ => Err(Status::LBA_RANGE),
-        }
-    }
 }
 
 /// What SMART counts, over all power cycles if the caller keeps it.
@@ -141,13 +93,20 @@ pub(super) struct Counters {
 #[error("{0}")]
 pub struct SubsystemError(String);
 
+impl SubsystemError {
+    pub(super) fn new(why: String) -> Self {
+        Self(why)
+    }
+}
+
 /// Controller IDs: 0 is not used, and those from 0xfff0 on are reserved.
 const CNTLID_FIRST: u16 = 1;
 const CNTLID_END: u16 = 0xfff0;
 
 struct Cntlids {
     next: u16,
-    taken: BTreeSet<u16>,
+    /// Those in use, and by which controller, as soon as it is there.
+    taken: BTreeMap<u16, Weak<Association>>,
 }
 
 /// An NVM subsystem: a device, its namespaces and its controllers.
@@ -160,7 +119,7 @@ pub struct Subsystem {
     /// What is known of the device without waiting for a turn.
     broken: AtomicBool,
     programs: AtomicU64,
-    namespaces: Vec<Namespace>,
+    pub(super) namespaces: Namespaces,
     nqn: String,
     serial: String,
     /// Bytes that the namespaces' identifiers depend on besides their names; none if the bytes
@@ -183,44 +142,6 @@ pub struct Subsystem {
     faults: Option<Arc<dyn FaultInjector>>,
     pub(super) reservations: Reservations,
     pub(super) portals: Portals,
-}
-
-/// Namespaces one after the other on a device of `lpns` pages; without any specification, one that
-/// takes it all.
-fn namespaces(specs: &[NamespaceSpec], lpns: u32) -> Result<Vec<Namespace>, SubsystemError> {
-    let whole = [NamespaceSpec {
-        pages: lpns,
-        lba_shift: PAGE_SHIFT,
-    }];
-    let specs = if specs.is_empty() { &whole } else { specs };
-
-    let mut namespaces = Vec::new();
-    let mut first_lpn = 0u32;
-    for (nsid, spec) in (1..).zip(specs) {
-        let NamespaceSpec { pages, lba_shift } = *spec;
-
-        // The sizes are an operator's, and their sum may not fit into 32 bits.
-        let end = first_lpn
-            .checked_add(pages)
-            .filter(|end| *end <= lpns && pages > 0);
-        let end = end.ok_or_else(|| {
-            SubsystemError(format!("namespace {nsid} does not fit on {lpns} pages"))
-        })?;
-        if !matches!(lba_shift, 9 | 12) {
-            return Err(SubsystemError(format!(
-                "namespace {nsid}: blocks of 512 or 4096 bytes are possible"
-            )));
-        }
-
-        namespaces.push(Namespace {
-            nsid,
-            first_lpn: Lpn(first_lpn),
-            pages,
-            lba_shift,
-        });
-        first_lpn = end;
-    }
-    Ok(namespaces)
 }
 
 impl Subsystem {
@@ -252,7 +173,7 @@ impl Subsystem {
                 "`{nqn}` is no NVMe qualified name: it begins with `nqn.` and has at most 223 bytes"
             )));
         }
-        let namespaces = namespaces(specs, lpns)?;
+        let namespaces = Namespaces::new(specs, lpns)?;
 
         // Without emulation nobody asks when a command is done, and modelling it costs time.
         device.keep_time(latency == Latency::Emulated);
@@ -278,7 +199,7 @@ impl Subsystem {
             counters: Counters::default(),
             cntlids: Mutex::new(Cntlids {
                 next: CNTLID_FIRST,
-                taken: BTreeSet::new(),
+                taken: BTreeMap::new(),
             }),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
@@ -402,14 +323,6 @@ impl Subsystem {
     pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
-    /// All namespaces, in the order of their numbers.
-    pub fn namespaces(&self) -> &[Namespace] {
-        &self.namespaces
-    }
-    /// A namespace by its number.
-    pub fn namespace(&self, nsid: u32) -> Option<&Namespace> {
-        self.namespaces.get((nsid as usize).checked_sub(1)?)
-    }
     /// Allocates a controller ID; `None` if all are in use. `release_cntlid` frees it.
     pub(super) fn take_cntlid(&self) -> Option<u16> {
         let mut cntlids = self.cntlids();
@@ -417,17 +330,31 @@ impl Subsystem {
         // Round robin, so that an ID is not reused right after its controller is gone.
         let free = (*next..CNTLID_END)
             .chain(CNTLID_FIRST..*next)
-            .find(|cntlid| !taken.contains(cntlid))?;
+            .find(|cntlid| !taken.contains_key(cntlid))?;
         *next = if free + 1 == CNTLID_END {
             CNTLID_FIRST
         } else {
             free + 1
         };
-        taken.insert(free);
+        taken.insert(free, Weak::new());
         Some(free)
     }
     pub(super) fn release_cntlid(&self, cntlid: u16) {
         self.cntlids().taken.remove(&cntlid);
+    }
+    /// A controller has been made, under a number that it has taken.
+    pub(super) fn note_controller(&self, controller: &Arc<Association>) {
+        let mut cntlids = self.cntlids();
+        cntlids
+            .taken
+            .insert(controller.cntlid(), Arc::downgrade(controller));
+    }
+    /// The controllers of hosts, in the order of their numbers; not those of discovery.
+    pub(super) fn controllers(&self) -> Vec<Arc<Association>> {
+        let taken: Vec<_> = self.cntlids().taken.values().cloned().collect();
+        // Not under the lock, which a controller takes when it ends: that may be here.
+        let there = taken.iter().filter_map(Weak::upgrade);
+        there.filter(|one| !one.is_discovery()).collect()
     }
     fn cntlids(&self) -> MutexGuard<'_, Cntlids> {
         self.cntlids

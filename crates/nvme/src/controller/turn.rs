@@ -20,6 +20,7 @@ use super::spans::Tracer;
 use super::subsystem::Subsystem;
 use super::volatile::VolatileCache;
 use super::witness::Ticket;
+use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -326,6 +327,14 @@ impl<'a> DeviceTurn<'a> {
     /// Who may do what; it changes in turns only.
     pub(super) fn reservations(&self) -> &Reservations {
         &self.subsystem.reservations
+    }
+
+    /// Whether a namespace is still what it was; it changes in turns only.
+    ///
+    /// # Errors
+    /// Invalid Namespace or Format.
+    pub(super) fn namespace_must_be(&self, nsid: u32, version: u32) -> Result<(), Status> {
+        self.subsystem.must_be_unchanged(nsid, version)
     }
 
     pub(super) fn has_cache(&self) -> bool {

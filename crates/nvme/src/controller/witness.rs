@@ -8,8 +8,9 @@
 //! was never sent is never completed. Absent: what is made of it; registers, reads, and reservations.
 
 use super::io::{ActiveCommand, pieces_of};
+use super::namespaces::Namespace;
 use super::request::{Blocks, IoRequest};
-use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::subsystem::{PAGE_SHIFT, Subsystem};
 use crate::spec::status::Status;
 use remap_ssd_ftl::Remap;
 use remap_ssd_media::{Lpn, PageView};

@@ -18,6 +18,14 @@ pub mod cns {
     pub const COMMAND_SET_NAMESPACES: u8 = 0x07;
     /// Namespace, whatever its command set.
     pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
+    /// The numbers of all namespaces, whether the controller sees them or not.
+    pub const ALLOCATED_NAMESPACES: u8 = 0x10;
+    /// Namespace, whether the controller sees it or not.
+    pub const ALLOCATED_NAMESPACE: u8 = 0x11;
+    /// Controllers that see a namespace.
+    pub const ATTACHED_CONTROLLERS: u8 = 0x12;
+    /// All controllers of the subsystem.
+    pub const CONTROLLERS: u8 = 0x13;
     pub const COMMAND_SETS: u8 = 0x1c;
 }
 
@@ -157,6 +165,8 @@ pub mod cmic {
 /// Bits of `oacs`: admin commands that are optional.
 pub mod oacs {
     pub const FORMAT: u16 = 1 << 1;
+    /// Namespace Management and Attachment.
+    pub const NAMESPACES: u16 = 1 << 3;
 }
 
 /// Bits of `fna`: what Format NVM does.

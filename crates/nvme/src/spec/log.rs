@@ -76,6 +76,10 @@ const _: () = assert!(size_of::<ErrorEntry>() == 64);
 pub mod effects {
     pub const SUPPORTED: u32 = 1 << 0;
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
+    /// What a namespace is like changes: the size of its blocks.
+    pub const CHANGES_NAMESPACE: u32 = 1 << 2;
+    /// Which namespaces there are changes.
+    pub const CHANGES_INVENTORY: u32 = 1 << 3;
 }
 
 /// Bits that say what a feature affects.

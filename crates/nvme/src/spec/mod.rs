@@ -13,6 +13,7 @@ pub mod command;
 pub mod fabrics;
 pub mod identify;
 pub mod log;
+pub mod management;
 pub mod opcode;
 pub mod pdu;
 pub mod reservation;

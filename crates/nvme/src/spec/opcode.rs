@@ -15,6 +15,10 @@ pub mod admin {
     pub const SET_FEATURES: u8 = 0x09;
     pub const GET_FEATURES: u8 = 0x0a;
     pub const ASYNC_EVENT: u8 = 0x0c;
+    /// Creates and deletes namespaces.
+    pub const NAMESPACE_MANAGEMENT: u8 = 0x0d;
+    /// Says which controllers see a namespace.
+    pub const NAMESPACE_ATTACHMENT: u8 = 0x15;
     pub const KEEP_ALIVE: u8 = 0x18;
     pub const FORMAT: u8 = 0x80;
     /// Fabrics commands, on any queue.

@@ -57,6 +57,8 @@ impl Status {
     pub const HOST_ID_FORMAT: Self = generic(0x18);
     /// Command Interrupted: no memory for it now; the host may try again.
     pub const INTERRUPTED: Self = generic(0x21).with_dnr(false);
+    /// Format in Progress: the namespace is being emptied.
+    pub const FORMAT_IN_PROGRESS: Self = generic(0x84).with_dnr(false);
     /// LBA Out of Range.
     pub const LBA_RANGE: Self = generic(0x80);
     /// Capacity Exceeded: a thin-provisioned namespace has no room left.
@@ -79,6 +81,20 @@ impl Status {
     pub const NOT_CHANGEABLE: Self = specific(0x0e);
     /// Feature Not Namespace Specific.
     pub const NOT_NAMESPACE_SPECIFIC: Self = specific(0x0f);
+    /// Namespace Insufficient Capacity: nowhere is as much room in one piece.
+    pub const NAMESPACE_CAPACITY: Self = specific(0x15);
+    /// Namespace Identifier Unavailable: all numbers are in use.
+    pub const NAMESPACE_NUMBERS: Self = specific(0x16);
+    pub const ALREADY_ATTACHED: Self = specific(0x18);
+    pub const NOT_ATTACHED: Self = specific(0x1a);
+    /// Thin Provisioning Not Supported: a namespace has all the capacity of its size.
+    pub const THIN_PROVISIONING: Self = specific(0x1b);
+    /// Controller List Invalid.
+    pub const CONTROLLER_LIST: Self = specific(0x1c);
+    /// ANA Group Identifier Invalid.
+    pub const ANA_GROUP: Self = specific(0x24);
+    /// I/O Command Set Not Supported.
+    pub const COMMAND_SET: Self = specific(0x29);
     pub const CONNECT_FORMAT: Self = specific(0x80);
     pub const CONNECT_BUSY: Self = specific(0x81).with_dnr(false);
     /// Fabrics: Connect Invalid Parameters.

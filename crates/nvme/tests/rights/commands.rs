@@ -322,6 +322,7 @@ fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
     let execute = |nsid, request: &IoRequest, from_host: &[u8]| {
         let job = Job {
             nsid,
+            version: subsystem.namespace(nsid).map_or(0, |one| one.version),
             request,
             now: 0,
             cache_enabled: true,
@@ -339,7 +340,7 @@ fn a_command_that_was_parsed_before_is_checked_again_when_it_is_executed() {
     };
 
     let each = |nsid: u32| {
-        let namespace = *subsystem.namespace(nsid).expect("it is there");
+        let namespace = subsystem.namespace(nsid).expect("it is there");
         let parsed = move |one: Sample| {
             let parsed = IoRequest::parse(&one.sqe, &namespace, 0b101);
             (parsed.expect("a sample"), one.data, one.needs)

@@ -20,6 +20,7 @@ use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmRange, RemapCdw12, 
 use remap_ssd_nvme::spec::fabrics::property;
 use remap_ssd_nvme::spec::identify::{Controller, IndependentNamespace, Namespace, cns};
 use remap_ssd_nvme::spec::log::lid;
+use remap_ssd_nvme::spec::management::controller_list;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::{Flags, Ic, kind};
 use remap_ssd_nvme::spec::status::Status;

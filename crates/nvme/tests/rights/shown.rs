@@ -15,12 +15,19 @@ fn a_host_finds_its_own_namespaces_by_every_identify_and_no_others() {
         cns::NAMESPACE_DESCRIPTORS,
         cns::COMMAND_SET_NAMESPACE,
         cns::INDEPENDENT_NAMESPACE,
+        cns::ALLOCATED_NAMESPACE,
+        cns::ATTACHED_CONTROLLERS,
     ];
-    let lists = [cns::ACTIVE_NAMESPACES, cns::COMMAND_SET_NAMESPACES];
+    let lists = [
+        cns::ACTIVE_NAMESPACES,
+        cns::COMMAND_SET_NAMESPACES,
+        cns::ALLOCATED_NAMESPACES,
+    ];
     let of_controllers = [
         cns::CONTROLLER,
         cns::COMMAND_SET_CONTROLLER,
         cns::COMMAND_SETS,
+        cns::CONTROLLERS,
     ];
     for wanted in 0..=u8::MAX {
         let known = owner.identify(wanted, 1).is_ok();
@@ -42,6 +49,16 @@ fn a_host_finds_its_own_namespaces_by_every_identify_and_no_others() {
         assert_eq!(list(&mut guest, 0), [1, 2]);
         assert_eq!(list(&mut guest, 1), [2]);
         assert!(list(&mut guest, 2).is_empty());
+    }
+
+    // A host without all rights does not learn who else there is.
+    let controllers = |host: &mut Host, wanted| {
+        let list = host.identify(wanted, 1).expect("a list");
+        controller_list(&list).map(|numbers| numbers.len())
+    };
+    for wanted in [cns::CONTROLLERS, cns::ATTACHED_CONTROLLERS] {
+        assert_eq!(controllers(&mut owner, wanted), Some(2));
+        assert_eq!(controllers(&mut guest, wanted), Some(1));
     }
 
     // Write protected, by both structures that say so.
@@ -108,8 +125,8 @@ fn every_admin_command_has_been_thought_about() {
     let rig = rig();
     let mut owner = Host::of(&rig, OWNER);
     // **A command that is added needs a line here**: does it show or change what is another
-    // host's? None of these does, but for Identify, Get Log Page and Format (`tests/format.rs`), which
-    // have tests of their own.
+    // host's? None of these does, but for Identify, Get Log Page, Format (`tests/format.rs`) and
+    // those that manage namespaces (`tests/namespaces`), which have tests of their own.
     let known = [
         admin::GET_LOG_PAGE,
         admin::IDENTIFY,
@@ -119,6 +136,8 @@ fn every_admin_command_has_been_thought_about() {
         admin::ASYNC_EVENT,
         admin::KEEP_ALIVE,
         admin::FORMAT,
+        admin::NAMESPACE_MANAGEMENT,
+        admin::NAMESPACE_ATTACHMENT,
         admin::FABRICS,
     ];
     for code in (0..=u8::MAX).filter(|code| *code != admin::ASYNC_EVENT) {
@@ -127,7 +146,13 @@ fn every_admin_command_has_been_thought_about() {
         if code == admin::FABRICS {
             sqe.nsid = 0xff;
         }
-        let answer = owner.admin.call(transport(sqe, PAGE as u32), &[]);
+        // These two come with data.
+        let answer = match code {
+            admin::NAMESPACE_MANAGEMENT | admin::NAMESPACE_ATTACHMENT => {
+                owner.admin.call(in_capsule(sqe, PAGE as u32), &[0; PAGE])
+            }
+            _ => owner.admin.call(transport(sqe, PAGE as u32), &[]),
+        };
         let is_known = answer.cqe.status() != Status::INVALID_OPCODE;
         assert_eq!(is_known, known.contains(&code), "{code:#04x}");
     }

@@ -16,10 +16,11 @@ use super::{CutReport, NewVersion, Newest, SECTOR_BYTES, SectorData, Sectors, Vo
 use crate::controller::data::InMemory;
 use crate::controller::execute::Job;
 use crate::controller::io::{ActiveCommand, Piece, status_of};
+use crate::controller::namespaces::Namespace;
 use crate::controller::request::{Blocks, IoRequest};
 use crate::controller::reservations::Actor;
 use crate::controller::rights::LOCAL;
-use crate::controller::subsystem::{Namespace, Subsystem};
+use crate::controller::subsystem::Subsystem;
 use crate::controller::turn::Step;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
@@ -418,6 +419,7 @@ impl Subsystem {
     pub fn drain(&self) -> Result<(), Status> {
         let job = Job {
             nsid: u32::MAX,
+            version: 0,
             request: &IoRequest::Flush,
             now: 0,
             cache_enabled: true,
@@ -459,10 +461,9 @@ impl Subsystem {
             return Ok(then(&mut turn, CutReport::default()));
         };
 
+        let namespaces = self.namespaces();
         let block_bytes = |lpn| {
-            let of_page = self.namespaces().iter().find(|namespace| {
-                (namespace.first_lpn..namespace.first_lpn.offset(namespace.pages)).contains(&lpn)
-            });
+            let of_page = namespaces.iter().find(|namespace| namespace.has_page(lpn));
             of_page.map_or(PAGE_BYTES, |namespace| 1 << namespace.lba_shift)
         };
         let (survivors, report) = cache.cut(seed, block_bytes);

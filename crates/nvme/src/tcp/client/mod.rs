@@ -9,6 +9,7 @@ mod copies;
 mod disk;
 mod error;
 mod file_map;
+mod namespaces;
 mod queue;
 mod remaps;
 mod secure;
@@ -16,6 +17,7 @@ mod spin;
 mod writes;
 
 pub use error::ClientError;
+pub use namespaces::SeenNamespaces;
 pub use queue::{Answer, Arrivals, Call, Queue, entry};
 
 use crate::auth::{Credentials, HostKeys, TlsKey};

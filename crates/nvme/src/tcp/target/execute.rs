@@ -7,7 +7,7 @@ use super::{CheckedCommand, Connection, End, ParsedCommand, ReceiveContext};
 use crate::controller::spans::Tracer;
 use crate::controller::telemetry::CommandKind;
 use crate::controller::{
-    Actor, AdminOutcome, DeviceTurn, FailedBlock, InMemory, IoRequest, Job, Latency, Outcome,
+    Actor, AdminOutcome, CheckedRequest, DeviceTurn, FailedBlock, InMemory, Job, Latency, Outcome,
     Transfer, fabrics_kind,
 };
 use crate::spec::command::Sqe;
@@ -55,30 +55,24 @@ impl Connection {
     /// itself.
     pub(super) fn write_part(
         &self,
-        sqe: &Sqe,
-        request: &IoRequest,
+        request: &CheckedRequest,
         at: u32,
         len: u32,
         last: bool,
         context: &ReceiveContext<'_>,
-    ) -> Option<IoRequest> {
+    ) -> Option<CheckedRequest> {
         // A fault is a whole command's: a write that fails must not have begun.
         if context.subsystem.fault_injector().is_some() {
             return None;
         }
-        request.part(
-            at,
-            len,
-            last,
-            context.subsystem.namespace(sqe.nsid)?.lba_shift,
-        )
+        request.part(at, len, last)
     }
 
     /// Executes the next part of a write, unless an earlier one has failed.
     pub(super) fn execute_next_part(
         &self,
         sqe: &Sqe,
-        part: &IoRequest,
+        part: &CheckedRequest,
         before: Option<Outcome>,
         data: &[u8],
         context: &mut ReceiveContext<'_>,
@@ -107,7 +101,7 @@ impl Connection {
     fn execute_io(
         &self,
         sqe: &Sqe,
-        request: &IoRequest,
+        request: &CheckedRequest,
         continued: bool,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
@@ -123,7 +117,7 @@ impl Connection {
     pub(super) fn execute_unwitnessed(
         &self,
         sqe: &Sqe,
-        request: &IoRequest,
+        request: &CheckedRequest,
         continued: bool,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
@@ -140,7 +134,7 @@ impl Connection {
     fn execute_traced(
         &self,
         sqe: &Sqe,
-        request: &IoRequest,
+        request: &CheckedRequest,
         continued: bool,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
@@ -164,7 +158,7 @@ impl Connection {
     fn execute_now(
         &self,
         sqe: &Sqe,
-        request: &IoRequest,
+        request: &CheckedRequest,
         continued: bool,
         mut data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
@@ -175,7 +169,8 @@ impl Connection {
         let cache_enabled = queue.association.cache_enabled();
         let job = Job {
             nsid: sqe.nsid,
-            request,
+            version: request.version,
+            request: &request.request,
             now: context.now,
             cache_enabled,
             rights: queue.association.rights(),
@@ -192,7 +187,7 @@ impl Connection {
 
         // How long a command took is known if that is emulated; else the caller says it, for all of
         // them. Nothing follows this execution, so that its outcome is made where it is needed.
-        let kind = CommandKind::of(request);
+        let kind = CommandKind::of(&request.request);
         if context.subsystem.latency() == Latency::None {
             self.executed.add(kind);
             return context.subsystem.execute(device, &job, &mut data);
@@ -208,7 +203,7 @@ impl Connection {
     fn execute_to_host(
         &mut self,
         sqe: &Sqe,
-        request: &IoRequest,
+        request: &CheckedRequest,
         bytes: u32,
         context: &mut ReceiveContext<'_>,
     ) {

@@ -59,7 +59,7 @@ impl Connection {
         // order.
         let part = match (incoming.gathered.is_empty(), command.verb) {
             (true, ParsedCommand::Io(request)) => {
-                self.write_part(&sqe, &request, at, pdu.data.len() as u32, last, context)
+                self.write_part(&request, at, pdu.data.len() as u32, last, context)
             }
             _ => None,
         };
@@ -101,7 +101,7 @@ impl Connection {
         // page.
         let rest = match command.verb {
             ParsedCommand::Io(request) if at > 0 && len > 0 => {
-                self.write_part(&sqe, &request, at, len, true, context)
+                self.write_part(&request, at, len, true, context)
             }
             _ => None,
         };

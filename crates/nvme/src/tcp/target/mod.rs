@@ -37,7 +37,7 @@ use crate::auth::Exchange;
 use crate::controller::spans::{SpanDraft, SpanOrigin};
 use crate::controller::telemetry::Batch;
 use crate::controller::{
-    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, JoinedQueue,
+    Association, CheckedRequest, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, JoinedQueue,
     QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Ticket, Transfer, Weight, admin_transfer,
     fabrics_kind,
 };
@@ -95,7 +95,7 @@ struct CheckedCommand {
 /// What a command asks for.
 #[derive(Clone, Copy)]
 enum ParsedCommand {
-    Io(IoRequest),
+    Io(CheckedRequest),
     /// A reservation, which needs no turn at the device before it is in force.
     Reservation,
     /// An admin command or one of Fabrics.

@@ -4,7 +4,7 @@
 //! is sent. Absent: what commands change (`controller::witness`).
 
 use super::{Connection, ReceiveContext};
-use crate::controller::{InMemory, IoRequest, Outcome};
+use crate::controller::{CheckedRequest, InMemory, IoRequest, Outcome};
 use crate::spec::command::Sqe;
 
 impl Connection {
@@ -14,14 +14,14 @@ impl Connection {
     pub(super) fn execute_witnessed(
         &self,
         sqe: &Sqe,
-        request: &IoRequest,
+        request: &CheckedRequest,
         continued: bool,
         data: InMemory<'_>,
         context: &mut ReceiveContext<'_>,
     ) -> Outcome {
         let cid = sqe.head().cid();
         // Before it waits for the device: what is completed meanwhile is not covered.
-        if let (IoRequest::Flush, Some(witness)) = (request, context.subsystem.witness()) {
+        if let (IoRequest::Flush, Some(witness)) = (request.request, context.subsystem.witness()) {
             context.told.push((cid, witness.flush()));
         }
 

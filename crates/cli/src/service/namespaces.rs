@@ -1,0 +1,319 @@
+//! The namespaces of a device in a folder, as its file has them.
+//!
+//! They lie one behind the other, numbered from 1, until a host creates, deletes, formats, attaches
+//! or detaches one; from then on each says where it lies and who sees it. Invariant: what is read
+//! was checked against the device. Absent: the file itself (`kept`), and the order of steps
+//! (`remap_ssd_nvme::controller`, `namespaces::change`).
+
+use super::kept::Service;
+use remap_ssd_device::{Device, Lpn};
+use remap_ssd_nvme::controller::{
+    Attachment, Clearing, KeptNamespace, KeptNamespaces, NamespaceSpec, NamespaceStore,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// One namespace, as the file has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Its size in flash pages.
+    pub pages: u32,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// Its pages are shared with nothing, by deduplication or by remaps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unshared: bool,
+    /// It was made for a snapshot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub snapshots: bool,
+    /// Where it lies and who sees it, once that is not the order in the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+}
+
+/// Where a namespace lies, and who sees it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Its number.
+    nsid: u32,
+    /// First logical page of the device.
+    first_page: u32,
+    /// 0 if it was made with the image, otherwise the how manieth hosts have created.
+    serial: u32,
+    /// What was begun with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    clearing: Option<Begun>,
+    /// Whether hosts that are not named see it.
+    attached: bool,
+    /// Names of the hosts for which the contrary holds.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    except: BTreeSet<String>,
+}
+
+/// What was begun with a namespace, and is finished at the next start.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Begun {
+    /// It is emptied, and then in use again.
+    Format,
+    /// It is emptied, and then not there any more.
+    Delete,
+}
+
+impl From<Begun> for Clearing {
+    fn from(begun: Begun) -> Self {
+        match begun {
+            Begun::Format => Self::ThenUse,
+            Begun::Delete => Self::ThenDelete,
+        }
+    }
+}
+
+impl From<Clearing> for Begun {
+    fn from(clearing: Clearing) -> Self {
+        match clearing {
+            Clearing::ThenUse => Self::Format,
+            Clearing::ThenDelete => Self::Delete,
+        }
+    }
+}
+
+impl Share {
+    fn spec(&self) -> NamespaceSpec {
+        NamespaceSpec {
+            pages: self.pages,
+            lba_shift: self.block_bytes.checked_ilog2().unwrap_or(0) as u8,
+        }
+    }
+
+    fn placed(&self, place: &Place) -> KeptNamespace {
+        let NamespaceSpec { pages, lba_shift } = self.spec();
+        KeptNamespace {
+            nsid: place.nsid,
+            first_lpn: Lpn(place.first_page),
+            pages,
+            lba_shift,
+            serial: place.serial,
+            clearing: place.clearing.map(Clearing::from),
+            attachment: Attachment {
+                others: place.attached,
+                except: place.except.clone(),
+            },
+        }
+    }
+}
+
+impl Service {
+    /// As the controller wants them.
+    pub fn specs(&self) -> Vec<NamespaceSpec> {
+        self.namespaces.iter().map(Share::spec).collect()
+    }
+
+    /// The same with their places.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn kept_namespaces(&self) -> Result<KeptNamespaces, String> {
+        let Some(made) = self.created else {
+            // Nobody has changed anything: their order says where they are.
+            return KeptNamespaces::one_after_the_other(&self.specs())
+                .map_err(|error| error.to_string());
+        };
+
+        let placed = self.namespaces.iter().map(|share| {
+            let place = share.place.as_ref().ok_or("a namespace has no place")?;
+            Ok(share.placed(place))
+        });
+        let list: Result<Vec<_>, String> = placed.collect();
+        Ok(KeptNamespaces { list: list?, made })
+    }
+
+    /// Whether a device of `pages` pages can have them.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn check(&self, pages: u32) -> Result<(), String> {
+        let powers_of_two = |share: &Share| share.block_bytes.is_power_of_two();
+        if !self.namespaces.iter().all(powers_of_two) {
+            return Err("namespaces have blocks of 512 or 4096 bytes".into());
+        }
+        if self.created.is_none() && self.namespaces.is_empty() {
+            return Err("there is no namespace".into());
+        }
+        let all = self.kept_namespaces()?;
+        all.check(pages).map_err(|error| error.to_string())
+    }
+
+    /// These instead of those there were; what hosts cannot say of a namespace stays.
+    fn set_namespaces(&mut self, all: &KeptNamespaces) {
+        let before: Vec<(u32, u32, Share)> = self
+            .numbered()
+            .map(|(one, share)| (one.nsid, one.serial, share.clone()))
+            .collect();
+
+        let share = |one: &KeptNamespace| {
+            let same = before
+                .iter()
+                .find(|(nsid, serial, _)| (*nsid, *serial) == (one.nsid, one.serial));
+            let flag = |of: fn(&Share) -> bool| same.is_some_and(|(_, _, share)| of(share));
+            Share {
+                pages: one.pages,
+                block_bytes: 1 << one.lba_shift,
+                unshared: flag(|share| share.unshared),
+                snapshots: flag(|share| share.snapshots),
+                place: Some(Place {
+                    nsid: one.nsid,
+                    first_page: one.first_lpn.0,
+                    serial: one.serial,
+                    clearing: one.clearing.map(Begun::from),
+                    attached: one.attachment.others,
+                    except: one.attachment.except.clone(),
+                }),
+            }
+        };
+        self.namespaces = all.list.iter().map(share).collect();
+        self.created = Some(all.made);
+    }
+
+    /// Each with its place.
+    fn numbered(&self) -> impl Iterator<Item = (KeptNamespace, &Share)> {
+        // Checked when it was read, or made here.
+        let all = self.kept_namespaces().unwrap_or_default();
+        all.list.into_iter().zip(&self.namespaces)
+    }
+
+    /// Numbers of the namespaces whose pages are shared with nothing.
+    pub fn unshared(&self) -> Vec<u32> {
+        self.numbered()
+            .filter(|(_, share)| share.unshared)
+            .map(|(one, _)| one.nsid)
+            .collect()
+    }
+
+    /// Tells the device whose pages to keep apart. To be done at each start.
+    pub fn keep_apart(&self, device: &mut Device) {
+        for (one, _) in self.numbered().filter(|(_, share)| share.unshared) {
+            device.keep_apart(one.first_lpn..one.first_lpn.offset(one.pages));
+        }
+    }
+}
+
+/// Keeps the namespaces of the image in a folder.
+pub struct NamespaceFolder {
+    dir: PathBuf,
+    service: Mutex<Service>,
+}
+
+impl NamespaceFolder {
+    /// Of an image whose file is `service`.
+    pub fn new(dir: PathBuf, service: Service) -> Self {
+        Self {
+            dir,
+            service: Mutex::new(service),
+        }
+    }
+}
+
+impl NamespaceStore for NamespaceFolder {
+    fn save(&self, all: &KeptNamespaces) -> io::Result<()> {
+        let mut kept = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut service = kept.clone();
+        service.set_namespaces(all);
+
+        service.save(&self.dir).map_err(|failure| {
+            tracing::error!("{failure}; the host is told that its namespaces were not changed");
+            io::Error::other(failure.to_string())
+        })?;
+        *kept = service;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A folder with a file of two namespaces, the second of which shares nothing.
+    fn made() -> (tempfile::TempDir, Service) {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("contents"), []).expect("a file");
+        let service = Service::new("nqn.2026-11.test:a".into(), 200, 2, 4096, &[2]);
+        service.save(folder.path()).expect("it is written");
+        (folder, service)
+    }
+
+    fn text(dir: &Path) -> String {
+        std::fs::read_to_string(dir.join("service.json")).expect("a file")
+    }
+
+    #[test]
+    fn a_file_is_as_before_until_a_host_changes_something() {
+        let (folder, service) = made();
+        let before = text(folder.path());
+        assert!(!before.contains("place") && !before.contains("created"));
+        let read = Service::read(folder.path(), 200).expect("whole");
+        let all = read.kept_namespaces().expect("possible");
+        assert_eq!((all.list[1].first_lpn, all.list[1].nsid), (Lpn(100), 2));
+
+        // The first one is gone, and another one has its number and a part of its place.
+        let store = NamespaceFolder::new(folder.path().into(), service);
+        let mut changed = all.clone();
+        changed.made = 1;
+        changed.list[0].serial = 1;
+        changed.list[0].pages = 7;
+        changed.list[0].clearing = Some(Clearing::ThenDelete);
+        changed.list[0].attachment = Attachment {
+            others: false,
+            except: BTreeSet::from(["nqn.2026-11.test:host".into()]),
+        };
+        store.save(&changed).expect("it is written");
+        let read = Service::read(folder.path(), 200).expect("whole");
+        assert_eq!(read.kept_namespaces(), Ok(changed.clone()));
+        assert_eq!(read.unshared(), [2]);
+
+        // All are gone: nothing is made up in their place.
+        changed.list.clear();
+        store.save(&changed).expect("it is written");
+        let read = Service::read(folder.path(), 200).expect("whole");
+        assert_eq!(read.kept_namespaces(), Ok(changed));
+    }
+
+    #[test]
+    fn places_that_cannot_be_are_refused() {
+        let (folder, service) = made();
+        let all = service.kept_namespaces().expect("possible");
+        type Wrong = (&'static str, fn(&mut KeptNamespaces));
+        let wrong: [Wrong; 6] = [
+            ("overlaps", |all| all.list[1].first_lpn = Lpn(99)),
+            ("does not fit", |all| all.list[1].first_lpn = Lpn(101)),
+            ("not above", |all| all.list[1].nsid = 1),
+            ("1 to 128", |all| all.list[1].nsid = 129),
+            ("512 or 4096", |all| all.list[1].lba_shift = 13),
+            ("younger", |all| all.list[1].serial = 1),
+        ];
+        for (why, change) in wrong {
+            let mut changed = all.clone();
+            change(&mut changed);
+            let mut file = service.clone();
+            file.set_namespaces(&changed);
+            file.save(folder.path()).expect("it is written");
+            let error = Service::read(folder.path(), 200)
+                .expect_err(why)
+                .to_string();
+            assert!(error.contains(why), "{error}");
+        }
+
+        let mut file = service.clone();
+        file.set_namespaces(&all);
+        file.namespaces[1].place = None;
+        file.save(folder.path()).expect("it is written");
+        let error = Service::read(folder.path(), 200).expect_err("no place");
+        assert!(error.to_string().contains("no place"));
+    }
+}

@@ -1,0 +1,336 @@
+//! Which namespaces there are, where each lies on the device, and which hosts see it.
+//!
+//! ```text
+//! table     what each command looks up, without a lock
+//! kept      the same as it is kept, and where there is room for another one
+//! change    creating, deleting, reformatting and attaching, in steps
+//! commands  Namespace Management and Namespace Attachment
+//! ```
+//! Invariants: namespaces do not overlap and lie within the device; a page that no namespace has is
+//! deallocated, so that a new namespace reads as zeroes; the table changes only in a turn at the
+//! device, and a command that was checked against another version of its namespace is refused when
+//! it is executed, and after each of its pauses. So nothing under way reaches what has become
+//! another namespace's. Absent: what hosts may do (`rights`), and where the list is kept
+//! (`NamespaceStore`).
+
+mod change;
+mod commands;
+mod kept;
+
+pub(super) use commands::management_transfer;
+pub use kept::{Attachment, Clearing, KeptNamespace, KeptNamespaces, NamespaceStore};
+
+use super::execute::Job;
+use super::request::Blocks;
+use super::reservations::Actor;
+use super::rights::HostRights;
+use super::subsystem::{PAGE_SHIFT, Subsystem, SubsystemError};
+use crate::spec::status::Status;
+use arc_swap::ArcSwap;
+use remap_ssd_device::Lpn;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// The largest number that a namespace can have.
+pub const NSID_MAX: u32 = 128;
+/// The sizes of blocks that there are, as powers of two, in the order of the LBA formats.
+pub(super) const LBA_SHIFTS: [u8; 2] = [PAGE_SHIFT, 9];
+
+/// A namespace as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceSpec {
+    /// Its size in flash pages.
+    pub pages: u32,
+    /// log2 of the logical block size: 9 or 12.
+    pub lba_shift: u8,
+}
+
+/// A namespace of the subsystem, with its place on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its number, which counts from 1.
+    pub nsid: u32,
+    /// First logical page of the device.
+    pub first_lpn: Lpn,
+    /// Its size in logical pages.
+    pub pages: u32,
+    /// log2 of the logical block size: 9 or 12.
+    pub lba_shift: u8,
+    /// Tells it from those that had its number before: 0 if it was made with the image, otherwise
+    /// the how manieth it was after that.
+    pub serial: u32,
+    /// Changes whenever it may have become another one, or its blocks another size.
+    pub version: u32,
+}
+
+impl Namespace {
+    /// The device's page that a logical block is in.
+    #[inline]
+    pub fn page_of(&self, slba: u64) -> Lpn {
+        self.first_lpn
+            .offset((slba << self.lba_shift >> PAGE_SHIFT) as u32)
+    }
+
+    /// Its size in logical blocks of its format.
+    pub fn size_blocks(&self) -> u64 {
+        u64::from(self.pages) << (PAGE_SHIFT - self.lba_shift)
+    }
+
+    /// Whether a page of the device is one of its own.
+    pub(super) fn has_page(&self, lpn: Lpn) -> bool {
+        (self.first_lpn..self.first_lpn.offset(self.pages)).contains(&lpn)
+    }
+
+    /// A range, if it lies within the namespace.
+    ///
+    /// # Errors
+    /// LBA Out of Range.
+    pub fn blocks(&self, slba: u64, count: u32) -> Result<Blocks, Status> {
+        // The sum may not fit into 64 bits: a host can name any block.
+        match slba.checked_add(u64::from(count)) {
+            Some(end) if end <= self.size_blocks() => Ok(Blocks { slba, count }),
+            _ => Err(Status::LBA_RANGE),
+        }
+    }
+}
+
+/// One place of the table.
+#[derive(Clone, Debug)]
+struct Entry {
+    namespace: Namespace,
+    kept: KeptNamespace,
+}
+
+impl Entry {
+    /// Whether it is there for anybody but the service, which still has to empty what was deleted.
+    fn exists(&self) -> bool {
+        self.kept.clearing != Some(Clearing::ThenDelete)
+    }
+
+    /// Whether a host sees it.
+    #[inline]
+    fn is_seen_by(&self, host: Option<&str>) -> bool {
+        self.exists() && self.kept.attachment.includes(host)
+    }
+}
+
+/// All namespaces.
+#[derive(Debug, Default)]
+struct Table {
+    /// By their numbers less one.
+    entries: Vec<Option<Entry>>,
+    /// How many have been made since the image was.
+    made: u32,
+}
+
+impl Table {
+    #[inline]
+    fn get(&self, nsid: u32) -> Option<&Entry> {
+        self.entries.get((nsid as usize).checked_sub(1)?)?.as_ref()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().flatten()
+    }
+
+    /// The same as it is kept.
+    fn kept(&self) -> KeptNamespaces {
+        KeptNamespaces {
+            list: self.entries().map(|entry| entry.kept.clone()).collect(),
+            made: self.made,
+        }
+    }
+}
+
+/// The namespaces of a subsystem.
+pub(super) struct Namespaces {
+    table: ArcSwap<Table>,
+    store: Option<Box<dyn NamespaceStore>>,
+    /// Locked while a change becomes durable.
+    changing: Mutex<()>,
+    /// The last version that a namespace has got.
+    versions: AtomicU32,
+    /// Those that somebody is emptying now.
+    being_emptied: Mutex<BTreeSet<u32>>,
+    /// Pages of the device.
+    lpns: u32,
+}
+
+impl Namespaces {
+    /// One after the other on a device of `lpns` pages; without any specification, one that takes
+    /// it all.
+    ///
+    /// # Errors
+    /// They do not fit.
+    pub fn new(specs: &[NamespaceSpec], lpns: u32) -> Result<Self, SubsystemError> {
+        let whole = [NamespaceSpec {
+            pages: lpns,
+            lba_shift: PAGE_SHIFT,
+        }];
+        let specs = if specs.is_empty() { &whole } else { specs };
+        Self::of(KeptNamespaces::one_after_the_other(specs)?, lpns)
+    }
+
+    /// As they were kept.
+    ///
+    /// # Errors
+    /// They cannot be on a device of `lpns` pages.
+    fn of(kept: KeptNamespaces, lpns: u32) -> Result<Self, SubsystemError> {
+        kept.check(lpns)?;
+        let namespaces = Self {
+            table: ArcSwap::default(),
+            store: None,
+            changing: Mutex::new(()),
+            versions: AtomicU32::new(0),
+            being_emptied: Mutex::default(),
+            lpns,
+        };
+        namespaces.put_in_force(kept);
+        Ok(namespaces)
+    }
+
+    /// From now on there are these. The caller has the device, unless nobody else has the
+    /// subsystem yet.
+    fn put_in_force(&self, kept: KeptNamespaces) {
+        let before = self.table.load();
+        let entry = |one: KeptNamespace| {
+            let mut namespace = Namespace {
+                nsid: one.nsid,
+                first_lpn: one.first_lpn,
+                pages: one.pages,
+                lba_shift: one.lba_shift,
+                serial: one.serial,
+                version: 0,
+            };
+
+            // What is as it was keeps its version, and what is under way in it goes on.
+            let same = before.get(one.nsid).filter(|before| {
+                let version = before.namespace.version;
+                let unchanged = before.namespace
+                    == (Namespace {
+                        version,
+                        ..namespace
+                    });
+                unchanged && before.kept.clearing == one.clearing
+            });
+            namespace.version = match same {
+                Some(same) => same.namespace.version,
+                None => self.versions.fetch_add(1, Relaxed) + 1,
+            };
+            Entry {
+                namespace,
+                kept: one,
+            }
+        };
+
+        let mut entries = Vec::new();
+        for one in kept.list {
+            // Numbers ascend, and between them there are gaps.
+            entries.resize(one.nsid as usize - 1, None);
+            entries.push(Some(entry(one)));
+        }
+        let made = kept.made;
+        self.table.store(Arc::new(Table { entries, made }));
+    }
+
+    /// Bytes that no namespace has.
+    pub fn free_bytes(&self) -> u64 {
+        u64::from(self.table.load().kept().free_pages(self.lpns)) << PAGE_SHIFT
+    }
+}
+
+impl Subsystem {
+    /// With namespaces as they were kept, and where to keep them from now on. What a power cut has
+    /// left half emptied is emptied by `finish_clearing`.
+    ///
+    /// # Errors
+    /// They cannot be on this device.
+    pub fn with_namespaces(
+        mut self,
+        kept: KeptNamespaces,
+        store: Box<dyn NamespaceStore>,
+    ) -> Result<Self, SubsystemError> {
+        self.namespaces = Namespaces {
+            store: Some(store),
+            ..Namespaces::of(kept, self.namespaces.lpns)?
+        };
+        Ok(self)
+    }
+
+    /// All namespaces, in the order of their numbers.
+    pub fn namespaces(&self) -> Vec<Namespace> {
+        let table = self.namespaces.table.load();
+        let there = table.entries().filter(|entry| entry.exists());
+        there.map(|entry| entry.namespace).collect()
+    }
+
+    /// A namespace by its number.
+    pub fn namespace(&self, nsid: u32) -> Option<Namespace> {
+        let table = self.namespaces.table.load();
+        let there = table.get(nsid).filter(|entry| entry.exists());
+        there.map(|entry| entry.namespace)
+    }
+
+    /// Which hosts see a namespace.
+    pub fn attachment(&self, nsid: u32) -> Option<Attachment> {
+        let table = self.namespaces.table.load();
+        let there = table.get(nsid).filter(|entry| entry.exists());
+        there.map(|entry| entry.kept.attachment.clone())
+    }
+
+    /// A namespace that a host sees, as far as it depends on its being attached.
+    #[inline]
+    pub(super) fn attached(&self, nsid: u32, rights: &HostRights) -> Option<Namespace> {
+        let table = self.namespaces.table.load();
+        let seen = table.get(nsid)?;
+        seen.is_seen_by(rights.host()).then_some(seen.namespace)
+    }
+
+    /// The same of all namespaces.
+    pub(super) fn all_attached(&self, rights: &HostRights) -> Vec<Namespace> {
+        let table = self.namespaces.table.load();
+        let seen = table
+            .entries()
+            .filter(|entry| entry.is_seen_by(rights.host()));
+        seen.map(|entry| entry.namespace).collect()
+    }
+
+    /// The namespace that a command is for, if it is still the one that the command was checked
+    /// against. The caller has the device.
+    ///
+    /// # Errors
+    /// The status to answer.
+    #[inline]
+    pub(super) fn namespace_of(&self, job: &Job<'_>) -> Result<Namespace, Status> {
+        let table = self.namespaces.table.load();
+        let entry = table.get(job.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+
+        // The service itself empties what nobody else may use meanwhile.
+        if job.actor != Actor::Service {
+            if !entry.is_seen_by(job.rights.host()) {
+                return Err(Status::INVALID_NAMESPACE);
+            }
+            if entry.kept.clearing.is_some() {
+                return Err(Status::FORMAT_IN_PROGRESS);
+            }
+        }
+        if entry.namespace.version == job.version {
+            Ok(entry.namespace)
+        } else {
+            Err(Status::INVALID_NAMESPACE)
+        }
+    }
+
+    /// Whether a namespace is still what it was. The caller has the device.
+    ///
+    /// # Errors
+    /// Invalid Namespace or Format.
+    pub(super) fn must_be_unchanged(&self, nsid: u32, version: u32) -> Result<(), Status> {
+        let table = self.namespaces.table.load();
+        match table.get(nsid) {
+            Some(entry) if entry.namespace.version == version => Ok(()),
+            _ => Err(Status::INVALID_NAMESPACE),
+        }
+    }
+}

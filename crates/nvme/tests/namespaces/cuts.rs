@@ -1,0 +1,242 @@
+//! The power is cut at every step of a deletion and of a format with other blocks, and the service
+//! starts again from what was kept.
+//!
+//! The steps: the list is kept (save 0), pages are deallocated (in halves here, by a fault in the
+//! middle), the list is kept again (save 1). What comes out is the namespace as it was, or all of
+//! the change; never anything in between, and no page of it in another namespace.
+
+use crate::host::{Host, PAGE, Store, device, subsystem};
+use remap_ssd_device::Device;
+use remap_ssd_nvme::controller::{BlockAccess, CACHE_BYTES_MIN, FaultInjector, Subsystem};
+use remap_ssd_nvme::spec::status::Status;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+const PAGES: u32 = 300;
+
+/// Refuses to deallocate once it is armed.
+#[derive(Default)]
+struct NoDeallocation(AtomicBool);
+
+impl FaultInjector for NoDeallocation {
+    fn delay(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn access(&self, access: BlockAccess, _: Range<u64>) -> Result<(), Status> {
+        if matches!(access, BlockAccess::Deallocate) && self.0.load(Relaxed) {
+            Err(Status::WRITE_FAULT)
+        } else {
+            Ok(())
+        }
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+/// Where it ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cut {
+    /// Before the list is kept for the first time.
+    BeforeFirstSave,
+    /// Behind that, before a page is deallocated.
+    BeforeDeallocation,
+    /// When all is deallocated, before that is kept.
+    BeforeSecondSave,
+    /// When all is done.
+    AtTheEnd,
+}
+
+struct Started {
+    subsystem: Arc<Subsystem>,
+    host: Host,
+    faults: Arc<NoDeallocation>,
+}
+
+fn start(device: Device, store: &Store, cache: bool) -> Started {
+    let faults = Arc::new(NoDeallocation::default());
+    let mut made = subsystem(device, store).with_faults(faults.clone());
+    if cache {
+        made = made.with_cache(1024 * CACHE_BYTES_MIN);
+    }
+    let subsystem = Arc::new(made);
+    subsystem.finish_clearing().expect("the device works");
+    let host = Host::of(&subsystem, "a");
+    Started {
+        subsystem,
+        host,
+        faults,
+    }
+}
+
+/// The power is cut, and the service ends; what is left of the device.
+fn end(started: Started, seed: u64) -> Device {
+    let Started {
+        subsystem, host, ..
+    } = started;
+    subsystem.power_cut(seed).expect("it recovers");
+    drop(host);
+    let subsystem = Arc::into_inner(subsystem).expect("nobody else has it");
+    subsystem.into_device().expect("nobody panicked")
+}
+
+/// Two namespaces full of their numbers, durably.
+fn filled(cache: bool) -> (Started, Store) {
+    let store = Store::default();
+    let started = start(device(16 << 20), &store, cache);
+    for nsid in 1..=2 {
+        assert_eq!(started.host.create(PAGES, 0), Ok(nsid));
+        let host = &started.host;
+        host.attach(nsid, &[host], true).expect("it is there");
+        for slba in 0..u64::from(PAGES) {
+            let page = [nsid as u8; PAGE];
+            host.write(nsid, slba, 1, &page).expect("served");
+        }
+    }
+    started.host.flush(1).expect("served");
+    (started, store)
+}
+
+fn is_full_of(host: &Host, nsid: u32, number: u8) -> bool {
+    let blocks = host.namespace(nsid).expect("it is seen").nsze;
+    (0..blocks).all(|slba| {
+        let block = host.read(nsid, slba, 1).expect("served");
+        block.iter().all(|byte| *byte == number)
+    })
+}
+
+fn cut_at(cut: Cut, cache: bool, seed: u64, change: impl Fn(&Host) -> Result<(), Status>) -> Host {
+    let (started, store) = filled(cache);
+    let fail_save = |after: usize| {
+        let mut saved = store.0.lock().expect("nothing fails here");
+        saved.fails_at = Some(saved.count + after);
+    };
+    let expected = match cut {
+        Cut::BeforeFirstSave => {
+            fail_save(0);
+            Err(Status::INTERNAL)
+        }
+        Cut::BeforeDeallocation => {
+            started.faults.0.store(true, Relaxed);
+            Err(Status::WRITE_FAULT)
+        }
+        Cut::BeforeSecondSave => {
+            fail_save(1);
+            Err(Status::INTERNAL)
+        }
+        Cut::AtTheEnd => Ok(()),
+    };
+    assert_eq!(change(&started.host), expected, "{cut:?}");
+
+    store.0.lock().expect("nothing fails here").fails_at = None;
+    let device = end(started, seed);
+    let Started {
+        subsystem, host, ..
+    } = start(device, &store, cache);
+    subsystem.device().ftl().check().expect("consistent");
+    let at = format!("{cut:?}, cache {cache}, seed {seed}");
+    assert!(is_full_of(&host, 2, 2), "{at}");
+    host
+}
+
+const CUTS: [Cut; 4] = [
+    Cut::BeforeFirstSave,
+    Cut::BeforeDeallocation,
+    Cut::BeforeSecondSave,
+    Cut::AtTheEnd,
+];
+
+#[test]
+fn a_deletion_that_is_cut_is_none_or_whole() {
+    for cache in [false, true] {
+        for (cut, seed) in CUTS.into_iter().flat_map(|cut| [(cut, 1), (cut, 2)]) {
+            let host = cut_at(cut, cache, seed, |host| host.delete(1));
+            let at = format!("{cut:?}, cache {cache}, seed {seed}");
+            if cut == Cut::BeforeFirstSave {
+                assert!(is_full_of(&host, 1, 1), "{at}");
+                continue;
+            }
+            assert_eq!(host.seen(), [2], "{at}");
+
+            // Whoever gets its pages finds nothing in them.
+            let rest = (host.free_bytes() / PAGE as u64) as u32;
+            assert_eq!(host.create(PAGES, 0), Ok(1), "{at}");
+            assert_eq!(host.create(rest - PAGES, 0), Ok(3), "{at}");
+            for nsid in [1, 3] {
+                host.attach(nsid, &[&host], true).expect("it is there");
+                assert!(is_full_of(&host, nsid, 0), "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_format_with_other_blocks_that_is_cut_is_none_or_whole() {
+    for cache in [false, true] {
+        for (cut, seed) in CUTS.into_iter().flat_map(|cut| [(cut, 1), (cut, 2)]) {
+            let host = cut_at(cut, cache, seed, |host| host.format(1, 1));
+            let at = format!("{cut:?}, cache {cache}, seed {seed}");
+            let about = host.namespace(1).expect("it is seen");
+            if cut == Cut::BeforeFirstSave {
+                assert!(is_full_of(&host, 1, 1) && about.flbas == 0, "{at}");
+            } else {
+                assert!(is_full_of(&host, 1, 0) && about.flbas == 1, "{at}");
+            }
+        }
+    }
+}
+
+/// A device whose blocks cannot be deallocated now: what was begun is finished by the same command
+/// again, and nobody uses the namespace before.
+#[test]
+fn what_failed_halfway_can_be_asked_for_again() {
+    let (started, _) = filled(false);
+    let Started { host, faults, .. } = &started;
+    faults.0.store(true, Relaxed);
+    assert_eq!(host.format(1, 1), Err(Status::WRITE_FAULT));
+    assert_eq!(host.read(1, 0, 1), Err(Status::FORMAT_IN_PROGRESS));
+    faults.0.store(false, Relaxed);
+    assert_eq!(host.format(1, 0), Ok(()));
+    assert!(is_full_of(host, 1, 0));
+
+    faults.0.store(true, Relaxed);
+    assert_eq!(host.delete(2), Err(Status::WRITE_FAULT));
+    assert_eq!(host.seen(), [1]);
+    // Its number and its pages are not free yet.
+    assert_eq!(host.create(8, 0), Ok(3));
+    faults.0.store(false, Relaxed);
+    assert_eq!(started.subsystem.finish_clearing(), Ok(1));
+    assert_eq!(host.create(8, 0), Ok(2));
+}
+
+/// An operator cuts the power of a volatile cache again and again, also between the deallocation of
+/// a namespace's pages and the flush: then they hold again what they held.
+#[test]
+fn deallocations_that_a_power_cut_has_taken_back_are_repeated() {
+    let (started, _) = filled(true);
+    let Started {
+        subsystem, host, ..
+    } = &started;
+    let done = AtomicBool::new(false);
+
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let seeds = (0..).take_while(|_| !done.load(Relaxed));
+            seeds.for_each(|seed| drop(subsystem.power_cut(seed).expect("it recovers")));
+        });
+        for round in 0..30 {
+            host.delete(1).expect("it is there");
+            assert_eq!(host.create(PAGES, 0), Ok(1));
+            host.attach(1, &[host], true).expect("it is there");
+            assert!(is_full_of(host, 1, 0), "round {round}");
+
+            for slba in 0..u64::from(PAGES) {
+                host.write(1, slba, 1, &[9; PAGE]).expect("served");
+            }
+            host.flush(1).expect("served");
+        }
+        done.store(true, Relaxed);
+    });
+}
