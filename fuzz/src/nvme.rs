@@ -148,7 +148,7 @@ pub fn command(bytes: &[u8]) {
             continue;
         };
 
-        let Ok(request) = IoRequest::parse(&sqe, namespace, 0b101) else {
+        let Ok(request) = IoRequest::parse(&sqe, &namespace, 0b101) else {
             continue;
         };
 
@@ -165,6 +165,7 @@ pub fn command(bytes: &[u8]) {
 
         let job = Job {
             nsid: namespace.nsid,
+            version: namespace.version,
             request: &request,
             now,
             cache_enabled: which & 2 == 0,
