@@ -7,11 +7,13 @@
 
 use crate::host::{Host, PAGE, Store, device, subsystem};
 use remap_ssd_device::Device;
-use remap_ssd_nvme::controller::{BlockAccess, CACHE_BYTES_MIN, FaultInjector, Subsystem};
+use remap_ssd_nvme::controller::{
+    BlockAccess, CACHE_BYTES_MIN, FaultInjector, NewContent, Subsystem, Ticket, Witness,
+};
 use remap_ssd_nvme::spec::status::Status;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 const PAGES: u32 = 300;
@@ -211,34 +213,53 @@ fn what_failed_halfway_can_be_asked_for_again() {
     assert_eq!(host.create(8, 0), Ok(2));
 }
 
-/// An operator cuts the power of a volatile cache again and again, also between the deallocation of
-/// a namespace's pages and the flush: then they hold again what they held.
+/// Cuts the power at the next flush, before it is done.
+#[derive(Default)]
+struct CutAtFlush {
+    subsystem: OnceLock<Weak<Subsystem>>,
+    is_armed: AtomicBool,
+}
+
+/// What is told of commands, and makes the cut.
+struct Told(Arc<CutAtFlush>);
+
+impl Witness for Told {
+    fn flush(&self) -> Ticket {
+        let subsystem = self.0.subsystem.get().and_then(Weak::upgrade);
+        if let Some(subsystem) = subsystem.filter(|_| self.0.is_armed.swap(false, Relaxed)) {
+            subsystem.power_cut(7).expect("it recovers");
+        }
+        Ticket(0)
+    }
+    fn changed(&self, _: u64, _: NewContent<'_>, _: bool) -> Ticket {
+        Ticket(0)
+    }
+    fn completed(&self, _: Ticket) {}
+}
+
+/// An operator cuts the power of a volatile cache between the deallocation of a namespace's pages
+/// and the flush: then they hold again what they held.
 #[test]
 fn deallocations_that_a_power_cut_has_taken_back_are_repeated() {
-    let (started, _) = filled(true);
-    let Started {
-        subsystem, host, ..
-    } = &started;
-    let done = AtomicBool::new(false);
+    let cut = Arc::new(CutAtFlush::default());
+    let made = subsystem(device(16 << 20), &Store::default());
+    let made = made.with_cache(4096 * CACHE_BYTES_MIN);
+    let subsystem = Arc::new(made.witnessed(Box::new(Told(cut.clone()))));
+    let is_first = cut.subsystem.set(Arc::downgrade(&subsystem)).is_ok();
+    assert!(is_first);
 
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let seeds = (0..).take_while(|_| !done.load(Relaxed));
-            for seed in seeds {
-                subsystem.power_cut(seed).expect("it recovers");
-            }
-        });
-        for round in 0..30 {
-            host.delete(1).expect("it is there");
-            assert_eq!(host.create(PAGES, 0), Ok(1));
-            host.attach(1, &[host], true).expect("it is there");
-            assert!(is_full_of(host, 1, 0), "round {round}");
+    let host = Host::of(&subsystem, "a");
+    host.create(PAGES, 0).expect("there is room");
+    host.attach(1, &[&host], true).expect("it is there");
+    for slba in 0..u64::from(PAGES) {
+        host.write(1, slba, 1, &[9; PAGE]).expect("served");
+    }
+    host.flush(1).expect("served");
 
-            for slba in 0..u64::from(PAGES) {
-                host.write(1, slba, 1, &[9; PAGE]).expect("served");
-            }
-            host.flush(1).expect("served");
-        }
-        done.store(true, Relaxed);
-    });
+    cut.is_armed.store(true, Relaxed);
+    host.delete(1).expect("it is there");
+    assert_eq!(subsystem.power_cuts(), 1);
+    assert_eq!(host.create(PAGES, 0), Ok(1));
+    host.attach(1, &[&host], true).expect("it is there");
+    assert!(is_full_of(&host, 1, 0));
 }

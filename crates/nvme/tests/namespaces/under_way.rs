@@ -1,6 +1,8 @@
 //! Commands that are under way when their namespace goes away, or becomes another one.
 
 use crate::host::{Host, PAGE, Store, blocks_of, device, subsystem};
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
 use std::sync::Arc;
@@ -63,13 +65,31 @@ fn a_command_that_was_checked_against_another_namespace_is_refused() {
     assert_eq!(host.read(1, 0, 1), Ok(vec![1; PAGE]));
 }
 
+/// Sets it when this is dropped, also by a panic: the other thread ends.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// One host writes as long as it can, in commands of several slices, while another one deletes the
 /// namespace and makes it anew.
 #[test]
 fn nothing_that_is_written_during_a_deletion_appears_in_the_next_namespace() {
     const PAGES: u32 = 256;
-    const ROUNDS: usize = 150;
-    let subsystem = Arc::new(subsystem(device(32 << 20), &Store::default()));
+    const ROUNDS: usize = 60;
+    // In a folder: while the deletion waits for the disk, the other one goes on.
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false);
+    let device = Device::create_in_folder(
+        &folder.path().join("device"),
+        config.expect("possible"),
+        None,
+    );
+    let device = device.expect("there is room");
+    let subsystem = Arc::new(subsystem(device, &Store::default()));
     let owner = Host::of(&subsystem, "owner");
     let writer = Host::of(&subsystem, "writer");
     let done = AtomicBool::new(false);
@@ -88,6 +108,7 @@ fn nothing_that_is_written_during_a_deletion_appears_in_the_next_namespace() {
             (written, refused)
         });
 
+        let end = SetAtEnd(&done);
         for round in 0..ROUNDS {
             let nsid = owner.create(PAGES, 0).expect("there is room");
             assert_eq!(nsid, 1);
@@ -102,7 +123,7 @@ fn nothing_that_is_written_during_a_deletion_appears_in_the_next_namespace() {
             std::thread::sleep(std::time::Duration::from_millis(2));
             owner.delete(1).expect("it is there");
         }
-        done.store(true, Relaxed);
+        drop(end);
         writing.join().expect("no panic")
     });
     assert!(written > 0 && refused > 0, "{written} {refused}");

@@ -265,6 +265,7 @@ impl Subsystem {
                 self.empty_step(namespace, &IoRequest::WriteZeroes { blocks, fua: false })?;
                 slba += u64::from(count);
             }
+            self.witness_flush();
             self.drain()?;
 
             // What was deallocated before a cut may have been in the volatile cache alone.
