@@ -8,10 +8,12 @@ use remap_ssd_nvme::spec::command::{
     CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sgl, Sqe,
 };
 use remap_ssd_nvme::spec::fabrics::{Cc, ConnectData, kind as fabrics, property};
+use remap_ssd_nvme::spec::identify::cns;
+use remap_ssd_nvme::spec::management::{MANAGEMENT_BYTES, NewNamespace, put_controller_list, sel};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::{Data, Flags, Ic, kind};
 use remap_ssd_nvme::tcp::wire::{self, Agreement};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// All of it: names and bytes.
 pub fn make() -> Vec<(String, Vec<u8>)> {
@@ -46,6 +48,8 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     for (name, which, digests) in [("dedup-digests", 1, 3), ("emulated", 2, 0)] {
         files.push((format!("session/{name}"), session(which, digests)));
     }
+
+    files.push(("session/namespaces".into(), managing_session()));
 
     files
 }
@@ -299,21 +303,92 @@ fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
     pieces
 }
 
+/// What a connection says next, as a session has it.
+fn frame(out: &mut Vec<u8>, peer: u8, bytes: &[u8]) {
+    for piece in bytes.chunks(60_000) {
+        out.push(peer);
+        out.extend((piece.len() as u16).to_le_bytes());
+        out.extend(piece);
+    }
+}
+
 fn session(which: u8, digests: u8) -> Vec<u8> {
     let agreed = Agreement::new(digests, 0);
     let mut out = vec![which];
-    let mut frame = |peer: u8, bytes: &[u8]| {
-        for piece in bytes.chunks(60_000) {
-            out.push(peer);
-            out.extend((piece.len() as u16).to_le_bytes());
-            out.extend(piece);
-        }
-    };
-    frame(0, &admin_stream(agreed, digests));
+    frame(&mut out, 0, &admin_stream(agreed, digests));
     let (one, two) = (io_stream(1, agreed, digests), io_stream(2, agreed, digests));
     for (one, two) in one.iter().zip(&two) {
-        frame(1, one);
-        frame(2, two);
+        frame(&mut out, 1, one);
+        frame(&mut out, 2, two);
     }
     out
+}
+
+/// Namespaces are formatted with other blocks, deleted, created, attached and detached, while an
+/// I/O queue uses them.
+fn managing_session() -> Vec<u8> {
+    let agreed = Agreement::new(0, 0);
+    let mut out = vec![1];
+    frame(&mut out, 0, &admin_stream(agreed, 0));
+
+    let io = io_stream(1, agreed, 0);
+    let managing = managing_stream(agreed);
+    // A few commands of the queue before and behind each step; those with little data.
+    let small: Vec<_> = io.iter().filter(|piece| piece.len() < 3000).collect();
+    for (index, step) in managing.iter().enumerate() {
+        frame(&mut out, 1, small[index % small.len()]);
+        frame(&mut out, 0, step);
+    }
+    out
+}
+
+/// Steps of a host that manages namespaces.
+fn managing_stream(agreed: Agreement) -> Vec<Vec<u8>> {
+    let with = |opcode, nsid, cdw10, data: &[u8], receive| {
+        let sqe = Sqe {
+            cdw10,
+            ..entry(opcode, nsid)
+        };
+        let mut out = Vec::new();
+        capsule(&mut out, sqe, 9, data, receive, agreed);
+        out
+    };
+    let new = |blocks: u64, format| {
+        let mut new = NewNamespace::new_zeroed();
+        (new.nsze, new.ncap, new.flbas) = (blocks, blocks, format);
+        let create = u32::from(sel::CREATE);
+        with(admin::NAMESPACE_MANAGEMENT, 0, create, new.as_bytes(), 0)
+    };
+    // The first controller of a subsystem is number 1.
+    let attached = |nsid, selected: u8| {
+        let mut list = put_controller_list(std::iter::once(1));
+        list.resize(MANAGEMENT_BYTES, 0);
+        with(admin::NAMESPACE_ATTACHMENT, nsid, selected.into(), &list, 0)
+    };
+    let delete = |nsid| {
+        with(
+            admin::NAMESPACE_MANAGEMENT,
+            nsid,
+            sel::DELETE.into(),
+            &[],
+            0,
+        )
+    };
+    let identify = |cns: u8, nsid| with(admin::IDENTIFY, nsid, cns.into(), &[], 4096);
+
+    vec![
+        with(admin::FORMAT, 1, 1, &[], 0),
+        delete(2),
+        new(20, 0),
+        new(240, 1),
+        attached(2, sel::ATTACH),
+        attached(3, sel::ATTACH),
+        identify(cns::ALLOCATED_NAMESPACES, 0),
+        identify(cns::ALLOCATED_NAMESPACE, 3),
+        identify(cns::ATTACHED_CONTROLLERS, 3),
+        identify(cns::CONTROLLERS, 0),
+        identify(cns::NAMESPACE, u32::MAX),
+        attached(3, sel::DETACH),
+        delete(u32::MAX),
+    ]
 }

@@ -166,7 +166,7 @@ fn the_corpus_is_small_and_complete() {
     }
 
     assert!(
-        made.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 250_000,
+        made.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 280_000,
         "the corpus stays small"
     );
 
@@ -260,6 +260,11 @@ fn damaged_traces_are_read_or_refused() {
 fn sessions_that_are_not_damaged_are_served() {
     for (name, bytes) in files("session") {
         let [admin, one, two] = nvme::converse(&bytes);
+        // Every step of the one that manages namespaces, and commands between.
+        if name.ends_with("namespaces") {
+            assert!(admin >= 25 + 13 && one >= 3, "{name}: {admin}, {one}");
+            continue;
+        }
         // The second queue's file commands come after the first one has forgotten the files; all
         // else is done twice.
         assert!(
