@@ -240,7 +240,14 @@ fn show(verb: &CtlCommand, value: &Value) -> Result<(), Failure> {
             "seconds",
             "commands",
         ],
-        CtlCommand::Namespaces => &["nsid", "block_bytes", "blocks", "size_bytes", "reservation"],
+        CtlCommand::Namespaces => &[
+            "nsid",
+            "block_bytes",
+            "blocks",
+            "size_bytes",
+            "attached_to",
+            "reservation",
+        ],
         CtlCommand::Config => return output::json(value),
         _ => {
             let rows = value.as_object().into_iter().flatten();

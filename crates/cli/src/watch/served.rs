@@ -12,7 +12,7 @@ use crate::service::shape::random;
 use remap_ssd_http::status::Holds;
 use remap_ssd_http::{Cells, Host, Refused, Spans, Status, Watched};
 use remap_ssd_nvme::controller::operate::{Damage, OperateError};
-use remap_ssd_nvme::controller::{Access, AnaState, Gate, Latency, Subsystem};
+use remap_ssd_nvme::controller::{Access, AnaState, Attachment, Gate, Latency, Subsystem};
 use remap_ssd_nvme::tcp::roster::{Listed, Roster};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -356,7 +356,8 @@ impl Watched for Served {
                     "blocks": namespace.size_blocks(),
                     "size_bytes": u64::from(namespace.pages) * 4096,
                     "attached": attachment.as_ref().is_some_and(|attachment| attachment.others),
-                    "attached_except": attachment.map(|attachment| attachment.except),
+                    "attached_except": attachment.as_ref().map(|attachment| &attachment.except),
+                    "attached_to": attachment.as_ref().map(attached_to),
                     "reservation": reservation(subsystem, namespace.nsid),
                 })
             });
@@ -481,6 +482,18 @@ impl Watched for Served {
             }
             _ => Err(Refused::Unknown),
         }
+    }
+}
+
+/// Which hosts see a namespace, in words.
+fn attached_to(attachment: &Attachment) -> String {
+    let named: Vec<&str> = attachment.except.iter().map(String::as_str).collect();
+    let named = named.join(", ");
+    match (attachment.others, named.is_empty()) {
+        (true, true) => "all hosts".into(),
+        (true, false) => format!("all hosts but {named}"),
+        (false, true) => "no host".into(),
+        (false, false) => named,
     }
 }
 
