@@ -268,3 +268,20 @@ fn hosts_hear_of_what_changes_for_them_and_of_nothing_else() {
     a.delete(1).expect("it is there");
     assert_eq!((heard(&a), heard(&b)), (vec![], vec![1]));
 }
+
+#[test]
+fn a_namespace_does_not_keep_the_names_of_hosts_without_end() {
+    let (subsystem, host) = empty();
+    host.create(8, 0).expect("there is room");
+    for number in 0..1024 {
+        let other = Host::of(&subsystem, &format!("{number}"));
+        assert_eq!(host.attach(1, &[&other], true), Ok(()));
+    }
+    assert_eq!(host.attach(1, &[&host], true), Err(Status::CONTROLLER_LIST));
+    assert_eq!(host.seen(), NONE);
+
+    // One less, and there is room for one.
+    let first = Host::of(&subsystem, "0");
+    assert_eq!(host.attach(1, &[&first], false), Ok(()));
+    assert_eq!(host.attach(1, &[&host], true), Ok(()));
+}

@@ -29,6 +29,9 @@ use std::sync::PoisonError;
 /// Pages of one deallocation: 1 GiB.
 const STEP_PAGES: u32 = 256 << 10;
 
+/// Hosts whose names are kept with a namespace.
+const NAMED_HOSTS_MAX: usize = 1024;
+
 /// One namespace is being emptied, by one thread, until this is dropped.
 struct BeingEmptied<'a> {
     subsystem: &'a Subsystem,
@@ -154,7 +157,7 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Lets hosts see a namespace, or no longer. How many of them did not before, or did.
+    /// Lets hosts see a namespace, or no longer.
     ///
     /// # Errors
     /// The status to answer.
@@ -182,6 +185,10 @@ impl Subsystem {
             hosts
                 .iter()
                 .for_each(|host| one.attachment.set(host, attach));
+            // Hosts choose their names: without a limit they could make the list as long as they like.
+            if one.attachment.except.len() > NAMED_HOSTS_MAX {
+                return Err(Status::CONTROLLER_LIST);
+            }
             Ok(())
         })?;
 
