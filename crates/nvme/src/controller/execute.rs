@@ -4,7 +4,7 @@
 //! command may name (`request`), pages (`io`, `remap`, `file_map`), and waiting until the sync is
 //! durable (`durable`).
 
-use super::data::{HostData, take_all};
+use super::data::{HostData, InMemory, take_all};
 use super::faults::BlockAccess;
 use super::io::{ActiveCommand, pieces};
 use super::namespaces::Namespace;
@@ -185,6 +185,28 @@ impl Subsystem {
             done_at: command.done_at.saturating_add(self.injected_delay_ns()),
             sync_to: command.sync_to,
             failed_block: command.failed_byte.and_then(|byte| self.block_at(byte)),
+        }
+    }
+
+    /// Executes a command without data in a turn of its own; what it has to keep is durable when this
+    /// returns. The caller must not have the device.
+    ///
+    /// # Errors
+    /// The command's status.
+    pub(super) fn execute_alone(&self, job: &Job<'_>) -> Result<(), Status> {
+        let mut data = InMemory {
+            from_host: &[],
+            to_host: &mut Vec::new(),
+        };
+
+        // The turn ends before the wait: a commit needs the device.
+        let outcome = {
+            let mut turn = self.device();
+            self.execute(&mut turn, job, &mut data)
+        };
+        match self.wait_until_durable(outcome).status {
+            Status::SUCCESS => Ok(()),
+            status => Err(status),
         }
     }
 

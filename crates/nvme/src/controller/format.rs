@@ -9,12 +9,12 @@
 //! Absent: physical erasure, which is garbage collection's, and keys to forget.
 
 use super::association::Association;
-use super::data::InMemory;
 use super::execute::Job;
 use super::namespaces::{LBA_SHIFTS, Namespace};
 use super::request::{Blocks, IoRequest};
 use super::reservations::{Actor, Claim, CommandClass};
 use super::rights::Need;
+use super::subsystem::PAGE_SHIFT;
 use crate::spec::command::{FormatCdw10, Sqe};
 use crate::spec::status::Status;
 
@@ -22,6 +22,17 @@ use crate::spec::status::Status;
 const STEP_PAGES: u32 = 256 << 10;
 /// Secure erase: none, and user data.
 const ERASES: [u8; 2] = [0, 1];
+
+/// What deallocates every block of a namespace: in steps, so that commands of others go between them.
+pub(super) fn deallocations(namespace: &Namespace) -> impl Iterator<Item = IoRequest> + use<> {
+    let (end, lba_shift) = (namespace.size_blocks(), namespace.lba_shift);
+    let step = u64::from(STEP_PAGES << (PAGE_SHIFT - lba_shift));
+    (0..end).step_by(step as usize).map(move |slba| {
+        let count = (end - slba).min(step) as u32;
+        let blocks = Blocks { slba, count };
+        IoRequest::WriteZeroes { blocks, fua: false }
+    })
+}
 
 impl Association {
     /// Formats a namespace: every one of its blocks is deallocated.
@@ -53,15 +64,9 @@ impl Association {
             return self.subsystem.reformat_namespace(sqe.nsid, lba_shift);
         }
 
-        // In steps, so that commands of others go between them. Each step checks the reservations
-        // anew.
-        let blocks_max = STEP_PAGES << (super::subsystem::PAGE_SHIFT - namespace.lba_shift);
-        let mut slba = 0;
-        while slba < namespace.size_blocks() {
-            let count = (namespace.size_blocks() - slba).min(blocks_max.into()) as u32;
-            let blocks = Blocks { slba, count };
-            self.format_step(&namespace, &IoRequest::WriteZeroes { blocks, fua: false })?;
-            slba += u64::from(count);
+        // Each step checks the reservations anew.
+        for request in deallocations(&namespace) {
+            self.format_step(&namespace, &request)?;
         }
 
         // What was trimmed is durable before the host is told so.
@@ -92,19 +97,6 @@ impl Association {
             rights: self.rights(),
             actor: Actor::Host(self.host()),
         };
-        let mut data = InMemory {
-            from_host: &[],
-            to_host: &mut Vec::new(),
-        };
-
-        // The turn ends before the wait: a commit needs the device.
-        let outcome = {
-            let mut turn = self.subsystem.device();
-            self.subsystem.execute(&mut turn, &job, &mut data)
-        };
-        match self.subsystem.wait_until_durable(outcome).status {
-            Status::SUCCESS => Ok(()),
-            status => Err(status),
-        }
+        self.subsystem.execute_alone(&job)
     }
 }

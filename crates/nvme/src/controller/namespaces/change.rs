@@ -14,20 +14,16 @@
 //! repeated. Absent: the commands that ask for it (`commands`).
 
 use super::kept::{Attachment, Clearing, KeptNamespace, KeptNamespaces};
-use super::{Namespace, NamespaceSpec, PAGE_SHIFT};
+use super::{Namespace, NamespaceSpec};
 use crate::controller::association::Association;
-use crate::controller::data::InMemory;
 use crate::controller::execute::Job;
-use crate::controller::request::{Blocks, IoRequest};
+use crate::controller::format::deallocations;
 use crate::controller::reservations::Actor;
 use crate::controller::rights::LOCAL;
 use crate::controller::subsystem::Subsystem;
 use crate::spec::status::Status;
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
-
-/// Pages of one deallocation: 1 GiB.
-const STEP_PAGES: u32 = 256 << 10;
 
 /// Hosts whose names are kept with a namespace.
 const NAMED_HOSTS_MAX: usize = 1024;
@@ -263,14 +259,16 @@ impl Subsystem {
         loop {
             let cuts_before = self.power_cuts();
 
-            // In steps, so that commands of others go between them.
-            let blocks_max = STEP_PAGES << (PAGE_SHIFT - namespace.lba_shift);
-            let mut slba = 0;
-            while slba < namespace.size_blocks() {
-                let count = (namespace.size_blocks() - slba).min(blocks_max.into()) as u32;
-                let blocks = Blocks { slba, count };
-                self.empty_step(namespace, &IoRequest::WriteZeroes { blocks, fua: false })?;
-                slba += u64::from(count);
+            for request in deallocations(namespace) {
+                self.execute_alone(&Job {
+                    nsid: namespace.nsid,
+                    version: namespace.version,
+                    request: &request,
+                    now: 0,
+                    cache_enabled: true,
+                    rights: &LOCAL,
+                    actor: Actor::Service,
+                })?;
             }
             self.witness_flush();
             self.drain()?;
@@ -279,32 +277,6 @@ impl Subsystem {
             if self.power_cuts() == cuts_before {
                 return Ok(());
             }
-        }
-    }
-
-    fn empty_step(&self, namespace: &Namespace, request: &IoRequest) -> Result<(), Status> {
-        let job = Job {
-            nsid: namespace.nsid,
-            version: namespace.version,
-            request,
-            now: 0,
-            cache_enabled: true,
-            rights: &LOCAL,
-            actor: Actor::Service,
-        };
-        let mut data = InMemory {
-            from_host: &[],
-            to_host: &mut Vec::new(),
-        };
-
-        // The turn ends before the wait: a commit needs the device.
-        let outcome = {
-            let mut turn = self.device();
-            self.execute(&mut turn, &job, &mut data)
-        };
-        match self.wait_until_durable(outcome).status {
-            Status::SUCCESS => Ok(()),
-            status => Err(status),
         }
     }
 

@@ -13,7 +13,6 @@
 //! cut leaves (`cut`).
 
 use super::{CutReport, NewVersion, Newest, SECTOR_BYTES, SectorData, Sectors, VolatileCache};
-use crate::controller::data::InMemory;
 use crate::controller::execute::Job;
 use crate::controller::io::{ActiveCommand, Piece, status_of};
 use crate::controller::namespaces::Namespace;
@@ -427,21 +426,7 @@ impl Subsystem {
             actor: Actor::Service,
         };
 
-        let mut data = InMemory {
-            from_host: &[],
-            to_host: &mut Vec::new(),
-        };
-
-        // The turn ends before the wait: a commit needs the device.
-        let outcome = {
-            let mut turn = self.device();
-            self.execute(&mut turn, &job, &mut data)
-        };
-
-        match self.wait_until_durable(outcome).status {
-            Status::SUCCESS => Ok(()),
-            status => Err(status),
-        }
+        self.execute_alone(&job)
     }
 
     /// Cuts the power of the volatile cache: each block keeps, on its own, any version since its
