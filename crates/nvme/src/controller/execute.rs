@@ -214,8 +214,8 @@ impl Subsystem {
     #[cold]
     fn block_at(&self, byte: u64) -> Option<FailedBlock> {
         let page = u32::try_from(byte >> PAGE_SHIFT).ok()?;
-        let all = self.namespaces().into_iter();
-        let namespace = { all }.find(|namespace| namespace.has_page(Lpn(page)))?;
+        let mut all = self.namespaces().into_iter();
+        let namespace = all.find(|namespace| namespace.has_page(Lpn(page)))?;
 
         let start = u64::from(namespace.first_lpn.0) << PAGE_SHIFT;
         Some(FailedBlock {

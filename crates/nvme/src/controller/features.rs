@@ -7,6 +7,7 @@ use super::association::Association;
 use super::bus::Transport;
 use super::reservations::fid as reservations;
 use super::{COPY_FORMAT_NAMESPACES, IO_QUEUES_MAX};
+use crate::spec::NSID_ALL;
 use crate::spec::command::{FeatureCdw10, Sqe, TemperatureCdw11};
 use crate::spec::identify::OAES_NAMESPACES;
 use crate::spec::identify::oaes;
@@ -32,8 +33,6 @@ pub(crate) mod fid {
 pub(crate) const HOST_BEHAVIOR_BYTES: u32 = 512;
 /// Offset of CDFE, 2 bytes: the Copy descriptor formats that the host has enabled.
 pub(crate) const COPY_FORMATS_AT: usize = 4;
-/// For all namespaces, or for none.
-const ALL: u32 = 0xffff_ffff;
 /// Keep-alive times are multiples of this: KAS, in milliseconds.
 pub(super) const KEEP_ALIVE_STEP_MS: u32 = 1000;
 /// Error Recovery (DULBE): errors for reads of deallocated blocks, which are not supported.
@@ -264,7 +263,7 @@ impl Features {
         }
 
         // A feature that is the controller's cannot be set for one of its namespaces.
-        if sqe.nsid != 0 && sqe.nsid != ALL {
+        if sqe.nsid != 0 && sqe.nsid != NSID_ALL {
             with.association
                 .namespace(sqe.nsid)
                 .ok_or(Status::INVALID_NAMESPACE)?;
@@ -306,7 +305,7 @@ impl Features {
             fid::ERROR_RECOVERY => match sqe.nsid {
                 _ if value & DEALLOCATED_BLOCK_ERROR != 0 => return Err(Status::INVALID_FIELD),
                 0 => return Err(Status::INVALID_NAMESPACE),
-                ALL => {
+                NSID_ALL => {
                     let all = with.association.subsystem.namespaces().into_iter();
                     self.error_recovery = all.map(|namespace| (namespace.nsid, value)).collect()
                 }

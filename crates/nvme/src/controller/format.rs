@@ -58,7 +58,8 @@ impl Association {
             return Err(Status::INVALID_FORMAT);
         }
 
-        if lba_shift != namespace.lba_shift {
+        // Also if that was begun, and could not be finished.
+        if lba_shift != namespace.lba_shift || self.subsystem.is_being_emptied(sqe.nsid) {
             self.rights().check(sqe.nsid, Need::Write)?;
             self.must_not_be_reserved(sqe.nsid)?;
             return self.subsystem.reformat_namespace(sqe.nsid, lba_shift);

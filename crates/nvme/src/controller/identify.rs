@@ -11,6 +11,7 @@ use super::{
     COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS,
     QUEUE_ENTRIES_MAX, VSL, copy_blocks_max, copy_range_blocks_max,
 };
+use crate::spec::NSID_ALL;
 use crate::spec::ana::anacap;
 use crate::spec::command::{IdentifyCdw10, Sqe};
 use crate::spec::fabrics::DISCOVERY_NQN;
@@ -24,8 +25,6 @@ use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
 pub(super) const IDENTIFY_BYTES: usize = 4096;
-/// Stands for all namespaces.
-const ALL: u32 = u32::MAX;
 
 impl Association {
     pub(super) fn identify(&self, sqe: &Sqe, out: &mut Vec<u8>) -> Result<(), Status> {
@@ -62,7 +61,7 @@ impl Association {
 
         match wanted {
             // What a namespace will have that is created.
-            cns::NAMESPACE if sqe.nsid == ALL => {
+            cns::NAMESPACE if sqe.nsid == NSID_ALL => {
                 out.extend_from_slice(common_namespace().as_bytes());
             }
             cns::NAMESPACE => {
@@ -157,7 +156,7 @@ impl Association {
             .iter()
             .filter(|one| one.cntlid() >= cdw10.cntid())
             .filter(|one| sees_all || one.hostnqn() == self.hostnqn())
-            .filter(|one| !by_namespace || one.namespace(sqe.nsid).is_some());
+            .filter(|one| !by_namespace || one.sees(sqe.nsid));
         Ok(put_controller_list(listed.map(|one| one.cntlid())))
     }
 
@@ -250,7 +249,7 @@ impl Association {
 /// The numbers behind one of them, as many as there is room for.
 fn put_numbers(all: &[Namespace], after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
     // The two largest numbers mean all namespaces, so nothing can follow them.
-    if after >= ALL - 1 {
+    if after >= NSID_ALL - 1 {
         return Err(Status::INVALID_NAMESPACE);
     }
     let larger = all.iter().filter(|one| one.nsid > after);

@@ -93,9 +93,10 @@ impl Subsystem {
     /// # Errors
     /// There is no such namespace, or the change could not be kept.
     pub fn release_reservations(&self, nsid: u32) -> Result<usize, OperateError> {
-        self.namespace(nsid)
+        let namespace = self
+            .namespace(nsid)
             .ok_or_else(|| OperateError(format!("there is no namespace {nsid}")))?;
-        self.clear_reservations(nsid)
+        self.clear_reservations(&namespace)
             .map_err(|_| OperateError("the change could not be kept".into()))
     }
 

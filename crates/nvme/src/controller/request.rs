@@ -503,6 +503,9 @@ impl Subsystem {
             let source = if with_namespaces {
                 // A source that the host may not see is refused as one that is not there.
                 rights.check(range.snsid, Need::Read)?;
+                if self.is_being_emptied(range.snsid) {
+                    return Err(Status::FORMAT_IN_PROGRESS);
+                }
                 self.attached(range.snsid, rights)
                     .ok_or(Status::INVALID_NAMESPACE)?
             } else {

@@ -429,6 +429,12 @@ impl Association {
         (self.rights.check(nsid, Need::Read).is_ok()).then_some(found)
     }
 
+    /// Whether its host sees a namespace. Nothing is counted: the host has not asked.
+    pub(super) fn sees(&self, nsid: u32) -> bool {
+        let is_attached = self.subsystem.attached(nsid, &self.rights).is_some();
+        is_attached && self.rights.access(nsid) > Access::None
+    }
+
     /// The namespaces that its host sees.
     pub(super) fn namespaces(&self) -> impl Iterator<Item = Namespace> {
         let all = self.subsystem.all_attached(&self.rights).into_iter();

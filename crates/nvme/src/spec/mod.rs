@@ -19,6 +19,9 @@ pub mod pdu;
 pub mod reservation;
 pub mod status;
 
+/// The namespace number that stands for all namespaces (Base 2.0 §3.2.1.1).
+pub const NSID_ALL: u32 = 0xffff_ffff;
+
 /// A block address or length that is 64 bits in two dwords.
 #[inline]
 pub fn join(low: u32, high: u32) -> u64 {

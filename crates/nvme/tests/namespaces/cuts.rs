@@ -5,16 +5,19 @@
 //! middle), the list is kept again (save 1). What comes out is the namespace as it was, or all of
 //! the change; never anything in between, and no page of it in another namespace.
 
-use crate::host::{Host, PAGE, Store, device, subsystem};
+use crate::host::{Host, PAGE, Store, blocks_of, device, subsystem};
 use remap_ssd_device::Device;
 use remap_ssd_nvme::controller::{
     BlockAccess, CACHE_BYTES_MIN, FaultInjector, NewContent, Subsystem, Ticket, Witness,
 };
+use remap_ssd_nvme::spec::command::CopyRange;
+use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use zerocopy::IntoBytes;
 
 const PAGES: u32 = 300;
 
@@ -199,8 +202,14 @@ fn what_failed_halfway_can_be_asked_for_again() {
     faults.0.store(true, Relaxed);
     assert_eq!(host.format(1, 1), Err(Status::WRITE_FAULT));
     assert_eq!(host.read(1, 0, 1), Err(Status::FORMAT_IN_PROGRESS));
+    let mut copy = blocks_of(io::COPY, 2, 0, 1);
+    copy.cdw12 = 2 << 8;
+    let range = CopyRange::new(0, 0).of_namespace(1);
+    host.enable_copy_across();
+    let copied = host.io(&copy, range.as_bytes());
+    assert_eq!(copied, Err(Status::FORMAT_IN_PROGRESS));
     faults.0.store(false, Relaxed);
-    assert_eq!(host.format(1, 0), Ok(()));
+    assert_eq!(host.format(1, 1), Ok(()));
     assert!(is_full_of(host, 1, 0));
 
     faults.0.store(true, Relaxed);
@@ -209,7 +218,7 @@ fn what_failed_halfway_can_be_asked_for_again() {
     // Its number and its pages are not free yet.
     assert_eq!(host.create(8, 0), Ok(3));
     faults.0.store(false, Relaxed);
-    assert_eq!(started.subsystem.finish_clearing(), Ok(1));
+    assert_eq!(host.delete(2), Ok(()));
     assert_eq!(host.create(8, 0), Ok(2));
 }
 

@@ -143,6 +143,18 @@ impl Host {
         self.admin(sqe, &[]).map(drop)
     }
 
+    /// Copies may come from other namespaces.
+    pub fn enable_copy_across(&self) {
+        let mut behavior = [0; 512];
+        // Format 2, in byte 4 and 5.
+        behavior[4] = 1 << 2;
+        let sqe = Sqe {
+            cdw10: 0x16,
+            ..entry(admin::SET_FEATURES, 0)
+        };
+        self.admin(sqe, &behavior).expect("there is such a feature");
+    }
+
     pub fn identify(&self, wanted: u8, nsid: u32) -> Result<Vec<u8>, Status> {
         let sqe = Sqe {
             cdw10: wanted.into(),

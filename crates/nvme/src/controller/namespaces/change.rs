@@ -19,11 +19,11 @@ use crate::controller::association::Association;
 use crate::controller::execute::Job;
 use crate::controller::format::deallocations;
 use crate::controller::reservations::Actor;
-use crate::controller::rights::LOCAL;
+use crate::controller::rights::{Access, LOCAL};
 use crate::controller::subsystem::Subsystem;
 use crate::spec::status::Status;
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// Hosts whose names are kept with a namespace.
 const NAMED_HOSTS_MAX: usize = 1024;
@@ -110,7 +110,8 @@ impl Subsystem {
     /// Deletes a namespace: its pages are free when this returns.
     ///
     /// # Errors
-    /// The status to answer. If the device failed meanwhile, the next start finishes it.
+    /// The status to answer. If the device failed meanwhile, the same command again finishes it, or
+    /// the next start does.
     pub(super) fn delete_namespace(&self, nsid: u32) -> Result<(), Status> {
         let _alone = BeingEmptied::begin(self, nsid)?;
         self.must_take_writes()?;
@@ -131,7 +132,8 @@ impl Subsystem {
     /// Empties a namespace, and gives it blocks of another size.
     ///
     /// # Errors
-    /// The status to answer. If the device failed meanwhile, the next start finishes it.
+    /// The status to answer. If the device failed meanwhile, the same command again finishes it, or
+    /// the next start does.
     pub(in crate::controller) fn reformat_namespace(
         &self,
         nsid: u32,
@@ -188,9 +190,12 @@ impl Subsystem {
             Ok(())
         })?;
 
-        // Behind the change: a host that reads at once finds what is new.
-        let concerned = self.controllers().into_iter();
-        let concerned = concerned.filter(|association| hosts.contains(association.hostnqn()));
+        // Behind the change: a host that reads at once finds what is new. Nobody hears of a namespace
+        // that it has no right to.
+        let controllers = self.controllers().into_iter();
+        let concerned = controllers.filter(|one| {
+            hosts.contains(one.hostnqn()) && one.rights().access(nsid) > Access::None
+        });
         concerned.for_each(|association| association.note_changed(vec![nsid]));
         Ok(())
     }
@@ -225,7 +230,7 @@ impl Subsystem {
         self.empty(&namespace)?;
         if clearing == Clearing::ThenDelete {
             // The next namespace of this number must not begin with them.
-            self.clear_reservations(nsid)?;
+            self.clear_reservations(&namespace)?;
         }
 
         self.change_namespaces(|all| {
@@ -281,9 +286,8 @@ impl Subsystem {
     }
 
     /// The controllers whose hosts see a namespace.
-    fn controllers_that_see(&self, nsid: u32) -> Vec<std::sync::Arc<Association>> {
+    fn controllers_that_see(&self, nsid: u32) -> Vec<Arc<Association>> {
         let all = self.controllers().into_iter();
-        all.filter(|association| association.namespace(nsid).is_some())
-            .collect()
+        all.filter(|association| association.sees(nsid)).collect()
     }
 }

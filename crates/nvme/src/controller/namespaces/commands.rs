@@ -9,15 +9,13 @@ use crate::controller::association::Association;
 use crate::controller::portals::GROUP;
 use crate::controller::request::Transfer;
 use crate::controller::rights::Need;
+use crate::spec::NSID_ALL;
 use crate::spec::command::Sqe;
 use crate::spec::management::{MANAGEMENT_BYTES, NewNamespace, controller_list, sel};
 use crate::spec::opcode::admin;
 use crate::spec::status::Status;
 use std::collections::BTreeSet;
 use zerocopy::FromBytes;
-
-/// Stands for all namespaces.
-const ALL: u32 = u32::MAX;
 
 /// The data that one of the two commands moves; `None` for any other command.
 pub(in crate::controller) fn management_transfer(sqe: &Sqe) -> Option<Transfer> {
@@ -65,13 +63,13 @@ impl Association {
 
     fn delete_namespaces(&self, nsid: u32) -> Result<(), Status> {
         let subsystem = &self.subsystem;
-        let deleted: Vec<u32> = if nsid == ALL {
-            let all = subsystem.namespaces().into_iter();
-            all.map(|namespace| namespace.nsid).collect()
-        } else {
-            let namespace = subsystem.namespace(nsid);
-            vec![namespace.ok_or(Status::INVALID_NAMESPACE)?.nsid]
-        };
+        let mut deleted = subsystem.namespaces.numbers();
+        if nsid != NSID_ALL {
+            deleted.retain(|one| *one == nsid);
+            if deleted.is_empty() {
+                return Err(Status::INVALID_NAMESPACE);
+            }
+        }
 
         // All of them are checked first: of several none is deleted if one must not be.
         for nsid in &deleted {

@@ -234,6 +234,12 @@ impl Namespaces {
         self.table.store(Arc::new(Table { entries, made }));
     }
 
+    /// Numbers in use, those of half-deleted namespaces among them.
+    fn numbers(&self) -> Vec<u32> {
+        let table = self.table.load();
+        table.entries().map(|entry| entry.namespace.nsid).collect()
+    }
+
     /// Bytes that no namespace has.
     pub fn free_bytes(&self) -> u64 {
         u64::from(self.table.load().kept().free_pages(self.lpns)) << PAGE_SHIFT
@@ -320,6 +326,14 @@ impl Subsystem {
         } else {
             Err(Status::INVALID_NAMESPACE)
         }
+    }
+
+    /// Whether a namespace is being emptied, or would be if the device had not failed.
+    pub(super) fn is_being_emptied(&self, nsid: u32) -> bool {
+        let table = self.namespaces.table.load();
+        table
+            .get(nsid)
+            .is_some_and(|entry| entry.kept.clearing.is_some())
     }
 
     /// Whether a namespace is still what it was. The caller has the device.

@@ -8,6 +8,7 @@ use crate::controller::TRANSFER_BYTES_MAX;
 use crate::controller::admin::AdminOutcome;
 use crate::controller::association::Association;
 use crate::controller::bus::Transport;
+use crate::controller::namespaces::Namespace;
 use crate::controller::request::Transfer;
 use crate::controller::rights::Need;
 use crate::spec::command::Sqe;
@@ -84,7 +85,7 @@ impl Association {
         if sqe.head().fuse() != 0 {
             return Err(Status::INVALID_FIELD);
         }
-        self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        let namespace = self.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
 
         if sqe.head().opcode() == io::RESERVATION_REPORT {
             // Identifiers have 16 bytes here, for which only the extended structure has room.
@@ -114,15 +115,16 @@ impl Association {
 
         let host = self.host();
         match sqe.head().opcode() {
-            io::RESERVATION_REGISTER => self.change_registration(sqe, host, keys),
-            io::RESERVATION_ACQUIRE => self.acquire(sqe, host, keys),
-            _ => self.release(sqe, host, keys.current),
+            io::RESERVATION_REGISTER => self.change_registration(sqe, &namespace, host, keys),
+            io::RESERVATION_ACQUIRE => self.acquire(sqe, &namespace, host, keys),
+            _ => self.release(sqe, &namespace, host, keys.current),
         }
     }
 
     fn change_registration(
         &self,
         sqe: &Sqe,
+        namespace: &Namespace,
         host: HostIdentity<'_>,
         keys: Keys,
     ) -> Result<(), Status> {
@@ -139,7 +141,7 @@ impl Association {
 
         // Persistence changes only if the action succeeds: one that there is not leaves everything
         // as it was.
-        self.subsystem.change_reservations(sqe.nsid, |all| {
+        self.subsystem.change_reservations(namespace, |all| {
             let notices = match cdw10.action() {
                 register::REGISTER => all.register(host, keys.other),
                 register::UNREGISTER => all.unregister(host, current),
@@ -151,7 +153,13 @@ impl Association {
         })
     }
 
-    fn acquire(&self, sqe: &Sqe, host: HostIdentity<'_>, keys: Keys) -> Result<(), Status> {
+    fn acquire(
+        &self,
+        sqe: &Sqe,
+        namespace: &Namespace,
+        host: HostIdentity<'_>,
+        keys: Keys,
+    ) -> Result<(), Status> {
         let cdw10 = ReservationCdw10::from_bits(sqe.cdw10);
         let kind = ReservationType::of(cdw10.rtype()).ok_or(Status::INVALID_FIELD)?;
 
@@ -161,7 +169,7 @@ impl Association {
         }
 
         self.subsystem
-            .change_reservations(sqe.nsid, |all| match cdw10.action() {
+            .change_reservations(namespace, |all| match cdw10.action() {
                 acquire::ACQUIRE => all.acquire(host, keys.current, kind),
                 // Commands of the preempted are aborted at their next pause in either case.
                 acquire::PREEMPT | acquire::PREEMPT_AND_ABORT => {
@@ -171,14 +179,20 @@ impl Association {
             })
     }
 
-    fn release(&self, sqe: &Sqe, host: HostIdentity<'_>, key: u64) -> Result<(), Status> {
+    fn release(
+        &self,
+        sqe: &Sqe,
+        namespace: &Namespace,
+        host: HostIdentity<'_>,
+        key: u64,
+    ) -> Result<(), Status> {
         let cdw10 = ReservationCdw10::from_bits(sqe.cdw10);
         if cdw10.iekey() {
             return Err(Status::INVALID_FIELD);
         }
 
         self.subsystem
-            .change_reservations(sqe.nsid, |all| match cdw10.action() {
+            .change_reservations(namespace, |all| match cdw10.action() {
                 release::RELEASE => {
                     // Only Release names a type. Clear takes away whatever there is.
                     let kind = ReservationType::of(cdw10.rtype()).ok_or(Status::INVALID_FIELD)?;

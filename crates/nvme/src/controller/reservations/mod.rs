@@ -22,6 +22,7 @@ pub use rules::{
     ReservationType,
 };
 
+use super::namespaces::Namespace;
 use super::request::IoRequest;
 use super::subsystem::Subsystem;
 use crate::spec::status::Status;
@@ -227,7 +228,7 @@ impl Subsystem {
     /// be kept, or the power was cut meanwhile.
     pub(super) fn change_reservations(
         &self,
-        nsid: u32,
+        namespace: &Namespace,
         change: impl FnOnce(&mut NamespaceReservations) -> Result<Notices, Status>,
     ) -> Result<(), Status> {
         let reservations = &self.reservations;
@@ -236,6 +237,10 @@ impl Subsystem {
             .changing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        // Its reservations end with a namespace, under this lock. Whoever comes later must not
+        // change those of the next one of its number.
+        let nsid = namespace.nsid;
+        self.must_be_unchanged(nsid, namespace.version)?;
         let (mut all, power_cuts) = {
             let state = reservations.state();
             (state.all.clone(), state.power_cuts)
@@ -274,9 +279,9 @@ impl Subsystem {
     ///
     /// # Errors
     /// The change could not be kept.
-    pub(super) fn clear_reservations(&self, nsid: u32) -> Result<usize, Status> {
+    pub(super) fn clear_reservations(&self, namespace: &Namespace) -> Result<usize, Status> {
         let mut count = 0;
-        self.change_reservations(nsid, |all| {
+        self.change_reservations(namespace, |all| {
             count = all.registrants.len();
             Ok(all.clear_for_operator())
         })?;

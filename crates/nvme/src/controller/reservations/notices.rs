@@ -10,7 +10,9 @@ use super::rules::{HostIdentity, Notices};
 use super::{NOTICES_MAX, Notice, ReservationState, Reservations};
 use crate::controller::association::Association;
 use crate::controller::bus::Transport;
+use crate::controller::namespaces::Namespace;
 use crate::controller::rights::Need;
+use crate::spec::NSID_ALL;
 use crate::spec::command::{FeatureCdw10, Sqe};
 use crate::spec::identify::blank;
 use crate::spec::log::{event, lid};
@@ -29,8 +31,6 @@ pub(in crate::controller) mod fid {
 
 /// Pages that wait for one controller, at most.
 const PAGES_MAX: usize = 64;
-/// The namespace number that stands for all of them.
-const ALL: u32 = 0xffff_ffff;
 /// The notices that there are: bits 1, 2 and 3 of the mask.
 const MASKS: u32 = 0b1110;
 
@@ -217,10 +217,9 @@ impl Association {
             return Err(Status::SEQUENCE);
         }
 
-        let concerned: Vec<u32> = self
+        let concerned: Vec<Namespace> = self
             .namespaces()
-            .map(|namespace| namespace.nsid)
-            .filter(|nsid| sqe.nsid == ALL || *nsid == sqe.nsid)
+            .filter(|one| sqe.nsid == NSID_ALL || one.nsid == sqe.nsid)
             .collect();
         if concerned.is_empty() {
             return Err(Status::INVALID_NAMESPACE);
@@ -230,16 +229,16 @@ impl Association {
             let mask = sqe.cdw11 & MASKS;
             let mut state = self.state();
             let masks = &mut state.notifications.masks;
-            masks.extend(concerned.into_iter().map(|nsid| (nsid, mask)));
+            masks.extend(concerned.into_iter().map(|one| (one.nsid, mask)));
             return Ok(());
         }
 
         // All rights are checked first: a host that lacks one of them changes nothing.
-        for nsid in &concerned {
-            self.rights().check(*nsid, Need::Write)?;
+        for one in &concerned {
+            self.rights().check(one.nsid, Need::Write)?;
         }
-        for nsid in concerned {
-            self.subsystem.change_reservations(nsid, |one| {
+        for namespace in &concerned {
+            self.subsystem.change_reservations(namespace, |one| {
                 one.persists = sqe.cdw11 & 1 == 1;
                 Ok(Notices::new())
             })?;
