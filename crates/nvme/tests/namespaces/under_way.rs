@@ -3,10 +3,8 @@
 use crate::host::{Host, PAGE, Store, blocks_of, device, subsystem};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::AdminOutcome;
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::spec::status::Status;
-use remap_ssd_nvme::tcp::client::entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -130,38 +128,4 @@ fn nothing_that_is_written_during_a_deletion_appears_in_the_next_namespace() {
     });
     assert!(written > 0 && refused > 0, "{written} {refused}");
     subsystem.device().ftl().check().expect("consistent");
-}
-
-/// One host registers again and again, while another one deletes the namespace and makes it anew.
-#[test]
-fn no_registration_for_a_namespace_is_left_in_the_next_one() {
-    let subsystem = Arc::new(subsystem(device(16 << 20), &Store::default()));
-    let (owner, other) = (Host::of(&subsystem, "a"), Host::of(&subsystem, "b"));
-    let done = AtomicBool::new(false);
-
-    let registered = std::thread::scope(|scope| {
-        let registering = scope.spawn(|| {
-            let keys = [0u64, 1].map(u64::to_le_bytes).concat();
-            let sqe = entry(io::RESERVATION_REGISTER, 1);
-            let register = || other.0.reservation(&sqe, &keys, &mut Vec::new());
-            let succeeds = || register() == AdminOutcome::Done(Status::SUCCESS, 0);
-            std::iter::from_fn(|| (!done.load(Relaxed)).then(succeeds))
-                .filter(|done| *done)
-                .count()
-        });
-
-        let end = SetAtEnd(&done);
-        for round in 0..2000 {
-            owner.create(8, 0).expect("there is room");
-            // Nobody sees it yet.
-            let found = subsystem.reservations_of(1).registrants.len();
-            assert_eq!(found, 0, "round {round}");
-            owner.attach(1, &[&other], true).expect("it is there");
-            std::thread::yield_now();
-            owner.delete(1).expect("it is there");
-        }
-        drop(end);
-        registering.join().expect("no panic")
-    });
-    assert!(registered > 0);
 }
