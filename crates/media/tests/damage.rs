@@ -462,16 +462,18 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
 
-    // The newest state: the older one with its journal.
+    // The newest state and the journal before it: the older state with what is left of its journal.
     restore();
     flip("state.0", 300);
+    flip("journal.1", used(dir.path(), "journal.1") - 16);
     assert!(Media::open_folder(dir.path()).is_err());
 
     let found = Media::find_folder(dir.path(), true).expect("accepted");
+    let damage = &found.damage()[0];
     assert!(
-        found.damage()[0].to_string().starts_with("state.0, byte 0"),
-        "{}",
-        found.damage()[0]
+        damage.to_string().starts_with("state.0, byte 0") && damage.lost.contains("flushes"),
+        "{damage}: {}",
+        damage.lost
     );
 
     let (media, _) = found.begin().expect("the disk works");

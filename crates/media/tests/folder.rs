@@ -4,11 +4,12 @@
 mod kit;
 
 use kit::folder::{
-    FILES, JOURNAL_BYTES, JOURNALS, SECTOR, STATES, WORDS, blank, create, files, latest_of,
-    operate, put_files,
+    CONTENTS, FILES, JOURNAL_BYTES, JOURNALS, SECTOR, STATES, WORDS, blank, create, files,
+    latest_of, operate, put_files,
 };
 use kit::numbers::Numbers;
 use kit::tiny;
+use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{After, BlockId, Image, Media, Purpose, SbId};
 use std::path::Path;
@@ -64,16 +65,14 @@ fn a_process_that_dies_leaves_every_operation_behind() {
 type Version = (Vec<Vec<u8>>, Image, Option<BlockId>);
 
 /// A mixture of the sectors of some versions of the files. A file that is `held` is as in the
-/// versions before the last.
+/// versions before the last, and so is the page of witnesses, which waits for that file.
 fn mixed(versions: &[Version], held: Option<usize>, numbers: &mut Numbers) -> Vec<Vec<u8>> {
     let mix = |file: usize| {
-        let among = if held == Some(file) {
-            versions.len() - 1
-        } else {
-            versions.len()
-        } as u64;
         let last = &versions[versions.len() - 1].0[file];
         let mut pick = |(sector, bytes): (usize, &[u8])| {
+            let is_witness = file == CONTENTS && sector * SECTOR + PAGE_BYTES >= last.len();
+            let is_held = held == Some(file) || held.is_some() && is_witness;
+            let among = (versions.len() - usize::from(is_held)) as u64;
             let version = &versions[numbers.below(among) as usize].0[file];
             version[sector * SECTOR..][..bytes.len()].to_vec()
         };

@@ -18,6 +18,18 @@ const RECORDS: &[(&str, &[&str])] = &[
     ),
     ("crates/media/src/folder/journal.rs", &[]),
     (
+        "crates/media/src/folder/witness.rs",
+        &[
+            "const MAGIC",
+            "const JOURNAL_AT",
+            "struct WitnessRecord",
+            "fn sum",
+            "fn slot",
+            "fn offset",
+            "fn at",
+        ],
+    ),
+    (
         "crates/media/src/folder/state.rs",
         &[
             "const MAGIC",

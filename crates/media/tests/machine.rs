@@ -196,6 +196,91 @@ fn what_a_commit_covers_survives_the_machine() {
     }
 }
 
+/// The disk stops before any of the syncs of a sync, of a commit, of a new state and of an opening:
+/// the files agree with each other, whatever of the rest was written out.
+#[test]
+fn a_cut_before_any_sync_leaves_files_that_agree() {
+    let mut cuts = 0;
+    for seed in 0..240u64 {
+        let mut numbers = Numbers(4000 + seed);
+        let mut dir = tempfile::tempdir().expect("a folder");
+        let mut media = create(dir.path(), JOURNAL_BYTES);
+        disk::attach(dir.path());
+
+        let mut twin = Twin::of(&blank().to_image());
+        for _ in 0..1 + numbers.below(30) {
+            operate(&mut numbers, &mut media, &mut twin);
+            disk::look();
+        }
+
+        disk::fail_after(seed % 6);
+        let done = match seed / 6 % 4 {
+            0 => media.sync().is_ok(),
+            1 => media.tidy().is_ok(),
+            2 => commit(&mut media).is_ok(),
+            _ => {
+                drop(media);
+                media = blank();
+                let opened = Media::open_folder(dir.path());
+                opened.map(|(opened, _)| media = opened).is_ok()
+            }
+        };
+        cuts += u32::from(!done);
+        if done {
+            twin.synced();
+        }
+
+        let before = std::mem::replace(&mut dir, crash(&mut numbers));
+        let found = open(dir.path()).to_image();
+        assert!(
+            twin.position(&found).is_some(),
+            "seed {seed}: not a state since the last sync"
+        );
+        drop((before, media));
+    }
+    assert!(cuts > 60, "{cuts} cuts");
+}
+
+fn commit(media: &mut Media) -> std::io::Result<()> {
+    let mut commit = media.begin_commit()?.expect("it has files");
+    commit.write_contents()?;
+    media.vouch(&mut commit)?;
+    let until = commit.write_journal()?;
+    media.finish_commit(until);
+    Ok(())
+}
+
+/// A state that decays later is made again from the one before, whose journal was made durable
+/// before the state was written.
+#[test]
+fn a_state_that_decays_after_the_machine_died_is_made_again() {
+    for seed in 0..40 {
+        let mut numbers = Numbers(5000 + seed);
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut media = create(dir.path(), JOURNAL_BYTES);
+        disk::attach(dir.path());
+
+        let mut twin = Twin::of(&blank().to_image());
+        for _ in 0..10 {
+            operate(&mut numbers, &mut media, &mut twin);
+            disk::look();
+        }
+        media.tidy().expect("the disk works");
+        twin.synced();
+
+        // The state that the folder was made with is of generation 1.
+        let dir = crash(&mut numbers);
+        let path = dir.path().join("state.0");
+        let mut bytes = std::fs::read(&path).expect("there");
+        bytes[100] ^= 4;
+        std::fs::write(&path, bytes).expect("there is room");
+        let found = Media::find_folder(dir.path(), true).expect("accepted");
+        assert!(found.damage()[0].lost.starts_with("nothing"));
+        let found = found.into_copy().to_image();
+        assert_eq!(twin.position(&found), Some(0), "seed {seed}");
+    }
+}
+
 /// A disk that did not write is not believed when it says next time that it did.
 #[test]
 fn nothing_is_durable_after_a_sync_that_failed() {

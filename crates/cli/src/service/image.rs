@@ -4,7 +4,7 @@
 //! Invariant: only `repair --accept-loss` gives up data, and it says which. Absent: what counts as
 //! damage (`media::folder`).
 
-use super::kept::{SERVICE, Service};
+use super::kept::{RESERVATIONS, ReservationFolder, SERVICE, Service};
 use super::shape::{DeviceShape, new_nqn};
 use crate::failure::Failure;
 use crate::output::{self, pairs};
@@ -149,7 +149,7 @@ fn create(args: &Create) -> Result<(), Failure> {
     show(args, dir, &config, &service)
 }
 
-/// Looks for damage, in `service.json` too.
+/// Looks for damage, in the files of the service too.
 fn look(dir: &Path) -> Result<FolderCheck, Failure> {
     // Two parts: the device's own files, and the one that names it.
     let mut found =
@@ -161,7 +161,19 @@ fn look(dir: &Path) -> Result<FolderCheck, Failure> {
             file: SERVICE.into(),
             offset: 0,
             what: error.to_string(),
-            lost: "the name and the namespaces, if the file cannot be read: a new name, and one namespace".into(),
+            lost: "the name and the namespaces, if the file cannot be read: a new name, and one namespace; \
+                   otherwise what hosts have changed of them since"
+                .into(),
+        });
+    }
+    if let Err(error) = ReservationFolder(dir.to_owned()).load() {
+        found.damage.push(FileDamage {
+            file: RESERVATIONS.into(),
+            offset: 0,
+            what: error.to_string(),
+            lost: "what hosts have reserved since, or all of it if the file cannot be read: hosts that were shut out \
+                   can write again"
+                .into(),
         });
     }
     Ok(found)
@@ -214,6 +226,10 @@ fn repair(args: &Repair) -> Result<(), Failure> {
         Service::unsigned(dir, config.firmware.lpns)
             .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096, &[]))
             .save(dir)?;
+    }
+    let reservations = ReservationFolder(dir.to_owned());
+    if reservations.load().is_err() {
+        reservations.repair()?;
     }
 
     report(dir, &found, args.json, Some(kept.as_deref()))

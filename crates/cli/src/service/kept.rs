@@ -1,12 +1,16 @@
 //! What a device in a folder is besides flash: its name, its namespaces, and what SMART has
 //! counted.
 //!
-//! Invariants: a file is replaced whole or not at all. A crash of the machine may lose the last
+//! Invariants: a file is replaced whole or not at all. `service.json` and `reservations.json` have
+//! serial numbers, and the image witnesses the newest one before it is in force: an older copy, or
+//! none where there was one, is refused. A crash of the machine may lose the last
 //! seconds of counting. The service does not depend on the counters: a full disk or a damaged
 //! counter file is only a warning.
 
 use super::namespaces::Share;
 use crate::failure::Failure;
+use remap_ssd_device::Device;
+use remap_ssd_media::folder::{self, FileVersion, WitnessedFile};
 use remap_ssd_nvme::controller::{AllReservations, Health, ReservationStore};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -37,6 +41,9 @@ pub struct Service {
     /// of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents_inode: Option<u64>,
+    /// One more with each version of the file. Absent in images of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<u64>,
     /// CRC-32C of the rest, in hexadecimal digits. Absent in images of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     crc32c: Option<String>,
@@ -69,6 +76,7 @@ impl Service {
             namespaces,
             created: None,
             contents_inode: None,
+            serial: None,
             crc32c: None,
         }
     }
@@ -101,32 +109,45 @@ impl Service {
         })
     }
 
-    /// Writes it for the image in `dir`, with its checksum.
+    /// Writes it for the image in `dir`, with its checksum and the next serial number.
     ///
     /// # Errors
     /// The system's reason.
     pub fn save(&self, dir: &Path) -> Result<(), Failure> {
+        let witness = FileWitness::of(dir, WitnessedFile::Service)?;
         let mut signed = Self {
             contents_inode: Some(inode(dir)?),
+            serial: Some(witness.next(self.serial)),
             // The checksum is of everything else.
             crc32c: None,
             ..self.clone()
         };
         signed.crc32c = Some(signed.sum());
-        save(dir, SERVICE, &signed)
+
+        // 1. the file  2. the witness  3. it is in force, when this returns. Cut between 1 and 2:
+        // the file is newer than the witness says, and the next start does 2.
+        save(dir, SERVICE, &signed)?;
+        witness.update(signed.version())
     }
 
-    /// Reads it. One of an earlier version gets its checksum, if there is room for it.
+    fn version(&self) -> FileVersion {
+        version(self.serial, self.crc32c.as_deref())
+    }
+
+    /// Reads it. One of an earlier version gets its checksum and its serial number, if there is
+    /// room for them. The image must be in use by this process.
     ///
     /// # Errors
     /// It is not there, or not what was written.
     pub fn load(dir: &Path, pages: u32) -> Result<Self, Failure> {
         let service = Self::read(dir, pages)?;
         // A full disk must not keep a device from being served.
-        if service.crc32c.is_none()
-            && let Err(error) = service.save(dir)
-        {
-            tracing::warn!("{error}; the file stays without a checksum");
+        if service.serial.is_none() {
+            if let Err(error) = service.save(dir) {
+                tracing::warn!("{error}; the file stays without a serial number");
+            }
+        } else {
+            FileWitness::of(dir, WitnessedFile::Service)?.update(service.version())?;
         }
         Ok(service)
     }
@@ -155,6 +176,8 @@ impl Service {
         }
 
         service.check(pages).map_err(|what| wrong(&what))?;
+        let witness = FileWitness::of(dir, WitnessedFile::Service)?;
+        witness.check(service.version(), &path)?;
         Ok(service)
     }
 
@@ -174,7 +197,7 @@ impl Service {
 
     fn sum(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();
-        format!("{:08x}", remap_ssd_media::folder::checksum(text.as_bytes()))
+        format!("{:08x}", folder::checksum(text.as_bytes()))
     }
 }
 
@@ -184,23 +207,111 @@ fn inode(dir: &Path) -> Result<u64, Failure> {
     Ok(about.ino())
 }
 
+/// What the image in a folder witnesses of one of these files.
+struct FileWitness<'a> {
+    dir: &'a Path,
+    of: WitnessedFile,
+    /// Flash pages of the image, and the newest version; `None` if it witnesses none.
+    found: Option<(u32, FileVersion)>,
+}
+
+impl<'a> FileWitness<'a> {
+    fn of(dir: &'a Path, of: WitnessedFile) -> Result<Self, Failure> {
+        // Without a configuration there is no image, which opening it says.
+        let pages = Device::folder_config(dir)
+            .ok()
+            .map(|config| config.geometry.pages());
+        let newest = pages.map(|pages| folder::newest_version(dir, pages, of));
+        let newest = newest.transpose();
+        let newest = newest.map_err(|error| Failure::about(dir.display(), error))?;
+        Ok(Self {
+            dir,
+            of,
+            found: pages.zip(newest.flatten()),
+        })
+    }
+
+    fn newest(&self) -> FileVersion {
+        self.found
+            .map_or_else(FileVersion::default, |(_, newest)| newest)
+    }
+
+    /// Serial number of the version after this one.
+    fn next(&self, serial: Option<u64>) -> u64 {
+        self.newest().serial.max(serial.unwrap_or(0)) + 1
+    }
+
+    /// # Errors
+    /// The file is not the newest one.
+    fn check(&self, version: FileVersion, path: &Path) -> Result<(), Failure> {
+        let newest = self.newest();
+        if version.serial > newest.serial || version == newest || newest.serial == 0 {
+            return Ok(());
+        }
+
+        let what = match version.serial {
+            0 if path.exists() => "it has no serial number".to_owned(),
+            0 => "it is missing".to_owned(),
+            serial => format!("it has serial number {serial}"),
+        };
+        Err(Failure::about(
+            path.display(),
+            format_args!(
+                "the file is not the newest one of this image, which had serial number {} and checksum {:08x}: {what}. \
+                 Put that one back; or `remap-ssd image repair --accept-loss` goes on with what there is",
+                newest.serial, newest.crc,
+            ),
+        ))
+    }
+
+    /// Refuses older versions from now on.
+    fn update(&self, version: FileVersion) -> Result<(), Failure> {
+        match self.found {
+            Some((pages, newest)) if newest != version => {
+                folder::witness_version(self.dir, pages, self.of, version)
+                    .map_err(|error| Failure::about(self.dir.display(), error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn version(serial: Option<u64>, crc32c: Option<&str>) -> FileVersion {
+    FileVersion {
+        serial: serial.unwrap_or(0),
+        crc: crc32c
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+            .unwrap_or(0),
+    }
+}
+
 /// Reservations that persist, of the image in a folder.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReservationFile {
     /// Registrations and the reservation of each namespace, by its number.
     namespaces: AllReservations,
+    /// One more with each version of the file. Absent in images of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<u64>,
     /// CRC-32C of the rest, in hexadecimal digits.
     crc32c: String,
 }
 
 impl ReservationFile {
-    fn new(namespaces: &AllReservations) -> Self {
-        let text = serde_json::to_string(namespaces).unwrap_or_default();
+    fn new(namespaces: &AllReservations, serial: Option<u64>) -> Self {
+        let mut text = serde_json::to_string(namespaces).unwrap_or_default();
+        // Earlier versions have none, and another checksum.
+        text.extend(serial.map(|serial| format!(" {serial}")));
         Self {
             namespaces: namespaces.clone(),
-            crc32c: format!("{:08x}", remap_ssd_media::folder::checksum(text.as_bytes())),
+            serial,
+            crc32c: format!("{:08x}", folder::checksum(text.as_bytes())),
         }
+    }
+
+    fn version(&self) -> FileVersion {
+        version(self.serial, Some(&self.crc32c))
     }
 }
 
@@ -211,29 +322,82 @@ impl ReservationFolder {
     /// Those that were kept.
     ///
     /// # Errors
-    /// The file is damaged: without it, hosts that were shut out could write again.
+    /// The file is damaged, an older one, or missing: without it, hosts that were shut out could
+    /// write again.
     pub fn load(&self) -> Result<AllReservations, Failure> {
+        let witness = FileWitness::of(&self.0, WitnessedFile::Reservations)?;
+        let file = self.read()?;
+        let version = file.as_ref().map(ReservationFile::version);
+        witness.check(version.unwrap_or_default(), &self.0.join(RESERVATIONS))?;
+        Ok(file.map_or_else(AllReservations::new, |file| file.namespaces))
+    }
+
+    /// The file, if there is one, which may be an older one.
+    fn read(&self) -> Result<Option<ReservationFile>, Failure> {
         let path = self.0.join(RESERVATIONS);
-        // No file is the usual case: nobody has ever reserved.
+        // No file is the usual case: no host has ever reserved.
         if !path.exists() {
-            return Ok(AllReservations::new());
+            return Ok(None);
         }
 
-        let advice = "the reservations of hosts are damaged; remove the file to serve the device without them";
+        let advice = "the reservations of hosts are damaged; `remap-ssd image repair --accept-loss` goes on without them";
         let file: ReservationFile =
             load(&path).map_err(|error| Failure::failed(format_args!("{error}; {advice}")))?;
 
         // Damaged reservations are not left out silently: hosts rely on being kept apart.
-        if file.crc32c != ReservationFile::new(&file.namespaces).crc32c {
+        if file.crc32c != ReservationFile::new(&file.namespaces, file.serial).crc32c {
             return Err(Failure::about(path.display(), advice));
         }
-        Ok(file.namespaces)
+        Ok(Some(file))
+    }
+
+    /// The image witnesses the file from now on. To be done at each start, when the image is in use
+    /// by this process: a cut may have come before, and earlier versions witnessed nothing.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn witness(&self) -> Result<(), Failure> {
+        let Some(file) = self.read()? else {
+            return Ok(());
+        };
+        if file.serial.is_none() {
+            return self.write(&file.namespaces);
+        }
+        FileWitness::of(&self.0, WitnessedFile::Reservations)?.update(file.version())
+    }
+
+    fn write(&self, all: &AllReservations) -> Result<(), Failure> {
+        let witness = FileWitness::of(&self.0, WitnessedFile::Reservations)?;
+        let file = ReservationFile::new(all, Some(witness.next(None)));
+
+        // 1. the file  2. the witness  3. it is in force, when this returns. Cut between 1 and 2:
+        // the file is newer than the witness says, and the next start does 2.
+        save(&self.0, RESERVATIONS, &file)?;
+        witness.update(file.version())
+    }
+
+    /// Goes on with what there is: an older file, or none if it is damaged or missing. The damaged
+    /// one is kept under another name.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn repair(&self) -> Result<(), Failure> {
+        let path = self.0.join(RESERVATIONS);
+        let kept = match self.read() {
+            Ok(file) => file.map_or_else(AllReservations::new, |file| file.namespaces),
+            Err(_) => {
+                std::fs::copy(&path, self.0.join(format!("{RESERVATIONS}.damaged")))
+                    .map_err(|error| Failure::about(path.display(), error))?;
+                AllReservations::new()
+            }
+        };
+        self.write(&kept)
     }
 }
 
 impl ReservationStore for ReservationFolder {
     fn save(&self, all: &AllReservations) -> io::Result<()> {
-        save(&self.0, RESERVATIONS, &ReservationFile::new(all)).map_err(|failure| {
+        self.write(all).map_err(|failure| {
             tracing::error!("{failure}; the host is told that its reservation was not changed");
             io::Error::other(failure.to_string())
         })

@@ -327,6 +327,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     });
     let kept_reservations = kept_reservations.transpose()?;
     let (mut device, service, kept) = open(args)?;
+    if let Some((folder, _)) = &kept_reservations {
+        folder.witness()?;
+    }
     service.keep_apart(&mut device);
     let traces = plan.map(|plan| plan.start(&service.nqn)).transpose()?;
     let (tracer, traces) = traces.unzip();

@@ -231,6 +231,13 @@ impl Copier<'_> {
         Ok(pages)
     }
 
+    /// Copies one page of the file.
+    fn page(&mut self, page: u64) -> io::Result<()> {
+        let bytes = &mut self.piece[..PAGE_BYTES];
+        self.from.read_exact_at(bytes, page * PAGE_BYTES as u64)?;
+        self.to.write_all_at(bytes, page * PAGE_BYTES as u64)
+    }
+
     /// Copies the rest while hosts wait.
     fn hold(&mut self, image: &Path, to: &Path) -> io::Result<()> {
         let gate = self.gate;
@@ -243,6 +250,9 @@ impl Copier<'_> {
                 let now = SuperblockVersion::of(&device, SbId(sb));
                 self.copied.held_pages += self.superblock(sb, now)?;
             }
+            // What tells older copies of the other files: of the same instant as they are.
+            let witnesses = u64::from(device.ftl().media().geometry().pages());
+            self.page(witnesses)?;
             for name in STATES {
                 std::fs::copy(image.join(name), to.join(name))?;
             }

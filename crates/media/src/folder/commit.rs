@@ -9,8 +9,8 @@
 //! 3. *vouch*, holding the device: if no page was programmed since 1, append the record `Vouched`.
 //! 4. without the device: `fdatasync` of the journal. Everything done before 1 is durable now, and
 //!    is acknowledged.
-//! 5. *finish*, holding the device: append the record `Durable`, with the end noted in 1 or 3.
-//!    Nothing waits for it to be durable.
+//! 5. *finish*, holding the device: append the record `Durable`, with the end noted in 1 or 3, and
+//!    store the same in the page of witnesses. Nothing waits for them to be durable.
 //!
 //! Cut before 4: nothing was acknowledged because of this commit, and replay finds a prefix of the
 //! journal, as always. If the `Vouched` of 3 is there, it vouches only for programs before 1, whose
@@ -152,7 +152,8 @@ impl Folder {
 
     fn finish(&mut self, until: HistoryPosition) {
         // In another journal an offset would mean something else.
-        if self.header.generation == until.generation {
+        if self.header.generation == until.generation && self.broken.is_none() {
+            self.witness(until.end);
             self.note(Durability::Durable { until: until.end });
         }
     }

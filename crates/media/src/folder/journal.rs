@@ -29,8 +29,8 @@ pub(super) const STORE_WORDS_MAX: usize = 254;
 /// Bytes of the longest record.
 pub(super) const RECORD_BYTES_MAX: usize = 8 + (STORE_WORDS_MAX + 1) * 8;
 
-/// `Synced`, `Ended`, `Vouched` and `Durable`.
-const COMMIT_BYTES: usize = 8 + 8 + 8 + 16;
+/// `Synced`, `Ended`, `Vouched`, `Durable` and `Continued`.
+const COMMIT_BYTES: usize = 8 + 8 + 8 + 16 + 16;
 
 /// Second word of the header.
 #[bitfield(u64)]
@@ -66,6 +66,7 @@ const SYNCED: u8 = 7;
 const ENDED: u8 = 8;
 const VOUCHED: u8 = 9;
 const DURABLE: u8 = 10;
+const CONTINUED: u8 = 11;
 
 /// What a page holds, in 16 bits: data, or so many bytes of metadata less one, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +133,8 @@ pub(super) enum Durability {
     Vouched,
     /// Every record before this offset of the file was durable.
     Durable { until: u64 },
+    /// The last record: everything before it is in the state of this generation.
+    Continued { generation: u64 },
 }
 
 /// A record that was read.
@@ -139,6 +142,28 @@ pub(super) enum Durability {
 pub(super) enum JournalRecord<'a> {
     Effect(RecordedEffect<'a>),
     Durability(Durability),
+}
+
+/// What is recorded behind an invalid record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RecordsBehind {
+    pub(super) operations: u64,
+    /// How often everything before was durable: for a flush, a write with FUA, or an erase.
+    pub(super) durable: u64,
+}
+
+impl std::fmt::Display for RecordsBehind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            operations,
+            durable,
+        } = self;
+        write!(
+            f,
+            "{operations} operations or more; {durable} times or more all before was made durable, for flushes, writes \
+             with FUA, or erases"
+        )
+    }
 }
 
 /// What the header of a journal says.
@@ -248,6 +273,7 @@ impl Journal {
             Durability::Ended => self.put_short(ENDED, []),
             Durability::Vouched => self.put_short(VOUCHED, []),
             Durability::Durable { until } => self.put_short(DURABLE, [until]),
+            Durability::Continued { generation } => self.put_short(CONTINUED, [generation]),
         }
     }
 
@@ -288,10 +314,32 @@ impl Journal {
         self.at = HEADER_BYTES;
         // The first record that does not fit is the end, or damage: `proof_behind` tells which.
         while let Some(end) = self.end_of(self.at) {
+            let is_last = self.continued_at(self.at).is_some();
             found.push(self.at);
             self.at = end;
+            // What lies behind it may be of before the folder was opened.
+            if is_last {
+                break;
+            }
         }
         found
+    }
+
+    /// The generation that a record says the history goes on in.
+    fn continued_at(&self, at: usize) -> Option<u64> {
+        let is_one = self.head_at(at)?.kind() == CONTINUED;
+        self.word_at(at + 8).filter(|_| is_one)
+    }
+
+    /// The generation of the state that has everything of this journal, if its last record says so.
+    pub(super) fn continued_in(&mut self, generation: u64) -> Option<u64> {
+        let last = *self.read(generation).last()?;
+        self.continued_at(last)
+    }
+
+    /// Whether the record that says in which generation the history goes on fits behind the others.
+    pub(super) fn has_room_to_end(&self) -> bool {
+        self.at + 16 <= self.map.len()
     }
 
     /// Where the records end that `read` found.
@@ -332,16 +380,16 @@ impl Journal {
         })
     }
 
-    /// How many operations of a generation are recorded, and how many syncs.
-    pub(super) fn count(&mut self, generation: u64) -> (u64, u64) {
+    /// What is recorded of a generation.
+    pub(super) fn count(&mut self, generation: u64) -> RecordsBehind {
         self.generation = generation;
         self.at = HEADER_BYTES - 8;
         self.count_behind()
     }
 
-    /// After `read`: how many operations and syncs are recorded after the end.
-    pub(super) fn count_behind(&self) -> (u64, u64) {
-        let (mut records, mut syncs) = (0, 0);
+    /// After `read`: what is recorded after the end.
+    pub(super) fn count_behind(&self) -> RecordsBehind {
+        let mut found = RecordsBehind::default();
         let mut behind = self.behind();
         while let Some(word) = behind.next() {
             // Records begin at any word, since how long the unreadable one was is not known.
@@ -349,11 +397,17 @@ impl Journal {
                 continue;
             };
             let kind = self.head_at(word * 8).map_or(0, |head| head.kind());
-            records += u64::from(kind < SYNCED);
-            syncs += u64::from(kind == SYNCED);
+            // A sync leaves `Synced`, and a commit `Durable`: what was before it was acknowledged.
+            // A commit that ended before these records says nothing of them.
+            let reaches_behind = || {
+                let until = self.word_at(word * 8 + 8);
+                until.is_some_and(|until| until > self.at as u64)
+            };
+            found.operations += u64::from(kind < SYNCED);
+            found.durable += u64::from(kind == SYNCED || kind == DURABLE && reaches_behind());
             behind.start = end / 8;
         }
-        (records, syncs)
+        found
     }
 
     /// Offsets after the end at which records may begin, in words of 8 bytes.
@@ -376,7 +430,7 @@ impl Journal {
         let head = self.head_at(at)?;
         let end = at + 8 + usize::from(head.words()) * 8;
         let payload = self.map.get(at + 8..end)?;
-        let fits = (PROGRAM..=DURABLE).contains(&head.kind())
+        let fits = (PROGRAM..=CONTINUED).contains(&head.kind())
             && crc(self.generation, at, head, payload) == head.crc();
         fits.then_some(end)
     }
@@ -441,6 +495,12 @@ impl Journal {
             (DURABLE, [until]) => {
                 let until = *until;
                 return Some(JournalRecord::Durability(Durability::Durable { until }));
+            }
+            (CONTINUED, [generation]) => {
+                let generation = *generation;
+                return Some(JournalRecord::Durability(Durability::Continued {
+                    generation,
+                }));
             }
             _ => return None,
         };

@@ -1,7 +1,7 @@
 //! A device in a folder: contents in a mapped file, everything else in memory and in a journal.
 //!
 //! ```text
-//! contents              4096 bytes a flash page, mapped
+//! contents              4096 bytes a flash page, mapped; and how new the other files are (`witness`)
 //! journal.0, journal.1  what happened since the state of the same number was written, mapped
 //! state.0, state.1      everything but the contents, written in turn
 //! lock                  held while the device is in use
@@ -21,10 +21,12 @@
 //! - *Replay* stops at the first record whose CRC does not fit, and at the first program after the
 //!   last `Synced` whose contents do not have the CRC in its record: its contents were not durable,
 //!   and no later record counts.
-//! - *State*: 1. sync  2. the other state file, with a higher generation and a hash, durable  3.
-//!   the other journal, empty, with that generation, durable  4. records go there. Cut before 2:
-//!   the old state and journal are whole. Between 2 and 3: the new state is whole and its journal
-//!   is of another generation, so it is empty.
+//! - *State*: 1. the contents, durable  2. the record `Continued` in the journal, durable  3. the
+//!   other state file, with a higher generation and a hash, durable  4. the other journal, empty,
+//!   with that generation, durable  5. the witness of 4  6. records go there. Cut before 3: the old
+//!   state and journal are whole. Between 3 and 4: the new state is whole and its journal is of
+//!   another generation, so it is empty. After 4: the old state and journal are whole until the
+//!   next state is written. Because of 2 they give the new state again, if that is damaged.
 //! - *Failure*: after the first write that the system refuses, nothing is written any more. The
 //!   files stay as they are.
 //!
@@ -41,12 +43,15 @@ mod files;
 mod journal;
 mod open;
 mod pages;
+mod replay;
 mod state;
+mod weigh;
+mod witness;
 
 use crate::array::{NandArray, PageContents};
 use crate::content::ContentMode;
 use crate::effect::{MediaEffect, NewEffect};
-use crate::geometry::{Geometry, PAGE_BYTES};
+use crate::geometry::Geometry;
 use crate::image_file::ImageError;
 use crate::media::Media;
 use crate::slab::Slab;
@@ -54,7 +59,9 @@ pub use commit::{FolderCommit, HistoryPosition};
 use commit::{SyncedFiles, UnprovedPrograms};
 pub use damage::FileDamage;
 use files::{CONTENTS, FolderAccess, JOURNALS, Locks, STATES, about};
-use journal::{Durability, Journal, PageContentKind, PageSum, RecordedEffect, STORE_WORDS_MAX};
+use journal::{
+    Durability, HEADER_BYTES, Journal, PageContentKind, PageSum, RecordedEffect, STORE_WORDS_MAX,
+};
 use open::map_journal;
 pub use open::{FoundFolder, ReplayReport};
 pub(crate) use pages::MappedPages;
@@ -62,6 +69,8 @@ use state::StateHeader;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+pub use witness::{FileVersion, WitnessedFile, newest_version, witness_version};
+use witness::{JournalWitness, WitnessPage};
 
 /// Size in bytes of the smallest journal.
 pub const JOURNAL_BYTES_MIN: u64 = 16 << 10;
@@ -87,6 +96,8 @@ pub(crate) struct Folder {
     files: SyncedFiles,
     /// Programs not followed by a `Synced`.
     unproved: UnprovedPrograms,
+    /// How far the journal was durable, for the next opening; none before the folder is in use.
+    witness: Option<WitnessPage>,
 }
 
 impl Folder {
@@ -102,11 +113,7 @@ impl Folder {
             (2 * state_bytes).clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
         header.journal_bytes = journal_bytes.unwrap_or(usual).max(JOURNAL_BYTES_MIN);
 
-        let contents = files::create(
-            dir,
-            CONTENTS,
-            u64::from(geometry.pages()) * PAGE_BYTES as u64,
-        )?;
+        let contents = files::create(dir, CONTENTS, witness::contents_bytes(geometry.pages()))?;
         let locks = Locks::take(dir, FolderAccess::Own)?;
         let pages = MappedPages::map(locks.contents(), geometry.pages())?;
 
@@ -135,12 +142,13 @@ impl Folder {
         let journals = [map(&journal_files[0])?, map(&journal_files[1])?];
         let files = SyncedFiles::of(&contents, journal_files.each_ref())?;
         let mut folder = Self::new(locks, states, journals, header, files);
+        folder.begin_witness(JournalWitness::default(), true)?;
 
         // Write both, so that from the start a file without a valid state is damaged.
-        for generation in 0..2 {
-            folder.header.generation = generation;
-            folder.write_state(&nand, &nvram)?;
-        }
+        folder.write_state(&nand, &nvram)?;
+        folder.end_journal(1)?;
+        folder.header.generation = 1;
+        folder.write_state(&nand, &nvram)?;
 
         files::sync_dir(dir)?;
         Ok((folder, nand, nvram))
@@ -164,11 +172,36 @@ impl Folder {
             operations_end: 0,
             files,
             unproved: UnprovedPrograms::default(),
+            witness: None,
+        }
+    }
+
+    /// Maps the page of witnesses, which says what was found. `blank`: it is begun anew.
+    fn begin_witness(&mut self, found: JournalWitness, blank: bool) -> Result<(), ImageError> {
+        let pages = self.header.geometry()?.pages();
+        let page = WitnessPage::map(self._locks.contents(), pages, found, blank)?;
+        self.witness = Some(page);
+        Ok(())
+    }
+
+    /// The journal is durable up to `end`, and so are the contents of the programs before.
+    fn witness(&mut self, end: u64) {
+        if let Some(page) = &mut self.witness {
+            page.journal(self.header.generation, end);
         }
     }
 
     fn journal(&mut self) -> &mut Journal {
         &mut self.journals[slot(self.header.generation)]
+    }
+
+    /// Ends the journal of the present generation: all it says will be in the state of `next`.
+    fn end_journal(&mut self, next: u64) -> io::Result<()> {
+        let of = slot(self.header.generation);
+        self.journals[of].note(Durability::Continued { generation: next });
+        self.journals[of]
+            .sync()
+            .map_err(|error| about(JOURNALS[of], error))
     }
 
     /// Writes the state of the present generation and begins its journal. What it says must be
@@ -179,10 +212,12 @@ impl Folder {
         };
         let generation = self.header.generation;
         let of = slot(generation);
-        // 1. contents  2. the state, synced  3. its journal, begun and synced. Cut before 3: the
-        // journal's header is of an older generation, so the journal is empty. Contents first: the
-        // state has checksums of pages.
+        // 1. contents  2. the state, synced  3. its journal, begun and synced  4. the witness of 3.
+        // Cut before 3: the journal's header is of an older generation, so the journal is empty.
+        // Cut before 4: the witness is of an older generation, which asks for less. Contents
+        // first: the state has checksums of pages, and the number of a witness that 1 made durable.
         pages.sync()?;
+        self.header.witness = self.witness.as_ref().map_or(0, WitnessPage::number);
         state::write(&self.states[of], &self.header, nand, nvram)
             .map_err(|error| about(STATES[of], error))?;
         self.journals[of].begin(generation);
@@ -191,14 +226,15 @@ impl Folder {
         self.journals[of]
             .sync()
             .map_err(|error| about(JOURNALS[of], error))?;
+        self.witness(HEADER_BYTES as u64);
         self.unsynced = false;
         self.unproved.none();
         Ok(())
     }
 
-    /// Makes all durable: contents, the record `Synced`, the journal, and at last the record
-    /// `Ended`, which is true whenever it comes to be durable. Cut before the journal is: nobody
-    /// was told. After: `Ended` may be missing.
+    /// Makes all durable: contents, the record `Synced`, the journal, and at last the witness and
+    /// the record `Ended`, which are true whenever they come to be durable. Cut before the journal
+    /// is: nobody was told. After: they may be missing.
     fn sync(&mut self, nand: &mut NandArray) -> io::Result<()> {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
@@ -213,6 +249,8 @@ impl Folder {
             self.journal()
                 .sync()
                 .map_err(|error| about(JOURNALS[of], error))?;
+            let end = self.journal().end() as u64;
+            self.witness(end);
             self.journal().note(Durability::Ended);
             Ok(())
         });
@@ -248,9 +286,14 @@ impl Folder {
         if self.broken.is_some() {
             return;
         }
-        // The other file and the other journal. Those in force stay whole until the new ones are.
-        self.header.generation += 1;
-        if let Err(error) = self.write_state(nand, nvram) {
+        // The other file and the other journal. Those in force stay whole until the new ones are,
+        // and after that until the next state is written.
+        let next = self.header.generation + 1;
+        let written = self.end_journal(next).and_then(|()| {
+            self.header.generation = next;
+            self.write_state(nand, nvram)
+        });
+        if let Err(error) = written {
             let PageContents::Mapped(pages) = &mut nand.contents else {
                 unreachable!("a folder's contents are mapped")
             };

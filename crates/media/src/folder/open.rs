@@ -10,7 +10,9 @@
 //!   whose offset lies after it (`commit`);
 //! - valid records in a journal with an older header: the header was durable before they were
 //!   stored;
-//! - a valid record that makes no sense.
+//! - a valid record that makes no sense;
+//! - a file that is older than the page of witnesses says (`witness`): what is there says less than
+//!   was durable when the witness was stored.
 //!
 //! The following is not damage: an incomplete state without a journal, which was being written; and
 //! valid records after an invalid one without proof of a sync: their sectors reached the disk and
@@ -25,15 +27,14 @@
 use super::commit::SyncedFiles;
 use super::damage::{DamageFindings, FileDamage};
 use super::files::{self, FolderAccess, JOURNALS, Locks, STATES, about};
-use super::journal::{
-    Durability, HeaderFound, Journal, JournalRecord, PageContentKind, PageSum, RecordedEffect,
-};
+use super::journal::Journal;
 use super::pages::MappedPages;
+use super::replay::JournalReplay;
 use super::state::{self, StateHeader};
-use super::{Folder, JOURNAL_BYTES_MIN, slot};
-use crate::array::{NandArray, PageContents, StoredPage};
-use crate::effect::{MediaEffect, PageSource};
-use crate::geometry::{PAGE_BYTES, Ppn};
+use super::weigh::{FoundWitness, weigh_headers};
+use super::{Folder, JOURNAL_BYTES_MIN, slot, witness};
+use crate::array::{NandArray, PageContents};
+use crate::geometry::Ppn;
 use crate::image_file::ImageError;
 use crate::media::Media;
 use crate::slab::Slab;
@@ -62,6 +63,9 @@ pub struct FoundFolder {
     /// Generation of the next state: newer than all, and not in the file of the state that was
     /// read.
     next: u64,
+    witness: FoundWitness,
+    /// Whether the journal can be ended: it has no damage, and all of it was replayed.
+    ends: bool,
 }
 
 impl FoundFolder {
@@ -108,10 +112,17 @@ impl FoundFolder {
             nvram,
             report,
             next,
+            witness,
+            ends,
             ..
         } = self;
 
+        folder.begin_witness(witness.journal, witness.blank)?;
         let is_new = folder.header.has_sums();
+        if ends {
+            folder.end_journal(next)?;
+        }
+
         // Records after the last valid one must not come back, so this journal is not continued.
         folder.header = folder.header.next(next);
         folder.write_state(&nand, &nvram)?;
@@ -182,7 +193,7 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     let header = newest_state(&states)?;
 
     let geometry = header.geometry()?;
-    let contents_bytes = u64::from(geometry.pages()) * PAGE_BYTES as u64;
+    let contents_bytes = witness::offset(geometry.pages());
     let journal_files = [
         files::open(dir, JOURNALS[0], access)?,
         files::open(dir, JOURNALS[1], access)?,
@@ -225,33 +236,30 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
     };
     let mut journals = [map(0)?, map(1)?];
 
-    let JournalHeaders { newest, begun } =
-        weigh_headers(&mut journals, &header, &states, &mut findings)?;
-    let mut report = ReplayReport {
-        generation: header.generation,
-        ..ReplayReport::default()
+    let headers = weigh_headers(&mut journals, &header, &states, &mut findings)?;
+    let witness = FoundWitness::read(&locks, &header, &mut findings)?;
+    let mut replay = JournalReplay {
+        nand: &mut nand,
+        nvram: &mut nvram,
+        suspects: &mut suspects,
     };
-    if begun {
-        let journal = &mut journals[slot(header.generation)];
-        report = JournalReplay {
-            journal,
-            header: &header,
-            nand: &mut nand,
-            nvram: &mut nvram,
-            suspects: &mut suspects,
-        }
-        .run(&mut findings)?;
-    }
+    let report = replay.all(&mut journals, &headers, &witness, &mut findings)?;
 
     // A block erased later holds nothing any more.
     suspects.retain(|ppn| nand.torn.contains(&ppn.0));
 
     // The state that was read stays until the new one is whole.
+    let newest = headers.newest.max(witness.journal.generation);
     let next = if slot(newest + 1) == slot(header.generation) {
         newest + 2
     } else {
         newest + 1
     };
+    let ends = headers.begun
+        && findings.list.is_empty()
+        && report.dropped == 0
+        && header.has_sums()
+        && journals[slot(header.generation)].has_room_to_end();
     let files = SyncedFiles::of(locks.contents(), journal_files.each_ref())
         .map_err(|error| about(files::CONTENTS, error))?;
     let folder = Folder::new(locks, states, journals, header, files);
@@ -263,6 +271,8 @@ fn load(dir: &Path, access: FolderAccess, accept: bool) -> Result<FoundFolder, I
         damage: findings.list,
         suspects,
         next,
+        witness,
+        ends,
     })
 }
 
@@ -308,271 +318,4 @@ fn newest_state(states: &[File; 2]) -> Result<StateHeader, ImageError> {
     }
 
     whole.ok_or(reason)
-}
-
-/// What the headers of both journals say.
-struct JournalHeaders {
-    /// The newest generation that was ever begun.
-    newest: u64,
-    /// Whether the newest state has a journal.
-    begun: bool,
-}
-
-fn weigh_headers(
-    journals: &mut [Journal; 2],
-    state: &StateHeader,
-    states: &[File; 2],
-    findings: &mut DamageFindings,
-) -> Result<JournalHeaders, ImageError> {
-    let own = state.generation;
-    let mut headers = JournalHeaders {
-        newest: own,
-        begun: false,
-    };
-    for (index, journal) in journals.iter_mut().enumerate() {
-        let (is_own, name) = (index == slot(own), JOURNALS[index]);
-        let other = || {
-            state::read_header(&states[index])
-                .ok()
-                .filter(|header| slot(header.generation) == index)
-        };
-
-        let begun = match journal.header() {
-            HeaderFound::Begun(generation) => Some(generation),
-            HeaderFound::BegunBy1(generation) if !state.has_sums() || generation < own => {
-                Some(generation)
-            }
-            // Version 1 left the second journal blank until it was needed.
-            HeaderFound::Blank
-                if !state.has_sums() || !other().is_some_and(|header| header.has_sums()) =>
-            {
-                Some(0)
-            }
-            _ => None,
-        };
-
-        let begun = begun.filter(|generation| *generation == 0 || slot(*generation) == index);
-
-        // A generation beyond 32 bits cannot be continued: the next header has no room for it.
-        let begun = begun.filter(|generation| u32::try_from(*generation).is_ok());
-        headers.newest = headers.newest.max(begun.unwrap_or(0));
-
-        match begun {
-            // A journal is begun only when its state is durable. That state is not whole now, so it
-            // was damaged after that.
-            Some(generation) if generation > own => {
-                let (records, syncs) = journal.count(generation);
-                let what = format!(
-                    "no state of generation {generation} is whole, and {name} goes on from it"
-                );
-                let lost = format!(
-                    "all since generation {own}: {records} operations or more, {syncs} flushes among them"
-                );
-                findings.add(STATES[index], 0, what, lost)?;
-            }
-            Some(generation) if is_own && generation == own => headers.begun = true,
-            Some(_) if is_own && !journal.read(own).is_empty() => {
-                let what =
-                    format!("the header is older than the records behind it, of generation {own}");
-                findings.add(name, 0, what, "nothing that is known of".into())?;
-                headers.begun = true;
-            }
-            Some(_) => {}
-            None if is_own => {
-                let lost = match journal.read(own).len() {
-                    0 => format!("what was recorded since generation {own}, if anything was"),
-                    _ => "nothing that is known of: records of this generation follow".into(),
-                };
-                findings.add(
-                    name,
-                    0,
-                    "the header does not have its checksum".into(),
-                    lost,
-                )?;
-                headers.begun = true;
-            }
-            // The state beside it is older and whole, so no newer journal was ever begun there.
-            None if other().is_some_and(|header| {
-                header.generation < own && state::is_whole(&states[index], &header)
-            }) => {}
-            None => {
-                let lost = format!("what was recorded after generation {own}, if anything was");
-                findings.add(
-                    name,
-                    0,
-                    "the header does not have its checksum".into(),
-                    lost,
-                )?;
-            }
-        }
-    }
-    Ok(headers)
-}
-
-/// The journal of the newest state, applied to it.
-struct JournalReplay<'a> {
-    journal: &'a mut Journal,
-    header: &'a StateHeader,
-    nand: &'a mut NandArray,
-    nvram: &'a mut [u64],
-    suspects: &'a mut Vec<Ppn>,
-}
-
-impl JournalReplay<'_> {
-    fn run(&mut self, findings: &mut DamageFindings) -> Result<ReplayReport, ImageError> {
-        let name = JOURNALS[slot(self.header.generation)];
-        let mut offsets = self.journal.read(self.header.generation);
-        let end = self.journal.end();
-
-        if let Some(proof) = self.journal.proof_behind() {
-            let (records, syncs) = self.journal.count_behind();
-            let what = format!(
-                "a record does not have its checksum, and was durable (byte {proof} was written after it)"
-            );
-            let lost = format!(
-                "{records} operations or more that were recorded behind it, {syncs} flushes among them"
-            );
-            findings.add(name, end as u64, what, lost)?;
-        }
-
-        let mut values = Vec::new();
-        let senseless = || {
-            (
-                "a record that makes no sense".to_owned(),
-                "it, and all behind it".to_owned(),
-            )
-        };
-
-        // Up to the last sync all contents were durable: those pages need not be compared.
-        let mut synced = None;
-        for (index, at) in offsets.iter().enumerate() {
-            match self.journal.record(*at, &mut values) {
-                Some(JournalRecord::Durability(Durability::Synced | Durability::Vouched)) => {
-                    synced = Some(index)
-                }
-                Some(_) => {}
-                None => {
-                    let (what, lost) = senseless();
-                    findings.add(name, *at as u64, what, lost)?;
-                    offsets.truncate(index);
-                    break;
-                }
-            }
-        }
-
-        let mut report = ReplayReport {
-            generation: self.header.generation,
-            ..ReplayReport::default()
-        };
-        for (index, at) in offsets.iter().enumerate() {
-            let record = self
-                .journal
-                .record(*at, &mut values)
-                .expect("it made sense a moment ago");
-
-            if let JournalRecord::Effect(effect) = record {
-                let durable = synced.is_some_and(|synced| index <= synced);
-                if !durable && !self.has_contents(&effect) {
-                    report.dropped = (offsets.len() - index) as u64;
-                    break;
-                }
-                if !self.replay(&effect) {
-                    let (what, lost) = senseless();
-                    findings.add(name, *at as u64, what, lost)?;
-                    break;
-                }
-            }
-            report.records += 1;
-        }
-        Ok(report)
-    }
-
-    /// Do the contents match a program's record? Also true if the page number is impossible, which
-    /// replaying the record finds out.
-    fn has_contents(&self, effect: &RecordedEffect<'_>) -> bool {
-        let MediaEffect::Program { ppn, contents, .. } = *effect else {
-            return true;
-        };
-        let PageContents::Mapped(pages) = &self.nand.contents else {
-            unreachable!("a folder's contents are mapped")
-        };
-        let bytes = match contents.kind {
-            PageContentKind::DATA => PAGE_BYTES,
-            PageContentKind::NOTHING => 0,
-            kind => kind.meta_bytes().unwrap_or(0),
-        };
-        ppn.0 >= self.nand.geometry.pages()
-            || crc32c::crc32c(&pages.page(ppn.0 as usize)[..bytes]) == contents.crc
-    }
-
-    /// Does an effect again, if it is possible.
-    fn replay(&mut self, effect: &RecordedEffect<'_>) -> bool {
-        if !self.is_possible(effect) {
-            return false;
-        }
-
-        // The contents are in the file already, where the process left them.
-        let change = effect.map_page(|_| PageSource::Stored(StoredPage::Nothing));
-        change.change(self.nand, self.nvram);
-
-        if let MediaEffect::Program { ppn, contents, .. } = effect {
-            self.adopt_contents(*ppn, *contents);
-        }
-        true
-    }
-
-    /// Could the effect have been done? What no firmware has done makes no sense, whatever the CRC
-    /// of its record says.
-    fn is_possible(&self, effect: &RecordedEffect<'_>) -> bool {
-        let geometry = self.nand.geometry;
-        // A program must be the next one of its block.
-        let is_next = |ppn: Ppn| {
-            ppn.0 < geometry.pages() && {
-                let (block, row) = self.nand.block_of(ppn);
-                self.nand.next_row[block.0 as usize] == row
-            }
-        };
-        let has_words = |word: usize, len: usize| {
-            word.checked_add(len)
-                .is_some_and(|end| end <= self.nvram.len())
-        };
-
-        match *effect {
-            MediaEffect::Program { ppn, contents, .. } => {
-                let is_kind = matches!(
-                    contents.kind,
-                    PageContentKind::DATA | PageContentKind::NOTHING
-                ) || contents.kind.meta_bytes().is_some();
-                is_kind && is_next(ppn)
-            }
-            MediaEffect::TornProgram { ppn } => is_next(ppn),
-            MediaEffect::Erase { block } | MediaEffect::SpoiledErase { block } => {
-                block.0 < geometry.blocks()
-            }
-            MediaEffect::Store { word, values } => has_words(word, values.len()),
-            MediaEffect::Clear { start, len } => has_words(start, len),
-        }
-    }
-
-    /// What the file holds belongs to a page that has been programmed.
-    fn adopt_contents(&mut self, ppn: Ppn, PageSum { kind, crc }: PageSum) {
-        let PageContents::Mapped(pages) = &mut self.nand.contents else {
-            unreachable!("a folder's contents are mapped")
-        };
-        let at = ppn.0 as usize;
-        if kind != PageContentKind::NOTHING {
-            pages.set_sum(at, crc);
-        }
-
-        let Some(bytes) = kind.meta_bytes() else {
-            return;
-        };
-        if pages.is_intact(at, bytes) {
-            let bytes = pages.page(at)[..bytes].into();
-            self.nand.adopt_meta(ppn.0, bytes);
-        } else {
-            self.nand.torn.insert(ppn.0);
-            self.suspects.push(ppn);
-        }
-    }
 }

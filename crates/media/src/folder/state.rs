@@ -44,7 +44,9 @@ pub(super) struct StateHeader {
     pub(super) nvram_words: u64,
     pub(super) journal_bytes: u64,
     pub(super) generation: u64,
-    reserved: u64,
+    /// Number of a record in the page of witnesses that was durable before this; 0 in images that
+    /// have no such page.
+    pub(super) witness: u64,
 }
 
 const _: () = assert!(size_of::<StateHeader>() == 64);
@@ -76,7 +78,7 @@ impl StateHeader {
             nvram_words,
             journal_bytes,
             generation,
-            reserved: 0,
+            witness: 0,
         }
     }
 

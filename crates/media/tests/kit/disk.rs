@@ -34,6 +34,8 @@ struct Disk {
     named: BTreeSet<String>,
     syncs: u64,
     fails: bool,
+    /// Syncs until it fails; it never does unless that was said.
+    fails_after: u64,
 }
 
 thread_local! {
@@ -50,6 +52,7 @@ pub fn attach(dir: &Path) {
         named: BTreeSet::new(),
         syncs: 0,
         fails: false,
+        fails_after: u64::MAX,
     };
     disk.look();
     disk.named = disk.files.keys().cloned().collect();
@@ -73,6 +76,11 @@ pub fn syncs() -> u64 {
 /// From now on the disk writes nothing any more, or does again.
 pub fn fail(fails: bool) {
     DISK.with_borrow_mut(|disk| disk.as_mut().expect("attached").fails = fails);
+}
+
+/// The disk does this many syncs more, and then writes nothing any more.
+pub fn fail_after(syncs: u64) {
+    DISK.with_borrow_mut(|disk| disk.as_mut().expect("attached").fails_after = syncs);
 }
 
 /// The machine dies now: what is left goes to another folder. `below(n)` draws a number below n.
@@ -155,9 +163,10 @@ impl Disk {
         let Some(name) = self.name_of(path) else {
             return 0;
         };
-        if self.fails {
+        if self.fails || self.fails_after == 0 {
             return -1;
         }
+        self.fails_after -= 1;
         self.syncs += 1;
         self.look();
         if name.is_empty() {

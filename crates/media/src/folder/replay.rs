@@ -1,0 +1,223 @@
+//! Replays a journal on top of the state that it goes on from, and tells a torn end from damage.
+//!
+//! Records up to the last proof of durability are applied whatever the contents are: a page that
+//! does not have its checksum reads as a media error. The first program after it whose contents do
+//! not have their CRC ends the history. Absent: headers, and what else is damaged (`weigh`).
+
+use super::damage::DamageFindings;
+use super::files::JOURNALS;
+use super::journal::{
+    Durability, Journal, JournalRecord, PageContentKind, PageSum, RecordedEffect,
+};
+use super::open::ReplayReport;
+use super::slot;
+use super::weigh::{FoundWitness, JournalHeaders};
+use crate::array::{NandArray, PageContents, StoredPage};
+use crate::effect::{MediaEffect, PageSource};
+use crate::geometry::{PAGE_BYTES, Ppn};
+use crate::image_file::ImageError;
+
+/// Journals, applied to the state that they go on from.
+pub(super) struct JournalReplay<'a> {
+    pub(super) nand: &'a mut NandArray,
+    pub(super) nvram: &'a mut [u64],
+    /// Metadata pages with a wrong checksum.
+    pub(super) suspects: &'a mut Vec<Ppn>,
+}
+
+impl JournalReplay<'_> {
+    /// Applies the journals that the state lacks, and compares their end with what was durable.
+    pub(super) fn all(
+        &mut self,
+        journals: &mut [Journal; 2],
+        headers: &JournalHeaders,
+        witness: &FoundWitness,
+        findings: &mut DamageFindings,
+    ) -> Result<ReplayReport, ImageError> {
+        let mut all = ReplayReport {
+            generation: headers.own,
+            ..ReplayReport::default()
+        };
+        let mut end = 0;
+        for generation in headers.replayed() {
+            let journal = &mut journals[slot(generation)];
+            // A journal that another one follows was durable to its end.
+            let until = if generation == headers.last {
+                witness.durable_until(generation)
+            } else {
+                u64::MAX
+            };
+
+            let one = self.run(journal, generation, until, findings)?;
+            all.records += one.records;
+            all.dropped += one.dropped;
+            end = journal.end() as u64;
+        }
+        witness.compare(headers, end, findings)?;
+        Ok(all)
+    }
+
+    /// Applies the journal of a generation; `until` this offset it was durable.
+    fn run(
+        &mut self,
+        journal: &mut Journal,
+        generation: u64,
+        until: u64,
+        findings: &mut DamageFindings,
+    ) -> Result<ReplayReport, ImageError> {
+        let name = JOURNALS[slot(generation)];
+        let mut offsets = journal.read(generation);
+        let end = journal.end();
+
+        if let Some(proof) = journal.proof_behind() {
+            let what = format!(
+                "a record does not have its checksum, and was durable (byte {proof} was written after it)"
+            );
+            let lost = format!("what was recorded behind it: {}", journal.count_behind());
+            findings.add(name, end as u64, what, lost)?;
+        }
+
+        let mut values = Vec::new();
+        let senseless = || {
+            (
+                "a record that makes no sense".to_owned(),
+                "it, and all behind it".to_owned(),
+            )
+        };
+
+        // Up to the last sync all contents were durable: those pages need not be compared.
+        let mut durable_until = until;
+        for (index, at) in offsets.iter().enumerate() {
+            match journal.record(*at, &mut values) {
+                Some(JournalRecord::Durability(Durability::Synced | Durability::Vouched)) => {
+                    durable_until = durable_until.max(*at as u64);
+                }
+                // A commit made the contents durable before this record was stored.
+                Some(JournalRecord::Durability(Durability::Durable { until })) => {
+                    durable_until = durable_until.max(until);
+                }
+                Some(_) => {}
+                None => {
+                    let (what, lost) = senseless();
+                    findings.add(name, *at as u64, what, lost)?;
+                    offsets.truncate(index);
+                    break;
+                }
+            }
+        }
+
+        let mut report = ReplayReport {
+            generation,
+            ..ReplayReport::default()
+        };
+        for (index, at) in offsets.iter().enumerate() {
+            let record = journal
+                .record(*at, &mut values)
+                .expect("it made sense a moment ago");
+
+            if let JournalRecord::Effect(effect) = record {
+                let durable = (*at as u64) < durable_until;
+                if !durable && !self.has_contents(&effect) {
+                    report.dropped = (offsets.len() - index) as u64;
+                    break;
+                }
+                if !self.replay(&effect) {
+                    let (what, lost) = senseless();
+                    findings.add(name, *at as u64, what, lost)?;
+                    break;
+                }
+            }
+            report.records += 1;
+        }
+        Ok(report)
+    }
+
+    /// Do the contents match a program's record? Also true if the page number is impossible, which
+    /// replaying the record finds out.
+    fn has_contents(&self, effect: &RecordedEffect<'_>) -> bool {
+        let MediaEffect::Program { ppn, contents, .. } = *effect else {
+            return true;
+        };
+        let PageContents::Mapped(pages) = &self.nand.contents else {
+            unreachable!("a folder's contents are mapped")
+        };
+        let bytes = match contents.kind {
+            PageContentKind::DATA => PAGE_BYTES,
+            PageContentKind::NOTHING => 0,
+            kind => kind.meta_bytes().unwrap_or(0),
+        };
+        ppn.0 >= self.nand.geometry.pages()
+            || crc32c::crc32c(&pages.page(ppn.0 as usize)[..bytes]) == contents.crc
+    }
+
+    /// Does an effect again, if it is possible.
+    fn replay(&mut self, effect: &RecordedEffect<'_>) -> bool {
+        if !self.is_possible(effect) {
+            return false;
+        }
+
+        // The contents are in the file already, where the process left them.
+        let change = effect.map_page(|_| PageSource::Stored(StoredPage::Nothing));
+        change.change(self.nand, self.nvram);
+
+        if let MediaEffect::Program { ppn, contents, .. } = effect {
+            self.adopt_contents(*ppn, *contents);
+        }
+        true
+    }
+
+    /// Could the effect have been done? What no firmware has done makes no sense, whatever the CRC
+    /// of its record says.
+    fn is_possible(&self, effect: &RecordedEffect<'_>) -> bool {
+        let geometry = self.nand.geometry;
+        // A program must be the next one of its block.
+        let is_next = |ppn: Ppn| {
+            ppn.0 < geometry.pages() && {
+                let (block, row) = self.nand.block_of(ppn);
+                self.nand.next_row[block.0 as usize] == row
+            }
+        };
+        let has_words = |word: usize, len: usize| {
+            word.checked_add(len)
+                .is_some_and(|end| end <= self.nvram.len())
+        };
+
+        match *effect {
+            MediaEffect::Program { ppn, contents, .. } => {
+                let is_kind = matches!(
+                    contents.kind,
+                    PageContentKind::DATA | PageContentKind::NOTHING
+                ) || contents.kind.meta_bytes().is_some();
+                is_kind && is_next(ppn)
+            }
+            MediaEffect::TornProgram { ppn } => is_next(ppn),
+            MediaEffect::Erase { block } | MediaEffect::SpoiledErase { block } => {
+                block.0 < geometry.blocks()
+            }
+            MediaEffect::Store { word, values } => has_words(word, values.len()),
+            MediaEffect::Clear { start, len } => has_words(start, len),
+        }
+    }
+
+    /// What the file holds belongs to a page that has been programmed.
+    fn adopt_contents(&mut self, ppn: Ppn, PageSum { kind, crc }: PageSum) {
+        let PageContents::Mapped(pages) = &mut self.nand.contents else {
+            unreachable!("a folder's contents are mapped")
+        };
+        let at = ppn.0 as usize;
+        if kind != PageContentKind::NOTHING {
+            pages.set_sum(at, crc);
+        }
+
+        let Some(bytes) = kind.meta_bytes() else {
+            return;
+        };
+        if pages.is_intact(at, bytes) {
+            let bytes = pages.page(at)[..bytes].into();
+            self.nand.adopt_meta(ppn.0, bytes);
+        } else {
+            self.nand.torn.insert(ppn.0);
+            self.suspects.push(ppn);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! How new the other files of a folder are, in a page of its own behind the flash pages of
+//! `contents`: an older copy of one file, from a backup say, is told from the file.
+//!
+//! ```text
+//! byte    0  magic
+//! byte  512  two records of the journal: number, generation, end of what was durable, CRC
+//! byte 1024  two records of `service.json`: serial number, CRC-32C of the file, 0, CRC
+//! byte 1536  two records of `reservations.json`
+//! ```
+//! A record with number n is in slot n mod 2, so that one that was not stored to its end leaves the
+//! one before. Each pair is within a sector.
+//!
+//! Invariant: a record is stored when what it says is durable already, so a cut at any instant
+//! leaves a page that says what is there, or less. The journal's record is a store into the page
+//! cache that no command waits for. The next sync of the contents makes it durable: that of the
+//! next flush, or the one that begins a new state, which names the number. Absent: what follows
+//! from a file that is too old (`open`, and the service for its own files).
+
+use super::files::{self, CONTENTS, FolderAccess, about};
+use crate::geometry::PAGE_BYTES;
+use crate::image_file::ImageError;
+use memmap2::MmapMut;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const MAGIC: [u8; 8] = *b"RMPWITNS";
+/// Where the journal's records are.
+const JOURNAL_AT: usize = 512;
+
+/// One record, of 32 bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct WitnessRecord {
+    number: u64,
+    first: u64,
+    second: u64,
+    /// CRC-32C of its place in the page (8 bytes) and of the fields before.
+    crc: u32,
+    zero: u32,
+}
+
+const RECORD_BYTES: usize = size_of::<WitnessRecord>();
+const _: () = assert!(RECORD_BYTES == 32);
+
+impl WitnessRecord {
+    fn new(at: usize, number: u64, first: u64, second: u64) -> Self {
+        let mut record = Self {
+            number,
+            first,
+            second,
+            crc: 0,
+            zero: 0,
+        };
+        record.crc = record.sum(at);
+        record
+    }
+
+    fn sum(&self, at: usize) -> u32 {
+        let words = [at as u64, self.number, self.first, self.second];
+        crc32c::crc32c(words.as_bytes())
+    }
+
+    /// Where the record of a number is, of those that begin at `at`.
+    fn slot(at: usize, number: u64) -> usize {
+        at + (number % 2) as usize * RECORD_BYTES
+    }
+}
+
+/// What the pair of records at `at` says: the newest, or none, or that both are damaged.
+fn newest(page: &[u8], at: usize) -> Result<Option<WitnessRecord>, WitnessDamaged> {
+    let mut newest: Option<WitnessRecord> = None;
+    let mut is_damaged = false;
+    for slot in [at, at + RECORD_BYTES] {
+        let (record, _) =
+            WitnessRecord::read_from_prefix(&page[slot..]).map_err(|_| WitnessDamaged)?;
+        let is_blank = record.as_bytes().iter().all(|byte| *byte == 0);
+        if !is_blank && (record.crc != record.sum(slot) || record.zero != 0) {
+            // Cut while it was stored, and then the other one is the newest.
+            is_damaged = true;
+        } else if !is_blank && newest.is_none_or(|other| other.number < record.number) {
+            newest = Some(record);
+        }
+    }
+
+    match newest {
+        None if is_damaged => Err(WitnessDamaged),
+        newest => Ok(newest),
+    }
+}
+
+/// The page is not there, or not what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WitnessDamaged;
+
+/// How far the journal was durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct JournalWitness {
+    pub(super) number: u64,
+    pub(super) generation: u64,
+    /// Offset in the journal of this generation.
+    pub(super) end: u64,
+}
+
+/// Where the page begins in a device of so many flash pages.
+pub(super) fn offset(pages: u32) -> u64 {
+    u64::from(pages) * PAGE_BYTES as u64
+}
+
+/// Bytes of `contents` with it.
+pub(super) fn contents_bytes(pages: u32) -> u64 {
+    offset(pages) + PAGE_BYTES as u64
+}
+
+fn read_page(file: &File, pages: u32) -> io::Result<Result<Vec<u8>, WitnessDamaged>> {
+    if file.metadata()?.len() < contents_bytes(pages) {
+        return Ok(Err(WitnessDamaged));
+    }
+    let mut page = vec![0; PAGE_BYTES];
+    file.read_exact_at(&mut page, offset(pages))?;
+    let is_ours = page.starts_with(&MAGIC);
+    Ok(if is_ours {
+        Ok(page)
+    } else {
+        Err(WitnessDamaged)
+    })
+}
+
+/// Reads how far the journal was durable.
+pub(super) fn of_journal(
+    file: &File,
+    pages: u32,
+) -> io::Result<Result<JournalWitness, WitnessDamaged>> {
+    let page = read_page(file, pages)?;
+    Ok(page
+        .and_then(|page| newest(&page, JOURNAL_AT)?.ok_or(WitnessDamaged))
+        .map(|record| JournalWitness {
+            number: record.number,
+            generation: record.first,
+            end: record.second,
+        }))
+}
+
+/// The page of a device in use, mapped: the journal's records.
+pub(super) struct WitnessPage {
+    map: MmapMut,
+    journal: JournalWitness,
+}
+
+impl WitnessPage {
+    /// Maps the page. `blank`: whatever is there goes.
+    pub(super) fn map(
+        file: &File,
+        pages: u32,
+        found: JournalWitness,
+        blank: bool,
+    ) -> Result<Self, ImageError> {
+        // Images of earlier versions end before it. Its space is allocated before it is needed.
+        let bytes = contents_bytes(pages);
+        files::reserve(file, CONTENTS, bytes)?;
+        let about = |error| about(CONTENTS, error);
+        if file.metadata().map_err(about)?.len() < bytes {
+            file.set_len(bytes).map_err(about)?;
+        }
+
+        // SAFETY: as for the contents: our own file, locked, and of at least this length. It is
+        // read once, by `of_journal`, and only written here.
+        let map = unsafe {
+            memmap2::MmapOptions::new()
+                .offset(offset(pages))
+                .len(PAGE_BYTES)
+                .map_mut(file)
+                .map_err(about)?
+        };
+        let mut page = Self {
+            map,
+            journal: found,
+        };
+
+        if blank {
+            page.map.fill(0);
+            page.journal(found.generation, found.end);
+            // Last: a page without it is none.
+            page.map[..MAGIC.len()].copy_from_slice(&MAGIC);
+        }
+        Ok(page)
+    }
+
+    /// Number of the newest record.
+    pub(super) fn number(&self) -> u64 {
+        self.journal.number
+    }
+
+    /// The journal of this generation is durable up to `end`.
+    pub(super) fn journal(&mut self, generation: u64, end: u64) {
+        // A commit may end after a later sync.
+        if (generation, end) < (self.journal.generation, self.journal.end) {
+            return;
+        }
+        self.journal = JournalWitness {
+            number: self.journal.number + 1,
+            generation,
+            end,
+        };
+
+        let at = WitnessRecord::slot(JOURNAL_AT, self.journal.number);
+        let record = WitnessRecord::new(at, self.journal.number, generation, end);
+        self.map[at..at + RECORD_BYTES].copy_from_slice(record.as_bytes());
+    }
+}
+
+/// A file that the service keeps beside the device, and replaces as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WitnessedFile {
+    /// `service.json`.
+    Service,
+    /// `reservations.json`.
+    Reservations,
+}
+
+impl WitnessedFile {
+    fn at(self) -> usize {
+        match self {
+            Self::Service => 1024,
+            Self::Reservations => 1536,
+        }
+    }
+}
+
+/// The newest version of such a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileVersion {
+    /// One more with each version; 0 if there was none.
+    pub serial: u64,
+    /// CRC-32C that the file has.
+    pub crc: u32,
+}
+
+/// The newest version of one of these files that was in force in the image in `dir`, of so many
+/// flash pages; `None` if the image was made by an earlier version, and never opened since.
+///
+/// # Errors
+/// The system's reason. Damage is found when the device is opened.
+pub fn newest_version(
+    dir: &Path,
+    pages: u32,
+    of: WitnessedFile,
+) -> io::Result<Option<FileVersion>> {
+    let file = files::open(dir, CONTENTS, FolderAccess::Look)?;
+    let Ok(page) = read_page(&file, pages)? else {
+        return Ok(None);
+    };
+    let newest = newest(&page, of.at()).ok().flatten();
+    Ok(Some(newest.map_or_else(FileVersion::default, |record| {
+        FileVersion {
+            serial: record.number,
+            crc: record.first as u32,
+        }
+    })))
+}
+
+/// From now on older versions of the file are refused. To be called when the file and its name are
+/// durable, and before anything relies on it. Nothing to do in an image without the page.
+///
+/// # Errors
+/// The system's reason.
+pub fn witness_version(
+    dir: &Path,
+    pages: u32,
+    of: WitnessedFile,
+    version: FileVersion,
+) -> io::Result<()> {
+    let file = files::open(dir, CONTENTS, FolderAccess::Own)?;
+    if read_page(&file, pages)?.is_err() {
+        return Ok(());
+    }
+
+    let at = WitnessRecord::slot(of.at(), version.serial);
+    let record = WitnessRecord::new(at, version.serial, version.crc.into(), 0);
+    file.write_all_at(record.as_bytes(), offset(pages) + at as u64)
+        .and_then(|()| file.sync_data())
+        .map_err(|error| about(CONTENTS, error))
+}

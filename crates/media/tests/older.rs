@@ -1,0 +1,303 @@
+//! An older copy of one file of a folder, from a backup say, beside the others: it is refused with
+//! its name, or nothing depends on it. And a damaged state is made again from the one before.
+
+mod kit;
+
+use kit::folder::{
+    CONTENTS, FILES, JOURNALS, Operation, STATES, blank, create, files, operate, put_files,
+};
+use kit::numbers::Numbers;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::image_file::ImageError;
+use remap_ssd_media::{After, Media, Page, Ppn, Purpose};
+use std::path::Path;
+
+/// So small that new states are written all the time.
+const JOURNAL_BYTES: u64 = 16 << 10;
+
+fn commit(media: &mut Media) {
+    let mut commit = media
+        .begin_commit()
+        .expect("the disk works")
+        .expect("it has files");
+    commit.write_contents().expect("the disk works");
+    media.vouch(&mut commit).expect("the disk works");
+    let until = commit.write_journal().expect("the disk works");
+    media.finish_commit(until);
+}
+
+/// Pages that differ from the twin's read as errors.
+fn reads_nothing_else(found: &mut Media, twin: &mut Media) {
+    for ppn in (0..twin.geometry().pages()).map(Ppn) {
+        if !twin.is_programmed(ppn) || twin.is_meta(ppn) {
+            continue;
+        }
+        let Page::Bytes(expected) = twin.page(ppn) else {
+            continue;
+        };
+        if let Ok(Page::Bytes(bytes)) = found.read(ppn, Purpose::Host) {
+            assert!(bytes == expected, "{ppn:?} reads as something else");
+        }
+    }
+}
+
+/// After each flush every file in turn is as it was at some moment before.
+#[test]
+fn an_older_copy_of_one_file_is_refused_by_its_name_or_changes_nothing() {
+    let (live, copy) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let (mut folder, mut twin) = (create(live.path(), JOURNAL_BYTES), blank());
+    let mut numbers = Numbers(7);
+    let mut refused = [0u32; FILES.len()];
+    let mut versions = vec![files(live.path())];
+
+    for step in 0..900 {
+        operate(&mut numbers, &mut folder, &mut twin);
+        if step % 5 > 0 {
+            continue;
+        }
+        match numbers.below(8) {
+            0 => folder.tidy().expect("the disk works"),
+            1..4 => folder.sync().expect("the disk works"),
+            _ => commit(&mut folder),
+        }
+
+        let now = files(live.path());
+        for file in 0..FILES.len() {
+            let mut mixed = now.clone();
+            let at = numbers.below(versions.len() as u64) as usize;
+            mixed[file].clone_from(&versions[at][file]);
+            put_files(copy.path(), &mixed);
+            match Media::look_into_folder(copy.path()) {
+                Ok((mut found, _)) if file == CONTENTS => reads_nothing_else(&mut found, &mut twin),
+                Ok((found, _)) => assert_eq!(
+                    found.to_image().digest(),
+                    twin.to_image().digest(),
+                    "step {step}: with {} of version {at} another device",
+                    FILES[file]
+                ),
+                Err(ImageError::Damaged(text)) => {
+                    assert!(text.starts_with(FILES[file]), "{}: {text}", FILES[file]);
+                    refused[file] += 1;
+                }
+                Err(error) => panic!("step {step}, {}: {error}", FILES[file]),
+            }
+        }
+
+        versions.push(now);
+        if versions.len() > 12 {
+            versions.remove(0);
+        }
+    }
+    assert!(
+        refused.iter().all(|count| *count > 20),
+        "{refused:?} of {FILES:?}"
+    );
+}
+
+/// An older journal, and nothing else: all that was flushed since would be gone.
+#[test]
+fn an_older_journal_is_refused_until_the_loss_is_accepted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = create(dir.path(), 64 << 10);
+    let store = |folder: &mut Media, word: u64| {
+        folder.store(word as usize, word + 1, Purpose::Host, After::NOTHING);
+        commit(folder);
+    };
+
+    store(&mut folder, 0);
+    let before = files(dir.path());
+    (1..30).for_each(|word| store(&mut folder, word));
+    drop(folder);
+
+    // The state that was made with the folder is of generation 1.
+    let mut mixed = files(dir.path());
+    mixed[JOURNALS[1]].clone_from(&before[JOURNALS[1]]);
+    put_files(dir.path(), &mixed);
+    let refused = Media::open_folder(dir.path()).err().expect("refused");
+    let text = refused.to_string();
+    assert!(
+        text.contains("journal.1, byte ") && text.contains("older copy"),
+        "{text}"
+    );
+
+    let found = Media::find_folder(dir.path(), true).expect("accepted");
+    assert!(found.damage()[0].lost.contains("flushes"));
+    let (media, _) = found.begin().expect("the disk works");
+    assert_eq!((media.peek(0), media.peek(1)), (1, 0));
+    drop(media);
+    Media::open_folder(dir.path()).expect("whole from now on");
+}
+
+/// The page of witnesses of an image that has one.
+#[test]
+fn without_what_tells_older_copies_a_folder_is_refused_until_that_is_accepted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = create(dir.path(), JOURNAL_BYTES);
+    folder.store(3, 4, Purpose::Host, After::NOTHING);
+    folder.sync().expect("the disk works");
+    drop(folder);
+
+    let whole = files(dir.path());
+    let page = whole[CONTENTS].len() - PAGE_BYTES;
+    for end in [page, page + 8] {
+        let mut cut = whole.clone();
+        cut[CONTENTS].truncate(end);
+        cut[CONTENTS].resize(if end == page { page } else { page + PAGE_BYTES }, 0);
+        put_files(dir.path(), &cut);
+        let text = Media::open_folder(dir.path())
+            .err()
+            .expect("refused")
+            .to_string();
+        assert!(text.contains(&format!("contents, byte {page}")), "{text}");
+
+        let found = Media::find_folder(dir.path(), true).expect("accepted");
+        let (media, _) = found.begin().expect("the disk works");
+        assert_eq!(media.peek(3), 4);
+        drop(media);
+        Media::open_folder(dir.path()).expect("whole from now on");
+    }
+}
+
+/// As an earlier version left it: without the page, and without its number in the states.
+fn without_witness(dir: &Path) {
+    let mut all = files(dir);
+    let page = all[CONTENTS].len() - PAGE_BYTES;
+    all[CONTENTS].truncate(page);
+    for state in STATES {
+        let bytes = &mut all[state];
+        bytes[56..64].fill(0);
+        let end = bytes.len() - 32;
+        let hash = blake3::hash(&bytes[..end]);
+        bytes[end..].copy_from_slice(hash.as_bytes());
+    }
+    put_files(dir, &all);
+}
+
+#[test]
+fn a_folder_of_before_opens_and_is_protected_from_then_on() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (mut folder, mut twin) = (create(dir.path(), JOURNAL_BYTES), blank());
+    let mut numbers = Numbers(11);
+    for _ in 0..40 {
+        operate(&mut numbers, &mut folder, &mut twin);
+    }
+    folder.sync().expect("the disk works");
+    drop(folder);
+    without_witness(dir.path());
+
+    let (look, _) = Media::look_into_folder(dir.path()).expect("it is read");
+    assert_eq!(look.to_image().digest(), twin.to_image().digest());
+    drop(look);
+
+    let (mut media, _) = Media::open_folder(dir.path()).expect("it opens");
+    assert_eq!(media.to_image().digest(), twin.to_image().digest());
+    let before = files(dir.path());
+    media.store(3, 4, Purpose::Host, After::NOTHING);
+    commit(&mut media);
+    drop(media);
+
+    // The newest state has an odd or an even number; its journal alone is put back.
+    let mut mixed = files(dir.path());
+    let journal = JOURNALS
+        .into_iter()
+        .find(|file| mixed[*file] != before[*file])
+        .expect("one has grown");
+    mixed[journal].clone_from(&before[journal]);
+    put_files(dir.path(), &mixed);
+    let text = Media::open_folder(dir.path())
+        .err()
+        .expect("refused")
+        .to_string();
+    assert!(text.contains(FILES[journal]), "{text}");
+}
+
+/// Which of the state files is newest.
+fn newest_state(files: &[Vec<u8>]) -> usize {
+    let generation =
+        |file: usize| u64::from_le_bytes(files[file][48..56].try_into().expect("8 bytes"));
+    STATES[usize::from(generation(STATES[1]) > generation(STATES[0]))]
+}
+
+#[test]
+fn one_flipped_bit_in_the_newest_state_loses_nothing() {
+    let (live, copy) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let (mut folder, mut twin) = (create(live.path(), JOURNAL_BYTES), blank());
+    let mut numbers = Numbers(13);
+
+    for step in 0..1200 {
+        operate(&mut numbers, &mut folder, &mut twin);
+        match numbers.below(60) {
+            0 => folder.tidy().expect("the disk works"),
+            1 => {
+                drop(folder);
+                folder = Media::open_folder(live.path()).expect("it opens").0;
+            }
+            _ => {}
+        }
+        if step % 17 > 0 {
+            continue;
+        }
+
+        let mut damaged = files(live.path());
+        let state = newest_state(&damaged);
+        let at = numbers.below(damaged[state].len() as u64) as usize;
+        // A flipped generation would make it an older copy, of which there is another test.
+        let at = if (48..56).contains(&at) { 64 } else { at };
+        damaged[state][at] ^= 1 << numbers.below(8);
+        put_files(copy.path(), &damaged);
+
+        let text = Media::open_folder(copy.path())
+            .err()
+            .expect("refused")
+            .to_string();
+        assert!(text.contains(FILES[state]), "{text}");
+        let found = Media::find_folder(copy.path(), true).expect("accepted");
+        assert!(
+            found.damage()[0].lost.starts_with("nothing"),
+            "step {step}: {}",
+            found.damage()[0].lost
+        );
+        let (found, _) = found.begin().expect("the disk works");
+        assert_eq!(
+            found.to_image().digest(),
+            twin.to_image().digest(),
+            "step {step}"
+        );
+        drop(found);
+        Media::open_folder(copy.path()).expect("whole from now on");
+    }
+}
+
+/// The line by which an operator decides whether to accept the loss.
+#[test]
+fn a_loss_counts_flushes_and_writes_with_fua() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = create(dir.path(), 64 << 10);
+    let start = Operation::Store { word: 1, value: 1 };
+    start.apply(&mut folder);
+    for n in 0..14 {
+        Operation::Store { word: 2, value: n }.apply(&mut folder);
+        if n % 4 == 0 {
+            folder.sync().expect("the disk works");
+        } else {
+            commit(&mut folder);
+        }
+    }
+    drop(folder);
+
+    let mut damaged = files(dir.path());
+    damaged[JOURNALS[1]][16 + 9] ^= 1;
+    put_files(dir.path(), &damaged);
+    let found = Media::weigh_folder(dir.path()).expect("something is left");
+    let lost = &found.damage()[0].lost;
+    assert!(
+        lost.contains("14 operations or more; 14 times or more"),
+        "{lost}"
+    );
+}
