@@ -7,10 +7,12 @@ use kit::folder::{
     CONTENTS, FILES, JOURNALS, Operation, STATES, blank, create, files, operate, put_files,
 };
 use kit::numbers::Numbers;
+use kit::tiny;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_media::{After, Media, Page, Ppn, Purpose};
+use remap_ssd_media::{After, Lpn, Media, Oob, Page, Ppn, Purpose, SbId, StoredPage};
 use std::path::Path;
+use std::sync::Arc;
 
 /// So small that new states are written all the time.
 const JOURNAL_BYTES: u64 = 16 << 10;
@@ -300,4 +302,90 @@ fn a_loss_counts_flushes_and_writes_with_fua() {
         lost.contains("14 operations or more; 14 times or more"),
         "{lost}"
     );
+}
+
+/// A state and its journal fit each other; the page of witnesses knows of newer ones.
+#[test]
+fn an_older_state_with_its_journal_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = create(dir.path(), JOURNAL_BYTES);
+    let before = files(dir.path());
+    folder.store(3, 4, Purpose::Host, After::NOTHING);
+    folder.tidy().expect("the disk works");
+    drop(folder);
+
+    let mut mixed = files(dir.path());
+    for file in [STATES[0], JOURNALS[0]] {
+        assert!(mixed[file] != before[file], "generation 2 is there");
+        mixed[file].clone_from(&before[file]);
+    }
+    put_files(dir.path(), &mixed);
+    let refused = Media::open_folder(dir.path()).err().expect("refused");
+    assert!(refused.to_string().contains("state.0, byte 0"), "{refused}");
+}
+
+/// Power-on ends the journal in the place of a record that a crash has torn; what lay behind that
+/// record does not come back, should power-on be cut.
+#[test]
+fn what_lies_behind_the_end_of_a_journal_stays_gone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = create(dir.path(), JOURNAL_BYTES);
+    // The record of an erase has as many bytes as that of the end.
+    let id = folder.name_next();
+    folder
+        .erase(tiny().block(SbId(0), 0), id, After::NOTHING)
+        .expect("no fault is planted");
+    folder.store(3, 4, Purpose::Host, After::NOTHING);
+    drop(folder);
+
+    let mut torn = files(dir.path());
+    torn[JOURNALS[1]][16] ^= 1;
+    put_files(dir.path(), &torn);
+    let (media, report) = Media::open_folder(dir.path()).expect("a torn end");
+    assert_eq!((report.records, media.peek(3)), (0, 0));
+    drop(media);
+
+    // Cut before the new state: the journal has its end, and the rest is as before.
+    torn[JOURNALS[1]] = files(dir.path())[JOURNALS[1]].clone();
+    put_files(dir.path(), &torn);
+    let (media, _) = Media::open_folder(dir.path()).expect("a torn end");
+    assert_eq!(media.peek(3), 0);
+}
+
+/// Commits under load vouch for no contents, and cover them all the same: a page that has decayed,
+/// or is of an older copy, is a media error and not the end of the history.
+#[test]
+fn contents_that_a_commit_covered_do_not_end_the_history() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = create(dir.path(), 64 << 10);
+    let older = files(dir.path());
+    let program = |folder: &mut Media, ppn: u32| {
+        let stored = StoredPage::Bytes(Arc::new([ppn as u8 + 1; PAGE_BYTES]));
+        let oob = Oob::new(Lpn(ppn), 1, 1);
+        folder
+            .program(Ppn(ppn), oob, stored, Purpose::Host, After::NOTHING)
+            .expect("no fault is planted");
+    };
+
+    program(&mut folder, 0);
+    for ppn in [2, 4] {
+        folder.store(3, u64::from(ppn), Purpose::Host, After::NOTHING);
+        let mut commit = folder
+            .begin_commit()
+            .expect("the disk works")
+            .expect("it has files");
+        commit.write_contents().expect("the disk works");
+        program(&mut folder, ppn);
+        folder.vouch(&mut commit).expect("the disk works");
+        let until = commit.write_journal().expect("the disk works");
+        folder.finish_commit(until);
+    }
+    drop(folder);
+
+    let mut mixed = files(dir.path());
+    mixed[CONTENTS].clone_from(&older[CONTENTS]);
+    put_files(dir.path(), &mixed);
+    let (mut media, _) = Media::look_into_folder(dir.path()).expect("it opens");
+    assert_eq!(media.peek(3), 4);
+    assert!(media.read(Ppn(0), Purpose::Host).is_err());
 }

@@ -104,7 +104,10 @@ fn a_damaged_name_or_block_size_is_refused_and_counters_are_not_missed() {
     };
     std::fs::write(&path, old(4095).to_string()).expect("room for it");
     serve_fails(&["service.json", "512 or 4096"]);
+    // It has no serial number either, and the image has had files with one.
     std::fs::write(&path, old(4096).to_string()).expect("room for it");
+    serve_fails(&["service.json", "not the newest", "no serial number"]);
+    run(&["image", "repair", &text, "--accept-loss"]).ok();
     serve(&["--image", &text]).stop();
     assert!(
         std::fs::read_to_string(&path)
@@ -114,6 +117,39 @@ fn a_damaged_name_or_block_size_is_refused_and_counters_are_not_missed() {
     );
     std::fs::write(image.join("health.json"), "{").expect("room for it");
     serve(&["--image", &text]).stop();
+}
+
+/// A namespace that hosts deleted, or its pages in another one, would be there again.
+#[test]
+fn an_older_copy_of_the_list_of_namespaces_is_refused_until_that_is_accepted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &[]);
+    let path = image.join("service.json");
+    let older = std::fs::read_to_string(&path).expect("there");
+    run(&["image", "adopt", &text, "--nqn", "nqn.2026-11.test:new"]).ok();
+    let newest = std::fs::read_to_string(&path).expect("there");
+
+    std::fs::write(&path, &older).expect("room for it");
+    let words = [
+        "service.json",
+        "not the newest",
+        "serial number",
+        "image repair",
+    ];
+    run(&["serve", "--image", &text, "--listen", "127.0.0.1:0"]).fails(1, &words);
+    let found = run(&["image", "check", &text, "--json"])
+        .fails(1, &[])
+        .json();
+    assert_eq!(found["damage"][0]["file"], "service.json");
+
+    // The newest one is as good as before; the older one is, once that is accepted.
+    std::fs::write(&path, &newest).expect("room for it");
+    run(&["image", "check", &text]).ok();
+    std::fs::write(&path, &older).expect("room for it");
+    run(&["image", "repair", &text, "--accept-loss"]).ok();
+    serve(&["--image", &text]).stop();
+    std::fs::write(&path, &newest).expect("room for it");
+    run(&["image", "check", &text]).fails(1, &[]);
 }
 
 #[test]

@@ -88,5 +88,13 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     let file = folder.join("reservations.json");
     let text = std::fs::read_to_string(&file).expect("it was kept");
     std::fs::write(&file, text.replace("true", "false")).expect("room");
-    run(&["serve", "--image", image, "--listen", "127.0.0.1:0"]).fails(1, "remove the file");
+    let start = ["serve", "--image", image, "--listen", "127.0.0.1:0"];
+    run(&start).fails(1, "image repair");
+
+    // Neither does a missing one.
+    std::fs::remove_file(&file).expect("it is there");
+    run(&start).fails(1, "it is missing");
+    run(&["image", "check", image]).fails(1, "");
+    run(&["image", "repair", image, "--accept-loss"]).ok();
+    serve(&["--image", image]).stop();
 }

@@ -3,13 +3,14 @@
 //! ```text
 //! delete    kept as to be deleted ─► nobody sees it ─► every page deallocated, durably ─► not kept any more: its pages are free
 //! reformat  kept as to be emptied ─► nobody may use it ─► every page deallocated, durably ─► kept with the new blocks: in use
-//! create    free pages, which are deallocated ─► kept ─► there, attached to nobody
+//! create    kept as to be deleted ─► every page deallocated, durably, and no reservation ─► kept: there, attached to nobody
 //! ```
 //! Each arrow waits until what is before it is durable. Crash argument: a cut (1) before the first
 //! arrow leaves all as it was; (2) between the first and the last finds a namespace that is kept as
 //! half emptied, which the next start empties (`finish_clearing`) before anybody sees it, and so
-//! comes out as after the last arrow; (3) behind the last finds it done. Nobody gets a page that
-//! another namespace's host wrote: pages become free only when all of them are deallocated durably.
+//! comes out as after the last arrow, or of a creation as before the first; (3) behind the last
+//! finds it done. No host gets a page that another namespace's host wrote: pages become free only
+//! when all of them are deallocated durably, and a creation does not rely on that.
 //! A power cut that an operator asks for may take the deallocations back, so they are counted and
 //! repeated. Absent: the commands that ask for it (`commands`).
 
@@ -90,8 +91,10 @@ impl Subsystem {
     /// The status to answer.
     pub(super) fn create_namespace(&self, spec: NamespaceSpec) -> Result<u32, Status> {
         let lpns = self.namespaces.lpns;
-        self.change_namespaces(|all| {
+        self.must_take_writes()?;
+        let (nsid, _alone) = self.change_namespaces(|all| {
             let nsid = all.number().ok_or(Status::NAMESPACE_NUMBERS)?;
+            let alone = BeingEmptied::begin(self, nsid)?;
             let first_lpn = all.place(spec.pages, lpns);
             all.made += 1;
             all.add(KeptNamespace {
@@ -100,11 +103,41 @@ impl Subsystem {
                 pages: spec.pages,
                 lba_shift: spec.lba_shift,
                 serial: all.made,
-                clearing: None,
+                clearing: Some(Clearing::ThenDelete),
                 attachment: Attachment::NOBODY,
             });
-            Ok(nsid)
-        })
+            Ok((nsid, alone))
+        })?;
+
+        // Free pages may hold data if the list was once an older copy, which an operator accepted.
+        let made = self.forget(nsid).and_then(|()| {
+            self.change_namespaces(|all| {
+                let one = all.get_mut(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+                one.clearing = None;
+                Ok(nsid)
+            })
+        });
+        if made.is_err() {
+            // If this fails too, the next start does it.
+            let _ = self.change_namespaces(|all| {
+                all.list.retain(|one| one.nsid != nsid);
+                Ok(())
+            });
+        }
+        made
+    }
+
+    /// Nothing of a namespace is left: no page, no registration, no reservation.
+    fn forget(&self, nsid: u32) -> Result<(), Status> {
+        let namespace = self.namespace_numbered(nsid)?;
+        self.empty(&namespace)?;
+        self.forget_reservations(&namespace)
+    }
+
+    fn namespace_numbered(&self, nsid: u32) -> Result<Namespace, Status> {
+        let table = self.namespaces.table.load();
+        let entry = table.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        Ok(entry.namespace)
     }
 
     /// Deletes a namespace: its pages are free when this returns.
@@ -222,15 +255,10 @@ impl Subsystem {
 
     /// Empties a namespace that is kept as to be emptied, and then what is to come then.
     fn finish(&self, nsid: u32, clearing: Clearing) -> Result<(), Status> {
-        let namespace = {
-            let table = self.namespaces.table.load();
-            let entry = table.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
-            entry.namespace
-        };
-        self.empty(&namespace)?;
-        if clearing == Clearing::ThenDelete {
-            // The next namespace of this number must not begin with them.
-            self.clear_reservations(&namespace)?;
+        match clearing {
+            // The next namespace of this number must not begin with its reservations.
+            Clearing::ThenDelete => self.forget(nsid)?,
+            Clearing::ThenUse => self.empty(&self.namespace_numbered(nsid)?)?,
         }
 
         self.change_namespaces(|all| {

@@ -275,6 +275,19 @@ impl Subsystem {
         Ok(())
     }
 
+    /// Nothing is left of the reservations of a namespace, which ends or begins: neither their
+    /// generation, nor whether they persist.
+    ///
+    /// # Errors
+    /// The change could not be kept.
+    pub(super) fn forget_reservations(&self, namespace: &Namespace) -> Result<(), Status> {
+        self.change_reservations(namespace, |all| {
+            let notices = all.clear_for_operator();
+            *all = NamespaceReservations::default();
+            Ok(notices)
+        })
+    }
+
     /// Takes away all registrations and the reservation of a namespace, for an operator.
     ///
     /// # Errors
