@@ -4,7 +4,7 @@ mod kit;
 
 use kit::{content, device, recovered, small_config, small_geometry};
 use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl, Lpn, Refusal, SchemeKind};
-use remap_ssd_media::{After, Op, OpKind, Page, Purpose};
+use remap_ssd_media::{After, Media, Op, OpKind, Page, Purpose};
 
 const FILES: u32 = 3;
 const BLOCKS: u32 = 10;
@@ -328,4 +328,59 @@ fn a_damaged_map_is_a_media_error_until_it_is_reset() {
             lpn: Lpn(9)
         }])
     );
+}
+
+/// Any word of the map is damaged, or two neighbours: after each power-on the lists are right or
+/// media errors. No list of before the reset comes back.
+#[test]
+fn a_damaged_map_stays_so_over_power_cycles() {
+    for noted in [0, 1, 2] {
+        let mut ftl = mapped();
+        let first = base(&ftl);
+        for offset in 0..3 {
+            ftl.fs_write(Lpn(offset), &content(1), page(1, offset))
+                .unwrap();
+        }
+        ftl.fs_reset().unwrap();
+        for offset in 0..noted {
+            ftl.fs_write(Lpn(offset), &content(2), page(2, offset))
+                .unwrap();
+        }
+
+        let files = if noted == 0 { vec![] } else { vec![2] };
+        let list: Vec<FileBlock> = (0..noted)
+            .map(|offset| FileBlock {
+                offset,
+                lpn: Lpn(offset),
+            })
+            .collect();
+        let words = 1 + 2 * 2 * FILES as usize + 4 * BLOCKS as usize;
+        let image = ftl.media().to_image();
+
+        for (word, damaged) in (first..first + words).flat_map(|word| [(word, 1), (word, 2)]) {
+            let mut media = Media::from_image(&image);
+            media.plant(|faults| {
+                for word in word..word + damaged {
+                    faults.flips.insert(word, 0b11);
+                }
+            });
+
+            for cycle in 1..=3 {
+                let mut ftl = Ftl::recover(media, config()).unwrap().0;
+                let at = format!("{noted} noted, {damaged} words from {word}, cycle {cycle}");
+                let found = (ftl.fs_files(), ftl.fs_map(1), ftl.fs_map(2));
+                let is_lost = found.0 == Err(Refusal::MediaError);
+                assert!(
+                    is_lost || found == (Ok(files.clone()), Ok(vec![]), Ok(list.clone())),
+                    "{at}: {found:?}"
+                );
+                media = ftl.into_media();
+            }
+
+            let mut ftl = Ftl::recover(media, config()).unwrap().0;
+            ftl.fs_reset().unwrap();
+            let mut ftl = recovered(ftl).0;
+            assert_eq!(ftl.fs_files(), Ok(vec![]), "{damaged} words from {word}");
+        }
+    }
 }

@@ -36,20 +36,20 @@ impl FileMap {
             return found;
         }
 
-        let words: Vec<[TaggedValue; ENTRY_WORDS]> = (0..region.blocks)
+        let words: Vec<[Option<TaggedValue>; ENTRY_WORDS]> = (0..region.blocks)
             .map(|index| self.read_entry(media, index))
             .collect();
         // The largest generation found anywhere: an entry of it proves the reset that began it.
-        let generations = words.iter().flatten().map(|word| word.generation());
-        let newest = generations.max().unwrap_or(0);
+        let readable = words.iter().flatten().flatten();
+        let newest = readable.map(|word| word.generation()).max().unwrap_or(0);
+        let stored = word.map_or(0, |word| word as u32);
         self.damaged |= word.is_err();
-        self.generation = newest.max(word.unwrap_or(0) as u32).max(1);
+        self.generation = newest.max(stored).max(1);
 
         let guards = self.guards;
         for (index, entry) in (0..).zip(&words) {
-            let mut mine = entry
-                .iter()
-                .map(|word| word.generation() == self.generation);
+            let is_mine = |word: TaggedValue| word.generation() == self.generation;
+            let mut mine = entry.iter().map(|word| word.is_some_and(is_mine));
             let some = mine.clone().any(|mine| mine);
             let whole = if guards.has(Guard::FsWhole) {
                 mine.all(|mine| mine)
@@ -57,26 +57,26 @@ impl FileMap {
                 mine.next() == Some(true)
             };
 
-            let stale = !guards.has(Guard::FsGenerations) && entry[0].generation() != 0 && !some;
+            let is_used = entry[0].is_some_and(|word| word.generation() != 0);
+            let stale = !guards.has(Guard::FsGenerations) && is_used && !some;
             if some && guards.has(Guard::FsTornPlaces) || whole {
                 self.used = index + 1;
             }
-            if whole || stale {
-                found.entries.push((index, entry[2].value()));
+            if let Some(inode) = entry[2].filter(|_| whole || stale) {
+                found.entries.push((index, inode.value()));
             }
         }
 
         found
     }
 
-    fn read_entry(&mut self, media: &mut Media, index: u32) -> [TaggedValue; ENTRY_WORDS] {
+    /// The words of an entry that can be read.
+    fn read_entry(&mut self, media: &mut Media, index: u32) -> [Option<TaggedValue>; ENTRY_WORDS] {
         let at = self.region.entry(index);
         [0, 1, 2, 3].map(|word| {
-            let bits = media.load(at + word).unwrap_or_else(|_| {
-                self.damaged = true;
-                0
-            });
-            TaggedValue::from_bits(bits)
+            let bits = media.load(at + word).ok();
+            self.damaged |= bits.is_none();
+            bits.map(TaggedValue::from_bits)
         })
     }
 
@@ -88,6 +88,11 @@ impl FileMap {
         }
         if found.starts_over {
             return self.start_over(media);
+        }
+        // The generation may be an older one, since the newest may be in a damaged word: that word
+        // stays until the host resets the map, so that every power-on finds the damage.
+        if self.damaged {
+            return;
         }
 
         // Built anew from the entries, then compared: nothing is stored that is there already, so

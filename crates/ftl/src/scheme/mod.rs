@@ -10,6 +10,7 @@ mod group_log;
 mod in_force;
 mod index;
 mod l2p_only;
+mod loaded;
 mod local_flash;
 mod log_entry;
 mod log_pages;

@@ -46,7 +46,7 @@ impl ExpectedDamage {
 
         let aborted = self.geometry.superblocks() as usize * 3 + 1;
         let dealloc = aborted + 64;
-        let scheme = (dealloc + 4 * config.dealloc_slots as usize).next_multiple_of(8);
+        let scheme = first_of_scheme(config, &self.geometry);
 
         if word + 1 == aborted {
             return (config.entry == EntrySize::Bytes24).then_some("the slot of atomic commands");
@@ -101,6 +101,12 @@ impl ExpectedDamage {
                 .max(self.geometry.pages_per_superblock() as usize * 2),
         }
     }
+}
+
+/// First word of what the scheme keeps.
+pub fn first_of_scheme(config: &Config, geometry: &Geometry) -> usize {
+    let dealloc = geometry.superblocks() as usize * 3 + 1 + 64;
+    (dealloc + 4 * config.dealloc_slots as usize).next_multiple_of(8)
 }
 
 /// Pages of which nothing but themselves tells what they held: they may have been torn by a cut, as

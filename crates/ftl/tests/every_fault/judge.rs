@@ -58,7 +58,7 @@ pub fn errors_of(ftl: &mut Ftl, contents: &Contents) -> Result<BTreeSet<u32>, St
 }
 
 /// Without being written, LPNs in doubt stay so, and no others become so.
-fn cycle(ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<Ftl, String> {
+pub fn cycle(ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<Ftl, String> {
     let config = ftl.config().clone();
     let (mut ftl, _) = Ftl::recover(ftl.into_media(), config)
         .map_err(|error| format!("next power-on: {error}"))?;
@@ -74,7 +74,7 @@ fn cycle(ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<Ftl, S
 
 /// Writes the LPNs that read as media errors: no power cycle brings the errors back, nor older
 /// data.
-fn cure(mut ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<(), String> {
+pub fn cure(mut ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<(), String> {
     let (mut contents, config) = (contents.clone(), ftl.config().clone());
     for &lpn in errors {
         let identity = 900_000 + u64::from(lpn);

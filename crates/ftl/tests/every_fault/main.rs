@@ -9,6 +9,7 @@ mod expected;
 mod judge;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod sets;
 
 use expected::{ExpectedDamage, Fault, is_unvouched};
 use judge::{DamageTally, GONE, errors_of, judge};

@@ -318,7 +318,7 @@ impl Recover for NLog {
         let FoundUnits { mut used, headless } = self.find_units(&mut core.media)?;
         used.sort_unstable();
         if let Some(unit) = headless {
-            let sequence = self.sequence_of(&mut core.media, unit, &used);
+            let sequence = self.sequence_of(&mut core.media, unit, &used)?;
             self.heads.push((unit, sequence));
             used.push((sequence, unit));
             used.sort_unstable();

@@ -3,7 +3,7 @@
 //! Invariant: a unit counts if its head has its torn bit. At most one head may be unreadable, and its
 //! number is found from the others. Absent: what the witnesses decide (`witnesses`).
 
-use super::{NLog, SEQUENCE_END, SLOT_WORDS, UnitHead, load};
+use super::{NLog, SEQUENCE_END, SLOT_WORDS, UnitHead};
 use crate::contract::Remapping;
 use crate::core::Core;
 use crate::error::RecoveryError;
@@ -23,12 +23,15 @@ pub(super) struct FoundUnits {
 impl NLog {
     /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before
     /// the first, or after the last.
+    ///
+    /// # Errors
+    /// It is at one of the ends, and an unreadable entry hides at which.
     pub(super) fn sequence_of(
         &self,
         media: &mut Media,
         unit: usize,
         known: &[(u64, usize)],
-    ) -> u64 {
+    ) -> Result<u64, RecoveryError> {
         // Numbers are consecutive but for the units that were reclaimed, and those were the oldest:
         // a gap is where the unreadable head was.
         let gap = known
@@ -36,26 +39,36 @@ impl NLog {
             .find(|pair| pair[0].0 + 1 < pair[1].0)
             .map(|pair| pair[0].0 + 1);
         let (Some(first), Some(last)) = (known.first(), known.last()) else {
-            return 1;
+            return Ok(1);
         };
+        if let Some(gap) = gap {
+            return Ok(gap);
+        }
 
         // Without a gap it is at one of the ends. Entries of the newest unit are newer than all
         // others.
-        let is_newer = self.newest_entry(media, unit) > self.newest_entry(media, last.1);
+        let is_newer = self.newest_entry(media, unit)? > self.newest_entry(media, last.1)?;
         let first = first
             .0
             .checked_sub(1)
             .filter(|first| *first > 0 && !is_newer);
-        gap.or(first).unwrap_or(last.0 + 1)
+        Ok(first.unwrap_or(last.0 + 1))
     }
 
-    fn newest_entry(&self, media: &mut Media, unit: usize) -> u64 {
-        let slots = (1..=self.slots).map(|slot| self.word(unit) + slot * SLOT_WORDS);
-        slots
-            .filter_map(|at| load(media, at))
-            .map(|entry| entry.wsn())
-            .max()
-            .unwrap_or(0)
+    /// The largest number of an entry in a unit.
+    fn newest_entry(&self, media: &mut Media, unit: usize) -> Result<u64, RecoveryError> {
+        let mut newest = 0;
+        for slot in 1..=self.slots {
+            let word = self.word(unit) + slot * SLOT_WORDS;
+            let [first, second] = [media.load(word), media.load(word + 1)];
+            let first = first.map_err(|_| RecoveryError::NvramDamaged { word })?;
+            let entry = LogEntry::from_words([first, 0]);
+            let is_torn = !entry.torn_first() || second.is_ok_and(|second| second & 1 == 0);
+            if !is_torn {
+                newest = newest.max(entry.wsn());
+            }
+        }
+        Ok(newest)
     }
 
     /// Repairs the records that were unreadable at recovery.

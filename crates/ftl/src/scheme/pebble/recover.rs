@@ -26,7 +26,7 @@ impl Recover for Pebble {
             witnesses.charge_scan(&mut core.media, len + 1);
 
             let Ok(head) = core.media.load(at).map(RoomHead::from_bits) else {
-                self.doubt_room(core.geometry, &mut core.media, witnesses, sb);
+                self.doubt_room(core.geometry, &mut core.media, witnesses, sb)?;
                 continue;
             };
 
@@ -108,17 +108,26 @@ impl Pebble {
         media: &mut Media,
         witnesses: &mut Witnesses,
         sb: SbId,
-    ) {
+    ) -> Result<(), RecoveryError> {
         let first = self.slot_word(geometry.page(sb, 0));
         for at in first..first + geometry.pages_per_superblock() as usize * self.degree {
             let ppn = geometry.page(sb, ((at - first) / self.degree) as u32);
-            let slot = media.load(at).map(OwnerSlot::from_bits).unwrap_or_default();
             // Slots of pages that are not programmed are of an earlier incarnation: its zeroing was
             // cut.
-            if slot.valid() && witnesses.is_live(sb) && media.is_programmed(ppn) {
+            if !witnesses.is_live(sb) || !media.is_programmed(ppn) {
+                continue;
+            }
+
+            // An unreadable slot may name any LPN.
+            let slot = media
+                .load(at)
+                .map(OwnerSlot::from_bits)
+                .map_err(|_| RecoveryError::NvramDamaged { word: at })?;
+            if slot.valid() {
                 witnesses.doubt(slot.lpn(), u64::MAX);
             }
         }
         self.headless.push(sb);
+        Ok(())
     }
 }

@@ -7,13 +7,13 @@
 
 use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
 use crate::clock::WsnClock;
-use crate::config::ATOMIC_PAGES_MAX;
 use crate::contract::Remapping;
 use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::in_force::find_doubtful;
+use crate::scheme::loaded::LoadedEntry;
 use crate::scheme::segments::SegmentChain;
 use crate::superblock::Superblocks;
 use crate::tables::Tables;
@@ -393,15 +393,22 @@ impl RemapSsd {
 
         // A segment with an unknown owner still gives the LPNs and numbers of its entries.
         for at in self.segments.orphaned_places() {
-            if let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) {
-                let entry = RmmEntry::from_words(first, second);
-                if entry.is_intact() {
-                    witnesses.doubt(entry.target(), entry.wsn());
+            match self.load(&mut core.media, at) {
+                LoadedEntry::Nothing { .. } => {}
+                LoadedEntry::Whole(entry) => witnesses.doubt(entry.target(), entry.wsn()),
+                LoadedEntry::Damaged(entry) if entry.doubt(witnesses, u64::MAX) => {}
+                LoadedEntry::Damaged(_) => {
+                    return Err(RecoveryError::NvramDamaged { word: at + 1 });
                 }
             }
         }
 
         Ok(())
+    }
+
+    fn load(&self, media: &mut Media, at: usize) -> LoadedEntry {
+        let torn_bits = self.segments.guards.has(Guard::TornBits);
+        LoadedEntry::load(media, at, self.segments.slot_words, torn_bits)
     }
 
     /// Reports an entry as a witness, or the LPNs in doubt if it is unreadable. Its number is at
@@ -414,85 +421,35 @@ impl RemapSsd {
         at: usize,
         newest: u64,
     ) -> Result<(), RecoveryError> {
-        let entry_words = self.segments.slot_words;
-        let mut words = [0; 3];
-        let mut damaged = None;
-        for (index, word) in words[..entry_words].iter_mut().enumerate() {
-            match core.media.load(at + index) {
-                Ok(value) => *word = value,
-                Err(_) => damaged = Some(index),
+        let pages = core.geometry.pages_per_superblock();
+        let page_of = |offset: u32| (offset < pages).then(|| core.geometry.page(sb, offset));
+
+        match self.load(&mut core.media, at) {
+            LoadedEntry::Nothing { is_damaged } => self.damaged.extend(is_damaged.then_some(at)),
+
+            LoadedEntry::Whole(entry) => {
+                let (lpn, wsn, source) = (entry.target(), entry.wsn(), entry.relocated_source());
+                if let Some(ppn) = page_of(entry.offset())
+                    && !witnesses.remap(core, lpn, ppn, wsn, source)
+                {
+                    witnesses.zero(at..at + self.segments.slot_words);
+                }
             }
-        }
 
-        // An unreadable word reads as 0 here; whatever follows from it is not used.
-        let entry = RmmEntry::from_words(words[0], words[1]);
-        let offset_is_sane = entry.offset() < core.geometry.pages_per_superblock();
-        let ppn = core
-            .geometry
-            .page(sb, if offset_is_sane { entry.offset() } else { 0 });
-
-        if let Some(index) = damaged {
-            self.damaged.push(at);
-            let counts = offset_is_sane && witnesses.counts(&core.media, ppn, entry.wsn());
-            let is_said = self.doubt(witnesses, words, index, newest, counts);
-            return if is_said {
-                Ok(())
-            } else {
-                Err(RecoveryError::NvramDamaged { word: at + 1 })
-            };
-        }
-
-        let intact = entry.is_intact() && (entry_words == 2 || words[2] & 1 == 1);
-        if words == [0; 3] || !intact && core.config.guards.has(Guard::TornBits) {
-            return Ok(());
-        }
-        if offset_is_sane
-            && !witnesses.remap(
-                core,
-                entry.target(),
-                ppn,
-                entry.wsn(),
-                entry.relocated_source(),
-            )
-        {
-            witnesses.zero(at..at + entry_words);
+            LoadedEntry::Damaged(entry) => {
+                self.damaged.push(at);
+                // Its first word may show that it is not valid. Otherwise the other words give the
+                // LPNs, or none is known.
+                let may_count = entry.place.is_none_or(|place| {
+                    page_of(place.offset())
+                        .is_some_and(|ppn| witnesses.counts(&core.media, ppn, place.wsn()))
+                });
+                if may_count && !entry.doubt(witnesses, newest) {
+                    return Err(RecoveryError::NvramDamaged { word: at + 1 });
+                }
+            }
         }
         Ok(())
-    }
-
-    /// Reports the LPNs in doubt because word `index` of an entry is unreadable. `counts`: the
-    /// entry is valid as far as its first word tells. `false` if every LPN would be in doubt.
-    fn doubt(
-        &self,
-        witnesses: &mut Witnesses,
-        words: [u64; 3],
-        index: usize,
-        newest: u64,
-        counts: bool,
-    ) -> bool {
-        let entry_words = self.segments.slot_words;
-        // A readable word has no torn bit, so the entry was never complete, whatever the other word
-        // holds.
-        let is_torn = (0..entry_words).any(|word| word != index && words[word] & 1 == 0);
-        if is_torn || index > 0 && !counts {
-            return true;
-        }
-
-        let entry = RmmEntry::from_words(words[0], words[1]);
-        match index {
-            0 => witnesses.doubt(entry.target(), newest),
-            2 => witnesses.doubt(entry.target(), entry.wsn()),
-            // The second word holds the LPN, and the third the LPNs of the whole command.
-            _ if entry_words == 2 => return false,
-            _ => {
-                let command = CommandWord::from_bits(words[2]);
-                let pages = command.pages().min(ATOMIC_PAGES_MAX);
-                (0..pages)
-                    .for_each(|page| witnesses.doubt(command.start().offset(page), entry.wsn()));
-            }
-        }
-
-        true
     }
 
     pub(super) fn check_groups(

@@ -32,9 +32,9 @@ enum ScannedSlot {
     Extent(RemapExtent, Range<usize>),
     /// The first word of the slot at this address is unreadable: these LPNs may be in doubt.
     Lost(usize, Range<Lpn>),
-    /// The second word of the slot at this address is unreadable: its first word, and whether it
-    /// holds the sources of the extent before it.
-    Unknown(usize, EntryPlace, bool),
+    /// The second word of the slot at this address is unreadable: its first word, unless that is
+    /// unreadable too, and whether it holds the sources of the extent before it.
+    Unknown(usize, Option<EntryPlace>, bool),
     /// An unreadable slot that is not valid.
     Nothing(usize),
 }
@@ -269,9 +269,10 @@ impl RemapSsdX {
                     }
                     (Err(_), Ok(second)) => Some(ScannedSlot::Lost(at, lpns_named(second))),
                     (first, Err(_)) => {
-                        let first = EntryPlace::from_bits(first.unwrap_or(u64::MAX));
-                        let has_sources =
-                            waiting.is_some_and(|(extent, _)| extent.wsn == first.wsn());
+                        let first = first.ok().map(EntryPlace::from_bits);
+                        let has_sources = first
+                            .zip(waiting)
+                            .is_some_and(|(first, (extent, _))| extent.wsn == first.wsn());
                         Some(ScannedSlot::Unknown(at, first, has_sources))
                     }
                 };
@@ -336,12 +337,14 @@ impl RemapSsdX {
                         self.damaged.push(at);
                         // Sources are deallocated by a record of their own, for which the command
                         // waits before it ends.
-                        let is_sane = first.offset() < core.geometry.pages_per_superblock();
-                        let counts = is_sane && {
-                            let ppn = core.geometry.page(sb, first.offset());
-                            witnesses.counts(&core.media, ppn, first.wsn())
-                        };
-                        if !has_sources && counts {
+                        let may_count = first.is_none_or(|first| {
+                            let is_sane = first.offset() < core.geometry.pages_per_superblock();
+                            is_sane && {
+                                let ppn = core.geometry.page(sb, first.offset());
+                                witnesses.counts(&core.media, ppn, first.wsn())
+                            }
+                        });
+                        if !has_sources && may_count {
                             return Err(RecoveryError::NvramDamaged { word: at + 1 });
                         }
                     }
@@ -354,8 +357,7 @@ impl RemapSsdX {
             self.groups[index].covered = covered;
             self.covered += covered;
         }
-        self.doubt_orphans(&mut core.media, witnesses);
-        Ok(())
+        self.doubt_orphans(&mut core.media, witnesses)
     }
 
     /// The words of each segment of a group, and the largest number that an entry in it can have.
@@ -373,16 +375,31 @@ impl RemapSsdX {
     }
 
     /// A segment with an unknown owner still gives the LPNs and numbers of its entries.
-    fn doubt_orphans(&self, media: &mut Media, witnesses: &mut Witnesses) {
+    fn doubt_orphans(
+        &self,
+        media: &mut Media,
+        witnesses: &mut Witnesses,
+    ) -> Result<(), RecoveryError> {
+        let torn_bits = self.segments.guards.has(Guard::TornBits);
         for at in self.segments.orphaned_places() {
-            let (Ok(first), Ok(second)) = (media.load(at), media.load(at + 1)) else {
-                continue;
-            };
-            if let Some(ExtentSlot::Extent(extent, _)) = RemapExtent::read(first, second, true) {
-                (0..extent.pages)
-                    .for_each(|page| witnesses.doubt(extent.lpn.offset(page), extent.wsn_of(page)));
+            match (media.load(at), media.load(at + 1)) {
+                (Ok(first), Ok(second)) => {
+                    if let Some(ExtentSlot::Extent(extent, _)) =
+                        RemapExtent::read(first, second, torn_bits)
+                    {
+                        (0..extent.pages).for_each(|page| {
+                            witnesses.doubt(extent.lpn.offset(page), extent.wsn_of(page));
+                        });
+                    }
+                }
+                (Err(_), Ok(word)) | (Ok(word), Err(_)) if torn_bits && word & 1 == 0 => {}
+                (Err(_), Ok(second)) => {
+                    Lpn::between(lpns_named(second)).for_each(|lpn| witnesses.doubt(lpn, u64::MAX))
+                }
+                (_, Err(_)) => return Err(RecoveryError::NvramDamaged { word: at + 1 }),
             }
         }
+        Ok(())
     }
 
     pub(super) fn check_groups(

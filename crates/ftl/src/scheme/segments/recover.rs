@@ -29,6 +29,24 @@ struct ScannedSegment {
     wsn: u64,
 }
 
+/// A segment in its place of a chain.
+struct PlacedSegment {
+    sequence: u32,
+    segment: u32,
+    /// WSN at which it was allocated.
+    wsn: u64,
+    /// The largest number in it.
+    newest: u64,
+}
+
+impl PlacedSegment {
+    /// What was stored in a segment is not newer than the next one's head. Heads alone do not tell
+    /// where several were taken at one time, to rewrite a group.
+    fn may_precede(&self, next: &Self) -> bool {
+        self.wsn <= next.wsn && self.newest <= next.wsn
+    }
+}
+
 impl Segments {
     /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed
     /// where it must be.
@@ -152,71 +170,104 @@ impl Segments {
         }
     }
 
-    /// The number of each segment of a chain. An unreadable one is found by the segment that links
-    /// to it, or by the gap in the sequence, or is the first.
+    /// The number of each segment of a chain. Unreadable ones follow from the others; a segment
+    /// whose place does not is left out, and the LPNs in its entries are in doubt.
     fn numbered(&mut self, media: &mut Media, found: Vec<ScannedSegment>) -> Vec<(u32, u32)> {
-        let known: Vec<(u32, u32)> = found
-            .iter()
-            .filter_map(|at| Some((at.sequence?, at.segment)))
-            .collect();
-        let Some(lost) = found.iter().find(|at| at.sequence.is_none()) else {
-            return known;
-        };
+        let (known, mut lost): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|at| at.sequence.is_some());
+        let number_of = |at: &ScannedSegment| Some((at.sequence?, at.segment));
+        if lost.is_empty() {
+            return known.iter().filter_map(number_of).collect();
+        }
 
-        let links_here = |&(_, segment): &(u32, u32)| {
-            let link = media
-                .load(self.word(segment) + 1)
-                .map(SegmentLink::from_bits);
-            link.is_ok_and(|link| link.next() == lost.segment + 1)
+        let mut placed: Vec<PlacedSegment> = known
+            .iter()
+            .filter_map(|at| Some(self.place(media, at, at.sequence?)))
+            .collect();
+        let before = placed.len();
+
+        // Oldest first: those taken after it are placed behind it.
+        lost.sort_by_key(|at| at.wsn);
+        for at in &lost {
+            let candidate = self.place(media, at, 0);
+            match self.number_among(media, &placed, &candidate) {
+                Some(sequence) => placed.push(PlacedSegment {
+                    sequence,
+                    ..candidate
+                }),
+                None => self.orphans.push(at.segment),
+            }
+        }
+
+        for at in &placed[before..] {
+            let next = placed
+                .iter()
+                .find(|next| next.sequence == at.sequence + 1)
+                .map_or(0, |next| next.segment + 1);
+            let link = SegmentLink::of(at.sequence).with_next(next);
+            self.links.push((self.word(at.segment) + 1, link));
+        }
+        placed.iter().map(|at| (at.sequence, at.segment)).collect()
+    }
+
+    /// The number of a segment among those whose numbers are known: where a link says, in a gap of
+    /// the sequence, or at an end of it. `None` if what is in the segments contradicts each of
+    /// these.
+    fn number_among(
+        &self,
+        media: &mut Media,
+        placed: &[PlacedSegment],
+        lost: &PlacedSegment,
+    ) -> Option<u32> {
+        let Some(first) = placed.iter().map(|at| at.sequence).min() else {
+            return Some(0);
         };
 
         // The link of the segment before is the best evidence, then a gap. Both may be missing: the
         // link is late, and the segment may be at an end.
-        let before = known
-            .iter()
-            .copied()
-            .find(links_here)
-            .map(|(sequence, _)| sequence);
-        let gap = known.iter().map(|(sequence, _)| sequence + 1).find(|next| {
-            known.iter().any(|at| at.0 > *next) && known.iter().all(|at| at.0 != *next)
-        });
-        let first = known.iter().min().map_or(0, |(sequence, _)| *sequence);
-
-        // What was stored in a segment is not newer than the next one's head. Heads alone do not
-        // tell where several were taken at one time, to rewrite a group.
-        let mut others = found.iter().filter(|at| at.segment != lost.segment);
-        let is_last =
-            others.all(|at| at.wsn <= lost.wsn && self.newest_slot(media, at.segment) <= lost.wsn);
-
-        let sequence = match (before, gap) {
-            (Some(before), _) => before + 1,
-            (None, Some(gap)) => gap,
-            (None, None) if first > 0 && !is_last => first - 1,
-            (None, None) => known.iter().max().map_or(0, |(sequence, _)| sequence + 1),
+        let links_here = |at: &&PlacedSegment| {
+            let link = media
+                .load(self.word(at.segment) + 1)
+                .map(SegmentLink::from_bits);
+            link.is_ok_and(|link| link.next() == lost.segment + 1)
         };
+        let linked = placed.iter().find(links_here).map(|at| at.sequence + 1);
 
-        let behind = known.iter().find(|(number, _)| *number == sequence + 1);
-        let link =
-            SegmentLink::of(sequence).with_next(behind.map_or(0, |(_, segment)| segment + 1));
-        self.links.push((self.word(lost.segment) + 1, link));
+        let mut behind: Vec<u32> = placed.iter().map(|at| at.sequence + 1).collect();
+        behind.sort_unstable();
+        let candidates = linked.into_iter().chain(behind).chain(first.checked_sub(1));
 
-        known
-            .into_iter()
-            .chain([(sequence, lost.segment)])
-            .collect()
+        let mut free = candidates
+            .filter(|number| *number < SEQUENCE_END)
+            .filter(|number| placed.iter().all(|at| at.sequence != *number));
+        free.find(|number| {
+            placed.iter().all(|at| {
+                if at.sequence < *number {
+                    at.may_precede(lost)
+                } else {
+                    lost.may_precede(at)
+                }
+            })
+        })
     }
 
-    /// The largest number in a segment's slots, which all begin as Table 2's entry does.
+    fn place(&self, media: &mut Media, at: &ScannedSegment, sequence: u32) -> PlacedSegment {
+        PlacedSegment {
+            sequence,
+            segment: at.segment,
+            wsn: at.wsn,
+            newest: self.newest_slot(media, at.segment),
+        }
+    }
+
+    /// The largest number in a segment's slots, which all begin as Table 2's entry does. Any number,
+    /// if one of them is unreadable.
     fn newest_slot(&self, media: &mut Media, segment: u32) -> u64 {
-        let places = self.all_places(segment);
-        let numbers = places
-            .filter_map(|at| media.load(at).ok())
-            .map(EntryPlace::from_bits);
-        numbers
-            .filter(EntryPlace::torn)
-            .map(|first| first.wsn())
-            .max()
-            .unwrap_or(0)
+        let numbers = self.all_places(segment).map(|at| {
+            let first = media.load(at).map(EntryPlace::from_bits);
+            first.map_or(u64::MAX, |first| if first.torn() { first.wsn() } else { 0 })
+        });
+        numbers.max().unwrap_or(0)
     }
 
     /// Who owns the segment? Slots are stored after the whole head: a segment without any is free.
