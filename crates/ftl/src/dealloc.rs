@@ -14,6 +14,7 @@ use crate::clock::WsnClock;
 use crate::config::{Config, chunk_of};
 use crate::guard::{Guard, Guards};
 use crate::layout::{DEALLOC_WORDS, NvramLayout};
+use crate::newest::{NumberedRange, newest_of};
 use crate::tables::Tables;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Lpn, Media, Purpose};
@@ -91,6 +92,17 @@ pub struct DeallocRecords {
     /// LPNs that an earlier recovery found in doubt, and could not mark before power failed: first,
     /// pages, number.
     pub doubts: Vec<(Lpn, u32, u64)>,
+}
+
+impl DeallocRecords {
+    /// The LPNs and numbers of the records that can be read.
+    pub fn intact_ranges(&self) -> Vec<NumberedRange> {
+        let range = |record: &DeallocRecord| {
+            let DeallocRecord { lpn, len, wsn, .. } = *record;
+            NumberedRange::new(lpn, len, wsn)
+        };
+        self.intact.iter().map(range).collect()
+    }
 }
 
 impl DeallocLog {
@@ -270,9 +282,9 @@ impl DeallocLog {
 
         // What the next flush must write. Records that could not be read are not among them; they
         // stay until they are healed.
-        for &DeallocRecord { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
+        for NumberedRange { lpns, .. } in newest_of(found.intact_ranges()) {
             self.touched
-                .extend(chunk_of(lpn)..=chunk_of(lpn.offset(len - 1)));
+                .extend(chunk_of(lpns.start)..=chunk_of(lpns.end.back(1)));
         }
         found
     }

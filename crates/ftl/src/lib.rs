@@ -34,6 +34,7 @@ mod look_ahead;
 mod map;
 mod mapping;
 mod murmur3;
+mod newest;
 pub mod policy;
 mod program;
 pub mod recovery;

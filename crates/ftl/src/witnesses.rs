@@ -30,7 +30,7 @@ pub struct RecoveryReport {
     pub log_pages: u64,
     /// Bytes of NVRAM that were read.
     pub nvram_bytes: u64,
-    /// Records considered: pages, entries, deallocations.
+    /// Records considered: pages, entries, and of each LPN the newest deallocation.
     pub records: u64,
     /// Superblocks that are open or closed and hold data.
     pub superblocks: u64,
@@ -313,9 +313,14 @@ impl Witnesses {
     /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`:
     /// any other witness of the LPN may be outdated, unless its number is as large.
     pub fn doubt(&mut self, lpn: Lpn, newest: u64) {
+        self.doubt_all(lpn, 1, newest);
+    }
+
+    /// The same for `len` LPNs.
+    pub(crate) fn doubt_all(&mut self, first: Lpn, len: u32, newest: u64) {
         self.doubts.push(UnreadableWitness {
-            first: lpn,
-            len: 1,
+            first,
+            len,
             from: 0,
             to: newest,
             deallocates: false,

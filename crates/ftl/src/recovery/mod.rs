@@ -27,6 +27,7 @@ use crate::files::FileMapScan;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
+use crate::newest::{NumberedRange, newest_of};
 use crate::superblock::SuperblockState;
 use crate::witnesses::{RecoveryReport, Witnesses};
 use remap_ssd_media::{After, Lpn, Media, Ppn, Purpose, SbId, StoredPage};
@@ -75,10 +76,12 @@ impl Ftl {
         }) {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
         }
-        if let Some((word, _)) = unknown.iter().find(|(_, wsn)| {
+        // What the newest of these cannot concern, none of them can.
+        let unknown = unknown.into_iter().max_by_key(|(_, wsn)| *wsn);
+        if let Some((word, _)) = unknown.filter(|(_, wsn)| {
             witnesses.may_have_been_mapped(&ftl.core.config, &ftl.core.tables.map, *wsn)
         }) {
-            return Err(RecoveryError::NvramDamaged { word: *word });
+            return Err(RecoveryError::NvramDamaged { word });
         }
 
         let found = ftl.files.read_back(&mut ftl.core.media);
@@ -138,21 +141,22 @@ impl Ftl {
     fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Vec<(usize, u64)> {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
-        let records = self.dealloc.read_back(&mut core.media);
-        for DeallocRecord {
-            lpn: first,
-            len,
-            wsn,
-            at,
-        } in records.intact
-        {
+        let mut records = self.dealloc.read_back(&mut core.media);
+        records.intact.retain(|DeallocRecord { wsn, at, .. }| {
+            witnesses.saw(*wsn);
             // Its slot is used again one day, so its words go now; the number stays in the list as
             // long as they might be read.
-            if witnesses.is_aborted(wsn) {
-                witnesses.zero(at..at + DEALLOC_WORDS);
-                continue;
+            let is_aborted = witnesses.is_aborted(*wsn);
+            if is_aborted {
+                witnesses.zero(*at..*at + DEALLOC_WORDS);
             }
-            for lpn in Lpn::range(first, len) {
+            !is_aborted
+        });
+
+        // Of the deallocations of an LPN only the newest can win: each LPN is looked at once, not
+        // once for each record.
+        for NumberedRange { lpns, wsn } in newest_of(records.intact_ranges()) {
+            for lpn in Lpn::between(lpns) {
                 witnesses.deallocation(&core.blocks, &mut core.tables.map, lpn, wsn);
             }
         }
@@ -162,7 +166,7 @@ impl Ftl {
         }
 
         for (first, len, wsn) in records.doubts {
-            Lpn::range(first, len).for_each(|lpn| witnesses.doubt(lpn, wsn));
+            witnesses.doubt_all(first, len, wsn);
             // Without its first word its number is unknown.
             witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
         }
