@@ -11,7 +11,8 @@ use crate::output::{self, counted};
 use crate::settings;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_crash::{
-    Adjust, CampaignOptions, CampaignReport, ReplayCode, mapping_of, replay_adjusted, run,
+    Adjust, CampaignOptions, CampaignReport, GeometryAdjust, ReplayCode, mapping_of,
+    replay_adjusted, run,
 };
 use remap_ssd_device::{DeviceConfig, Setting};
 use remap_ssd_ftl::{Config, GcPolicy, Granularity, Guard, SchemeKind};
@@ -78,7 +79,7 @@ pub struct Args {
     /// be lost, but an older version must never be read.
     #[arg(long, conflicts_with = "mutant", help_heading = "Device")]
     pub media_faults: bool,
-    /// Any value of the firmware, on all devices: --set firmware.watermark=0.5.
+    /// Any value of the firmware or the flash, on all devices: --set firmware.watermark=0.5.
     ///
     /// May be repeated, or several with commas. Devices that cannot work with it are left out. The
     /// configuration reference (docs/configuration.md) lists the keys.
@@ -267,10 +268,14 @@ fn adjustment(settings: Vec<Setting>) -> Result<Adjust, Failure> {
         return Ok(Adjust::default());
     }
 
+    let (flash, settings): (Vec<Setting>, Vec<Setting>) = settings
+        .into_iter()
+        .partition(|one| one.key.table() == "geometry");
+    let geometry = geometry_of(&flash);
     let device = DeviceConfig::preset(DEVICE).expect("it is in the list of presets");
     let wears_out = settings.iter().any(|one| one.key.path == ENDURANCE);
 
-    Ok(Adjust(Some(Arc::new(move |config: &Config| {
+    let firmware = Arc::new(move |config: &Config| {
         // Settings are checked as those of a device file, so that they mean the same here.
         let device = DeviceConfig {
             firmware: config.clone(),
@@ -292,14 +297,33 @@ fn adjustment(settings: Vec<Setting>) -> Result<Adjust, Failure> {
             guards: config.guards,
             ..set
         })
-    }))))
+    });
+    Ok(Adjust {
+        firmware: Some(firmware),
+        geometry,
+    })
+}
+
+/// The last of several settings of one number counts, as in the other tables.
+fn geometry_of(settings: &[Setting]) -> GeometryAdjust {
+    let value = |name: &str| {
+        let said = settings.iter().rfind(|one| one.key.name() == name)?;
+        let value = said.value.as_u64().expect("a setting is of its key's kind");
+        Some(u32::try_from(value).expect("a setting is in its key's range"))
+    };
+    GeometryAdjust {
+        dies: value("dies"),
+        superblocks: value("superblocks"),
+        pages_per_block: value("pages_per_block"),
+        superblock_dies: value("superblock_dies"),
+    }
 }
 
 /// Any device: of what `--set` does to it, the firmware is taken.
 const DEVICE: &str = "fast21-32g";
 const ENDURANCE: &str = "flash.endurance";
 
-/// A campaign has no time, and small devices of many shapes.
+/// A campaign has no time, and devices that are nearly full.
 fn refuse_what_campaigns_choose(setting: &Setting) -> Result<(), Failure> {
     let path = setting.key.path;
     let why = match path {
@@ -308,11 +332,12 @@ fn refuse_what_campaigns_choose(setting: &Setting) -> Result<(), Failure> {
         "firmware.gc_policy" => "use --gc instead",
         "firmware.mapping" => "use --mapping instead",
         "firmware.lpns" => "a campaign has as many pages as its devices can have",
-        _ if path.starts_with("firmware.") => return Ok(()),
-        _ if path.starts_with("geometry.") || path == "content" => {
-            "a campaign has devices of many shapes and contents of its own"
+        "geometry.channels" => "a campaign knows no time, and channels take part in nothing else",
+        "content" => "a campaign has contents of its own",
+        _ if path.starts_with("firmware.") || path.starts_with("geometry.") => return Ok(()),
+        _ => {
+            "a campaign knows no time: keys of the tables firmware and geometry, and flash.endurance, can be set"
         }
-        _ => "a campaign knows no time: keys of the table firmware and flash.endurance can be set",
     };
     Err(Failure::usage(format_args!("--set {path}: {why}")))
 }

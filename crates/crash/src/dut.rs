@@ -12,7 +12,8 @@ use crate::script::{CommandGenerator, ScriptCommand, content_of_many};
 use crate::setup::Setup;
 use remap_ssd_ftl::{FileStatus, Ftl, Lpn, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
+use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload, Ppn};
+use std::collections::BTreeMap;
 
 /// A violation of what the device promised.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,7 @@ impl DeviceUnderTest {
         // What formatting does is durable before the first cut.
         ftl.media_mut().settle_all();
         ftl.media_mut().ops.clear();
+        keep_apart(&mut ftl, setup);
 
         let atomic_pages = if setup.atomic() {
             ftl.atomic_pages_max()
@@ -316,7 +318,42 @@ impl DeviceUnderTest {
     pub fn check_tables(&self) -> Result<(), Failure> {
         self.ftl
             .check()
-            .map_err(|text| Failure::new(format!("the firmware's tables disagree: {text}")))
+            .map_err(|text| Failure::new(format!("the firmware's tables disagree: {text}")))?;
+        self.check_apart()
+    }
+
+    /// No LPN that is kept apart has a page with another LPN. Each was kept apart before it was
+    /// written first.
+    fn check_apart(&self) -> Result<(), Failure> {
+        if self.ftl.apart().is_empty() {
+            return Ok(());
+        }
+
+        let mut owners: BTreeMap<Ppn, Lpn> = BTreeMap::new();
+        for lpn in Lpn::range(Lpn::ZERO, self.ftl.config().lpns) {
+            let Some(ppn) = self.ftl.place(lpn) else {
+                continue;
+            };
+            let is_apart = |lpn: &Lpn| self.ftl.apart().iter().any(|lpns| lpns.contains(lpn));
+            if let Some(other) = owners.insert(ppn, lpn)
+                && (is_apart(&lpn) || is_apart(&other))
+            {
+                return Err(Failure::of_lpn(
+                    format!("LPN {lpn} shares a page with LPN {other}, though one is kept apart"),
+                    lpn,
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says at power-on which LPNs share nothing: two stretches, with others before, between and after.
+pub fn keep_apart(ftl: &mut Ftl, setup: &Setup) {
+    if setup.apart {
+        let eighth = setup.config.lpns / 8;
+        ftl.keep_apart(Lpn(eighth)..Lpn(2 * eighth));
+        ftl.keep_apart(Lpn(4 * eighth)..Lpn(5 * eighth));
     }
 }
 

@@ -33,4 +33,4 @@ pub use run::{
     CampaignBudget, CampaignOptions, CampaignProgress, CampaignReport, FailedScript, hunt, replay,
     replay_adjusted, replay_whole, run,
 };
-pub use setup::{Adjust, mapping_of};
+pub use setup::{Adjust, GeometryAdjust, mapping_of};

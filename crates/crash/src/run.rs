@@ -59,8 +59,8 @@ pub struct CampaignOptions {
     pub media_faults: bool,
     /// Stop after this number of failures.
     pub failures: u32,
-    /// Values of the firmware that differ from the setups'. Setups that cannot work with them are
-    /// left out.
+    /// Values of the firmware and of the flash array that differ from the setups'. Setups that
+    /// cannot work with them are left out.
     pub adjust: Adjust,
     /// Set from another thread, it ends the campaign: scripts under way are finished.
     pub stop: Arc<AtomicBool>,
@@ -103,12 +103,12 @@ impl CampaignOptions {
 
         let mut setups: Vec<u32> = match self.setup {
             Some(setup) => vec![setup],
-            None if self.media_faults => Setup::FAILING.collect(),
-            None => (0..Setup::COUNT).filter(useful).collect(),
+            None if self.mutant.is_some() => (0..Setup::COUNT).filter(useful).collect(),
+            None => Setup::of_media(self.media_faults).collect(),
         };
 
         // A value that some devices cannot have is no error, as long as one can.
-        if self.adjust.0.is_some() {
+        if !self.adjust.is_none() {
             let mut refused = None;
             setups.retain(|at| {
                 let (mapping, adjust) = (self.mapping(), &self.adjust);

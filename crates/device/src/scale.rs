@@ -122,7 +122,9 @@ impl DeviceConfig {
         firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN.min(firmware.segment_bytes));
 
         let tables_fit = firmware.log_bytes >= firmware.tables_bytes(&large);
-        firmware.log_bytes = log_bytes - log_bytes % u64::from(firmware.segment_bytes);
+        // Segments of 0 bytes are refused by the check of the whole, where the scheme has segments.
+        let rest = log_bytes.checked_rem(firmware.segment_bytes.into());
+        firmware.log_bytes = log_bytes - rest.unwrap_or(0);
 
         // Rounding down must not make a table too large for a device that had room for it.
         if tables_fit {

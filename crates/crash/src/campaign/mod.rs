@@ -220,6 +220,12 @@ impl<'a> Campaign<'a> {
             dut.submit_refused(refused)?;
         }
 
+        // What an operator does; setups without it draw the same scripts as ever.
+        if self.setup.apart && self.chance(25) {
+            let paused = dut.ftl.is_dedup_paused();
+            dut.ftl.pause_dedup(!paused);
+        }
+
         let command = dut.generator.command(dut.oracle.live());
         self.end.marks.commands += 1;
         match command {

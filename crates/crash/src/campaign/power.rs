@@ -9,7 +9,7 @@ use super::Campaign;
 use crate::content::LOST;
 use crate::cut::Cutter;
 use crate::damage::{self, DamageDoubts};
-use crate::dut::{DeviceUnderTest, Failure};
+use crate::dut::{DeviceUnderTest, Failure, keep_apart};
 use crate::files::{self, FileModel};
 use crate::history::DeviceEvent;
 use crate::oracle::Oracle;
@@ -244,6 +244,7 @@ impl Campaign<'_> {
             })?;
         self.end.recoveries += 1;
         ftl.media_mut().ops.clear();
+        keep_apart(&mut ftl, self.setup);
         Ok(ftl)
     }
 

@@ -9,7 +9,7 @@
 mod profiles;
 
 use crate::script::Mix;
-use profiles::{FAILING, PROFILES, SetupProfile};
+use profiles::{COMBINED, FAILING, PROFILES, SetupProfile};
 use remap_ssd_ftl::{
     Config, EntrySize, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind, SchemeValues,
 };
@@ -40,23 +40,56 @@ pub struct Setup {
     pub deep: bool,
     /// Do pages and words become unreadable?
     pub media_faults: bool,
+    /// Are some LPNs kept apart, and is deduplication paused now and then?
+    pub apart: bool,
     /// The guard that is off, if one is.
     pub mutant: Option<Guard>,
 }
 
-/// Changes the firmware of every setup; by default none.
-///
-/// It is given a setup's configuration before the device's size is chosen, and says why where it
-/// cannot be.
+/// Changes the firmware and the flash of every setup; by default nothing.
 #[derive(Clone, Default)]
-pub struct Adjust(pub Option<AdjustFn>);
+pub struct Adjust {
+    /// It is given a setup's configuration before the device's size is chosen, and says why where it
+    /// cannot be.
+    pub firmware: Option<AdjustFn>,
+    /// The numbers of the flash array that are not the setup's.
+    pub geometry: GeometryAdjust,
+}
+
+/// Numbers of the flash array that replace a setup's own, as device files name them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GeometryAdjust {
+    /// Dies of the whole device.
+    pub dies: Option<u32>,
+    /// Blocks of a die. The setup's own number is a least one, this is exact.
+    pub superblocks: Option<u32>,
+    /// Pages of a block.
+    pub pages_per_block: Option<u32>,
+    /// Dies that a superblock spans; 0 is all.
+    pub superblock_dies: Option<u32>,
+}
+
+/// Flash pages that a device of a campaign may have: each cut copies all of it.
+const PAGES_MAX: u32 = 1 << 16;
+/// Words of NVRAM that it may have.
+const NVRAM_WORDS_MAX: usize = 1 << 20;
 
 /// From a setup's configuration to the one to run with, or why there is none.
 pub type AdjustFn = Arc<dyn Fn(&Config) -> Result<Config, String> + Send + Sync>;
 
 impl fmt::Debug for Adjust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Adjust").field(&self.0.is_some()).finish()
+        f.debug_struct("Adjust")
+            .field("firmware", &self.firmware.is_some())
+            .field("geometry", &self.geometry)
+            .finish()
+    }
+}
+
+impl Adjust {
+    /// Whether every setup stays as it is.
+    pub fn is_none(&self) -> bool {
+        self.firmware.is_none() && self.geometry == GeometryAdjust::default()
     }
 }
 
@@ -66,6 +99,23 @@ impl Setup {
     pub const COUNT: u32 = PROFILES.len() as u32;
     /// The setups that follow, on failing media.
     pub const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
+    /// The setups after these, which are tight in two places at once, on working or failing media.
+    pub const COMBINED: Range<u32> = Self::FAILING.end..Self::FAILING.end + COMBINED.len() as u32;
+
+    /// The setups of a campaign, on working or on failing media.
+    pub fn of_media(media_faults: bool) -> impl Iterator<Item = u32> {
+        let combined = COMBINED
+            .iter()
+            .zip(Self::COMBINED)
+            .filter(move |(profile, _)| profile.damage == media_faults)
+            .map(|(_, index)| index);
+        let first = if media_faults {
+            Self::FAILING
+        } else {
+            0..Self::COUNT
+        };
+        first.chain(combined)
+    }
 
     /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the
     /// one given, whole or with a guard switched off.
@@ -102,13 +152,14 @@ impl Setup {
         mutant: Option<Guard>,
         adjust: &Adjust,
     ) -> Result<Self, String> {
-        let index = index % Self::FAILING.end;
-        let media_faults = Self::FAILING.contains(&index);
+        let index = index % Self::COMBINED.end;
         let mut profile = *PROFILES
             .iter()
             .chain(FAILING)
+            .chain(COMBINED)
             .nth(index as usize)
             .expect("there are as many");
+        let media_faults = Self::FAILING.contains(&index) || profile.damage;
         if mapping == Granularity::Hybrid {
             // Blocks are in order in one superblock at a time, and there are no zones.
             profile.superblock_dies = 0;
@@ -118,7 +169,7 @@ impl Setup {
                 profile.policy
             };
         }
-        let pages_per_block = profile.shape.2;
+        adjust.geometry.apply(&mut profile);
 
         let mut config = Config {
             lpns: 1,
@@ -138,14 +189,21 @@ impl Setup {
             mapping,
             // Two blocks in the smallest superblock.
             block_pages: (2 + index % 3)
-                .min((profile.shape.0 * profile.shape.2 - 3) / 2)
+                .min(
+                    profile
+                        .shape
+                        .0
+                        .saturating_mul(profile.shape.2)
+                        .saturating_sub(3)
+                        / 2,
+                )
                 .max(2),
             extension: [0.1, 0.0, 0.25, 0.5][index as usize % 4],
             dedup: profile.dedup,
             count_max: profile.count_max,
             watermark: profile.watermark,
             gc_policy: policy.unwrap_or(profile.policy),
-            gc_free: 0.0,
+            gc_free: profile.gc_free,
             gc_garbage: if profile.joins_host { 0.125 } else { 0.0 },
             gc_at_once: profile.joins_host,
             gc_joins_host: profile.joins_host,
@@ -158,15 +216,18 @@ impl Setup {
             guards: mutant.map_or(Guards::ALL, Guards::without),
         };
 
-        if let Some(adjust) = &adjust.0 {
+        if let Some(adjust) = &adjust.firmware {
             config = adjust(&config)?;
         }
 
-        let geometry = enough(&mut config, &profile)?;
-        let spare = profile.spare_pages + profile.bad_blocks * pages_per_block * 2;
+        let geometry = enough(&mut config, &profile, adjust.geometry.superblocks.is_some())?;
+        let spare = profile.spare_pages + profile.bad_blocks * geometry.pages_per_block() * 2;
         // Nearly full, but for room for the faults: an empty device passes every cut and proves
         // nothing.
         config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
+        if profile.tight_energy {
+            config.scheme_values = least_energy(&config, &geometry);
+        }
 
         Ok(Self {
             index,
@@ -178,6 +239,7 @@ impl Setup {
             bad_blocks: profile.bad_blocks,
             deep: profile.deep,
             media_faults,
+            apart: profile.apart,
             mutant,
         })
     }
@@ -213,6 +275,18 @@ impl Setup {
     }
 }
 
+impl GeometryAdjust {
+    fn apply(&self, profile: &mut SetupProfile) {
+        let (dies, superblocks, pages_per_block) = profile.shape;
+        profile.shape = (
+            self.dies.unwrap_or(dies),
+            self.superblocks.unwrap_or(superblocks),
+            self.pages_per_block.unwrap_or(pages_per_block),
+        );
+        profile.superblock_dies = self.superblock_dies.unwrap_or(profile.superblock_dies);
+    }
+}
+
 /// The mapping of a campaign: the one asked for, unless the absence of a guard shows under hybrid
 /// mapping alone.
 pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
@@ -234,33 +308,36 @@ fn log_bytes(scheme: SchemeKind, profile: &SetupProfile) -> u64 {
     }
 }
 
-/// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so
-/// few.
-fn enough(config: &mut Config, profile: &SetupProfile) -> Result<Geometry, String> {
+/// The shape asked for, with more superblocks (unless their number is `exact`) or a larger log
+/// where the scheme cannot work with so few.
+fn enough(config: &mut Config, profile: &SetupProfile, exact: bool) -> Result<Geometry, String> {
     let mut why = String::new();
     let (dies, superblocks, pages_per_block) = profile.shape;
 
     // First more superblocks, then a larger log: a scheme may need either.
     for _ in 0..40 {
-        for more in 0..64 {
+        for more in 0..if exact { 1 } else { 64 } {
             let shape = Shape {
                 channels: 1,
                 dies,
-                superblocks: superblocks + more,
+                superblocks: superblocks.saturating_add(more),
                 pages_per_block,
             };
 
-            let mut geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
+            let mut geometry = Geometry::new(shape).map_err(|error| error.to_string())?;
             if profile.superblock_dies > 0 && !config.scheme.keeps_entries_on_flash() {
                 geometry = geometry
                     .with_superblock_dies(profile.superblock_dies)
-                    .expect("it divides the dies");
+                    .map_err(|error| error.to_string())?;
             }
+            check_size(config, &geometry)?;
 
             // A device of one data superblock's LPNs leaves nothing to test, nor does one that is
             // mostly log.
-            config.lpns =
-                config.data_pages(&geometry) * (superblocks * geometry.groups() / 3).max(2);
+            let data_pages = geometry
+                .pages_per_superblock()
+                .saturating_sub(1 + config.tail_pages(&geometry));
+            config.lpns = data_pages.max(1) * (superblocks * geometry.groups() / 3).max(2);
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
             match config.check(&geometry) {
                 Ok(()) => return Ok(geometry),
@@ -271,6 +348,50 @@ fn enough(config: &mut Config, profile: &SetupProfile) -> Result<Geometry, Strin
     }
 
     Err(why)
+}
+
+/// Refuses what is too large to be copied at each cut.
+fn check_size(config: &Config, geometry: &Geometry) -> Result<(), String> {
+    if geometry.pages() > PAGES_MAX {
+        return Err(format!(
+            "a device of {} flash pages is too large for a campaign, which copies all of it at each cut: use at most {PAGES_MAX}",
+            geometry.pages()
+        ));
+    }
+
+    let words = config.nvram_words(geometry);
+    if words > NVRAM_WORDS_MAX {
+        return Err(format!(
+            "{} bytes of NVRAM (log_bytes, dealloc_slots, fs_files, fs_blocks) are too many for a campaign, which copies all \
+             of it at each cut: use at most {}",
+            words as u64 * 8,
+            NVRAM_WORDS_MAX * 8
+        ));
+    }
+    Ok(())
+}
+
+/// The schemes' values with the least `energy_pages` that the firmware accepts.
+fn least_energy(config: &Config, geometry: &Geometry) -> SchemeValues {
+    let with = |pages: u64| {
+        let mut values = config.scheme_values.clone();
+        for scheme in SchemeKind::ALL {
+            if scheme.key("energy_pages").is_some() {
+                values.set(scheme, "energy_pages", pages);
+            }
+        }
+        values
+    };
+
+    let is_enough = |pages: &u64| {
+        let tried = Config {
+            scheme_values: with(*pages),
+            ..config.clone()
+        };
+        tried.check(geometry).is_ok()
+    };
+    let least = (1..=u64::from(geometry.pages())).find(is_enough);
+    least.map_or_else(|| config.scheme_values.clone(), with)
 }
 
 /// NVRAM for the scheme's tables, however many LPNs there will be.

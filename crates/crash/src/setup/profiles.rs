@@ -37,6 +37,14 @@ pub(super) struct SetupProfile {
     pub fingerprint: FingerprintKind,
     /// Hundreds of commands are under way: more than the free superblocks can hold.
     pub deep: bool,
+    /// Share of free superblocks at which collection starts ahead of need.
+    pub gc_free: f64,
+    /// The capacitor has the least energy that the firmware accepts, and not as much as it likes.
+    pub tight_energy: bool,
+    /// Some LPNs are kept apart, and deduplication is paused now and then.
+    pub apart: bool,
+    /// Pages and words become unreadable.
+    pub damage: bool,
 }
 
 /// Dies, superblocks and pages per block; the rest is what most profiles share.
@@ -63,6 +71,10 @@ const COMMON: SetupProfile = SetupProfile {
     pe_limit: 0,
     fingerprint: FingerprintKind::Blake3,
     deep: false,
+    gc_free: 0.0,
+    tight_energy: false,
+    apart: false,
+    damage: false,
 };
 
 pub(super) const PROFILES: &[SetupProfile] = &[
@@ -423,6 +435,128 @@ pub(super) const FAILING: &[SetupProfile] = &[
         segment_bytes: 256,
         steps: 60,
         dealloc_slots: 8,
+        ..COMMON
+    },
+];
+
+/// Devices that are tight in two places at once. Some have failing media too.
+pub(super) const COMBINED: &[SetupProfile] = &[
+    // Wears out under remaps, while blocks fail: the log on flash runs out of superblocks.
+    SetupProfile {
+        pe_limit: 2,
+        shape: (2, 24, 8),
+        segment_bytes: 48,
+        segments: 8,
+        count_max: 4,
+        mix: Mix::REMAPS,
+        steps: 400,
+        bad_blocks: 4,
+        ..COMMON
+    },
+    // Wears out under remaps, a few LPNs on a device of many superblocks.
+    SetupProfile {
+        pe_limit: 3,
+        shape: (1, 28, 10),
+        segment_bytes: 48,
+        segments: 10,
+        count_max: 9,
+        mix: Mix::REMAPS,
+        spare_pages: 40,
+        steps: 900,
+        ..COMMON
+    },
+    // The same with whole commands.
+    SetupProfile {
+        pe_limit: 4,
+        shape: (2, 22, 8),
+        entry: EntrySize::Bytes24,
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 14,
+        mix: Mix::REMAPS,
+        spare_pages: 16,
+        steps: 900,
+        cache_pages: 2,
+        ..COMMON
+    },
+    // Wears out under writes, while blocks fail.
+    SetupProfile {
+        pe_limit: 3,
+        shape: (3, 20, 8),
+        mix: Mix::WRITES,
+        bad_blocks: 5,
+        steps: 600,
+        ..COMMON
+    },
+    // Collection begins early, and some LPNs share nothing.
+    SetupProfile {
+        gc_free: 0.4,
+        shape: (2, 24, 8),
+        apart: true,
+        cache_pages: 3,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        spare_pages: 24,
+        ..COMMON
+    },
+    // The same with whole commands, moves, and as little energy as will do.
+    SetupProfile {
+        gc_free: 0.2,
+        apart: true,
+        tight_energy: true,
+        entry: EntrySize::Bytes24,
+        segments: 24,
+        count_max: 15,
+        dealloc_slots: 14,
+        mix: Mix::MOVES,
+        bad_blocks: 1,
+        ..COMMON
+    },
+    // Little energy while the capacitor's pages wear out.
+    SetupProfile {
+        pe_limit: 3,
+        tight_energy: true,
+        apart: true,
+        shape: (2, 24, 8),
+        mix: Mix::EVEN,
+        spare_pages: 12,
+        steps: 500,
+        ..COMMON
+    },
+    // Failing media under superblocks of one block each.
+    SetupProfile {
+        damage: true,
+        shape: (4, 24, 12),
+        superblock_dies: 1,
+        segments: 64,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // And of two, with blocks that fail and three zones.
+    SetupProfile {
+        damage: true,
+        shape: (4, 24, 8),
+        superblock_dies: 2,
+        segments: 48,
+        segment_bytes: 96,
+        count_max: 9,
+        bad_blocks: 2,
+        policy: GcPolicy::Cagc,
+        mix: Mix::EVEN,
+        ..COMMON
+    },
+    // Failing media that wear out as well.
+    SetupProfile {
+        damage: true,
+        pe_limit: 4,
+        shape: (2, 24, 8),
+        segment_bytes: 64,
+        segments: 16,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        spare_pages: 16,
+        steps: 600,
         ..COMMON
     },
 ];

@@ -268,11 +268,10 @@ impl LocalFlash {
         keep_valid(&mut core.tables, sb, &self.all, &mut self.kept);
 
         if !self.kept.is_empty() {
-            if !self.log.secure(core, 1) {
+            if !self.log.secure(core, 1) || !self.log.append(core, sb, &self.kept) {
                 return false;
             }
             core.stats.scheme.add(DESTAGES, 1);
-            self.log.append(core, sb, &self.kept);
         }
 
         // 1. the entries, each after the page it names  2. their page on flash, after all stores

@@ -99,6 +99,24 @@ impl Superblocks {
         self.pool.len()
     }
 
+    /// Pages of data that so many free superblocks have, in the order in which they are opened; no
+    /// more are counted than are wanted. One that opening would wear out has none.
+    pub fn free_pages(&self, superblocks: usize, wanted: u64) -> u64 {
+        let mut pages = 0;
+        let usable = self.pool.by_wear.iter().filter_map(|&(_, _, sb)| {
+            let entry = self.get(sb);
+            let wears_out = !entry.life.clean() && self.is_in_last_cycle(entry);
+            (!wears_out).then_some(u64::from(entry.capacity))
+        });
+        for capacity in usable.take(superblocks) {
+            pages += capacity;
+            if pages >= wanted {
+                break;
+            }
+        }
+        pages
+    }
+
     /// Looks whether the pool has what the table says.
     ///
     /// # Errors

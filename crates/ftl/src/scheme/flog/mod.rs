@@ -70,7 +70,8 @@ pub(super) struct FLog {
     clears: [ClearId; 2],
     /// What recovery found in the buffers.
     saved: Vec<u64>,
-    /// There was no flash space at recovery: the buffers stay as they are, and no entry is added.
+    /// There was no flash space for a page, at recovery or since: the buffers stay as they are, and
+    /// no entry is added.
     stuck: bool,
     /// Superblocks of the log in which recovery found entries of aborted commands.
     aborted: BTreeSet<SbId>,
@@ -199,7 +200,11 @@ impl FLog {
         }
 
         // 1. the entries, and so the pages they name  2. the log page  3. zeroes in the buffer.
-        let page = self.program(core, &words);
+        // Without a page for them the entries stay in the buffer, which a capacitor protects.
+        let Some(page) = self.program(core, &words) else {
+            self.stuck = true;
+            return;
+        };
         self.clears[self.buffer] =
             core.media
                 .clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::page(page));
@@ -207,14 +212,19 @@ impl FLog {
         self.buffered = 0;
     }
 
-    fn program(&mut self, core: &mut Core, words: &[u64]) -> Ppn {
+    /// `None` if no superblock can be opened: a page that was secured is gone if blocks fail, or if
+    /// a free superblock wears out when it is opened.
+    #[must_use]
+    fn program(&mut self, core: &mut Core, words: &[u64]) -> Option<Ppn> {
         loop {
             let Some(taken) = core.blocks.take(Stream::Log) else {
                 log_pages::close(core);
                 let opened = core
                     .blocks
                     .open_next(&mut core.media, Stream::Log, &mut core.clock);
-                assert!(opened, "a superblock for the log was secured");
+                if !opened {
+                    return None;
+                }
                 self.superblocks
                     .push(core.blocks.open(Stream::Log).expect("just opened").sb);
                 continue;
@@ -241,7 +251,7 @@ impl FLog {
                 .is_ok()
             {
                 self.pages.push(page);
-                return page;
+                return Some(page);
             }
 
             let (sb, offset) = (core.geometry.superblock(page), core.geometry.offset(page));

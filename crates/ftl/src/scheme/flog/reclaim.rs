@@ -8,6 +8,7 @@
 use super::{FLog, INVALID_SHARE};
 use crate::config::Config;
 use crate::core::Core;
+use crate::scheme::index::OwnerIndex;
 use crate::scheme::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use crate::superblock::{OpenSuperblock, Stream, Superblocks};
 use remap_ssd_media::{After, Geometry, Ppn, SbId};
@@ -50,7 +51,11 @@ impl FLog {
     /// a superblock that has just been begun is gone on with: rewriting that is cut again and again
     /// must not begin one each time. None that has entries of aborted commands is: they are what
     /// rewriting gets rid of.
-    pub(super) fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
+    ///
+    /// `false` if flash ended before the new log was whole, as it may on a device that is nearly
+    /// worn out. Both logs and the buffers count then, as after a cut before 2, and no entry is
+    /// added.
+    pub(super) fn reclaim(&mut self, core: &mut Core, continue_open: bool) -> bool {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(&mut core.media);
         self.index.drop_ended(&mut core.tables);
@@ -70,9 +75,16 @@ impl FLog {
             .superblocks
             .extract_if(.., |sb| Some(*sb) != begun)
             .collect();
-        self.pages
-            .retain(|page| Some(core.geometry.superblock(*page)) == begun);
-        self.program_index(core);
+        let old_pages: Vec<Ppn> = self
+            .pages
+            .extract_if(.., |page| Some(core.geometry.superblock(*page)) != begun)
+            .collect();
+        if !self.program_index(core) {
+            self.superblocks.splice(..0, old);
+            self.pages.splice(..0, old_pages);
+            self.stuck = true;
+            return false;
+        }
 
         // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of
         // the old log.
@@ -93,12 +105,19 @@ impl FLog {
         for sb in old {
             core.blocks.erase(&mut core.media, sb, &mut core.clock);
         }
+        true
     }
 
-    /// Programs all entries of the index.
-    fn program_index(&mut self, core: &mut Core) {
+    /// Programs all entries of the index; `false` if flash ended before.
+    fn program_index(&mut self, core: &mut Core) -> bool {
         // Taken out while `program` needs the rest of `self`; the entries themselves do not change.
         let index = std::mem::take(&mut self.index);
+        let is_whole = self.program_lists(core, &index);
+        self.index = index;
+        is_whole
+    }
+
+    fn program_lists(&mut self, core: &mut Core, index: &OwnerIndex) -> bool {
         let mut words = Vec::with_capacity(self.slots * 2);
         for (sb, entries) in index.lists() {
             let (base, incarnation) = (
@@ -109,17 +128,15 @@ impl FLog {
                 let ppn = Ppn(base + entry.offset);
                 words.extend(LogEntry::new_in(incarnation, entry.wsn, entry.lpn, ppn).words());
                 if words.len() == self.slots * 2 {
-                    self.program(core, &words);
+                    if self.program(core, &words).is_none() {
+                        return false;
+                    }
                     words.clear();
                 }
             }
         }
 
-        if !words.is_empty() {
-            self.program(core, &words);
-        }
-
-        self.index = index;
+        words.is_empty() || self.program(core, &words).is_some()
     }
 
     /// Superblocks that rewriting the log may open.

@@ -87,12 +87,15 @@ impl Recover for FLog {
         // back.
         let crowded =
             self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
-        if crowded || self.pages.len() + 2 > self.pages_max {
-            self.reclaim(core, true);
+        let is_programmed = if crowded || self.pages.len() + 2 > self.pages_max {
+            self.reclaim(core, true)
         } else {
-            for words in saved.chunks(self.slots * 2) {
-                self.program(core, words);
-            }
+            let mut pages = saved.chunks(self.slots * 2);
+            pages.all(|words| self.program(core, words).is_some())
+        };
+        if !is_programmed {
+            self.stuck = true;
+            return true;
         }
 
         // 1. the pages of what was saved  2. zeroes, after everything. Cut between: both say the

@@ -13,7 +13,7 @@
 //!
 //! Invariants: a group's pages are in the order of their numbers, and of two entries with one LPN
 //! and offset the later is the newer; `live` counts the pages of all groups and stays below
-//! `pages_max`. Absent: when entries come to flash.
+//! `pages_max`, unless the log ran out of flash while it moved pages. Absent: when entries come to flash.
 
 mod page;
 mod reclaim;
@@ -194,24 +194,23 @@ impl GroupLog {
         self.groups[sb.0 as usize].next >= NUMBERS_HOSTS
     }
 
-    /// Programs one more page of a group; `secure` has made room for it.
-    pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
+    /// Programs one more page of a group, after `secure`. `false` if blocks failed or wore out
+    /// meanwhile and no page is left: the entries must stay where they are.
+    #[must_use]
+    pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) -> bool {
         let after = core
             .config
             .guards
             .waits(Guard::GroupPageAfterEntries, After::FENCE);
-        self.program(core, sb, entries, None, after);
-        // An older entry of the same mapping may be on flash, and count as one that is in force:
-        // both are doubtful.
-        for [first, second] in entries {
-            core.tables
-                .ended
-                .note(sb, RmmEntry::from_words(*first, *second).target());
+        if !self.program(core, sb, entries, None, after) {
+            return false;
         }
+        doubt(core, sb, entries);
+        true
     }
 
     /// Programs a page that lets all pages of the group with a number below `base` count no more,
-    /// if there is one.
+    /// if there is one. `false` if the log has no page left; nothing has changed then.
     fn program(
         &mut self,
         core: &mut Core,
@@ -219,7 +218,7 @@ impl GroupLog {
         entries: &[[u64; 2]],
         base: Option<u32>,
         after: After,
-    ) {
+    ) -> bool {
         debug_assert!((1..=self.shape.slots).contains(&entries.len()));
         let number = self.groups[sb.0 as usize].next;
         let incarnation = core.blocks.get(sb).life.incarnation();
@@ -246,27 +245,30 @@ impl GroupLog {
                 taken.after.and(after),
             )
         });
+        let Some(page) = page else { return false };
 
         let group = &mut self.groups[sb.0 as usize];
         group.pages.push(GroupPage { page, number });
         group.next = number
             .checked_add(1)
             .expect("a group has fewer than 2^32 pages in one incarnation");
+        true
     }
 
-    /// Puts a page of a group where the log goes on.
+    /// Puts a page of a group where the log goes on; `None` if no superblock can be opened.
+    ///
+    /// Room that was secured is an estimate: a block that fails takes pages with it, and a free
+    /// superblock that a cut left half erased may wear out when it is opened.
     fn place(
         &mut self,
         core: &mut Core,
         owner: SbId,
         number: u32,
         mut put: impl FnMut(&mut Core, crate::superblock::AllocatedPage, Oob) -> Result<(), MediaError>,
-    ) -> Ppn {
+    ) -> Option<Ppn> {
         loop {
             let Some(taken) = core.blocks.take(crate::superblock::Stream::Log) else {
-                let sb = self
-                    .open_next(core)
-                    .expect("room for a page of entries was secured");
+                let sb = self.open_next(core)?;
                 self.logs.insert(sb, LogSuperblock::default());
                 continue;
             };
@@ -288,7 +290,7 @@ impl GroupLog {
             log.pages.push((taken.ppn(), owner));
             log.live += 1;
             self.live += 1;
-            return taken.ppn();
+            return Some(taken.ppn());
         }
     }
 
@@ -338,6 +340,14 @@ impl GroupLog {
             log.live -= 1;
         }
         self.live -= pages.len();
+    }
+}
+
+/// Pages of a group say twice what these entries say, so that reclaiming must look both up.
+fn doubt(core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
+    for [first, second] in entries {
+        let lpn = RmmEntry::from_words(*first, *second).target();
+        core.tables.ended.note(sb, lpn);
     }
 }
 

@@ -8,13 +8,16 @@
 //! pages before are superseded, after everything: what made the other entries invalid too. Cut
 //! before 2: the old pages count, and the new ones say the same.
 //!
+//! Flash may end before either is done, on a device that is nearly worn out. What has been written
+//! by then counts beside what it should have replaced, and says the same, as after a cut before 2.
+//!
 //! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages
 //! count, some superblock has garbage once all that may be held are full. Absent: who needs the
 //! room.
 
 use super::{
-    GROUP_PAGES_MOVED, GROUPS_REWRITTEN, GroupLog, GroupPage, LOG_SUPERBLOCKS_ERASED, keep_known,
-    keep_valid,
+    GROUP_PAGES_MOVED, GROUPS_REWRITTEN, GroupLog, GroupPage, LOG_SUPERBLOCKS_ERASED, doubt,
+    keep_known, keep_valid,
 };
 use crate::config::Config;
 use crate::core::Core;
@@ -29,8 +32,14 @@ fn kept_free(config: &Config) -> u32 {
     2 + config.gc_opens() as u32
 }
 
+/// Do so many free superblocks have this number of pages? Blocks that have failed take pages from
+/// them.
+fn has_pages(core: &Core, superblocks: usize, pages: usize) -> bool {
+    core.blocks.free_pages(superblocks, pages as u64) >= pages as u64
+}
+
 impl GroupLog {
-    /// Makes sure that so many pages can be programmed.
+    /// Makes sure that so many pages can be programmed, unless blocks fail meanwhile.
     pub fn secure(&mut self, core: &mut Core, pages: usize) -> bool {
         while self.live + pages > self.shape.pages_max {
             if !self.rewrite_best(core) {
@@ -51,19 +60,15 @@ impl GroupLog {
                 continue;
             }
 
-            if left >= pages
-                || left
-                    + openable
-                        .min(core.blocks.free().saturating_sub(kept_free(&core.config)) as usize)
-                        * each
-                    >= pages
-            {
+            let spare = core.blocks.free().saturating_sub(kept_free(&core.config)) as usize;
+            if left >= pages || has_pages(core, openable.min(spare), pages - left) {
                 return true;
             }
 
             // At last even those that garbage collection would like to have.
             if !self.empty_best(core) {
-                return left + openable.min(core.blocks.free() as usize) * each >= pages;
+                let left = core.blocks.left(Stream::Log) as usize;
+                return left >= pages || has_pages(core, openable, pages - left);
             }
         }
     }
@@ -93,7 +98,7 @@ impl GroupLog {
     }
 
     /// Empties and erases the superblock with the fewest pages that count; `false` if that gains
-    /// nothing.
+    /// nothing, or if the log ran out of flash on the way.
     fn empty_best(&mut self, core: &mut Core) -> bool {
         // The open one is still being filled; emptying it would move pages into itself.
         let open = core.blocks.open(Stream::Log).map(|open| open.sb);
@@ -104,22 +109,26 @@ impl GroupLog {
         let left = core.blocks.left(Stream::Log) as usize;
         // Nothing gained, or no place for what must move.
         if live >= core.config.data_pages(&core.geometry) as usize
-            || (left < live && core.blocks.free() == 0)
+            || (left < live && !has_pages(core, 1, live - left))
         {
             return false;
         }
 
         core.stats.metadata_gc_runs += 1;
         let pages = std::mem::take(&mut self.logs.get_mut(&victim).expect("held").pages);
-        for (from, owner) in pages {
+        for &(from, owner) in &pages {
             let at = self.groups[owner.0 as usize]
                 .pages
                 .iter()
                 .position(|at| at.page == from);
             // Others have been superseded or moved since: the list of a superblock is not kept up
             // to date.
-            if let Some(at) = at {
-                self.move_page(core, owner, at, from);
+            if let Some(at) = at
+                && !self.move_page(core, owner, at, from)
+            {
+                // The rest stays where it is, and the victim is emptied another time or never.
+                self.logs.get_mut(&victim).expect("held").pages = pages;
+                return false;
             }
         }
 
@@ -137,7 +146,8 @@ impl GroupLog {
         core.blocks.erase(&mut core.media, sb, &mut core.clock);
     }
 
-    fn move_page(&mut self, core: &mut Core, owner: SbId, at: usize, from: Ppn) {
+    /// `false` if there is no place for it; it stays then.
+    fn move_page(&mut self, core: &mut Core, owner: SbId, at: usize, from: Ppn) -> bool {
         if core.media.meta_uncharged(from).is_err() {
             // Its entries are in force as far as L2P says: the group is written anew.
             return self.rewrite(core, owner);
@@ -148,8 +158,10 @@ impl GroupLog {
             core.media
                 .copy(from, taken.slot, oob, &[], Purpose::Gc, taken.after)
         });
+        let Some(to) = to else { return false };
         self.drop_pages(core.geometry, &[GroupPage { page: from, number }]);
         self.groups[owner.0 as usize].pages[at].page = to;
+        true
     }
 
     /// Pages that rewriting a group gains, at least.
@@ -194,11 +206,11 @@ impl GroupLog {
             return false;
         }
         core.stats.metadata_gc_runs += 1;
-        self.rewrite(core, sb);
-        true
+        self.rewrite(core, sb)
     }
 
-    fn rewrite(&mut self, core: &mut Core, sb: SbId) {
+    /// `false` if the log ran out of flash: the pages before count, and those that were written.
+    fn rewrite(&mut self, core: &mut Core, sb: SbId) -> bool {
         core.stats.scheme.add(GROUPS_REWRITTEN, 1);
         self.charge_read(&mut core.media, sb);
         let mut kept = std::mem::take(&mut self.kept);
@@ -214,12 +226,16 @@ impl GroupLog {
             keep_valid(&mut core.tables, sb, &all, &mut kept);
         }
 
-        // What is on flash from now on is in force; what has not come there yet is looked up when
-        // it does.
-        core.tables.ended.start_over(sb);
+        let is_whole = self.replace_pages(core, sb, &kept);
+        self.kept = kept;
+        is_whole
+    }
+
+    /// Programs the entries of a group that are in force, in the place of its pages.
+    fn replace_pages(&mut self, core: &mut Core, sb: SbId, kept: &[[u64; 2]]) -> bool {
         // The new pages go on from the old numbers, and `base` is the first of them: all before it
         // are superseded at once.
-        let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
+        let old = self.groups[sb.0 as usize].pages.len();
         let base = self.groups[sb.0 as usize].next;
         let waits = core.config.guards.has(Guard::RewriteWaits);
         let mut pages = kept.chunks(self.shape.slots).peekable();
@@ -230,11 +246,19 @@ impl GroupLog {
             } else {
                 After::FENCE
             };
-            self.program(core, sb, entries, last.then_some(base), after);
+            // No page names `base` yet, so that the old ones count beside the new ones.
+            if !self.program(core, sb, entries, last.then_some(base), after) {
+                doubt(core, sb, kept);
+                return false;
+            }
         }
 
-        self.kept = kept;
+        // What is on flash from now on is in force; what has not come there yet is looked up when
+        // it does.
+        core.tables.ended.start_over(sb);
+        let old: Vec<_> = self.groups[sb.0 as usize].pages.drain(..old).collect();
         self.drop_pages(core.geometry, &old);
+        true
     }
 
     /// Gives superblocks back as far as emptying them gains any; `false` if none.

@@ -139,8 +139,11 @@ impl RemapSsdLh {
         // 1. the entries, each after the page it names  2. their pages on flash, after all stores
         // 3. zeroes in the segments, after everything: what made the other entries invalid too.
         // Cut before 2, or inside: the segments say it. Between 2 and 3: both do, and say the same.
+        // No page left before all of them are there: as a cut inside 2.
         for entries in self.kept.chunks(self.flash.slots()) {
-            self.flash.append(core, sb, entries);
+            if !self.flash.append(core, sb, entries) {
+                return false;
+            }
         }
         self.nvram.drain(&mut core.media, sb);
         true
