@@ -501,7 +501,9 @@ fn tell_cut(report: &CutReport) {
     tracing::info!(
         seed = report.seed,
         blocks_cached = report.blocks_cached,
+        blocks_awaiting_sync = report.blocks_awaiting_sync,
         blocks_lost = report.blocks_lost,
+        blocks_lost_awaiting_sync = report.blocks_lost_awaiting_sync,
         pages = report.lost.len(),
         "the power was cut"
     );

@@ -26,6 +26,17 @@ struct CommitState {
     /// The disk has failed: nothing can become durable any more.
     failed: bool,
     commits: u64,
+    /// Positions that commands were waiting for when the power of the volatile cache was cut: after
+    /// the first, up to the second.
+    lost: Vec<(Option<HistoryPosition>, HistoryPosition)>,
+}
+
+impl CommitState {
+    /// Has a power cut taken back something that a command with this position did?
+    fn has_lost(&self, wanted: HistoryPosition) -> bool {
+        let mut lost = self.lost.iter();
+        lost.any(|(after, until)| Some(wanted) > *after && wanted <= *until)
+    }
 }
 
 /// What is durable, and whether a commit is under way.
@@ -40,6 +51,19 @@ pub(super) struct Durable {
 impl Durable {
     fn state(&self) -> MutexGuard<'_, CommitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The power of the volatile cache was cut, when everything before `durable_until` was durable
+    /// and the device's history ended at `position`. Commands that wait for a position between the
+    /// two have lost something, although the disk will have all of it.
+    pub(super) fn lose(
+        &self,
+        durable_until: Option<HistoryPosition>,
+        position: Option<HistoryPosition>,
+    ) {
+        // A device in memory lets no command wait.
+        let lost = position.map(|position| (durable_until, position));
+        self.state().lost.extend(lost);
     }
 }
 
@@ -65,13 +89,17 @@ impl Subsystem {
     /// Waits until everything before a position is durable. The caller must not have the device.
     ///
     /// # Errors
-    /// Write Fault: the disk has failed, and nothing may be acknowledged any more.
+    /// Write Fault: the disk has failed, and nothing may be acknowledged any more. Commands Aborted
+    /// due to Power Loss Notification: the power of the volatile cache was cut meanwhile.
     pub fn make_durable(&self, wanted: HistoryPosition) -> Result<(), Status> {
         let mut state = self.durable.state();
 
         loop {
             if state.failed {
                 return Err(Status::WRITE_FAULT);
+            }
+            if state.has_lost(wanted) {
+                return Err(Status::POWER_LOSS);
             }
 
             if state.until >= Some(wanted) {
@@ -159,8 +187,19 @@ impl Subsystem {
         commit.write_contents()?;
         self.device().vouch(&mut commit)?;
         let until = commit.write_journal()?;
-        self.device().finish_commit(until);
+        self.note_durable(until);
         Ok(until)
+    }
+
+    /// Everything before a position is durable. The device and the volatile cache learn it in one
+    /// turn, before any command that waits for it is acknowledged: so a power cut in another turn
+    /// finds such a command either not acknowledged or with nothing left to lose.
+    fn note_durable(&self, until: HistoryPosition) {
+        let mut turn = self.device();
+        turn.finish_commit(until);
+        if let Some(mut cache) = turn.cache() {
+            cache.durable_until(until);
+        }
     }
 
     /// Pages programmed since the last commit began.

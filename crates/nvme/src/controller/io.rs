@@ -156,7 +156,9 @@ impl ActiveCommand<'_, '_> {
         self.device.let_others(self.slices > SLICES_SHORT);
         // Others may have reserved the namespace meanwhile, or deleted it.
         self.check_namespaces()?;
-        self.check_reservations()
+        self.check_reservations()?;
+        // An operator may have cut the power.
+        self.check_power()
     }
 
     /// Whether its namespace, and the one that it copies from, are still those it was checked
@@ -443,6 +445,7 @@ impl ActiveCommand<'_, '_> {
         self.done(completion)?;
         // The position is taken after the flush, so that it covers everything before it.
         self.sync_to = self.device.ftl().media().position();
+        self.sync_cache_to(self.sync_to);
         self.note(RecordedOp::Flush);
         Ok(())
     }

@@ -38,6 +38,9 @@ impl Status {
     pub const ID_CONFLICT: Self = generic(0x03);
     pub const DATA_TRANSFER: Self = generic(0x04);
     /// Internal Error; a retry may help.
+    /// Commands Aborted due to Power Loss Notification: the command has not ended, and may have lost
+    /// what it did.
+    pub const POWER_LOSS: Self = generic(0x05).with_dnr(false);
     pub const INTERNAL: Self = generic(0x06).with_dnr(false);
     pub const ABORT_REQUESTED: Self = generic(0x07);
     /// Invalid Namespace or Format.

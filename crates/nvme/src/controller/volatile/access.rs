@@ -8,6 +8,21 @@
 //! make no sense one by one: atomic remaps, listed pages (FS Write), and deallocations of more than
 //! `DEALLOCATE_PAGES_MAX`.
 //!
+//! What is written back stays in the cache until a sync has made it durable, with what the device
+//! held before. The order of a flush, and what a power cut of the cache leaves of a page:
+//!
+//! ```text
+//! 1. read what the device holds; write the newest version      cut before 2: any version since the
+//!    to the device; keep both in the cache                     last durable one, or that one
+//! 2. a sync makes the device's history durable up to a         cut between 2 and 3: the same, since
+//!    position, in its files                                    nothing is acknowledged
+//! 3. in the turn that notes it: forget the versions up to      cut after 3: this version, or a
+//!    there (`Subsystem::note_durable`)                         newer one
+//! 4. acknowledge the flush
+//! ```
+//! A page that has to make room for others skips 2: it is forgotten after 1, and so are versions
+//! whose predecessor cannot be read or finds no room.
+//!
 //! Invariants: the cache is used by the holder of the device's turn alone; a page leaves it after
 //! the device has its content; no step moves more than `STEP_PAGES` pages. Absent: which versions a
 //! cut leaves (`cut`).
@@ -24,9 +39,11 @@ use crate::controller::turn::Step;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::Remap;
+use remap_ssd_media::folder::HistoryPosition;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Lpn, PageView, Payload};
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Pages that one step of write-back remaps or deallocates.
 const STEP_PAGES: u32 = 64;
@@ -120,22 +137,25 @@ impl<'t> ActiveCommand<'_, 't> {
         loop {
             let mut cache = self.cache().expect("only cached commands come here");
             let oldest = if cache.is_full_for(bytes) {
-                cache.oldest_before(u64::MAX)
+                cache.oldest()
             } else {
                 None
             };
 
-            match oldest {
-                None => {
-                    self.device.spend(Step::Read);
-                    cache.put(lpn, new);
-                    return Ok(());
-                }
-                Some(oldest) => {
-                    drop(cache);
-                    self.write_back(oldest)?;
-                }
-            }
+            let Some((oldest, is_unwritten)) = oldest else {
+                self.device.spend(Step::Read);
+                cache.put(lpn, new);
+                return Ok(());
+            };
+            drop(cache);
+
+            // What makes room need not be durable, only on the device.
+            let pages = if is_unwritten {
+                self.write_back(oldest)?
+            } else {
+                1
+            };
+            self.forget_pages(oldest, pages);
         }
     }
 
@@ -176,17 +196,33 @@ impl<'t> ActiveCommand<'_, 't> {
             _ => self.durable_page(piece.lpn)?,
         };
         page[piece.start..piece.start + piece.len].copy_from_slice(bytes);
+
+        let before = self.before(piece.lpn);
         self.write_page(piece.lpn, &page)?;
+
         // Only now: if the write fails, the cache still has what it would have replaced.
-        self.forget(piece.lpn, Sectors::of(piece.start, piece.len));
+        let new = NewVersion {
+            command: self.number,
+            sectors: Sectors::of(piece.start, piece.len),
+            content: SectorData::Bytes {
+                first: piece.start / SECTOR_BYTES,
+                bytes: bytes.into(),
+            },
+            source: None,
+        };
+        if let Some(mut cache) = self.cache() {
+            cache.put_through(piece.lpn, new, before.as_deref());
+        }
         Ok(())
     }
 
-    /// The device has what the host has asked for: older versions are gone.
-    fn forget(&mut self, lpn: Lpn, sectors: Sectors) {
-        if let Some(mut cache) = self.cache() {
-            cache.forget(lpn, sectors);
-        }
+    /// A page as the device has it, for a power cut that takes back what is written now. A drive
+    /// would not read it, so that no time passes. `None`: it cannot be read.
+    fn before(&mut self, lpn: Lpn) -> Option<Box<[u8; PAGE_BYTES]>> {
+        self.device.untimed(|ftl| {
+            let found = ftl.find(lpn).ok()?;
+            bytes_of(ftl.view(found)).ok().map(Box::new)
+        })
     }
 
     /// The device has whole pages: what the cache has of them is gone.
@@ -268,7 +304,7 @@ impl<'t> ActiveCommand<'_, 't> {
         loop {
             let next = self
                 .cache()
-                .and_then(|cache| cache.next_page(lpn, lpn.offset(len)));
+                .and_then(|cache| cache.next_unwritten_page(lpn, lpn.offset(len)));
             let Some(next) = next else {
                 return Ok(());
             };
@@ -300,19 +336,39 @@ impl<'t> ActiveCommand<'_, 't> {
         // come to an end.
         loop {
             self.pause()?;
-            let oldest = self.cache().and_then(|cache| cache.oldest_before(until));
+            let oldest = self
+                .cache()
+                .and_then(|cache| cache.oldest_unwritten_before(until));
             match oldest {
-                Some(lpn) => self.write_back(lpn)?,
+                Some(lpn) => drop(self.write_back(lpn)?),
                 None => return Ok(()),
             }
         }
     }
 
-    /// Puts the newest version of a page on the device, and those of the pages behind it that take
-    /// the same step.
-    fn write_back(&mut self, lpn: Lpn) -> Result<(), Status> {
-        let cache = self.cache().expect("it has the page");
+    /// Everything on the device by now is durable with this position; `None` for a device in memory,
+    /// whose every change is.
+    pub fn sync_cache_to(&mut self, position: Option<HistoryPosition>) {
+        if let Some(mut cache) = self.cache() {
+            cache.sync_to(position);
+        }
+    }
+
+    /// Whether the power was cut since this command began, which has lost what it had in the cache.
+    pub fn check_power(&self) -> Result<(), Status> {
+        match self.cache() {
+            Some(cache) if cache.is_cut_since(self.number) => Err(Status::POWER_LOSS),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the newest version of a page on the device, and those of the pages after it that take
+    /// the same step: how many pages. They stay in the cache until they are durable.
+    fn write_back(&mut self, lpn: Lpn) -> Result<u32, Status> {
+        let mut cache = self.cache().expect("it has the page");
         let newest = cache.newest(lpn).expect("it has the page");
+        // What the device holds before the step changes it.
+        let mut before = Vec::new();
         // How many pages from here on a step may take together.
         let run = |goes_on: &dyn Fn(u32) -> bool| {
             let more = (1..STEP_PAGES).take_while(|more| goes_on(*more));
@@ -322,7 +378,9 @@ impl<'t> ActiveCommand<'_, 't> {
         let pages = match newest {
             // Zeroes take no flash page: they are deallocated.
             Newest::Zeroes => {
-                let pages = run(&|more| cache.newest(lpn.offset(more)) == Some(Newest::Zeroes));
+                let pages =
+                    run(&|more| cache.newest_unwritten(lpn.offset(more)) == Some(Newest::Zeroes));
+                before.extend(Lpn::range(lpn, pages).map(|lpn| self.before(lpn)));
                 self.device.spend(Step::Deallocate(pages));
                 let completion = self.device.deallocate(self.now, lpn, pages);
                 self.done(completion)?;
@@ -330,9 +388,10 @@ impl<'t> ActiveCommand<'_, 't> {
             }
             Newest::RemappedFrom(source) => {
                 let pages = run(&|more| {
-                    cache.newest(lpn.offset(more))
+                    cache.newest_unwritten(lpn.offset(more))
                         == Some(Newest::RemappedFrom(source.offset(more)))
                 });
+                before.extend(Lpn::range(lpn, pages).map(|lpn| self.before(lpn)));
 
                 // The source may have changed on the device since. Then the bytes that were cached
                 // are written.
@@ -357,15 +416,17 @@ impl<'t> ActiveCommand<'_, 't> {
                 }
             }
             Newest::Part | Newest::Whole => {
+                before.push(self.before(lpn));
                 self.write_newest(&cache, lpn)?;
                 1
             }
         };
 
-        // The cache forgets a page only after the device has it, so that a failure loses nothing.
-        drop(cache);
-        self.forget_pages(lpn, pages);
-        Ok(())
+        // Only after the device has it, so that a failure loses nothing.
+        for (lpn, before) in Lpn::range(lpn, pages).zip(before) {
+            cache.written_back(lpn, before.as_deref());
+        }
+        Ok(pages)
     }
 
     fn write_newest(&mut self, cache: &VolatileCache, lpn: Lpn) -> Result<(), Status> {
@@ -452,6 +513,14 @@ impl Subsystem {
             of_page.map_or(PAGE_BYTES, |namespace| 1 << namespace.lba_shift)
         };
         let (survivors, report) = cache.cut(seed, block_bytes);
+
+        // Commands that have not ended have lost what they had in the cache. Those between two
+        // slices find it out by their numbers; those that wait for a sync, by its position.
+        cache.cut_before = self.commands.load(Relaxed);
+        if report.blocks_lost_awaiting_sync > 0 {
+            let position = turn.ftl().media().position();
+            self.durable.lose(cache.durable_until, position);
+        }
 
         for survivor in survivors {
             // The device may not be able to read the page. It need not, if all of it survives from

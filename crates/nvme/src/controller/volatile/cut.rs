@@ -1,15 +1,20 @@
 //! Which versions survive a power cut: for each block, on its own, any since its last durable one.
 //!
+//! A version that is on the device, but that no sync has made durable, may be lost like the others:
+//! then the base of its sectors survives, which the device held before.
+//!
 //! Invariants: everything follows from the seed; what the newest durable version has replaced never
 //! comes back, since it is neither here nor on the device. Absent: writing the survivors to the
 //! device (`access`).
 
+use super::page::{CachedPage, WrittenBack, copy_sector};
 use super::{CachedVersion, SECTOR_BYTES, Sectors, VolatileCache};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_media::Lpn;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Blocks of one page that do not keep their newest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +34,13 @@ pub struct CutReport {
     pub seed: u64,
     /// Blocks that had versions in the cache.
     pub blocks_cached: u64,
+    /// Of them, blocks with a version that was on the device and not durable: a flush, or a write
+    /// with FUA, may have been waiting for it.
+    pub blocks_awaiting_sync: u64,
     /// Blocks that do not have their newest version.
     pub blocks_lost: u64,
+    /// Of them, blocks that have lost a version which was on the device.
+    pub blocks_lost_awaiting_sync: u64,
     /// They by page, in order.
     pub lost: Vec<LostBlocks>,
 }
@@ -70,7 +80,7 @@ impl Draw {
                 let commands: BTreeSet<u64> = cache
                     .pages
                     .values()
-                    .flatten()
+                    .flat_map(|page| &page.versions)
                     .map(|version| version.command)
                     .collect();
 
@@ -133,13 +143,10 @@ impl VolatileCache {
             ..CutReport::default()
         };
 
-        let pages: BTreeMap<Lpn, Vec<CachedVersion>> = std::mem::take(&mut self.pages);
         // Empty from here on: what survives goes to the device.
-        self.ages.clear();
-        self.used_bytes = 0;
+        let pages = self.empty();
 
-        let survivors = pages.into_iter().filter_map(|(lpn, versions)| {
-            let block_sectors = block_bytes(lpn) / SECTOR_BYTES;
+        let survivors = pages.into_iter().filter_map(|(lpn, page)| {
             let mut survivor = Survivor {
                 lpn,
                 sectors: Sectors::NONE,
@@ -151,9 +158,11 @@ impl VolatileCache {
                 versions: 0,
             };
 
+            let block_sectors = block_bytes(lpn) / SECTOR_BYTES;
             for first in (0..PAGE_BYTES / SECTOR_BYTES).step_by(block_sectors) {
                 // Logical blocks are written whole, so that their first sector speaks for all.
-                let of_block: Vec<&CachedVersion> = versions
+                let of_block: Vec<&CachedVersion> = page
+                    .versions
                     .iter()
                     .filter(|version| version.sectors.has(first))
                     .collect();
@@ -162,29 +171,61 @@ impl VolatileCache {
                 }
 
                 let gone = draw.lost(lpn, &of_block, &mut random);
-                report.blocks_cached += 1;
+                let kept = of_block.len() - gone;
+                report.count(&of_block, kept);
                 lost.blocks += u32::from(gone > 0);
                 lost.versions += gone as u32;
 
-                // With no version kept, the block is as the device has it.
-                let kept = of_block.len() - gone;
-                if let Some(version) = kept.checked_sub(1).map(|index| of_block[index]) {
-                    for sector in first..first + block_sectors {
-                        version.show(sector, &mut survivor.page);
-                    }
-                    let bytes = block_sectors * SECTOR_BYTES;
-                    let block = Sectors::of(first * SECTOR_BYTES, bytes);
-                    survivor.sectors = survivor.sectors.with(block);
-                }
+                let kept = kept.checked_sub(1).map(|index| of_block[index]);
+                survivor.keep(first..first + block_sectors, kept, &page);
             }
 
-            if lost.blocks > 0 {
-                report.blocks_lost += u64::from(lost.blocks);
-                report.lost.push(lost);
-            }
+            report.lost.extend((lost.blocks > 0).then_some(lost));
             (survivor.sectors != Sectors::NONE).then_some(survivor)
         });
         let survivors = survivors.collect();
         (survivors, report)
+    }
+
+    /// Takes all pages out of it.
+    fn empty(&mut self) -> BTreeMap<Lpn, CachedPage> {
+        self.ages.clear();
+        self.unwritten.clear();
+        self.awaiting.clear();
+        self.used_bytes = 0;
+        std::mem::take(&mut self.pages)
+    }
+}
+
+impl CutReport {
+    /// A block with versions, oldest first, of which it keeps so many.
+    fn count(&mut self, versions: &[&CachedVersion], kept: usize) {
+        let lost = &versions[kept..];
+        // Not the newest alone: what a flush waits for may have a newer version that is only here.
+        let awaits_sync = |versions: &[&CachedVersion]| {
+            let mut versions = versions.iter();
+            versions.any(|version| version.written_back != WrittenBack::No)
+        };
+        self.blocks_cached += 1;
+        self.blocks_awaiting_sync += u64::from(awaits_sync(versions));
+        self.blocks_lost += u64::from(!lost.is_empty());
+        self.blocks_lost_awaiting_sync += u64::from(awaits_sync(lost));
+    }
+}
+
+impl Survivor {
+    /// A block keeps a version. With none kept it is as the device had it before the first.
+    fn keep(&mut self, block: Range<usize>, kept: Option<&CachedVersion>, page: &CachedPage) {
+        for sector in block.clone() {
+            match (kept, page.base(sector)) {
+                (Some(version), _) => version.show(sector, &mut self.page),
+                (None, Some(base)) => copy_sector(sector, base, &mut self.page),
+                // The device still has it.
+                (None, None) => return,
+            }
+        }
+        let bytes = block.start * SECTOR_BYTES..block.end * SECTOR_BYTES;
+        let block = Sectors::of(bytes.start, bytes.len());
+        self.sectors = self.sectors.with(block);
     }
 }

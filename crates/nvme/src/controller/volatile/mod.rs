@@ -3,27 +3,33 @@
 //!
 //! ```text
 //! mod     versions of pages, oldest first, and how much room they take
+//! page    the versions of one page, and what the device held before them
 //! cut     which versions survive a power cut
 //! access  how commands read and write through the cache, and how it is written back
 //! ```
-//! A write adds a version to each page that it touches; the device keeps the page's last durable
-//! content. Reads see the newest version. Write-back puts the newest version of a page on the
-//! device and forgets them all, oldest page first. At a power cut each block keeps, on its own, any
-//! version since its last durable one.
+//! A write adds a version to each page that it touches. Reads see the newest version. Write-back
+//! puts the newest version of a page on the device, oldest page first. The versions stay in the
+//! cache, with what the device held before, until a sync has made them durable: until then no flush
+//! that waits for them is acknowledged, and a power cut may take them back. At a power cut each
+//! block keeps, on its own, any version since its last durable one.
 //!
-//! Invariants: a page with versions is in `ages` once, under the number of its oldest version;
-//! `used_bytes` is the sum of what all versions take; versions that a newer one hides are kept
-//! until the block is durable, since a cut may leave any of them. Absent: the device (`access`),
-//! threads, and anything persisted.
+//! Invariants: a page with versions is in `ages` once, under the number of its oldest version, in
+//! `unwritten` under its oldest one that is not on the device, and in `awaiting` if one of them is;
+//! `used_bytes` is the sum of what all pages take; versions that a newer one hides are kept until
+//! the block is durable, since a cut may leave any of them. Absent: the device (`access`), threads,
+//! and anything persisted.
 
 mod access;
 mod cut;
+mod page;
 
 pub use cut::{CutReport, LostBlocks};
+use page::{BASE_BYTES, CachedPage, WrittenBack};
 use remap_ssd_media::Lpn;
+use remap_ssd_media::folder::HistoryPosition;
 
 use remap_ssd_media::geometry::PAGE_BYTES;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SECTOR_BYTES: usize = 512;
 /// What a version takes besides its bytes.
@@ -60,6 +66,10 @@ impl Sectors {
     fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
+
+    fn each(self) -> impl Iterator<Item = usize> {
+        (0..PAGE_BYTES / SECTOR_BYTES).filter(move |sector| self.has(*sector))
+    }
 }
 
 /// What a version says of its sectors.
@@ -82,6 +92,8 @@ struct CachedVersion {
     /// The page from which it was remapped or copied: write-back remaps again if that page still
     /// holds the same.
     source: Option<Lpn>,
+    /// Whether the device has it, or a newer one of each of its sectors.
+    written_back: WrittenBack,
 }
 
 impl CachedVersion {
@@ -132,9 +144,17 @@ pub struct VolatileCache {
     used_bytes: u64,
     /// Number of the next version.
     next: u64,
-    pages: BTreeMap<Lpn, Vec<CachedVersion>>,
-    /// Number of a page's oldest version: the order of write-back.
+    pages: BTreeMap<Lpn, CachedPage>,
+    /// Number of a page's oldest version: the order in which pages make room for others.
     ages: BTreeMap<u64, Lpn>,
+    /// Number of a page's oldest version that the device does not have: the order of write-back.
+    unwritten: BTreeMap<u64, Lpn>,
+    /// Pages with versions that the device has, and that a sync has not made durable yet.
+    awaiting: BTreeSet<Lpn>,
+    /// Everything before it is durable.
+    durable_until: Option<HistoryPosition>,
+    /// Commands with smaller numbers began before the last power cut.
+    cut_before: u64,
 }
 
 impl VolatileCache {
@@ -146,6 +166,10 @@ impl VolatileCache {
             next: 0,
             pages: BTreeMap::new(),
             ages: BTreeMap::new(),
+            unwritten: BTreeMap::new(),
+            awaiting: BTreeSet::new(),
+            durable_until: None,
+            cut_before: 0,
         }
     }
 
@@ -159,7 +183,34 @@ impl VolatileCache {
         self.used_bytes + bytes > self.capacity_bytes
     }
 
-    fn put(&mut self, lpn: Lpn, new: NewVersion) {
+    /// Changes a page, and what the tables say of it.
+    fn change(&mut self, lpn: Lpn, change: impl FnOnce(&mut CachedPage)) {
+        let page = self.pages.entry(lpn).or_default();
+
+        // Whatever the tables say of the page goes, and comes back as the page is then.
+        self.used_bytes -= page.bytes();
+        if let Some(number) = page.oldest() {
+            self.ages.remove(&number);
+        }
+        if let Some(number) = page.oldest_unwritten() {
+            self.unwritten.remove(&number);
+        }
+        self.awaiting.remove(&lpn);
+
+        change(page);
+
+        self.used_bytes += page.bytes();
+        self.ages.extend(page.oldest().map(|number| (number, lpn)));
+        self.unwritten
+            .extend(page.oldest_unwritten().map(|number| (number, lpn)));
+        self.awaiting.extend(page.is_awaiting().then_some(lpn));
+        if page.versions.is_empty() {
+            self.pages.remove(&lpn);
+        }
+    }
+
+    /// A version with the next number.
+    fn number(&mut self, new: NewVersion, written_back: WrittenBack) -> CachedVersion {
         let number = self.next;
         self.next += 1;
         let NewVersion {
@@ -168,43 +219,101 @@ impl VolatileCache {
             content,
             source,
         } = new;
-        let version = CachedVersion {
+        CachedVersion {
             number,
             command,
             sectors,
             content,
             source,
-        };
-
-        // Hidden versions take room too: a cut may leave them.
-        self.used_bytes += version.bytes();
-        let versions = self.pages.entry(lpn).or_default();
-        if versions.is_empty() {
-            self.ages.insert(number, lpn);
+            written_back,
         }
-        versions.push(version);
+    }
+
+    /// Hidden versions stay, and take room: a cut may leave them.
+    fn put(&mut self, lpn: Lpn, new: NewVersion) {
+        let version = self.number(new, WrittenBack::No);
+        self.change(lpn, |page| page.versions.push(version));
+    }
+
+    /// The device has written a version past the cache. `before` is the page as the device had it
+    /// before, if that is known. Where it is not, or takes more room than there is, the version
+    /// counts as durable at once.
+    fn put_through(&mut self, lpn: Lpn, new: NewVersion, before: Option<&[u8; PAGE_BYTES]>) {
+        let sectors = new.sectors;
+        let version = self.number(new, WrittenBack::SinceLastSync);
+        match before {
+            Some(before) if !self.is_full_for(version.bytes() + BASE_BYTES) => {
+                self.change(lpn, |page| page.put_through(version, before));
+            }
+            _ => self.forget(lpn, sectors),
+        }
+    }
+
+    /// The device has the newest version of a page now. `before` as in `put_through`.
+    fn written_back(&mut self, lpn: Lpn, before: Option<&[u8; PAGE_BYTES]>) {
+        match before {
+            Some(before) if !self.is_full_for(BASE_BYTES) => {
+                self.change(lpn, |page| page.written_back(before));
+            }
+            _ => self.forget(lpn, Sectors::ALL),
+        }
+    }
+
+    /// Everything that is on the device by now becomes durable with this position. A device in
+    /// memory has none: what it holds is durable.
+    fn sync_to(&mut self, position: Option<HistoryPosition>) {
+        // A sync to an earlier position than the last one has nothing to wait for.
+        let durable_until = self.durable_until;
+        let is_durable = position.is_none_or(|position| durable_until >= Some(position));
+
+        for lpn in self.awaiting.clone() {
+            self.change(lpn, |page| {
+                if is_durable {
+                    page.settle(|state| state != WrittenBack::No);
+                } else if let Some(position) = position {
+                    page.sync_to(position);
+                }
+            });
+        }
+    }
+
+    /// Everything before a position is durable: what a flush that waits for it covers cannot be
+    /// lost any more.
+    pub fn durable_until(&mut self, until: HistoryPosition) {
+        self.durable_until = self.durable_until.max(Some(until));
+        for lpn in self.awaiting.clone() {
+            self.change(lpn, |page| page.settle(|state| state.is_before(until)));
+        }
+    }
+
+    /// Did a power cut come after a command with this number began?
+    pub fn is_cut_since(&self, command: u64) -> bool {
+        command < self.cut_before
     }
 
     /// Sectors whose newest content is here.
     fn covered(&self, lpn: Lpn) -> Sectors {
-        let versions = self.pages.get(&lpn).map_or(&[][..], Vec::as_slice);
-        versions
+        self.versions(lpn)
             .iter()
             .fold(Sectors::NONE, |all, version| all.with(version.sectors))
+    }
+
+    fn versions(&self, lpn: Lpn) -> &[CachedVersion] {
+        self.pages.get(&lpn).map_or(&[], |page| &page.versions)
     }
 
     /// Lays the newest versions over a page's durable content.
     fn overlay(&self, lpn: Lpn, page: &mut [u8; PAGE_BYTES]) {
         // Oldest first: what comes later lies on top.
-        for version in self.pages.get(&lpn).into_iter().flatten() {
-            let sectors = (0..PAGE_BYTES / SECTOR_BYTES).filter(|at| version.sectors.has(*at));
+        for version in self.versions(lpn) {
+            let sectors = version.sectors.each();
             sectors.for_each(|sector| version.show(sector, page));
         }
     }
 
     /// What a page with versions is as a whole.
     fn newest(&self, lpn: Lpn) -> Option<Newest> {
-        let last = self.pages.get(&lpn)?.last()?;
+        let last = self.versions(lpn).last()?;
         Some(match (&last.content, last.source) {
             // A page that is known in part needs the device, so neither zeroes nor a source stand
             // for it.
@@ -216,9 +325,21 @@ impl VolatileCache {
         })
     }
 
-    /// The page whose oldest version is the oldest of all, if that is older than `number`.
-    fn oldest_before(&self, number: u64) -> Option<Lpn> {
-        let (oldest, lpn) = self.ages.first_key_value()?;
+    /// The same, of a page that write-back has to put on the device.
+    fn newest_unwritten(&self, lpn: Lpn) -> Option<Newest> {
+        self.pages.get(&lpn)?.oldest_unwritten()?;
+        self.newest(lpn)
+    }
+
+    /// The page whose oldest version is the oldest of all, and whether it must be written back.
+    fn oldest(&self) -> Option<(Lpn, bool)> {
+        let (_, lpn) = self.ages.first_key_value()?;
+        Some((*lpn, self.pages[lpn].oldest_unwritten().is_some()))
+    }
+
+    /// The page to write back next, if its version is older than `number`.
+    fn oldest_unwritten_before(&self, number: u64) -> Option<Lpn> {
+        let (oldest, lpn) = self.unwritten.first_key_value()?;
         (*oldest < number).then_some(*lpn)
     }
 
@@ -228,29 +349,17 @@ impl VolatileCache {
         Some(*found)
     }
 
+    /// The first of them that must be written back.
+    fn next_unwritten_page(&self, lpn: Lpn, end: Lpn) -> Option<Lpn> {
+        let mut pages = self.pages.range(lpn..end);
+        let (found, _) = pages.find(|(_, page)| page.oldest_unwritten().is_some())?;
+        Some(*found)
+    }
+
     /// Sectors of a page are durable as the device has them: their versions are gone.
     fn forget(&mut self, lpn: Lpn, durable: Sectors) {
-        let Some(versions) = self.pages.get_mut(&lpn) else {
-            return;
-        };
-
-        // The page's age is that of its oldest version, which may be gone below.
-        let oldest = versions[0].number;
-        let before: u64 = versions.iter().map(CachedVersion::bytes).sum();
-
-        versions
-            .iter_mut()
-            .for_each(|version| version.sectors = version.sectors.without(durable));
-
-        // A version all of whose sectors are durable is of no use to a cut.
-        versions.retain(|version| version.sectors != Sectors::NONE);
-
-        let after: u64 = versions.iter().map(CachedVersion::bytes).sum();
-        self.used_bytes -= before - after;
-        self.ages.remove(&oldest);
-        match versions.first() {
-            Some(first) => drop(self.ages.insert(first.number, lpn)),
-            None => drop(self.pages.remove(&lpn)),
+        if self.pages.contains_key(&lpn) {
+            self.change(lpn, |page| page.forget(durable));
         }
     }
 
@@ -259,21 +368,33 @@ impl VolatileCache {
     /// # Panics
     /// If they do not agree.
     pub fn check(&self) {
-        let used: u64 = self
-            .pages
-            .values()
-            .flatten()
-            .map(CachedVersion::bytes)
-            .sum();
+        let used: u64 = self.pages.values().map(CachedPage::bytes).sum();
         assert_eq!(used, self.used_bytes, "used bytes");
-        assert_eq!(self.pages.len(), self.ages.len(), "a page has one age");
-        for (number, lpn) in &self.ages {
-            let versions = &self.pages[lpn];
-            assert_eq!(versions[0].number, *number, "the age of page {lpn}");
-            assert!(
-                versions.is_sorted_by(|a, b| a.number < b.number),
-                "versions of page {lpn} are in order"
+
+        let ages = |oldest: fn(&CachedPage) -> Option<u64>| -> BTreeMap<u64, Lpn> {
+            let pages = self.pages.iter();
+            pages
+                .filter_map(|(lpn, page)| Some((oldest(page)?, *lpn)))
+                .collect()
+        };
+        assert_eq!(ages(CachedPage::oldest), self.ages, "ages");
+        assert_eq!(
+            ages(CachedPage::oldest_unwritten),
+            self.unwritten,
+            "the order of write-back"
+        );
+
+        for (lpn, page) in &self.pages {
+            page.check(*lpn);
+            assert_eq!(
+                page.is_awaiting(),
+                self.awaiting.contains(lpn),
+                "whether page {lpn} awaits a sync"
             );
         }
+        assert!(
+            self.awaiting.iter().all(|lpn| self.pages.contains_key(lpn)),
+            "only pages with versions await a sync"
+        );
     }
 }
