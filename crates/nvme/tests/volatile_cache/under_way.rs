@@ -6,7 +6,7 @@
 
 use crate::bench::{self, Bench, block_of};
 use remap_ssd_nvme::controller::{
-    Actor, Blocks, CutReport, HostData, IoRequest, Job, LOCAL, Subsystem,
+    Actor, Blocks, CutReport, HostData, IoRequest, Job, LOCAL, RemapBlocks, Subsystem,
 };
 use remap_ssd_nvme::spec::status::Status;
 use std::collections::BTreeSet;
@@ -143,6 +143,44 @@ fn of_two_flushes_under_way_the_acknowledged_one_is_kept() {
         seen.extend(left);
     }
     assert_eq!(seen, BTreeSet::from([1, 2, 3]));
+}
+
+// An atomic remap puts its sources on the device, and asks for no sync: so one version is durable
+// while a newer one, which is on the device as well, may be lost.
+#[test]
+fn what_a_durable_version_leaves_to_newer_ones_is_itself() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let bench = Bench::in_folder(1 << 20, seed);
+        write_all(&bench, 1);
+        flush(&bench);
+        write_all(&bench, 2);
+        let (second, _) = bench.begin(1, &IoRequest::Flush, &[]);
+        write_all(&bench, 3);
+
+        let blocks = |slba| Blocks {
+            slba,
+            count: COUNT as u32,
+        };
+        let remap = RemapBlocks {
+            target: blocks(20),
+            source: 0,
+            relocate: false,
+            atomic: true,
+        };
+        let namespace = bench.subsystem.namespace(1).expect("there");
+        let request = IoRequest::remap(&namespace, &remap, false).expect("whole pages");
+        let (outcome, _) = bench.begin(1, &request, &[]);
+        assert_eq!((outcome.status, outcome.sync_to), (Status::SUCCESS, None));
+
+        let ended = bench.subsystem.wait_until_durable(second).status;
+        assert_eq!(ended, Status::SUCCESS);
+        bench.subsystem.check_cache();
+        let report = cut(&bench, seed);
+        assert_eq!(report.blocks_awaiting_sync, COUNT as u64);
+        seen.extend(left(&bench));
+    }
+    assert_eq!(seen, BTreeSet::from([2, 3]));
 }
 
 #[test]
