@@ -10,6 +10,7 @@
 mod array;
 pub mod content;
 mod effect;
+mod escaped;
 pub mod fault;
 pub mod folder;
 pub mod geometry;
@@ -24,6 +25,7 @@ pub mod slab;
 
 pub use array::StoredPage;
 pub use content::{ContentMode, Page, PageView, Payload};
+pub use escaped::Escaped;
 pub use fault::{Faults, MediaError};
 pub use geometry::{BlockId, Geometry, Lpn, PageSlot, Ppn, SbId};
 pub use image::Image;

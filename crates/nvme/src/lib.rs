@@ -6,15 +6,13 @@
 //! tls         TLS 1.3 with a key that both ends were given
 //! controller  commands in, statuses and data out; no I/O, no clock
 //! tcp         NVMe/TCP: target and client; sockets at the edge
-//! escaped     text from peers, escaped for logs and terminals
 //! ```
 //! Absent: how remaps are persisted, and anything a host can say that would be trusted.
 
 pub mod auth;
 pub mod controller;
-mod escaped;
 pub mod spec;
 pub mod tcp;
 pub mod tls;
 
-pub use escaped::Escaped;
+pub use remap_ssd_media::Escaped;

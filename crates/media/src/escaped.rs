@@ -1,4 +1,4 @@
-//! Escapes text from peers for logs and terminals.
+//! Escapes text from peers and files for logs and terminals.
 //!
 //! Invariant: what is shown is one line without control characters, and no two different texts look
 //! the same. So a name can neither forge a line of a log nor move a cursor. Absent: JSON, which
@@ -6,7 +6,7 @@
 
 use std::fmt::{Display, Formatter, Result, Write};
 
-/// Text from a peer, escaped as Rust escapes characters: `\n`, `\u{202e}`.
+/// Text from a peer or a file, escaped as Rust escapes characters: `\n`, `\u{202e}`.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a> {
     text: &'a str,
