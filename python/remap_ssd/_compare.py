@@ -44,6 +44,8 @@ def compare(
     format: Optional[str] = None,
     fold: Optional[str] = None,
     skip_bad: bool = False,
+    blkparse_action: Optional[str] = None,
+    flushes: bool = False,
     repeat: Optional[int] = None,
     open_loop: bool = False,
     queue_depth: Optional[int] = None,
@@ -79,7 +81,7 @@ def compare(
         Remapping metadata in bytes, or as text (``"40MiB"``), of the device before ``scale``.
     workload, content, duplicates, writes
         ``"zipfrw:0.99:70,pages=4"``, ``"oltp"``, ...; what is written; the pages that requests read or write.
-    trace, format, fold, skip_bad, repeat, open_loop
+    trace, format, fold, skip_bad, blkparse_action, flushes, repeat, open_loop
         Requests instead of a workload, all of them: a ``Trace``, an Arrow table or data frame (see ``Trace.from_table``:
         ``trace=pyarrow.parquet.read_table("disk.parquet")``), or the path of a trace file.
     threads

@@ -12,7 +12,7 @@
 //! does not depend on the times. `Display` writes a form that reads back as the same. Absent: what
 //! waiting costs (`run`).
 
-use crate::source::{HostPage, Source, SourceError};
+use crate::source::{HostPage, Source, SourceError, TIME_MAX_NS};
 use crate::workload::{Bursts, NamedWorkload, WorkloadError, unit};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -250,7 +250,7 @@ impl Source for Timed<'_> {
                 // Times never decrease, whatever the source says.
                 self.at_ns = self.next(page.at_ns).max(self.at_ns);
             }
-            page.at_ns = self.at_ns as u64;
+            page.at_ns = (self.at_ns as u64).min(TIME_MAX_NS);
             self.inside = !page.last;
         }
         Ok(more)

@@ -1,10 +1,14 @@
 //! What a device under test is fed: a stream of page operations, in batches.
 //!
 //! Invariants: `lpn < addressable`, and so are all pages of a remap; the pages of one request are
-//! adjacent in the stream, and only the last of them carries `last`; `at_ns` never decreases.
+//! adjacent in the stream, and only the last of them carries `last`; `at_ns` never decreases, and is
+//! at most `TIME_MAX_NS`.
 //! Absent: time of completion (the device's) and how LBAs were folded (the trace reader's).
 
 pub use remap_ssd_device::{Lpn, PageKind};
+
+/// The latest time of a request, nanoseconds: 146 years. What a run adds to it stays below 64 bits.
+pub const TIME_MAX_NS: u64 = 1 << 62;
 
 /// One page of one host request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

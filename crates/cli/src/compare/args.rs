@@ -9,7 +9,7 @@ use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_sim::aging::{AgingSpec, FillSpec};
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::report::Progress;
-use remap_ssd_sim::trace::{Fold, Format};
+use remap_ssd_sim::trace::{Action, Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, FioJob, NamedWorkload};
 use std::path::PathBuf;
 
@@ -166,8 +166,9 @@ pub struct Args {
 
     /// Format of the trace [default: told from its content].
     ///
-    /// fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor, fio, blktrace or
-    /// oracleGeneral.
+    /// fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor, fio, blktrace,
+    /// oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS for text in other
+    /// columns: csv:time_us,device,op,offset_bytes,size_bytes. The columns are in docs/traces.md.
     #[arg(
         long,
         requires = "trace",
@@ -188,6 +189,28 @@ pub struct Args {
         help_heading = "Trace"
     )]
     pub skip_bad: bool,
+    /// Events of blkparse and blktrace that are the requests [default: the first of Q, D, C it has].
+    ///
+    /// Q (queued), D (issued to the driver) or C (completed).
+    #[arg(
+        long,
+        value_name = "Q|D|C",
+        requires = "trace",
+        hide_short_help = true,
+        help_heading = "Trace"
+    )]
+    pub blkparse_action: Option<Action>,
+    /// Replay flushes, of formats that record them (session, fio, csv).
+    ///
+    /// Each waits for all requests before it, and all after it wait for it. Without this they are
+    /// left out.
+    #[arg(
+        long,
+        requires = "trace",
+        hide_short_help = true,
+        help_heading = "Trace"
+    )]
+    pub flushes: bool,
     /// Replay the trace N times; each time it writes new contents.
     #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, help_heading = "Trace")]
     pub repeat: u32,

@@ -9,7 +9,7 @@ use super::reading::{Follow, FollowedFile};
 use crate::failure::Failure;
 use crate::output;
 use remap_ssd_device::DeviceConfig;
-use remap_ssd_sim::source::SourceError;
+use remap_ssd_sim::source::{SourceError, TIME_MAX_NS};
 use remap_ssd_sim::trace::{Decoded, Format, Replay, TraceOptions, TraceStat};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -54,6 +54,19 @@ impl TraceFacts {
         let requests = Decoded::read_from(file, path, args.format, options).map_err(failure)?;
         if let Some(line) = requests.torn() {
             output::note(crate::trace::torn(path, line));
+        }
+        for note in requests.notes() {
+            output::note(crate::trace::note(path, note));
+        }
+
+        // Times of all rounds are one sum.
+        let total_ns = requests.stat().duration_ns.checked_mul(args.repeat.into());
+        if total_ns.is_none_or(|total_ns| total_ns > TIME_MAX_NS) {
+            return Err(Failure::usage(format_args!(
+                "--repeat {}: the trace lasts {:.0} s, and all rounds may last 146 years",
+                args.repeat,
+                requests.stat().duration_ns as f64 / 1e9
+            )));
         }
         Ok(Self {
             path: path.into(),
@@ -110,6 +123,8 @@ pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
     TraceOptions {
         fold: args.fold,
         skip_bad: args.skip_bad,
+        action: args.blkparse_action,
+        flushes: args.flushes,
         content_base: OWN_CONTENTS,
         ..TraceOptions::new(addressable)
     }

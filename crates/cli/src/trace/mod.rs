@@ -39,6 +39,7 @@ Examples:
   remap-ssd trace stat --workload ycsb --device 4GiB --requests 200k
   remap-ssd trace make fileserver --requests 20k --seed 7 --format blkparse --out fileserver.txt
   remap-ssd trace stat homes.fiu fileserver.txt --json
+  remap-ssd trace stat mine.csv --format csv:time_us,device,op,offset_bytes,size_bytes
   remap-ssd trace models";
 
 /// Runs it.
@@ -140,6 +141,11 @@ impl Drop for Patience {
     fn drop(&mut self) {
         self.line.finish_and_clear();
     }
+}
+
+/// What is said of how a trace was read.
+pub(crate) fn note(path: &std::path::Path, text: &str) -> String {
+    format!("note: {}: {text}", path.display())
 }
 
 /// What is said of a session that a killed server left.

@@ -2,12 +2,14 @@
 //!
 //! Absent: the counting (`remap_ssd_sim::trace::Profile`).
 
-use super::{Patience, WorkloadArgs, torn};
+use super::{Patience, WorkloadArgs, note, torn};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
-use remap_ssd_sim::trace::{Fold, Format, Profile, Skew, TraceOptions, TraceReader, profile};
+use remap_ssd_sim::trace::{
+    Action, Fold, Format, Profile, Skew, TraceOptions, TraceReader, profile,
+};
 use remap_ssd_sim::workload::{MODELS, NamedWorkload};
 use serde_json::json;
 use std::path::PathBuf;
@@ -30,7 +32,9 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub requests: Option<u64>,
     /// Format of the traces: fiu, vscsi, mqsim, msr, blkparse, session, alibaba, tencent, systor,
-    /// fio, blktrace or oracleGeneral [default: told from their content].
+    /// fio, blktrace, oracleGeneral, fast21, spc, disksim, biosnoop, cloudphysics, or csv:COLUMNS for
+    /// text in other columns, as csv:time_us,device,op,offset_bytes,size_bytes (docs/traces.md lists
+    /// the columns) [default: told from their content].
     #[arg(long, requires = "files")]
     pub format: Option<Format>,
     /// Pages of several disks in one trace: `modulo` keeps addresses, so that the same ones of
@@ -41,6 +45,10 @@ pub struct Args {
     /// Count malformed records and go on, instead of stopping at the first.
     #[arg(long, requires = "files")]
     pub skip_bad: bool,
+    /// Events of blkparse and blktrace that are the requests: Q (queued), D (issued to the driver) or
+    /// C (completed) [default: the first of Q, D, C that the trace has].
+    #[arg(long, value_name = "Q|D|C", requires = "files")]
+    pub blkparse_action: Option<Action>,
     /// Device, content and seed, if a workload is looked at.
     #[command(flatten)]
     pub feed: WorkloadArgs,
@@ -74,6 +82,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let options = TraceOptions {
             fold: args.fold,
             skip_bad: args.skip_bad,
+            action: args.blkparse_action,
             ..TraceOptions::new(WHOLE_DISK)
         };
 
@@ -83,6 +92,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             .map_err(Failure::failed)?;
         if let Some(line) = reader.torn() {
             output::note(torn(path, line));
+        }
+        for text in reader.notes() {
+            output::note(note(path, &text));
         }
 
         found.push(Profiled {

@@ -1,15 +1,15 @@
 //! What `blktrace` records: binary events, each followed by its payload, little-endian.
 //!
 //! A request passes several actions on its way; those of one action are taken, as of a `blkparse`
-//! text. Files of one CPU each are merged by `blkparse -d FILE`; times that go back happen at the
-//! time before. Invariant: an event has 48 bytes, as the assertion says, and the version 7 of all
+//! text. Files of one CPU each are merged by `blkparse -d FILE`, which counts times from its first
+//! event: an earlier one has a negative time. Invariant: an event has 48 bytes, as the assertion says, and the version 7 of all
 //! kernels since 2.6. Absent: contents; every whole page written is new. Recordings of machines of
 //! the other byte order.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::blkparse::Action;
+use super::blkparse::{Action, Wanted, since_earliest};
 use super::record::{ByteExtent, Parsed, Reason, RequestKind};
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -46,8 +46,29 @@ pub(super) fn is_event(sample: &[u8]) -> bool {
     BlktraceEvent::ref_from_prefix(sample).is_ok_and(|(event, _)| event.magic.get() == MAGIC)
 }
 
+/// The action to take, by the events that a file begins with.
+pub(super) fn wanted(named: Option<Action>, sample: &[u8]) -> Wanted {
+    let has = |action| {
+        let wanted = Wanted {
+            action,
+            is_named: true,
+        };
+        let mut rest = sample;
+        while let Some((event, after)) = rest.split_at_checked(EVENT_BYTES)
+            && let Ok((parsed, payload)) = parse(event, wanted)
+        {
+            if matches!(parsed, Parsed::Request(_)) {
+                return true;
+            }
+            rest = after.get(payload..).unwrap_or_default();
+        }
+        false
+    };
+    Wanted::of(named, has)
+}
+
 /// What an event says, and how many bytes of payload follow it.
-pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Reason> {
+pub(super) fn parse(bytes: &[u8], wanted: Wanted) -> Result<(Parsed, usize), Reason> {
     let event = BlktraceEvent::ref_from_bytes(bytes)
         .map_err(|_| format!("cut: {} of {EVENT_BYTES} bytes", bytes.len()))?;
     // The mark tells the version, and the order of bytes.
@@ -66,16 +87,22 @@ pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Rea
     let payload = usize::from(event.payload_bytes.get());
 
     // Numbers of the kernel's blktrace_api.h: queue, issue and complete.
-    let number = match wanted {
-        Action::Queued => 1,
-        Action::Issued => 7,
-        Action::Completed => 8,
+    let (number, kind) = (event.action.get() & 0xffff, event.action.get() >> 16);
+    let action = match number {
+        1 => Some(Action::Queued),
+        7 => Some(Action::Issued),
+        8 => Some(Action::Completed),
+        _ => None,
     };
-    let (action, kind) = (event.action.get() & 0xffff, event.action.get() >> 16);
+    let Some(action) =
+        action.filter(|action| *action == wanted.action || wanted.is_better(*action))
+    else {
+        return Ok((Parsed::Ignored, payload));
+    };
 
     // In this order: a discard is a write to the kernel as well.
     let verb = match kind {
-        kind if kind & IS_NOTE != 0 || action != number => None,
+        kind if kind & IS_NOTE != 0 => None,
         kind if kind & IS_DISCARD != 0 => Some(RequestKind::Trim),
         kind if kind & IS_WRITE != 0 => Some(RequestKind::Write),
         kind if kind & IS_READ != 0 => Some(RequestKind::Read),
@@ -89,6 +116,9 @@ pub(super) fn parse(bytes: &[u8], wanted: Action) -> Result<(Parsed, usize), Rea
         len: event.len_bytes.get().into(),
         ..ByteExtent::of_sectors(event.sector.get(), 0)?
     };
-    let parsed = extent.request(event.at_ns.get(), event.device.get().into(), verb)?;
-    Ok((parsed, payload))
+    let at_ns = since_earliest(event.at_ns.get());
+    match extent.request(at_ns, event.device.get().into(), verb)? {
+        Parsed::Request(_) if action != wanted.action => Ok((Parsed::Better(action), payload)),
+        parsed => Ok((parsed, payload)),
+    }
 }

@@ -3,12 +3,13 @@
 //! ```text
 //! fio version 2 iolog                    fio version 3 iolog
 //! file action                            us file action                     add, open, close
-//! file action offset(B) length(B)        us file action offset(B) length(B) read, write, trim, sync, datasync
+//! file action offset(B) length(B)        us file action offset(B) length(B) read, write, trim, sync, ...
 //! file wait us 0
 //! ```
 //!
 //! Version 2 has no times but those of `wait`, which count from the wait before. Each file is a
-//! device of its own. Absent: contents; every whole page written is new. Job files: they are no
+//! device of its own. Logs that were put together are sections: at a further first line times go on
+//! where the section before ended. Absent: contents; every whole page written is new. Job files: they are no
 //! traces.
 
 use std::hash::Hasher;
@@ -24,6 +25,9 @@ pub(super) struct Log {
     version: Option<IologVersion>,
     /// Of version 2: what was waited for so far.
     waited_us: u64,
+    /// When this section began, and the latest time of any so far.
+    begin_us: u64,
+    latest_us: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +62,14 @@ impl Log {
                 )),
             };
         };
+
+        // Another log begins, of either version.
+        if let Some(version) = version(line) {
+            (self.version, self.waited_us) = (Some(version), 0);
+            self.begin_us = self.latest_us;
+            return Ok(Parsed::Blank);
+        }
+
         let mut fields = words(line);
         let mut next = |name: &str| {
             fields
@@ -72,13 +84,13 @@ impl Log {
         };
         let file = next("file")?;
         let action = next("action")?;
-        let at_ns = at_us
-            .checked_mul(TICK_NS)
-            .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
+        let too_large = || format!("timestamp {at_us} us is too large");
+        let since_us = self.begin_us.checked_add(at_us).ok_or_else(too_large)?;
+        let at_ns = since_us.checked_mul(TICK_NS).ok_or_else(too_large)?;
 
         let verb = match action {
             // They say which files there are, and the actions name theirs anyway.
-            b"add" | b"open" | b"close" => return Ok(Parsed::Ignored),
+            b"add" | b"open" | b"close" | b"unlink" => return Ok(Parsed::Ignored),
             b"wait" => {
                 let wait_us = number(next("time to wait")?, "time to wait")?;
                 self.waited_us = self
@@ -87,7 +99,9 @@ impl Log {
                     .ok_or("the times to wait add up to too much")?;
                 return Ok(Parsed::Ignored);
             }
-            b"sync" | b"datasync" => return Ok(Parsed::Flush(at_ns)),
+            b"sync" | b"datasync" | b"syncfs" => return Ok(Parsed::Flush(at_ns)),
+            // It writes pages of the cache back, and does not flush the device.
+            b"sync_file_range" => return Ok(Parsed::Ignored),
             b"read" => RequestKind::Read,
             b"write" => RequestKind::Write,
             b"trim" => RequestKind::Trim,
@@ -101,7 +115,11 @@ impl Log {
         // A field too many is a line of another version, or two lines run into one.
         match fields.next() {
             Some(more) => Err(format!("more than a length: `{}`", clip(more))),
-            None => extent.request(at_ns, device(file), verb),
+            None => {
+                let parsed = extent.request(at_ns, device(file), verb)?;
+                self.latest_us = self.latest_us.max(since_us);
+                Ok(parsed)
+            }
         }
     }
 }

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::columns::Columns;
 use super::record::{Digests, Parsed};
-use super::{alibaba, blkparse, blktrace, fio, fiu, mqsim, msr, oracle_general, session, systor};
-use super::{tencent, vscsi};
+use super::{alibaba, biosnoop, blkparse, blktrace, cloudphysics, disksim, fast21, fio, fiu};
+use super::{heading, mqsim, msr, oracle_general, session, spc, systor, tencent, vscsi};
 
 /// A name that is none of the ones offered; the message lists them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +30,23 @@ impl UnknownName {
             offered,
         }
     }
+}
+
+/// Why a text is the name of no format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// There is no such format, or no such column.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// A request cannot be made without one of these columns.
+    #[error("csv: no column says {0}")]
+    NoColumn(&'static str),
+    /// These columns say the same.
+    #[error("csv: only one column can be {0}")]
+    TwoColumns(&'static str),
+    /// The list does not end.
+    #[error("csv: more than 24 columns")]
+    TooManyColumns,
 }
 
 /// How the records of a trace are written.
@@ -58,11 +76,23 @@ pub enum Format {
     Blktrace,
     /// Binary records of libCacheSim, 24 bytes each.
     OracleGeneral,
+    /// Text of five numbers, as the simulator published with FAST'21's paper reads it.
+    Fast21,
+    /// Comma-separated values of the UMass Trace Repository, by the Storage Performance Council.
+    Spc,
+    /// DiskSim's ASCII traces.
+    DiskSim,
+    /// What `biosnoop` of BCC prints.
+    Biosnoop,
+    /// The CloudPhysics traces as comma-separated values.
+    CloudPhysics,
+    /// Text in columns that the user has named; never told from its content.
+    Csv(Columns),
 }
 
 impl Format {
-    /// Every format, in the order in which help texts name them.
-    pub const ALL: [Format; 12] = [
+    /// Every format that has a name of its own, in the order in which help texts name them.
+    pub const ALL: [Format; 17] = [
         Format::Fiu,
         Format::Vscsi,
         Format::Mqsim,
@@ -75,6 +105,11 @@ impl Format {
         Format::Fio,
         Format::Blktrace,
         Format::OracleGeneral,
+        Format::Fast21,
+        Format::Spc,
+        Format::DiskSim,
+        Format::Biosnoop,
+        Format::CloudPhysics,
     ];
 
     /// Formats that `TraceWriter` can write.
@@ -88,7 +123,8 @@ impl Format {
     ];
 
     pub(super) const NAMES: &'static str = "fiu, vscsi, mqsim, msr, blkparse, session, alibaba, \
-        tencent, systor, fio, blktrace, oracleGeneral";
+        tencent, systor, fio, blktrace, oracleGeneral, fast21, spc, disksim, biosnoop, \
+        cloudphysics, csv:COLUMNS";
 
     /// The format of a trace that begins with `sample` (decompressed), when that is plain.
     ///
@@ -118,49 +154,43 @@ impl Format {
             .split(|&byte| byte == b'\n')
             .map(<[u8]>::trim_ascii);
 
-        // A header is said once, so only the first line can be it.
-        if lines.clone().next().is_some_and(fio::is_header) {
+        // What the first line says of all others is said nowhere else.
+        let first = lines.clone().next().unwrap_or_default();
+        if fio::is_header(first) {
             return Some(Format::Fio);
         }
+        if biosnoop::is_heading(first) {
+            return Some(Format::Biosnoop);
+        }
+        if let Some(format) = heading::published(first) {
+            return Some(format);
+        }
 
-        // The first record that is one decides: formats exclude each other.
-        lines
-            .by_ref()
-            .take(LINES_JUDGED)
-            .find_map(format_of_line)
-            .or_else(|| oracle_general::is_trace(sample).then_some(Format::OracleGeneral))
+        // The first record that is one decides: formats exclude each other, but for a line that two
+        // formats of five numbers have in common.
+        let mut ambiguous = None;
+        for line in lines.by_ref().take(LINES_JUDGED) {
+            match format_of_line(line) {
+                Some(Format::Mqsim) if fast21::is_ambiguous(line) => {
+                    ambiguous = Some(Format::Mqsim);
+                }
+                Some(format) => return Some(format),
+                None => {}
+            }
+        }
+        ambiguous.or_else(|| oracle_general::is_trace(sample).then_some(Format::OracleGeneral))
     }
-}
 
-/// Lines among which the first record is looked for: comments may come before it.
-const LINES_JUDGED: usize = 64;
+    /// Whether records are bytes and not lines.
+    pub(super) fn is_binary(self) -> bool {
+        matches!(
+            self,
+            Format::Vscsi | Format::Blktrace | Format::OracleGeneral
+        )
+    }
 
-fn format_of_line(line: &[u8]) -> Option<Format> {
-    // An ignored line is no evidence: many formats would ignore it.
-    let is_request = |parsed| matches!(parsed, Ok(Parsed::Request(_) | Parsed::Moved(_)));
-    let mut digests = Digests::default();
-    let is = |format: Format, digests: &mut Digests| match format {
-        Format::Fiu => is_request(fiu::parse(line, digests)),
-        Format::Mqsim => is_request(mqsim::parse(line)),
-        Format::Msr => is_request(msr::parse(line)),
-        Format::Session => is_request(session::parse(line, digests)),
-        Format::Alibaba => is_request(alibaba::parse(line)),
-        Format::Tencent => is_request(tencent::parse(line)),
-        Format::Systor => is_request(systor::parse(line)),
-        Format::Blkparse => blkparse::is_event(line),
-        // Told by how a file begins.
-        Format::Vscsi | Format::Fio | Format::Blktrace | Format::OracleGeneral => false,
-    };
-
-    // No two answer, so the order does not matter.
-    Format::ALL
-        .into_iter()
-        .find(|format| is(*format, &mut digests))
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self {
             Format::Fiu => "fiu",
             Format::Vscsi => "vscsi",
             Format::Mqsim => "mqsim",
@@ -173,17 +203,74 @@ impl fmt::Display for Format {
             Format::Fio => "fio",
             Format::Blktrace => "blktrace",
             Format::OracleGeneral => "oracleGeneral",
+            Format::Fast21 => "fast21",
+            Format::Spc => "spc",
+            Format::DiskSim => "disksim",
+            Format::Biosnoop => "biosnoop",
+            Format::CloudPhysics => "cloudphysics",
+            Format::Csv(_) => return None,
         })
     }
 }
 
-impl FromStr for Format {
-    type Err = UnknownName;
+/// Lines among which the first record is looked for: comments may come before it.
+const LINES_JUDGED: usize = 64;
 
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Format::ALL
-            .into_iter()
-            .find(|format| format.to_string() == name)
-            .ok_or_else(|| UnknownName::new("trace format", name, Format::NAMES))
+fn format_of_line(line: &[u8]) -> Option<Format> {
+    // An ignored line is no evidence: many formats would ignore it.
+    let is_request = |parsed| {
+        matches!(
+            parsed,
+            Ok(Parsed::Request(_) | Parsed::Moved(_) | Parsed::Empty)
+        )
+    };
+    let mut digests = Digests::default();
+    let is = |format: Format, digests: &mut Digests| match format {
+        Format::Fiu => is_request(fiu::parse(line, digests)),
+        Format::Mqsim => is_request(mqsim::parse(line)),
+        Format::Msr => is_request(msr::parse(line)),
+        Format::Session => is_request(session::parse(line, digests)),
+        Format::Alibaba => is_request(alibaba::parse(line)),
+        Format::Tencent => is_request(tencent::parse(line)),
+        Format::Systor => is_request(systor::parse(line)),
+        Format::Blkparse => blkparse::is_event(line),
+        Format::Fast21 => !fast21::is_ambiguous(line) && is_request(fast21::parse(line, digests)),
+        Format::Spc => is_request(spc::parse(line)),
+        Format::DiskSim => is_request(disksim::parse(line)),
+        Format::CloudPhysics => is_request(cloudphysics::parse(line)),
+        // Told by how a file begins, or by the user.
+        Format::Vscsi | Format::Fio | Format::Blktrace | Format::OracleGeneral => false,
+        Format::Biosnoop | Format::Csv(_) => false,
+    };
+
+    // No two answer, so the order does not matter.
+    Format::ALL
+        .into_iter()
+        .find(|format| is(*format, &mut digests))
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name(), self) {
+            (Some(name), _) => f.pad(name),
+            (None, Format::Csv(columns)) => f.pad(&format!("{CSV}{columns}")),
+            (None, _) => unreachable!("only columns have no name"),
+        }
+    }
+}
+
+/// What the list of columns follows.
+const CSV: &str = "csv:";
+
+impl FromStr for Format {
+    type Err = FormatError;
+
+    fn from_str(name: &str) -> Result<Self, FormatError> {
+        if let Some(columns) = name.strip_prefix(CSV) {
+            return columns.parse().map(Format::Csv);
+        }
+        let known = Format::ALL.into_iter();
+        let found = known.into_iter().find(|format| format.name() == Some(name));
+        Ok(found.ok_or_else(|| UnknownName::new("trace format", name, Format::NAMES))?)
     }
 }

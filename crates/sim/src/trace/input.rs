@@ -1,7 +1,8 @@
 //! Bytes of a trace file: decompressed on the way, cut into lines or records, counted for messages.
 //!
 //! The compression (gzip, xz, zstd or none) is told by the first bytes, never by the name; files
-//! made of several compressed streams one after the other read as one. Invariants: memory is
+//! made of several compressed streams one after the other read as one. The mark that UTF-8 text may
+//! begin with is passed over. Invariants: memory is
 //! bounded whatever the file holds (a line has about `LINE_BYTES_MAX` at most); `number` is that of
 //! the line or record returned last, from 1.
 
@@ -9,6 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
+use super::gzip::GzipStreams;
 use crate::source::SourceError;
 
 /// Longest line believed; a request of 100 MiB with a digest per 4 KiB still fits.
@@ -40,9 +42,19 @@ pub(super) struct Input {
     unended: bool,
 }
 
-/// One line, without its end; or why there is none to look at.
+/// One line, without its end.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'a> {
+    pub line: &'a [u8],
+    /// From 1.
+    pub number: u64,
+    /// The file ends in it.
+    pub is_unended: bool,
+}
+
+/// One line; or why there is none to look at.
 pub(super) enum TraceLine<'a> {
-    Text(&'a [u8]),
+    Text(Text<'a>),
     Unreadable(&'static str),
     End,
 }
@@ -83,7 +95,12 @@ impl Input {
         };
 
         // What was looked at is still to be read: the sample is a copy.
-        let (sample, whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
+        let (mut sample, mut whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
+        if is_marked_text(&sample) {
+            sample.drain(..UTF8_MARK.len());
+            let mark = whole.by_ref().take(UTF8_MARK.len() as u64);
+            io::copy(&mut { mark }, &mut io::sink()).map_err(|e| input.io_error(e))?;
+        }
         input.reader = Box::new(whole);
         Ok((input, sample))
     }
@@ -130,7 +147,11 @@ impl Input {
         while let Some((b'\r', before)) = line.split_last() {
             line = before;
         }
-        Ok(TraceLine::Text(line))
+        Ok(TraceLine::Text(Text {
+            line,
+            number: self.number,
+            is_unended: self.unended,
+        }))
     }
 
     /// The number of the line returned last, if the file ends in it before its end.
@@ -241,24 +262,33 @@ fn peek<R: Read>(mut reader: R, count: u64) -> io::Result<(Vec<u8>, Unread<R>)> 
     Ok((first.clone(), Cursor::new(first).chain(reader)))
 }
 
+/// What some programs begin UTF-8 text with.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Whether a file begins with that mark, and with text after it.
+fn is_marked_text(sample: &[u8]) -> bool {
+    const LOOKED_AT: usize = 64;
+    let text = sample.strip_prefix(UTF8_MARK);
+    text.is_some_and(|text| !text.iter().take(LOOKED_AT).any(|byte| *byte == 0))
+}
+
 fn decompress(
     magic: &[u8],
     raw: impl BufRead + Send + 'static,
 ) -> io::Result<(Option<&'static str>, Bytes)> {
     Ok(match magic {
-        [0x1f, 0x8b, ..] => (
-            Some("gzip"),
-            Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
-        ),
+        [0x1f, 0x8b, ..] => (Some("gzip"), Box::new(GzipStreams::new(raw))),
         [0xfd, b'7', b'z', b'X', b'Z', 0] => (
             Some("xz"),
             Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw)),
         ),
         // The second is a frame of metadata, which may stand before the first frame of data.
-        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => (
-            Some("zstd"),
-            Box::new(zstd::stream::read::Decoder::with_buffer(raw)?),
-        ),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw)?;
+            // As far back as `zstd --long=31` refers: 2 GiB, of which what is used takes memory.
+            decoder.window_log_max(31)?;
+            (Some("zstd"), Box::new(decoder))
+        }
         _ => (None, Box::new(raw)),
     })
 }

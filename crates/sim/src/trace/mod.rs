@@ -1,37 +1,47 @@
 //! Traces recorded elsewhere, as sources of page operations.
 //!
 //! ```text
-//! file -> input (decompress, lines or records) -> one parser a format -> Request
+//! file -> input (decompress, lines or records) -> one parser a format -> Request -> order (of times)
 //!      -> address (cut at page boundaries, fold) and identity (contents) -> HostPage
 //! ```
 //!
 //! Everything streams: memory grows with the distinct contents and, when compacting, distinct
 //! pages, never with the length of a trace. Invariants: whatever stands before a malformed record
 //! is delivered before its error; a trace without a single usable request is an error; times count
-//! from the first request and never decrease (a record that claims to be earlier than the one
-//! before it happens at the same time). Contents: a page written whole has the identity of its
+//! from the first request and never decrease (`order`: requests that are out of order are put in
+//! order, and counted). Contents: a page written whole has the identity of its
 //! digest if the trace has one for exactly these 4 KiB, and a fresh one otherwise, so that a trace
 //! without digests has no duplicates; a page written in part always has a fresh one. Absent:
 //! formats' fields (each parser's), and how fast the requests are replayed (the run's).
 
 pub mod address;
 mod alibaba;
+mod biosnoop;
 mod blkparse;
 mod blktrace;
+mod cloudphysics;
+mod columns;
+mod container;
 mod decoded;
+mod disksim;
 mod expand;
+mod fast21;
 mod fio;
 mod fiu;
 mod format;
+mod gzip;
+mod heading;
 mod identity;
 mod input;
 mod mqsim;
 mod msr;
 mod oracle_general;
+mod order;
 mod parser;
 mod profile;
 mod record;
 pub mod session;
+mod spc;
 mod stat;
 mod systor;
 mod tencent;
@@ -42,8 +52,10 @@ use std::path::Path;
 
 pub use address::{Cut, DevicePage, Fold, Folder, PAGE_BYTES, cut};
 pub use blkparse::Action;
+pub use columns::Columns;
 pub use decoded::{Decoded, Replay};
-pub use format::{Format, UnknownName};
+pub use format::{Format, FormatError, UnknownName};
+pub use order::Disorder;
 pub use profile::{Duplicates, PageClasses, Profile, Profiler, Requests, Skew, profile};
 pub use stat::{TraceStat, stat};
 pub use write::TraceWriter;
@@ -52,8 +64,9 @@ use crate::source::{HostPage, Source, SourceError};
 use expand::{Expander, Item, Op};
 use identity::{Identities, Key};
 use input::Input;
+use order::{Keys, Order, TimedOp};
 use parser::{ParsedRecord, Parser};
-use record::{Digests, Parsed, Request, RequestKind};
+use record::{Digests, Parsed};
 use remap_ssd_device::DeviceConfig;
 
 /// What a reader may be told.
@@ -65,8 +78,9 @@ pub struct TraceOptions {
     pub fold: Fold,
     /// Count malformed records and go on, instead of stopping at the first.
     pub skip_bad: bool,
-    /// Which action's lines of a `blkparse` text are the requests.
-    pub action: Action,
+    /// Which action's events of `blkparse` and `blktrace` are the requests; without one, the first
+    /// of queued, issued and completed that the beginning of the file has.
+    pub action: Option<Action>,
     /// Identities given to contents are larger than this, so that those up to it stay free for what
     /// was written before the trace begins.
     pub content_base: u64,
@@ -82,7 +96,7 @@ impl TraceOptions {
             addressable,
             fold: Fold::default(),
             skip_bad: false,
-            action: Action::default(),
+            action: None,
             content_base: 0,
             flushes: false,
         }
@@ -136,7 +150,10 @@ struct Decoder {
     flushes: bool,
     digests: Digests,
     identities: Identities,
-    clock: TraceClock,
+    order: Order,
+    /// What ends the requests that wait in `order`, once it was read.
+    after: Option<AheadRecord>,
+    skip_bad: bool,
     ahead: Ahead,
     /// The device that a session names.
     device: Option<Box<DeviceConfig>>,
@@ -241,6 +258,12 @@ impl TraceReader {
         self.decoder.torn
     }
 
+    /// What a user must know of how the trace was read, a sentence each: that requests were put in
+    /// order, which action was taken. Complete once the end was reached.
+    pub fn notes(&self) -> Vec<String> {
+        self.decoder.notes()
+    }
+
     /// Every content identity given so far is below this one and above the base.
     pub fn content_end(&self) -> u64 {
         self.decoder.identities.end()
@@ -292,6 +315,14 @@ enum AheadRecord {
     },
 }
 
+/// What was read next.
+enum ReadRecord {
+    Request(TimedOp),
+    Ignored,
+    Malformed(Box<SourceError>),
+    End { torn: Option<u64> },
+}
+
 impl Decoder {
     fn begin(
         (mut input, sample): (Input, Vec<u8>),
@@ -301,6 +332,12 @@ impl Decoder {
         // Told apart from a file whose records are all ignored: it has none.
         if sample.is_empty() {
             return Err(input.unusable("replays to nothing: the file is empty"));
+        }
+
+        // Records of a binary format that was named may begin with any bytes.
+        let is_binary = format.is_some_and(Format::is_binary);
+        if let Some(what) = container::named(&sample).filter(|_| !is_binary) {
+            return Err(input.unusable(what));
         }
 
         // A named format is believed, since a sample may begin with unusual lines.
@@ -322,7 +359,13 @@ impl Decoder {
             flushes: options.flushes,
             digests: Digests::default(),
             identities: Identities::above(options.content_base),
-            clock: TraceClock::default(),
+            // The lines of a session follow one another, whatever their times.
+            order: Order::within(match format {
+                Format::Session => 0,
+                _ => order::WINDOW,
+            }),
+            after: None,
+            skip_bad: options.skip_bad,
             ahead: Ahead::default(),
             device,
             torn: None,
@@ -376,9 +419,7 @@ impl Decoder {
         (self.ahead.taken, self.ahead.keys_taken) = (0, 0);
 
         while self.ahead.records.len() < RECORDS_AHEAD && self.ahead.keys.len() < KEYS_AHEAD {
-            let record = self
-                .parse()
-                .unwrap_or_else(|error| AheadRecord::Failed(error.into()));
+            let record = self.next_in_order();
             let is_last = matches!(record, AheadRecord::Failed(_) | AheadRecord::End { .. });
             self.ahead.records.push(record);
             if is_last {
@@ -387,14 +428,62 @@ impl Decoder {
         }
     }
 
-    /// Reads the next record; the keys of a write's pages are appended.
-    fn parse(&mut self) -> Result<AheadRecord, SourceError> {
+    /// The next record; requests in the order of their times, all before what ends them.
+    fn next_in_order(&mut self) -> AheadRecord {
+        loop {
+            if let Some(request) = self.order.take_full() {
+                return self.looked_up(request);
+            }
+            if self.after.is_some() {
+                return match self.order.take() {
+                    Some(request) => self.looked_up(request),
+                    None => self.after.take().expect("it is there"),
+                };
+            }
+
+            match self.read() {
+                Ok(ReadRecord::Request(request)) => self.order.put(request),
+                Ok(ReadRecord::Ignored) => return AheadRecord::Ignored,
+                // One of those that are counted ends nothing.
+                Ok(ReadRecord::Malformed(error)) if self.skip_bad => {
+                    return AheadRecord::Malformed(error);
+                }
+                Ok(ReadRecord::Malformed(error)) => {
+                    self.after = Some(AheadRecord::Malformed(error));
+                }
+                Ok(ReadRecord::End { torn }) => self.after = Some(AheadRecord::End { torn }),
+                Err(error) => self.after = Some(AheadRecord::Failed(error.into())),
+            }
+        }
+    }
+
+    /// A request whose contents' look-ups are under way.
+    #[inline]
+    fn looked_up(&mut self, request: TimedOp) -> AheadRecord {
+        let TimedOp { at_ns, op, keys } = request;
+        let before = self.ahead.keys.len();
+
+        match keys {
+            Keys::Fresh(count) => self.ahead.keys.resize(before + count, Key::Fresh),
+            Keys::One(key) => self.ahead.keys.push(key),
+            Keys::Many(keys) => self.ahead.keys.extend(keys),
+        }
+        for key in &self.ahead.keys[before..] {
+            self.identities.look_ahead(*key);
+        }
+
+        let pages = self.ahead.keys.len() - before;
+        AheadRecord::Item { at_ns, op, pages }
+    }
+
+    /// Reads the next record.
+    fn read(&mut self) -> Result<ReadRecord, SourceError> {
         loop {
             // A failure of the file ends here; a line that cannot be read is a record.
             let parsed = match self.parser.next(&mut self.input, &mut self.digests)? {
                 ParsedRecord::Parsed(parsed) => parsed,
                 ParsedRecord::Blank => continue,
-                ParsedRecord::End => return Ok(AheadRecord::End { torn: None }),
+                ParsedRecord::End => return Ok(ReadRecord::End { torn: None }),
             };
 
             // Every record of a session ends its line. One that does not is what a server that was
@@ -402,11 +491,11 @@ impl Decoder {
             // shorter request than it was.
             if matches!(self.parser, Parser::Session) && self.input.unended().is_some() {
                 let torn = self.input.unended();
-                return Ok(AheadRecord::End { torn });
+                return Ok(ReadRecord::End { torn });
             }
 
             // Flushes are replayed only if that is asked for, since most formats have none.
-            let (at_ns, op, pages) = match parsed {
+            let (at_ns, op, keys) = match parsed {
                 Ok(Parsed::Request(request)) => {
                     let op = Op::Extent {
                         device: request.device,
@@ -414,40 +503,32 @@ impl Decoder {
                         offset: request.offset,
                         len: request.len,
                     };
-                    (request.at_ns, op, self.keys(&request))
+                    (request.at_ns, op, self.digests.keys(&request))
                 }
-                Ok(Parsed::Moved(moved)) => (moved.at_ns, Op::Moved(moved), 0),
-                Ok(Parsed::Flush(at_ns)) if self.flushes => (at_ns, Op::Flush, 0),
-                Ok(Parsed::Ignored | Parsed::Flush(_)) => return Ok(AheadRecord::Ignored),
+                Ok(Parsed::Moved(moved)) => (moved.at_ns, Op::Moved(moved), Keys::Fresh(0)),
+                Ok(Parsed::Flush(at_ns)) if self.flushes => (at_ns, Op::Flush, Keys::Fresh(0)),
+                Ok(Parsed::Ignored | Parsed::Empty | Parsed::Better(_) | Parsed::Flush(_)) => {
+                    return Ok(ReadRecord::Ignored);
+                }
                 Ok(Parsed::Blank) => continue,
                 Err(reason) => {
-                    return Ok(AheadRecord::Malformed(self.input.malformed(reason).into()));
+                    return Ok(ReadRecord::Malformed(self.input.malformed(reason).into()));
                 }
             };
 
-            // After the checks: a record that was refused must not move the clock.
-            let at_ns = self.clock.since_start(at_ns);
-            return Ok(AheadRecord::Item { at_ns, op, pages });
+            // A record that was refused is no measure of other times.
+            return Ok(match self.order.check(at_ns) {
+                Ok(()) => ReadRecord::Request(TimedOp { at_ns, op, keys }),
+                Err(reason) => ReadRecord::Malformed(self.input.malformed(reason).into()),
+            });
         }
     }
 
-    /// Appends the keys of a write's pages, in order; says how many.
-    #[inline]
-    fn keys(&mut self, request: &Request) -> usize {
-        if request.verb != RequestKind::Write {
-            return 0;
-        }
-
-        let before = self.ahead.keys.len();
-        for Cut { page, whole } in cut(request.offset, request.len) {
-            let digests = whole
-                .then(|| self.digests.of_page(request, page * PAGE_BYTES))
-                .flatten();
-            let key = digests.map_or(Key::Fresh, Key::of);
-            self.identities.look_ahead(key);
-            self.ahead.keys.push(key);
-        }
-        self.ahead.keys.len() - before
+    fn notes(&self) -> Vec<String> {
+        let disorder = self.order.disorder();
+        let action = self.parser.wanted().and_then(|wanted| wanted.note());
+        let order = (disorder.earlier > 0).then(|| disorder.to_string());
+        action.into_iter().chain(order).collect()
     }
 
     /// The error of a trace in which nothing can be replayed, with what there was instead.
@@ -455,11 +536,9 @@ impl Decoder {
         let Counts {
             skipped, ignored, ..
         } = counts;
-        let hint = match self.parser {
-            Parser::Blkparse(action) | Parser::Blktrace(action) => {
-                format!("; only events with action {action} are taken")
-            }
-            _ => String::new(),
+        let hint = match self.parser.wanted() {
+            Some(wanted) => format!("; only events with action {} are taken", wanted.action),
+            None => String::new(),
         };
         self.input.unusable(format!(
             "replays to nothing: {ignored} records that are no requests, {skipped} malformed{hint}"
@@ -488,22 +567,5 @@ impl Source for TraceReader {
 
     fn skipped(&self) -> u64 {
         self.counts.skipped
-    }
-}
-
-/// Turns recorded times into times since the first request.
-#[derive(Default)]
-struct TraceClock {
-    first: Option<u64>,
-    now: u64,
-}
-
-impl TraceClock {
-    fn since_start(&mut self, recorded_ns: u64) -> u64 {
-        let first = *self.first.get_or_insert(recorded_ns);
-
-        // A record that claims to be earlier happens with the one before it.
-        self.now = self.now.max(recorded_ns.saturating_sub(first));
-        self.now
     }
 }

@@ -35,7 +35,11 @@ const PAGES_MAX: u64 = 1 << 40;
 pub(super) fn is_trace(sample: &[u8]) -> bool {
     const RECORDS_JUDGED: usize = 64;
 
-    let (records, _) = sample.as_chunks::<RECORD_BYTES>();
+    let (records, rest) = sample.as_chunks::<RECORD_BYTES>();
+    // Few records prove little: at least they must be whole.
+    if records.len() < RECORDS_JUDGED && !rest.is_empty() {
+        return false;
+    }
     let mut before = 0;
 
     let is_record = |(index, bytes): (usize, &[u8; RECORD_BYTES])| {

@@ -3,11 +3,12 @@
 //! Invariants: a record that cannot be parsed is a reason, never an end. Absent: formats' fields
 //! (each parser's), and what becomes of a record (the decoder's).
 
-use super::input::{Input, TraceLine};
+use super::blkparse::Wanted;
+use super::input::{Input, Text, TraceLine};
 use super::record::{Digests, Parsed, Reason};
 use super::{
-    Action, Format, alibaba, blkparse, blktrace, fio, fiu, mqsim, msr, oracle_general, session,
-    systor, tencent, vscsi,
+    Action, Format, alibaba, biosnoop, blkparse, blktrace, cloudphysics, columns, disksim, fast21,
+    fio, fiu, heading, mqsim, msr, oracle_general, session, spc, systor, tencent, vscsi,
 };
 use crate::source::SourceError;
 
@@ -15,15 +16,21 @@ pub(super) enum Parser {
     Fiu,
     Mqsim,
     Msr,
-    Blkparse(Action),
+    Blkparse(blkparse::Text),
     Vscsi(vscsi::VscsiVersion),
     Session,
     Alibaba,
     Tencent,
     Systor,
     Fio(fio::Log),
-    Blktrace(Action),
+    Blktrace(Wanted),
     OracleGeneral,
+    Fast21,
+    Spc,
+    DiskSim,
+    Biosnoop(biosnoop::Biosnoop),
+    CloudPhysics,
+    Csv(Box<columns::Table>),
 }
 
 /// What a parser found next.
@@ -36,7 +43,7 @@ pub(super) enum ParsedRecord {
 impl Parser {
     pub(super) fn new(
         format: Format,
-        action: Action,
+        action: Option<Action>,
         input: &mut Input,
         sample: &[u8],
     ) -> Result<Self, SourceError> {
@@ -44,14 +51,20 @@ impl Parser {
             Format::Fiu => Parser::Fiu,
             Format::Mqsim => Parser::Mqsim,
             Format::Msr => Parser::Msr,
-            Format::Blkparse => Parser::Blkparse(action),
+            Format::Blkparse => Parser::Blkparse(blkparse::Text::of(action, sample)),
             Format::Session => Parser::Session,
             Format::Alibaba => Parser::Alibaba,
             Format::Tencent => Parser::Tencent,
             Format::Systor => Parser::Systor,
             Format::Fio => Parser::Fio(fio::Log::default()),
-            Format::Blktrace => Parser::Blktrace(action),
+            Format::Blktrace => Parser::Blktrace(blktrace::wanted(action, sample)),
             Format::OracleGeneral => Parser::OracleGeneral,
+            Format::Fast21 => Parser::Fast21,
+            Format::Spc => Parser::Spc,
+            Format::DiskSim => Parser::DiskSim,
+            Format::Biosnoop => Parser::Biosnoop(biosnoop::Biosnoop::default()),
+            Format::CloudPhysics => Parser::CloudPhysics,
+            Format::Csv(columns) => Parser::Csv(Box::new(columns::Table::new(columns))),
             // A file begun in the middle is named by its first record.
             Format::Vscsi => match vscsi::VscsiVersion::of_first(sample) {
                 Ok(version) => Parser::Vscsi(version),
@@ -77,6 +90,21 @@ impl Parser {
             Parser::Fio(_) => Format::Fio,
             Parser::Blktrace(_) => Format::Blktrace,
             Parser::OracleGeneral => Format::OracleGeneral,
+            Parser::Fast21 => Format::Fast21,
+            Parser::Spc => Format::Spc,
+            Parser::DiskSim => Format::DiskSim,
+            Parser::Biosnoop(_) => Format::Biosnoop,
+            Parser::CloudPhysics => Format::CloudPhysics,
+            Parser::Csv(table) => Format::Csv(table.format()),
+        }
+    }
+
+    /// The action whose events are the requests, of formats that have several.
+    pub(super) fn wanted(&self) -> Option<Wanted> {
+        match self {
+            Parser::Blkparse(text) => Some(text.wanted),
+            Parser::Blktrace(wanted) => Some(*wanted),
+            _ => None,
         }
     }
 
@@ -102,59 +130,106 @@ impl Parser {
                     bytes => ParsedRecord::Parsed(oracle_general::parse(bytes)),
                 });
             }
-            Parser::Blktrace(action) => return Self::next_event(*action, input),
+            Parser::Blktrace(wanted) => {
+                let wanted = *wanted;
+                return self.next_event(wanted, input);
+            }
             _ => {}
         }
 
         // An empty line is no record, and no error either.
-        let line = match input.line()? {
-            TraceLine::Text(line) if line.trim_ascii().is_empty() => {
+        let parsed = match input.line()? {
+            TraceLine::Text(text) if text.line.trim_ascii().is_empty() => {
                 return Ok(ParsedRecord::Blank);
             }
-            TraceLine::Text(line) => line,
-            TraceLine::Unreadable(reason) => {
-                return Ok(ParsedRecord::Parsed(Err(reason.to_owned())));
-            }
+            TraceLine::Text(text) => self.parse(text, digests),
+            TraceLine::Unreadable(reason) => Err(reason.to_owned()),
             TraceLine::End => return Ok(ParsedRecord::End),
         };
+        self.usable(input, parsed)
+    }
 
-        // A line knows nothing of those before it, but for fio's, which adds up waits.
+    fn parse(&mut self, text: Text<'_>, digests: &mut Digests) -> Result<Parsed, Reason> {
+        let line = text.line;
+
+        // Records begin with a number.
+        if line[0].is_ascii_alphabetic() && self.is_heading(text) {
+            return Ok(Parsed::Blank);
+        }
+
+        // A line knows nothing of those before it, but for formats with sections or a first line.
         let parsed = match self {
             Parser::Fiu => fiu::parse(line, digests),
             Parser::Mqsim => mqsim::parse(line),
             Parser::Msr => msr::parse(line),
-            Parser::Blkparse(action) => blkparse::parse(line, *action),
+            Parser::Blkparse(format) => format.parse(line, text.is_unended),
             Parser::Session => session::parse(line, digests),
             Parser::Alibaba => alibaba::parse(line),
             Parser::Tencent => tencent::parse(line),
             Parser::Systor => systor::parse(line),
             Parser::Fio(log) => log.parse(line),
+            Parser::Fast21 => fast21::parse(line, digests),
+            Parser::Spc => spc::parse(line),
+            Parser::DiskSim => disksim::parse(line),
+            Parser::Biosnoop(log) => log.parse(line),
+            Parser::CloudPhysics => cloudphysics::parse(line),
+            Parser::Csv(table) => table.parse(line, digests),
             Parser::Vscsi(_) | Parser::Blktrace(_) | Parser::OracleGeneral => {
                 unreachable!("binary records were read above")
             }
         };
 
         // What is no text cannot be quoted: the reason says only that.
-        Ok(ParsedRecord::Parsed(parsed.map_err(
-            |reason| match std::str::from_utf8(line) {
-                Ok(_) => reason,
-                Err(_) => "the line is not UTF-8 text".into(),
-            },
-        )))
+        parsed.map_err(|reason| match std::str::from_utf8(line) {
+            Ok(_) => reason,
+            Err(_) => "the line is not UTF-8 text".into(),
+        })
+    }
+
+    /// Whether a line names the columns of comma-separated values: as published, anywhere, since
+    /// files are put together; else only the first.
+    fn is_heading(&self, text: Text<'_>) -> bool {
+        let has_headings = matches!(
+            self,
+            Parser::Msr
+                | Parser::Alibaba
+                | Parser::Tencent
+                | Parser::Systor
+                | Parser::Spc
+                | Parser::CloudPhysics
+        );
+        has_headings
+            && (heading::published(text.line) == Some(self.format())
+                || (text.number == 1 && heading::names_columns(text.line)))
     }
 
     /// An event and what follows it.
-    fn next_event(action: Action, input: &mut Input) -> Result<ParsedRecord, SourceError> {
+    fn next_event(&self, wanted: Wanted, input: &mut Input) -> Result<ParsedRecord, SourceError> {
         let parsed = match input.record(blktrace::EVENT_BYTES)? {
             [] => return Ok(ParsedRecord::End),
-            bytes => blktrace::parse(bytes, action),
+            bytes => blktrace::parse(bytes, wanted),
         };
-        Ok(ParsedRecord::Parsed(match parsed {
+        let parsed = match parsed {
             Ok((_, payload)) if !input.skip(payload)? => {
                 Err(format!("cut within {payload} bytes of payload"))
             }
             Ok((parsed, _)) => Ok(parsed),
             Err(reason) => Err(reason),
-        }))
+        };
+        self.usable(input, parsed)
+    }
+
+    /// What was parsed, unless it shows that all before it was the wrong choice.
+    fn usable(
+        &self,
+        input: &Input,
+        parsed: Result<Parsed, Reason>,
+    ) -> Result<ParsedRecord, SourceError> {
+        match (&parsed, self.wanted()) {
+            (Ok(Parsed::Better(action)), Some(wanted)) => {
+                Err(input.malformed(blkparse::better(*action, wanted.action)))
+            }
+            _ => Ok(ParsedRecord::Parsed(parsed)),
+        }
     }
 }

@@ -1,8 +1,17 @@
 //! What every format's record becomes: one request in bytes, and the digests of its contents.
 //!
 //! Invariants: a `Request` has at least one byte, ends below 2^64, and is no longer than its verb
-//! can be, so that a damaged size cannot ask for memory or time without bound. Absent: pages.
-//! Cutting and folding happen in `address.rs`, for all formats alike.
+//! can be, so that a damaged size cannot ask for memory or time without bound; what a reason quotes
+//! of a file is escaped. Absent: pages. Cutting and folding happen in `address.rs`, for all formats
+//! alike. The order of times: `order.rs`.
+
+use remap_ssd_media::Escaped;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::address::{Cut, cut};
+use super::blkparse::Action;
+use super::identity::Key;
+use super::order::Keys;
 
 /// Bytes of a sector, the unit of most formats.
 pub(super) const SECTOR_BYTES: u64 = 512;
@@ -26,6 +35,10 @@ pub(super) enum Parsed {
     Flush(u64),
     /// Well-formed, but not a request: another action, a flush, a line of a summary.
     Ignored,
+    /// A request of no bytes: some recorders write them. Nothing to replay, but evidence of a format.
+    Empty,
+    /// An event of an action that comes before the one that was chosen for the file.
+    Better(Action),
     /// A header or a comment, which is no record.
     Blank,
 }
@@ -83,9 +96,8 @@ impl ByteExtent {
     pub fn request(self, at_ns: u64, device: u64, verb: RequestKind) -> Result<Parsed, Reason> {
         let Self { offset, len } = self;
 
-        // Some recorders write such lines; none of them can be replayed.
         if len == 0 {
-            return Err("the size is 0".to_owned());
+            return Ok(Parsed::Empty);
         }
 
         // A deallocation may name a whole disk, a transfer only what memory can hold.
@@ -156,6 +168,40 @@ impl Digests {
         let from = usize::try_from(ahead / chunk).ok()? * DIGEST_BYTES;
         self.bytes.get(from..from + digests * DIGEST_BYTES)
     }
+
+    /// What the contents of a request are known by: for each page of a write one key, in order.
+    #[inline]
+    pub fn keys(&self, request: &Request) -> Keys {
+        if request.verb != RequestKind::Write {
+            return Keys::Fresh(0);
+        }
+
+        let mut pages = cut(request.offset, request.len).map(|Cut { page, whole }| {
+            let digests = whole
+                .then(|| self.of_page(request, page * super::PAGE_BYTES))
+                .flatten();
+            digests.map_or(Key::Fresh, Key::of)
+        });
+        match (self.grain, pages.size_hint()) {
+            (Grain::None, _) => Keys::Fresh(pages.count()),
+            (_, (_, Some(1))) => pages.next().map_or(Keys::Fresh(0), Keys::One),
+            _ => Keys::Many(pages.collect()),
+        }
+    }
+
+    /// The content of a request of `len` bytes, all of which `name` stands for: each page of it has
+    /// one that equals that of the same page of another request with this name.
+    pub fn of_request(&mut self, name: &[u8], len: u64) {
+        self.grain = Grain::Page;
+        let first = xxh3_128(name);
+        for page in 0..len.div_ceil(super::PAGE_BYTES) {
+            let digest = match page {
+                0 => first,
+                _ => xxh3_128([first, page.into()].map(u128::to_le_bytes).as_flattened()),
+            };
+            self.bytes.extend(digest.to_le_bytes());
+        }
+    }
 }
 
 /// `field` as a number, or a reason that names the field.
@@ -188,31 +234,52 @@ fn long_number(field: &[u8], name: &str) -> Result<u64, Reason> {
         .map_err(|_| format!("{name} `{}` is too large", clip(field)))
 }
 
-/// Seconds with up to nine digits behind the point, in nanoseconds.
+/// Seconds with up to nine digits after the point, in nanoseconds.
 pub(super) fn seconds(field: &[u8]) -> Result<u64, Reason> {
-    const NS_PER_S: u64 = 1_000_000_000;
     let not_time = || format!("time `{}` is not seconds.nanoseconds", clip(field));
-    let point = field
-        .iter()
-        .position(|&byte| byte == b'.')
-        .ok_or_else(not_time)?;
-    let (whole, fraction) = (&field[..point], &field[point + 1..]);
-    let missing = 9usize.checked_sub(fraction.len()).ok_or_else(not_time)?;
-    let whole = number(whole, "").map_err(|_| not_time())?;
-    let fraction = number(fraction, "").map_err(|_| not_time())?;
-    whole
-        .checked_mul(NS_PER_S)
-        .and_then(|ns| ns.checked_add(fraction * 10u64.pow(missing as u32)))
-        .ok_or_else(not_time)
+    let point = field.iter().position(|&byte| byte == b'.');
+    let digits = point.map_or(0, |point| field.len() - point - 1);
+    if !(1..=9).contains(&digits) {
+        return Err(not_time());
+    }
+    decimal(field, 1_000_000_000, "time").map_err(|_| not_time())
 }
 
-/// `field`, short enough to be quoted in a message.
+/// A number with a fraction or without, in units of `unit_ns` nanoseconds; what is less than a
+/// nanosecond is dropped.
+pub(super) fn decimal(field: &[u8], unit_ns: u64, name: &str) -> Result<u64, Reason> {
+    /// Digits of a fraction that count; more are far below a nanosecond.
+    const DIGITS: usize = 18;
+
+    let wrong = |what| format!("{name} `{}` {what}", clip(field));
+    let (whole, fraction) = match field.iter().position(|&byte| byte == b'.') {
+        Some(point) => (&field[..point], &field[point + 1..]),
+        None => (field, &b"0"[..]),
+    };
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    if !is_number(whole) || !is_number(fraction) {
+        return Err(wrong("is not a number"));
+    }
+
+    let whole = number(whole, name).map_err(|_| wrong("is too large"))?;
+    let counted = &fraction[..fraction.len().min(DIGITS)];
+    let parts = u128::from(number(counted, name)?) * u128::from(unit_ns);
+    let part_ns = (parts / 10u128.pow(counted.len() as u32)) as u64;
+
+    whole
+        .checked_mul(unit_ns)
+        .and_then(|ns| ns.checked_add(part_ns))
+        .ok_or_else(|| wrong("is too large"))
+}
+
+/// `field`, short enough to be quoted in a message, and escaped: a file must not move the cursor of
+/// who reads about it.
 pub(super) fn clip(field: &[u8]) -> String {
     const SHOWN: usize = 32;
     let text = String::from_utf8_lossy(field);
     match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.into_owned(),
+        Some((end, _)) => format!("{}...", Escaped::text(&text[..end])),
+        None => Escaped::text(&text).to_string(),
     }
 }
 

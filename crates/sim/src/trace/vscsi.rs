@@ -57,19 +57,36 @@ pub(super) enum VscsiVersion {
 }
 
 impl VscsiVersion {
-    /// The version of a file that begins with `sample`, if its first records agree on one.
+    /// The version of a file that begins with `sample`, if most of its first records agree on one:
+    /// what else is wrong with a record is said when it is read.
     pub fn of(sample: &[u8]) -> Option<VscsiVersion> {
-        const RECORDS_JUDGED: usize = 4;
+        const RECORDS_JUDGED: usize = 8;
 
         // Several records, since one may fit the other layout by chance.
         [VscsiVersion::V1, VscsiVersion::V2]
             .into_iter()
             .find(|version| {
-                let mut records = sample
+                let records = sample
                     .chunks_exact(version.record_bytes())
                     .take(RECORDS_JUDGED);
-                records.len() > 0 && records.all(|record| version.parse(record).is_ok())
+                let judged = records.len();
+                2 * records.filter(|record| version.is_of(record)).count() > judged
             })
+    }
+
+    /// Whether a record has this version, and an operation code where that is.
+    fn is_of(self, bytes: &[u8]) -> bool {
+        let (opcode, version, major) = match self {
+            VscsiVersion::V1 => match RecordV1::ref_from_bytes(bytes) {
+                Ok(record) => (record.opcode, record.version, 1),
+                Err(_) => return false,
+            },
+            VscsiVersion::V2 => match RecordV2::ref_from_bytes(bytes) {
+                Ok(record) => (record.opcode, record.version, 2),
+                Err(_) => return false,
+            },
+        };
+        version.major == major && opcode.get() <= 0xff
     }
 
     /// Bytes of one record of this version.
@@ -130,14 +147,26 @@ impl VersionField {
     }
 }
 
-fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, Reason> {
-    let verb = match opcode.get() {
+/// What a command does, if it reads or writes.
+pub(super) fn verb(opcode: u8) -> Option<RequestKind> {
+    match opcode {
         // READ and WRITE of 6, 10, 16 and 12 bytes.
-        0x08 | 0x28 | 0x88 | 0xa8 => RequestKind::Read,
-        0x0a | 0x2a | 0x8a | 0xaa => RequestKind::Write,
-        opcode if opcode <= 0xff => return Ok(Parsed::Ignored),
-        // Such codes have one byte: a larger one means that this is no record.
-        opcode => return Err(format!("{opcode:#06x} is not a SCSI operation code")),
+        0x08 | 0x28 | 0x88 | 0xa8 => Some(RequestKind::Read),
+        0x0a | 0x2a | 0x8a | 0xaa => Some(RequestKind::Write),
+        _ => None,
+    }
+}
+
+fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, Reason> {
+    // Such codes have one byte: a larger one means that this is no record.
+    let Ok(code) = u8::try_from(opcode.get()) else {
+        return Err(format!(
+            "{:#06x} is not a SCSI operation code",
+            opcode.get()
+        ));
+    };
+    let Some(verb) = verb(code) else {
+        return Ok(Parsed::Ignored);
     };
     let at_us = at_us.get();
     let at_ns = at_us

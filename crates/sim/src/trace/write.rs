@@ -125,12 +125,7 @@ impl<W: Write> TraceWriter<W> {
             Format::Blkparse => request.blkparse(&mut self.record)?,
             Format::Vscsi => request.vscsi(&mut self.record),
             // `new` has refused them.
-            Format::Alibaba
-            | Format::Tencent
-            | Format::Systor
-            | Format::Fio
-            | Format::Blktrace
-            | Format::OracleGeneral => unreachable!("{} is not written", self.format),
+            _ => unreachable!("{} is not written", self.format),
         }
 
         self.sink.write_all(&self.record)?;

@@ -37,7 +37,6 @@ fn malformed_text_is_named_by_line_and_reason() {
         (Mqsim, "1 0 8 8", "4 fields instead of 5"),
         (Mqsim, "1 0 8 8 0 0", "more than 5 fields"),
         (Mqsim, "1 0 8 8 2", "type `2` is neither 0 nor 1"),
-        (Mqsim, "1 0 8 0 0", "the size is 0"),
         (Mqsim, "1 0 8 -8 0", "size `-8` is not a number"),
         (
             Mqsim,
@@ -101,11 +100,6 @@ fn malformed_text_is_named_by_line_and_reason() {
             Blkparse,
             "8,0 3 2 0.0000018291 697 Q W 22 + 8 [k]",
             "is not seconds.nanoseconds",
-        ),
-        (
-            Blkparse,
-            "8,0 3 2 0.000001829 697 Q W 22 + 0 [k]",
-            "the size is 0",
         ),
         (
             Blkparse,
@@ -175,8 +169,6 @@ fn a_damaged_vscsi_record_is_named_by_its_number() {
     ]
     .concat();
     assert!(complaint(&late, Format::Vscsi).1.contains("too large"));
-    let empty = [vscsi_v1((0x2a, 0, 512, 0)), vscsi_v1((0x2a, 0, 0, 0))].concat();
-    assert_eq!(complaint(&empty, Format::Vscsi).1, "the size is 0");
 }
 
 #[test]

@@ -105,3 +105,30 @@ pub fn xz(bytes: &[u8]) -> Vec<u8> {
 pub fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).unwrap()
 }
+
+pub fn options() -> TraceOptions {
+    TraceOptions::new(1 << 20)
+}
+
+/// Reads everything, of a format that is told from the records.
+pub fn told(bytes: &[u8]) -> TraceReader {
+    read_as(bytes, None, options()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn read_as(
+    bytes: &[u8],
+    format: Option<Format>,
+    options: TraceOptions,
+) -> Result<TraceReader, SourceError> {
+    let file = file_of(bytes);
+    let mut reader = TraceReader::open(file.path(), format, options)?;
+    drain(&mut reader)?;
+    Ok(reader)
+}
+
+pub fn refusal(bytes: &[u8], format: Option<Format>) -> String {
+    match read_as(bytes, format, options()) {
+        Err(error) => error.to_string(),
+        Ok(reader) => panic!("read as {}", reader.format()),
+    }
+}

@@ -22,7 +22,7 @@ use words::{Cursor, Keeper, Words};
 use super::expand::{Expander, Item};
 use super::input::Input;
 use super::{Counts, Decoder, Format, NextRecord, TraceOptions, TraceStat};
-use crate::source::{HostPage, Source, SourceError};
+use crate::source::{HostPage, Source, SourceError, TIME_MAX_NS};
 
 /// Words kept in memory: 512 MiB.
 const MEMORY_WORDS: usize = 64 << 20;
@@ -67,6 +67,7 @@ pub struct Decoded {
     stat: TraceStat,
     device: Option<Box<DeviceConfig>>,
     torn: Option<u64>,
+    notes: Vec<String>,
 }
 
 impl Decoded {
@@ -161,6 +162,7 @@ impl Decoded {
             devices: Arc::new(devices),
             content_end: decoder.identities.end(),
             stat,
+            notes: decoder.notes(),
             device: decoder.device,
             torn: decoder.torn,
         })
@@ -189,6 +191,11 @@ impl Decoded {
     /// The line of half a record that a session ended in, which was left out.
     pub fn torn(&self) -> Option<u64> {
         self.torn
+    }
+
+    /// What a user must know of how it was read, a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Its requests, so many times. `options` must be those of reading but for the pages and the
@@ -254,7 +261,7 @@ impl Source for Replay {
 
             // Times of a later round go on where the round before ended.
             if more {
-                self.item.at_ns += self.offset_ns;
+                self.item.at_ns = (self.item.at_ns + self.offset_ns).min(TIME_MAX_NS);
                 self.at_ns = self.item.at_ns;
                 self.expander.expand(&self.item, out);
                 continue;
