@@ -8,6 +8,7 @@
 use super::serve::Args;
 use super::supervisor::passed_socket;
 use crate::failure::Failure;
+use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::auth::{Keyring, Keys};
 use remap_ssd_nvme::controller::{Rights, Subsystem};
 use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Network, Port, Who};
@@ -345,8 +346,8 @@ pub struct Reload {
 
 impl Reload {
     /// Loads keys and looks names up again, on a thread of its own: a name server may take its
-    /// time. If something is not in order, all stays as it was; hosts that are connected stay in
-    /// any case. `done` is called when it has ended, however it ended.
+    /// time. If something is not in order, all stays as it was. Hosts that are connected stay,
+    /// except those that may not connect any more. `done` is called when it has ended, however it ended.
     pub fn start(self: &Arc<Self>, done: fn()) {
         let again = self.clone();
         let thread = std::thread::Builder::new().name("reload".into());
@@ -382,14 +383,25 @@ impl Reload {
         let by_keys = keys.iter().flat_map(Keys::namespaces_listed);
         tell_unknown(port.subsystem(), by_keys.chain(allowed.namespaces_listed()));
 
-        // 1. what new connections go by  2. what the connected ones may: none falls between.
+        // 1. what new connections go by  2. what the connected ones may: none falls between.  3. the
+        //    word that it is so.
         let entries = allowed.hosts.len();
         port.replace_allowed(allowed);
-        if let (Some(keys), Some((path, keyring))) = (keys, &self.keys) {
-            tracing::info!(keys = %path.display(), hosts = keys.len(), "keys loaded again");
+        let mut hosts = 0;
+        if let (Some(keys), Some((_, keyring))) = (keys, &self.keys) {
+            hosts = keys.len();
             keyring.replace(keys);
         }
-        port.renew_rights();
+        for host in port.renew_rights() {
+            let host = Escaped::name(&host).to_string();
+            tracing::warn!(
+                host,
+                "this host may not connect any more: its connections end"
+            );
+        }
+        if let Some((path, _)) = &self.keys {
+            tracing::info!(keys = %path.display(), hosts, "keys loaded again");
+        }
         if !self.entries.is_empty() {
             tracing::info!(entries, "list of hosts looked up again");
         }

@@ -116,7 +116,7 @@ impl Served {
         let began = Instant::now();
         // What a volatile cache loses; `serve --cut-seed` has the meaning of the number.
         let seed = random();
-        let report = self.with(|subsystem| subsystem.power_cut(seed))?;
+        let report = self.with(|subsystem| subsystem.power_cut_of_all(seed))?;
 
         let seconds = began.elapsed().as_secs_f64();
         tracing::warn!(

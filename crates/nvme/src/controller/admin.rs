@@ -96,6 +96,9 @@ impl Association {
             None => {}
         }
 
+        // Who ends the controller waits for it: the connection is told nothing afterwards.
+        let _under_way = self.commands.begin(&self.standing(None))?;
+
         // No pair of commands is executed as one, and before it is enabled a controller only has
         // properties.
         if sqe.head().fuse() != 0 {

@@ -12,6 +12,7 @@ use super::features::{Features, keep_alive_granted};
 use super::portals::{AnaReported, Portal, Reached};
 use super::reservations::NotificationQueue;
 use super::rights::HostRights;
+use super::standing::{CommandsUnderWay, Epoch, Standing};
 use super::subsystem::Subsystem;
 use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 use crate::spec::command::Sqe;
@@ -23,7 +24,6 @@ use crate::spec::log::ErrorEntry;
 use crate::spec::status::Status;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Errors kept for the error log.
@@ -40,7 +40,6 @@ pub(super) struct AssociationState {
     pub(super) csts: Csts,
     pub(super) keep_alive_ms: u32,
     pub(super) heard_ns: u64,
-    pub(super) closed: bool,
     pub(super) features: Features,
     /// Identifiers of asynchronous event requests that wait.
     pub(super) event_requests: VecDeque<u16>,
@@ -77,7 +76,6 @@ impl AssociationState {
             csts: Csts::new(),
             keep_alive_ms: keep_alive_granted(keep_alive_ms),
             heard_ns: now,
-            closed: false,
             features: Features::new(subsystem.volatile_cache(), transport),
             event_requests: VecDeque::new(),
             reported: 0,
@@ -107,9 +105,10 @@ pub struct Association {
     pub(super) hostid: [u8; 16],
     pub(super) rights: HostRights,
     pub(super) state: Mutex<AssociationState>,
-    /// Resets so far; changed only while `state` is locked. Every command of every queue compares
-    /// it, and a lock would go back and forth between their processors.
-    pub(super) resets: AtomicU64,
+    /// Whether its queues may go on. A reset changes it while `state` is locked. Every command of
+    /// every queue looks at it, and a lock would go back and forth between their processors.
+    pub(super) epoch: Arc<Epoch>,
+    pub(super) commands: CommandsUnderWay,
 }
 
 impl Drop for Association {
@@ -153,8 +152,8 @@ pub struct JoinedQueue {
     pub qid: u16,
     /// How many entries its submission queue has.
     pub entries: u16,
-    /// The controller's reset count at Connect.
-    resets: u64,
+    /// The controller's epoch at Connect.
+    epoch: u64,
     /// Whether its number is taken for it.
     has_number: bool,
 }
@@ -205,7 +204,8 @@ impl Association {
             hostnqn,
             hostid: data.hostid,
             state: Mutex::new(state),
-            resets: AtomicU64::new(0),
+            epoch: Arc::default(),
+            commands: CommandsUnderWay::default(),
         });
         subsystem.note_controller(&association);
         Ok((association, entries))
@@ -230,7 +230,7 @@ impl Association {
         }
 
         let state = self.state();
-        if !state.cc.en() || state.closed {
+        if !state.cc.en() || self.is_closed() {
             return Err(ConnectRefusal::NOT_ENABLED);
         }
         if self.discovery || qid == 0 || qid > IO_QUEUES_MAX.min(state.features.queues()) {
@@ -245,7 +245,7 @@ impl Association {
         Ok(JoinedQueue {
             qid,
             entries,
-            resets: self.resets.load(Ordering::Acquire),
+            epoch: self.epoch.now(),
             has_number: false,
         })
     }
@@ -259,7 +259,7 @@ impl Association {
         let mut state = self.state();
         // Since `join` the host may have taken seconds to authenticate: another queue may have been
         // faster.
-        if !self.has(queue) || state.closed {
+        if !self.has(queue) || self.is_closed() {
             return Err(ConnectRefusal::NOT_ENABLED);
         }
         let bit = 1 << (queue.qid - 1);
@@ -275,7 +275,15 @@ impl Association {
 
     /// Is an I/O queue still there? A reset takes them all.
     pub fn has(&self, queue: &JoinedQueue) -> bool {
-        self.resets.load(Ordering::Acquire) == queue.resets
+        self.epoch.now() == queue.epoch
+    }
+
+    /// Whether a queue may go on: an I/O queue, or the admin queue.
+    pub fn standing(&self, queue: Option<&JoinedQueue>) -> Standing {
+        match queue {
+            Some(queue) => Standing::of_io_queue(&self.epoch, queue.epoch),
+            None => Standing::of_admin_queue(&self.epoch),
+        }
     }
 
     /// An I/O queue's connection has ended.
@@ -341,15 +349,15 @@ impl Association {
     }
     /// Whether its admin queue has ended.
     pub fn is_closed(&self) -> bool {
-        self.state().closed
+        self.epoch.is_ended()
     }
     /// Outstanding asynchronous event requests; a reset drops them.
     pub fn event_requests(&self) -> usize {
         self.state().event_requests.len()
     }
-    /// The admin queue's connection has ended: so does everything else.
+    /// No queue may go on from now on. What is under way may last a little longer (`end`).
     pub fn close(&self) {
-        self.state().closed = true;
+        self.epoch.end();
     }
 
     /// Reads a register of the controller (Property Get).
@@ -411,6 +419,7 @@ impl Association {
         };
 
         let mut state = self.state();
+        let resets = state.cc.en() && !cc.en();
         if let Err(status) = kept {
             state.csts.set_cfs(true);
             return Err(status);
@@ -423,10 +432,10 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
-        if state.cc.en() && !cc.en() {
+        if resets {
             // A reset: outstanding requests, settings and I/O queues are gone.
             (state.queues, state.queues_made) = (0, false);
-            self.resets.fetch_add(1, Ordering::Release);
+            self.epoch.advance();
             state.event_requests.clear();
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
             (state.reported, state.unread) = (0, false);
@@ -440,6 +449,13 @@ impl Association {
 
         // All was flushed above: a shutdown is complete as soon as it is announced.
         state.csts.set_shst(if cc.shn() != 0 { 2 } else { 0 });
+        drop(state);
+
+        // The host reads CSTS.RDY after this answer: by then no command of the I/O queues may have
+        // an effect any more (Base 2.0 §3.7.2).
+        if resets {
+            self.settle();
+        }
         Ok(())
     }
 

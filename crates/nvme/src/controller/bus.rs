@@ -7,11 +7,11 @@
 use super::association::{Association, AssociationState};
 use super::portals::Portal;
 use super::rights::HostRights;
+use super::standing::CommandsUnderWay;
 use super::subsystem::Subsystem;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{Cc, Csts};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// How a host reaches its controller.
@@ -41,7 +41,8 @@ impl Association {
             // A function of the bus has no name.
             rights: HostRights::all(""),
             state: Mutex::new(state),
-            resets: AtomicU64::new(0),
+            epoch: Arc::default(),
+            commands: CommandsUnderWay::default(),
         });
         subsystem.note_controller(&association);
         association

@@ -88,8 +88,10 @@ impl Subsystem {
         data: &mut dyn HostData,
     ) -> Outcome {
         // `execute` counts each part as a command. One is taken back here, so that the whole write
-        // is one.
-        self.counters.write_commands.add(device, -1);
+        // is one. A part that is not begun is not counted.
+        if device.queue_must_stand().is_ok() {
+            self.counters.write_commands.add(device, -1);
+        }
         self.execute(device, job, data)
     }
 
@@ -138,7 +140,9 @@ impl Subsystem {
         // covers all that the command did.
         let must_sync = job.request.must_sync(write_through);
         let executed = command
-            .check_reservations()
+            .device
+            .queue_must_stand()
+            .and_then(|()| command.check_reservations())
             .map_err(Failure::from)
             .and_then(|()| self.dispatch(&mut command, job, data))
             .and_then(|()| if must_sync { command.sync() } else { Ok(()) }.map_err(Failure::from));
@@ -194,16 +198,19 @@ impl Subsystem {
     /// # Errors
     /// The command's status.
     pub(super) fn execute_alone(&self, job: &Job<'_>) -> Result<(), Status> {
+        self.execute_in(self.device(), job)
+    }
+
+    /// The same in a turn that has just begun.
+    pub(super) fn execute_in(&self, mut turn: DeviceTurn<'_>, job: &Job<'_>) -> Result<(), Status> {
         let mut data = InMemory {
             from_host: &[],
             to_host: &mut Vec::new(),
         };
 
         // The turn ends before the wait: a commit needs the device.
-        let outcome = {
-            let mut turn = self.device();
-            self.execute(&mut turn, job, &mut data)
-        };
+        let outcome = self.execute(&mut turn, job, &mut data);
+        drop(turn);
         match self.wait_until_durable(outcome).status {
             Status::SUCCESS => Ok(()),
             status => Err(status),

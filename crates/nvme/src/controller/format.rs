@@ -15,6 +15,7 @@ use super::request::{Blocks, IoRequest};
 use super::reservations::{Actor, Claim, CommandClass};
 use super::rights::Need;
 use super::subsystem::PAGE_SHIFT;
+use super::turn::Weight;
 use crate::spec::command::{FormatCdw10, Sqe};
 use crate::spec::status::Status;
 
@@ -98,6 +99,8 @@ impl Association {
             rights: self.rights(),
             actor: Actor::Host(self.host()),
         };
-        self.subsystem.execute_alone(&job)
+        let subsystem = &self.subsystem;
+        let turn = subsystem.turn_of(Weight::Light, self.standing(None));
+        subsystem.execute_in(turn, &job)
     }
 }

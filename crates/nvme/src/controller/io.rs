@@ -12,6 +12,7 @@ use super::namespaces::Namespace;
 use super::record::{CommandRecord, RecordedOp};
 use super::request::{Blocks, IoRequest};
 use super::reservations::{Actor, Claim};
+use super::rights::Need;
 use super::subsystem::PAGE_SHIFT;
 use super::turn::{DeviceTurn, Step};
 use crate::spec::command::RemapResult;
@@ -153,8 +154,9 @@ impl ActiveCommand<'_, '_> {
         // A run of writes is one command's: it ends before others get the device.
         self.end_write();
         self.slices += 1;
-        self.device.let_others(self.slices > SLICES_SHORT);
-        // Others may have reserved the namespace meanwhile, or deleted it.
+        self.device.let_others(self.slices > SLICES_SHORT)?;
+        // Others may have reserved the namespace meanwhile, or deleted it, or its host may use it no
+        // longer.
         self.check_namespaces()?;
         self.check_reservations()?;
         // An operator may have cut the power.
@@ -162,16 +164,23 @@ impl ActiveCommand<'_, '_> {
     }
 
     /// Whether its namespace, and the one that it copies from, are still those it was checked
-    /// against.
+    /// against, and its host may still use them.
     fn check_namespaces(&self) -> Result<(), Status> {
+        let job = self.job;
         // A flush is for whatever there is.
-        if *self.job.request != IoRequest::Flush {
-            let Job { nsid, version, .. } = *self.job;
-            self.device.namespace_must_be(nsid, version)?;
+        if *job.request != IoRequest::Flush {
+            self.device.namespace_must_be(job)?;
+            job.rights.check_request(job.nsid, job.request)?;
         }
-        self.source.map_or(Ok(()), |source| {
-            self.device.namespace_must_be(source.nsid, source.version)
-        })
+        let Some(Namespace { nsid, version, .. }) = self.source else {
+            return Ok(());
+        };
+        self.device.namespace_must_be(&Job {
+            nsid,
+            version,
+            ..*job
+        })?;
+        job.rights.check(nsid, Need::Read)
     }
 
     /// Whether reservations let it go on: asked when it begins, and after each pause.

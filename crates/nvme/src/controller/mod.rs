@@ -27,6 +27,7 @@
 //! connect     why a host is refused one
 //! rights      what a host may do, and what each command needs
 //! changed     which namespaces have changed for a host
+//! standing    whether a queue may go on: its controller was neither reset nor has it ended
 //! ```
 //! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can
 //! reach past its namespace or make anything here panic. Absent: sockets, queues in memory, and
@@ -57,6 +58,7 @@ mod request;
 mod reservations;
 mod rights;
 pub mod spans;
+mod standing;
 pub mod statistics;
 mod subsystem;
 pub mod telemetry;
@@ -83,6 +85,7 @@ pub use reservations::{
     ReservationType,
 };
 pub use rights::{Access, HostRights, LOCAL, NOBODY, Rights};
+pub use standing::Standing;
 pub use subsystem::{Health, Latency, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
 pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};

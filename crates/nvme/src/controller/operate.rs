@@ -6,6 +6,8 @@
 //! is broken for everybody. Absent: who may do this (`remap-ssd-http`), and the connections that a
 //! power cut ends (`tcp::roster`).
 
+use super::association::Association;
+use super::bus::Transport;
 use super::subsystem::{Latency, Subsystem};
 use super::turn::DeviceTurn;
 use remap_ssd_device::{Device, DeviceConfig, Lpn, OpenError};
@@ -53,6 +55,30 @@ impl Subsystem {
     /// The device does not recover, or does not take what the cache keeps; in the first case it has
     /// failed for everybody.
     pub fn power_cut(&self, seed: u64) -> Result<RecoveryReport, OperateError> {
+        self.power_cut_with(seed, || ())
+    }
+
+    /// The same, and the controllers of networks end with the power, in the same instant: none of
+    /// their commands has an effect on the recovered device, and their hosts connect again.
+    ///
+    /// # Errors
+    /// As `power_cut`.
+    pub fn power_cut_of_all(&self, seed: u64) -> Result<RecoveryReport, OperateError> {
+        let mut ended = Vec::new();
+        let report = self.power_cut_with(seed, || {
+            ended = self.controllers();
+            ended.retain(|one| one.transport == Transport::Fabrics);
+            ended.iter().for_each(|one| one.close());
+        });
+        Association::settle_all(&ended);
+        report
+    }
+
+    fn power_cut_with(
+        &self,
+        seed: u64,
+        in_the_cut: impl FnOnce(),
+    ) -> Result<RecoveryReport, OperateError> {
         let error = |error: &dyn std::fmt::Display| OperateError(error.to_string());
 
         // Something has to be in the device's place while it has no power. Made before the turn,
@@ -70,6 +96,7 @@ impl Subsystem {
             // In the same turn, so that no command finds the device recovered and the old
             // reservations in force.
             self.reservations.lose_power();
+            in_the_cut();
 
             let (device, report) = device.power_cycle()?;
             *present = device;

@@ -14,9 +14,11 @@
 //! internal work of the firmware: moving a stretch of pages, or waiting for the disk before an
 //! erase. Absent: clocks, and what is done in a turn.
 
+use super::execute::Job;
 use super::faults::FaultInjector;
 use super::reservations::Reservations;
 use super::spans::Tracer;
+use super::standing::Standing;
 use super::subsystem::Subsystem;
 use super::volatile::VolatileCache;
 use super::witness::Ticket;
@@ -193,6 +195,12 @@ impl Turnstile {
         }
     }
 
+    /// Waits until the slice that is under way has ended.
+    pub fn pass(&self) {
+        self.enter(Weight::Light);
+        self.leave(false);
+    }
+
     /// Ends a turn. If it was long, or waiting threads have been passed often enough, the device is
     /// handed to the next one directly.
     fn leave(&self, slice_used_up: bool) {
@@ -233,6 +241,10 @@ impl Turnstile {
 pub struct DeviceTurn<'a> {
     subsystem: &'a Subsystem,
     device: Option<MutexGuard<'a, Device>>,
+    /// Whether the queue whose commands it executes may go on; `None` if it is for no queue.
+    standing: Option<Standing>,
+    /// Whether the queue might not go on when the device was entered last.
+    is_over: bool,
     /// Units since the turn began or was last paused, and in all.
     slice: u32,
     units: u32,
@@ -247,10 +259,16 @@ pub struct DeviceTurn<'a> {
 }
 
 impl<'a> DeviceTurn<'a> {
-    pub(super) fn begin(subsystem: &'a Subsystem, weight: Weight) -> Self {
+    pub(super) fn begin(
+        subsystem: &'a Subsystem,
+        weight: Weight,
+        standing: Option<Standing>,
+    ) -> Self {
         let mut turn = Self {
             subsystem,
             device: None,
+            standing,
+            is_over: false,
             slice: 0,
             units: 0,
             programs: 0,
@@ -297,6 +315,9 @@ impl<'a> DeviceTurn<'a> {
         turnstile.enter(weight);
         match device.lock() {
             Ok(device) => {
+                // While the device is held this stays true enough: who ends queues waits for the
+                // slice (`standing`).
+                self.is_over = self.standing.as_ref().is_some_and(Standing::is_over);
                 self.programs = device.ftl().media().counts.programs;
                 self.device = Some(device);
             }
@@ -329,12 +350,26 @@ impl<'a> DeviceTurn<'a> {
         &self.subsystem.reservations
     }
 
-    /// Whether a namespace is still what it was; it changes in turns only.
+    /// Whether a command's namespace is still what it was, and its host still sees it; that changes
+    /// in turns only.
     ///
     /// # Errors
-    /// Invalid Namespace or Format.
-    pub(super) fn namespace_must_be(&self, nsid: u32, version: u32) -> Result<(), Status> {
-        self.subsystem.must_be_unchanged(nsid, version)
+    /// The status to answer.
+    pub(super) fn namespace_must_be(&self, job: &Job<'_>) -> Result<(), Status> {
+        self.subsystem.namespace_of(job).map(drop)
+    }
+
+    /// Whether the queue of the commands might go on when the slice began.
+    ///
+    /// # Errors
+    /// Command Aborted due to SQ Deletion.
+    #[inline]
+    pub(super) fn queue_must_stand(&self) -> Result<(), Status> {
+        if self.is_over {
+            Err(Status::QUEUE_GONE)
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn has_cache(&self) -> bool {
@@ -370,7 +405,10 @@ impl<'a> DeviceTurn<'a> {
     /// disk has much to write. The reason: before an erase the device itself waits for the disk,
     /// with every host behind it, and that wait must be short. So the command that programs much
     /// waits alone, earlier.
-    pub(super) fn let_others(&mut self, long: bool) {
+    ///
+    /// # Errors
+    /// Command Aborted due to SQ Deletion: its queue is gone by now.
+    pub(super) fn let_others(&mut self, long: bool) -> Result<(), Status> {
         let programs = self.ftl().media().counts.programs;
         let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;
 
@@ -391,8 +429,10 @@ impl<'a> DeviceTurn<'a> {
             // Nobody waits: the slice is over, and the turn goes on.
             self.subsystem.turnstile.queues().slices += 1;
             self.programs = programs;
+            self.is_over = self.standing.as_ref().is_some_and(Standing::is_over);
         }
         self.slice = 0;
+        self.queue_must_stand()
     }
 
     /// What the witness was told since this was asked last; the caller says when it is completed.
@@ -448,7 +488,22 @@ impl Subsystem {
 
     /// The same, for a thread whose last turn had this weight.
     pub fn turn(&self, weight: Weight) -> DeviceTurn<'_> {
-        DeviceTurn::begin(self, weight)
+        DeviceTurn::begin(self, weight, None)
+    }
+
+    /// The same for commands of a queue, none of which has an effect once the queue may not go on.
+    pub fn turn_of(&self, weight: Weight, standing: Standing) -> DeviceTurn<'_> {
+        DeviceTurn::begin(self, weight, Some(standing))
+    }
+
+    /// How many threads wait for the device now.
+    pub fn waiting(&self) -> usize {
+        self.turnstile
+            .queues()
+            .waiting
+            .iter()
+            .map(VecDeque::len)
+            .sum()
     }
 
     /// Slices that were used up: after each of them others could go first.

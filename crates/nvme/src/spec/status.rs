@@ -43,6 +43,8 @@ impl Status {
     pub const POWER_LOSS: Self = generic(0x05).with_dnr(false);
     pub const INTERNAL: Self = generic(0x06).with_dnr(false);
     pub const ABORT_REQUESTED: Self = generic(0x07);
+    /// Command Aborted due to SQ Deletion: its queue is gone.
+    pub const QUEUE_GONE: Self = generic(0x08).with_dnr(false);
     /// Invalid Namespace or Format.
     pub const INVALID_NAMESPACE: Self = generic(0x0b);
     pub const SEQUENCE: Self = generic(0x0c);

@@ -1,8 +1,8 @@
 //! Who is connected, for an operator: every queue with its host, and what was refused.
 //!
 //! Invariants: a connection is listed from its Connect until it ends, however it ends; counters
-//! never go back. A host is dropped by closing its associations, which its connections notice
-//! within a tick. Absent: limits (`quota`), logs.
+//! never go back. A host is dropped by ending its associations: none of its commands has an effect
+//! afterwards, and its connections end at their next PDU or tick. Absent: limits (`quota`), logs.
 
 use crate::controller::{Association, Rights};
 use std::collections::BTreeMap;
@@ -162,8 +162,16 @@ impl Roster {
     }
 
     /// Drops hosts: all whose name this is, or whose connection has this number, or everybody
-    /// (`None`). Returns how many connections will end. A host may connect again at once.
+    /// (`None`). Returns how many connections end: none of their commands has an effect after this.
+    /// A host may connect again at once.
     pub fn drop_hosts(&self, host: Option<&str>) -> usize {
+        let (count, associations) = self.meant(host);
+        Association::end_all(&associations);
+        count
+    }
+
+    /// How many connections a host has, and its controllers.
+    fn meant(&self, host: Option<&str>) -> (usize, Vec<Arc<Association>>) {
         let seated = self.seated();
         // A number stands for the controller of that connection, with all its queues.
         let numbered = host
@@ -174,10 +182,13 @@ impl Roster {
             (Some(_), Some(numbered)) => Arc::ptr_eq(&numbered.association, &one.association),
             (Some(host), None) => one.association.hostnqn() == host,
         };
-        let meant: Vec<_> = seated.values().filter(|one| is_meant(one)).collect();
+        let meant = seated.values().filter(|one| is_meant(one));
+        let associations: Vec<_> = meant.map(|one| one.association.clone()).collect();
 
-        // Only marked: their own threads notice at the next tick and end them.
-        meant.iter().for_each(|one| one.association.close());
-        meant.len()
+        // Each controller once, however many queues it has.
+        let mut each = associations.clone();
+        each.sort_by_key(|one| one.cntlid());
+        each.dedup_by_key(|one| one.cntlid());
+        (associations.len(), each)
     }
 }

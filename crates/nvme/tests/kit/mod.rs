@@ -11,6 +11,7 @@ use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::auth::{Hash, Keyring, Keys, Secret};
 use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Rights, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_nvme::tcp::roster::Roster;
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, AllowedHost, Port, Who};
 use std::net::SocketAddr;
@@ -71,6 +72,7 @@ pub struct Rig {
     pub lines: Lines,
     pub subsystem: Arc<Subsystem>,
     pub port: Arc<Port>,
+    pub roster: Arc<Roster>,
     stopper: Stopper,
     thread: Option<JoinHandle<std::io::Result<()>>>,
 }
@@ -155,6 +157,12 @@ impl Rig {
         Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
     }
 
+    /// Of a subsystem that the caller has made, for hosts on a list.
+    pub fn of_listing(subsystem: Subsystem, hosts: &[(&str, &str)]) -> Self {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        Self::serving_to(address, subsystem, Limits::default(), None, allowed(hosts))
+    }
+
     /// Of a subsystem that the caller has made.
     pub fn of(subsystem: Subsystem) -> Self {
         let address = "127.0.0.1:0".parse().expect("an address");
@@ -201,7 +209,7 @@ impl Rig {
             server.addresses().expect("bound"),
             server.stopper().expect("bound"),
         );
-        let port = server.port();
+        let (port, roster) = (server.port(), server.roster());
         let thread = Some(std::thread::spawn(|| server.run()));
         Self {
             address: addresses[0],
@@ -209,6 +217,7 @@ impl Rig {
             lines,
             subsystem,
             port,
+            roster,
             stopper,
             thread,
         }

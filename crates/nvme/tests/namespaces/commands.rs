@@ -213,7 +213,8 @@ fn reserve(host: &Host, nsid: u32) {
             ..entry(opcode, nsid)
         };
         let data = keys.map(u64::to_le_bytes).concat();
-        let done = host.0.reservation(&sqe, &data, &mut Vec::new());
+        let standing = host.0.standing(None);
+        let done = host.0.reservation(&standing, &sqe, &data, &mut Vec::new());
         assert_eq!(done, AdminOutcome::Done(Status::SUCCESS, 0));
     }
 }

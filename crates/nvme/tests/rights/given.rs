@@ -177,14 +177,16 @@ fn a_host_hears_of_namespaces_whose_rights_have_changed() {
 }
 
 #[test]
-fn a_host_that_nothing_names_any_more_keeps_its_rights_until_it_connects_again() {
+fn a_host_that_nothing_names_any_more_is_sent_away_and_others_stay() {
     let rig = rig();
     let mut guest = Host::of(&rig, GUEST);
+    let mut owner = Host::of(&rig, OWNER);
     rig.port.replace_allowed(allowed(&[(OWNER, "all:rw")]));
-    rig.port.renew_rights();
-    assert_eq!(guest.active(), [1, 2]);
-    assert_eq!(guest.write(1, 0, 1), Status::SUCCESS);
-    assert_eq!(guest.write(2, 0, 1), PROTECTED);
+    assert_eq!(rig.port.renew_rights(), [GUEST.to_owned()].into());
+    for queue in [&mut guest.admin, &mut guest.io] {
+        assert!(queue.next().is_none(), "it has ended");
+    }
+    assert_eq!(owner.write(1, 0, 1), Status::SUCCESS);
 
     let options = Options {
         hostnqn: GUEST.into(),

@@ -11,6 +11,7 @@ use crate::controller::bus::Transport;
 use crate::controller::namespaces::Namespace;
 use crate::controller::request::Transfer;
 use crate::controller::rights::Need;
+use crate::controller::standing::Standing;
 use crate::spec::command::Sqe;
 use crate::spec::identify::blank;
 use crate::spec::opcode::io;
@@ -75,9 +76,18 @@ impl Association {
         })
     }
 
-    /// Executes a reservation command. What goes to the host is appended to `out`.
-    pub fn reservation(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) -> AdminOutcome {
-        let status = self.reserve(sqe, data, out).err();
+    /// Executes a reservation command of a queue. What goes to the host is appended to `out`.
+    pub fn reservation(
+        &self,
+        standing: &Standing,
+        sqe: &Sqe,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> AdminOutcome {
+        let under_way = self.commands.begin(standing);
+        let status = under_way
+            .and_then(|_under_way| self.reserve(sqe, data, out))
+            .err();
         AdminOutcome::Done(status.unwrap_or(Status::SUCCESS), 0)
     }
 

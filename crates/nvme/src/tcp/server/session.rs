@@ -69,6 +69,9 @@ impl ServerState {
                 connection.prove(proven);
                 let mut session = Session::new(self, socket, peer, number, &mut connection);
                 let result = session.run();
+                // Before the host sees that its connection has ended: what it does next may rely on
+                // it that nothing of its queues happens any more.
+                session.connection.end();
                 session.stream.finish();
                 // The half-open list may have a handle of its own.
                 let _ = session.stream.tcp().shutdown(Shutdown::Both);

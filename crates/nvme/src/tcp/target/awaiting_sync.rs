@@ -42,6 +42,12 @@ impl Connection {
         let synced = port.subsystem().make_durable(wanted);
         let delayed = port.subsystem().delays_answers();
 
+        // Its host was told meanwhile that the queue is gone: it gets no answers any more.
+        if self.must_go_on().is_err() {
+            self.awaiting_sync.clear();
+            return;
+        }
+
         for AwaitingSync {
             sqe,
             outcome,

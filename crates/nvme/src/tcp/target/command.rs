@@ -47,12 +47,6 @@ impl Connection {
 
         if let Some(queue) = &mut self.queue {
             queue.head = (queue.head + 1) % queue.entries;
-            if queue
-                .joined
-                .is_some_and(|joined| !queue.association.has(&joined))
-            {
-                return Err(End::Reset);
-            }
         }
 
         context.span = self.begin_span(&sqe, context);

@@ -85,6 +85,7 @@ impl Connection {
         let seat = seat.map_err(|full| ConnectRefusal::full(full.reason()))?;
 
         let mut queue = Queue {
+            standing: association.standing(joined.as_ref()),
             association,
             qid,
             joined,

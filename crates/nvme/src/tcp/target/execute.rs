@@ -178,9 +178,10 @@ impl Connection {
         };
 
         // The first command of a call takes the device; the others of the call find it taken.
-        let device = context
-            .device
-            .get_or_insert_with(|| context.subsystem.turn(self.weight));
+        let device = context.device.get_or_insert_with(|| {
+            let standing = queue.standing.clone();
+            context.subsystem.turn_of(self.weight, standing)
+        });
         if continued {
             return context.subsystem.execute_next_part(device, &job, &mut data);
         }
@@ -359,7 +360,10 @@ impl Connection {
         let mut page = Vec::new();
 
         let outcome = match verb {
-            ParsedCommand::Reservation => queue.association.reservation(sqe, data, &mut page),
+            ParsedCommand::Reservation => {
+                let association = &queue.association;
+                association.reservation(&queue.standing, sqe, data, &mut page)
+            }
             _ => queue.association.admin(sqe, data, &mut page),
         };
         match outcome {

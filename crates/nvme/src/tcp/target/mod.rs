@@ -38,8 +38,8 @@ use crate::controller::spans::{SpanDraft, SpanOrigin};
 use crate::controller::telemetry::Batch;
 use crate::controller::{
     Association, CheckedRequest, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, JoinedQueue,
-    QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Ticket, Transfer, Weight, admin_transfer,
-    fabrics_kind,
+    QUEUE_ENTRIES_MAX, Standing, Subsystem, TRANSFER_BYTES_MAX, Ticket, Transfer, Weight,
+    admin_transfer, fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::kind as fabrics;
@@ -76,6 +76,8 @@ struct Queue {
     qid: u16,
     /// Of an I/O queue: as the association knows it.
     joined: Option<JoinedQueue>,
+    /// Whether it may go on: asked wherever something of it goes on.
+    standing: Standing,
     entries: u16,
     head: u16,
     /// The host does not look at the queue head.
@@ -242,8 +244,11 @@ impl Connection {
         self.held.len() == 0 && self.transfers.len() == 0 && self.awaiting_sync.is_empty()
     }
 
-    /// Appends completions and data that are due by now.
+    /// Appends completions and data that are due by now; none of a queue that may not go on.
     pub fn due(&mut self, now: u64, out: &mut Output) {
+        if self.must_go_on().is_err() {
+            return;
+        }
         while out.len() < OUT_BYTES_MAX
             && let Some(bytes) = self.held.take(now)
         {
@@ -262,23 +267,13 @@ impl Connection {
             return Ok(());
         };
 
-        // An operator has dropped the host, or its admin queue has ended: all its queues follow.
-        if queue.association.is_closed() {
-            return Err(End::Closed);
-        }
+        self.must_go_on()?;
 
         // Only the admin queue's thread knows that everything its host sent was processed.
         // Keep-alive begins with the authenticated queue: a host may take long to calculate.
         let judges_silence = queue.qid == 0 && !self.must_authenticate();
         if judges_silence && queue.association.is_silent(now) {
             return Err(End::Dead);
-        }
-
-        if queue
-            .joined
-            .is_some_and(|joined| !queue.association.has(&joined))
-        {
-            return Err(End::Reset);
         }
 
         // Events are answers on the admin queue, which alone has requests for them.
@@ -288,6 +283,27 @@ impl Connection {
             self.respond(cid, Status::SUCCESS, result, out.open());
         }
         Ok(())
+    }
+
+    /// Whether the queue may go on, if there is one.
+    ///
+    /// # Errors
+    /// Its controller was reset, or has ended: an operator has dropped the host, or its admin queue
+    /// has ended.
+    #[inline]
+    pub fn must_go_on(&self) -> Result<(), End> {
+        match &self.queue {
+            Some(queue) if queue.standing.is_over() => Err(queue.end()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The connection ends. With the admin queue its controller does: when this returns no command
+    /// of it has an effect any more.
+    pub fn end(&mut self) {
+        if let Some(queue) = self.queue.as_ref().filter(|queue| queue.qid == 0) {
+            queue.association.end();
+        }
     }
 
     /// Handles the whole PDUs at the beginning of `input`; how many bytes that were. Stops early
@@ -347,6 +363,13 @@ impl Connection {
         let mut told = std::mem::take(&mut context.told);
         drop(context);
         self.told.append(&mut told);
+
+        // Commands of a queue that is gone have no answers, those that were executed before no more
+        // than those that were not (`DeviceTurn::queue_must_stand`).
+        if let Err(end) = self.must_go_on() {
+            out.clear();
+            return Err(end);
+        }
         self.tell_completed();
 
         if at > 0
@@ -426,6 +449,18 @@ impl Connection {
         };
 
         wire::put(out, kind::CAPSULE_RESP, Flags::new(), &cqe, agreed);
+    }
+}
+
+impl Queue {
+    /// Why it may not go on.
+    #[cold]
+    fn end(&self) -> End {
+        if self.association.is_closed() {
+            End::Closed
+        } else {
+            End::Reset
+        }
     }
 }
 

@@ -35,6 +35,12 @@ impl Output {
         self.len() == 0
     }
 
+    /// Forgets all output.
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+        (self.full, self.full_bytes) = (VecDeque::new(), 0);
+    }
+
     pub(super) fn open_is_empty(&self) -> bool {
         self.open.is_empty()
     }

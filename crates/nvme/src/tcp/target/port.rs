@@ -1,14 +1,14 @@
 //! What all connections know: the subsystem, who may connect, and the associations to join.
 //!
 //! Invariant: a host has the rights that its line among the keys and the entries of the list allow
-//! both, from Connect on and whenever one of the two has been replaced; a host that neither names
-//! any more keeps what it had until it connects again. Absent: connections.
+//! both, from Connect on and whenever one of the two has been replaced; the controllers of a host
+//! that one of them does not name any more end then. Absent: connections.
 
 use super::allowed::Allowed;
 use crate::auth::Keyring;
 use crate::controller::{Association, Rights, Subsystem};
 use crate::tcp::quota::{Full, Quotas, Seat, Shares};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
@@ -125,23 +125,37 @@ impl Port {
         }
     }
 
-    /// Gives all hosts that are connected the rights that they have by now.
-    pub fn renew_rights(&self) {
+    /// Gives all hosts that are connected the rights that they have by now, and ends the controllers
+    /// of those that may not connect any more; the names of these hosts. When this returns no command
+    /// has an effect any more that its host may not have now.
+    pub fn renew_rights(&self) -> BTreeSet<String> {
+        let mut all = Vec::new();
+        let mut ended = BTreeSet::new();
         for member in self.associations().values() {
             // The lock is held, so that no host connects between the old rights and the new.
-            self.grant(member);
+            let Some(association) = member.association.upgrade() else {
+                continue;
+            };
+            if !self.grant(&association, member.from) {
+                association.close();
+                ended.insert(association.hostnqn().to_owned());
+            }
+            all.push(association);
         }
+
+        // Without the lock: hosts connect meanwhile.
+        Association::settle_all(&all);
+        ended
     }
 
-    fn grant(&self, member: &Member) {
-        let Some(association) = member.association.upgrade() else {
-            return;
-        };
-        // A host that is in neither any more keeps what it had: rights are taken away by a line
-        // that says so.
-        if let Some(rights) = self.rights(member.from, association.hostnqn()) {
+    /// Gives a host the rights that it has by now; `false` if it may not connect.
+    fn grant(&self, association: &Association, from: IpAddr) -> bool {
+        let rights = self.rights(from, association.hostnqn());
+        let may = rights.is_some();
+        if let Some(rights) = rights {
             association.grant(rights);
         }
+        may
     }
 
     fn associations(&self) -> MutexGuard<'_, HashMap<u16, Member>> {
@@ -163,7 +177,10 @@ impl Port {
         };
         // Under the lock, so that who replaces keys or list finds it in there, or it finds those.
         let mut all = self.associations();
-        self.grant(&member);
+        if !self.grant(association, from) {
+            // It has lost its line since it was looked at.
+            association.close();
+        }
         // Associations that are gone are removed when a new one comes, so that the map stays as
         // small as it needs to be.
         all.retain(|_, other| other.association.strong_count() > 0);

@@ -1,0 +1,168 @@
+//! Whether a queue may go on: its controller has neither been reset nor ended since it was connected.
+//!
+//! A controller has an epoch. A reset begins the next one, and the end of the controller is a bit of
+//! it. A queue remembers the epoch in which it was connected. A command may wait many times: for its
+//! data, its turn at the device, the next slice, memory, the disk. So the question is not asked where
+//! a command waits but where it goes on: `DeviceTurn::enter` asks each time a turn gets the device,
+//! `commands` guards what needs no turn, and a connection asks before each PDU and before each answer.
+//!
+//! Order in which queues end: 1. the epoch changes  2. `settle`: every slice and every command that
+//! began before 1 has ended  3. the reset, drop or revocation is acknowledged. A slice that begins
+//! after 2 finds the new epoch, so nothing of these queues is executed after 3.
+//! Absent: who ends them.
+
+use super::association::Association;
+use super::subsystem::Subsystem;
+use crate::spec::status::Status;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+/// The bit of a controller that has ended.
+const ENDED: u64 = 1 << 63;
+
+/// How often a controller was reset, and whether it has ended.
+#[derive(Debug, Default)]
+pub(super) struct Epoch(AtomicU64);
+
+impl Epoch {
+    /// The epoch by which queues that are connected now are known.
+    pub fn now(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A reset: queues of before may not go on.
+    pub fn advance(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// No queue may go on any more, whenever it was connected.
+    pub fn end(&self) {
+        self.0.fetch_or(ENDED, Ordering::AcqRel);
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.now() & ENDED != 0
+    }
+}
+
+/// A queue's right to go on, as of when it was connected.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    epoch: Arc<Epoch>,
+    /// The epoch of an I/O queue. An admin queue outlives resets: only the end counts for it.
+    since: Option<u64>,
+}
+
+impl Standing {
+    pub(super) fn of_io_queue(epoch: &Arc<Epoch>, since: u64) -> Self {
+        let (epoch, since) = (epoch.clone(), Some(since));
+        Self { epoch, since }
+    }
+
+    pub(super) fn of_admin_queue(epoch: &Arc<Epoch>) -> Self {
+        let (epoch, since) = (epoch.clone(), None);
+        Self { epoch, since }
+    }
+
+    /// Whether its controller was reset or has ended since.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        match self.since {
+            Some(since) => self.epoch.now() != since,
+            None => self.epoch.is_ended(),
+        }
+    }
+
+    /// # Errors
+    /// Command Aborted due to SQ Deletion.
+    pub(super) fn must_be(&self) -> Result<(), Status> {
+        if self.is_over() {
+            Err(Status::QUEUE_GONE)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Commands that go on without a turn at the device: those that change namespaces, reservations and
+/// features.
+#[derive(Debug, Default)]
+pub(super) struct CommandsUnderWay(RwLock<()>);
+
+impl CommandsUnderWay {
+    /// Begins a command of a queue; `settle` waits until the guard is dropped.
+    ///
+    /// # Errors
+    /// The queue may not go on.
+    pub fn begin(&self, standing: &Standing) -> Result<RwLockReadGuard<'_, ()>, Status> {
+        let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        // Asked under the guard: who ends the queue has asked for the lock before, or waits for it.
+        standing.must_be()?;
+        Ok(guard)
+    }
+
+    fn settle(&self) {
+        drop(self.0.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Association {
+    /// Ends the controller: none of its queues goes on from now on, and what was under way has ended
+    /// when this returns. The caller must not have the device.
+    pub fn end(&self) {
+        self.close();
+        self.settle();
+    }
+
+    /// Ends several controllers, of which it then waits for the device once.
+    pub fn end_all(all: &[Arc<Self>]) {
+        all.iter().for_each(|one| one.close());
+        Self::settle_all(all);
+    }
+
+    /// Waits until every step that was begun under what these controllers might do before has ended.
+    pub fn settle_all(all: &[Arc<Self>]) {
+        if let Some(one) = all.first() {
+            one.subsystem.settle_turns();
+        }
+        all.iter().for_each(|one| one.commands.settle());
+    }
+
+    pub(super) fn settle(&self) {
+        // The discovery service has no namespaces that it could change.
+        if !self.discovery {
+            self.subsystem.settle_turns();
+            self.commands.settle();
+        }
+    }
+}
+
+impl Subsystem {
+    /// Waits until the slice that is under way has ended. The caller must not have the device.
+    fn settle_turns(&self) {
+        self.turnstile.pass();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_may_go_on_until_its_controller_is_reset_or_ends() {
+        let epoch = Arc::<Epoch>::default();
+        let admin = Standing::of_admin_queue(&epoch);
+        let first = Standing::of_io_queue(&epoch, epoch.now());
+        assert!(!first.is_over() && !admin.is_over());
+
+        epoch.advance();
+        let second = Standing::of_io_queue(&epoch, epoch.now());
+        assert!(first.is_over() && !second.is_over());
+        assert!(!admin.is_over(), "an admin queue outlives a reset");
+
+        epoch.end();
+        assert!(first.is_over() && second.is_over() && admin.is_over());
+        epoch.advance();
+        assert!(second.is_over() && admin.is_over(), "the end is the end");
+    }
+}

@@ -1,0 +1,149 @@
+//! Commands that wait for the device itself, for their turn or between two slices, when their host
+//! is sent away.
+
+use crate::kit::raw::{Peer, in_capsule, property_set, transport};
+use crate::kit::{NQN, Rig, allowed, device};
+use crate::{GUEST, HOSTS, OWNER, PAGE, read, write};
+use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, Sqe};
+use remap_ssd_nvme::spec::fabrics::property;
+use remap_ssd_nvme::spec::opcode::io;
+use remap_ssd_nvme::spec::status::Status;
+use remap_ssd_nvme::tcp::client::entry;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+const VERBS: [&str; 5] = ["reset", "drop", "admin ends", "unlisted", "power cut"];
+
+/// Waits until so many threads wait for the device, which this one holds.
+fn await_waiting(rig: &Rig, count: usize) {
+    let until = Instant::now() + Duration::from_secs(120);
+    while rig.subsystem.waiting() < count {
+        assert!(
+            Instant::now() < until,
+            "{count} threads wait for the device"
+        );
+        std::thread::yield_now();
+    }
+}
+
+fn rig() -> Rig {
+    let device = device(64 << 20, false);
+    let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default());
+    Rig::of_listing(subsystem.expect("possible"), &HOSTS)
+}
+
+/// Sends the guest away; it is acknowledged when this returns.
+fn send_away(rig: &Rig, verb: &str, mut admin: Peer) -> Option<Peer> {
+    match verb {
+        "reset" => {
+            let done = admin.call(property_set(property::CC, 0), &[]).cqe;
+            assert_eq!(done.status(), Status::SUCCESS);
+        }
+        "drop" => assert_eq!(rig.roster.drop_hosts(Some(GUEST)), 2),
+        "admin ends" => {
+            let ended = admin.stream.shutdown(Shutdown::Write);
+            ended.expect("it is connected");
+            assert!(admin.next().is_none(), "the other end ends too");
+        }
+        "unlisted" => {
+            rig.port.replace_allowed(allowed(&HOSTS[..1]));
+            rig.port.renew_rights();
+        }
+        "power cut" => {
+            rig.roster.drop_hosts(None);
+            rig.subsystem.power_cut_of_all(1).expect("it recovers");
+        }
+        verb => panic!("{verb}"),
+    }
+    Some(admin)
+}
+
+/// A host by an I/O queue.
+fn host(rig: &Rig, name: &str) -> (Peer, Peer) {
+    let (admin, cntlid) = Peer::admin_of(rig.address, name);
+    let queue = Peer::io_of(rig.address, name, cntlid, 1, 0);
+    (admin, queue)
+}
+
+#[test]
+fn a_write_that_waits_for_its_turn_while_its_host_is_sent_away_is_not_executed() {
+    for verb in VERBS {
+        let rig = rig();
+        let (admin, mut guest) = host(&rig, GUEST);
+
+        // The write waits for the device, and then the verb does.
+        let held = rig.subsystem.device();
+        let bytes = guest.capsule(&in_capsule(write(8, 1, false), PAGE as u32), &[1; PAGE]);
+        guest.send(&bytes);
+        await_waiting(&rig, 1);
+        std::thread::scope(|scope| {
+            let away = scope.spawn(|| send_away(&rig, verb, admin));
+            await_waiting(&rig, 2);
+            drop(held);
+            away.join().expect("no panic")
+        });
+
+        assert!(
+            guest.next().is_none(),
+            "{verb}: its queue ends without an answer"
+        );
+        let (_admin, mut owner) = host(&rig, OWNER);
+        let answer = owner.call(transport(read(8, 1), PAGE as u32), &[]);
+        assert!(answer.data == [0; PAGE], "{verb}");
+        rig.stop();
+    }
+}
+
+#[test]
+fn a_long_command_ends_at_its_next_pause_when_its_host_is_sent_away() {
+    const PAGES: u32 = 4096;
+    const STEP: usize = 32;
+    for verb in VERBS {
+        let rig = rig();
+        let (admin, mut guest) = host(&rig, GUEST);
+        for slba in (0..PAGES).step_by(STEP) {
+            let sqe = in_capsule(write(slba, STEP, false), (STEP * PAGE) as u32);
+            let done = guest.call(sqe, &[1; STEP * PAGE]).cqe;
+            assert_eq!(done.status(), Status::SUCCESS);
+        }
+
+        // A copy of 16 MiB waits for the device, and behind it another one does.
+        let held = rig.subsystem.device();
+        let range = CopyRange::new(0, (PAGES - 1) as u16);
+        let sqe = Sqe {
+            cdw10: PAGES,
+            cdw12: CopyCdw12::new().into_bits(),
+            ..entry(io::COPY, 1)
+        };
+        let range = range.as_bytes();
+        let bytes = guest.capsule(&in_capsule(sqe, range.len() as u32), range);
+        guest.send(&bytes);
+        await_waiting(&rig, 1);
+
+        std::thread::scope(|scope| {
+            let rig = &rig;
+            // It gets the device at the copy's first pause, and keeps it until the verb waits.
+            let other = scope.spawn(move || {
+                let held = rig.subsystem.device();
+                let away = scope.spawn(move || send_away(rig, verb, admin));
+                await_waiting(rig, 2);
+                drop(held);
+                away.join().expect("no panic")
+            });
+            await_waiting(rig, 2);
+            drop(held);
+            other.join().expect("no panic")
+        });
+
+        assert!(
+            guest.next().is_none(),
+            "{verb}: its queue ends without an answer"
+        );
+        let (_admin, mut owner) = host(&rig, OWNER);
+        let answer = owner.call(transport(read(2 * PAGES - 1, 1), PAGE as u32), &[]);
+        assert!(answer.data == [0; PAGE], "{verb}: the end of the copy");
+        rig.stop();
+    }
+}
