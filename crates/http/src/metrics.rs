@@ -190,9 +190,23 @@ fn service(status: &Status, to: &mut Families<'_>) -> fmt::Result {
     )?;
     to.gauge(
         "remap_ssd_resident_memory",
-        "Memory of the process, the device included",
+        "Memory of the process: anonymous and file memory",
         Some(&Unit::Bytes),
         status.resident_bytes as f64,
+    )?;
+    to.gauge(
+        "remap_ssd_resident_anonymous_memory",
+        "Memory of the process that is its own, a device in memory included",
+        Some(&Unit::Bytes),
+        status
+            .resident_bytes
+            .saturating_sub(status.resident_file_bytes) as f64,
+    )?;
+    to.gauge(
+        "remap_ssd_resident_file_memory",
+        "Mapped pages of files, an image included, which the system takes back when it needs memory",
+        Some(&Unit::Bytes),
+        status.resident_file_bytes as f64,
     )?;
     to.gauge(
         "remap_ssd_read_only",

@@ -198,6 +198,8 @@ pub struct Status {
     pub rights: BTreeMap<String, [u64; 2]>,
     /// Resident memory of the process, in bytes.
     pub resident_bytes: u64,
+    /// What of it are pages of files, an image's above all, which the system may take back.
+    pub resident_file_bytes: u64,
     /// Time for which watching held the device.
     pub holds: Holds,
     /// What became of spans, if commands are traced.

@@ -257,9 +257,12 @@ impl Fronts {
 
         // A device that has failed is the reason that counts, whatever else went wrong.
         if subsystem.is_broken() {
-            return Err(Failure::failed(
-                "the firmware or the disk under it has failed",
-            ));
+            let what = match subsystem.disk_failure() {
+                Some(why) => format!("the disk under the image has failed: {why}"),
+                None => "the firmware has failed".into(),
+            };
+            tracing::error!("{what}; nothing was acknowledged or written since");
+            return Err(Failure::failed(what));
         }
 
         // The first failure is reported; all of them were closed.

@@ -117,13 +117,16 @@ pub fn command(mut args: Args) -> Result<(), Failure> {
     output::json(&statistics)
 }
 
-/// Memory of this process, as Linux counts it; 0 elsewhere.
-fn resident_bytes() -> u64 {
-    // In pages; the second field is what is resident (proc(5)).
+/// Resident memory of this process, and what of it are pages of files, in bytes, as Linux counts
+/// them; 0 elsewhere.
+fn resident_bytes() -> (u64, u64) {
+    // In pages; the second field is what is resident, the third what of it is mapped files and
+    // shared memory (proc(5)).
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
+    let mut fields = statm.split(' ').skip(1);
+    let mut bytes = || {
+        let pages = fields.next().and_then(|pages| pages.parse::<u64>().ok());
+        pages.unwrap_or(0) * rustix::param::page_size() as u64
+    };
+    (bytes(), bytes())
 }

@@ -233,6 +233,7 @@ impl Stage {
 impl Watched for Played {
     fn status(&self) -> Status {
         let stage = self.stage();
+        let (resident_bytes, resident_file_bytes) = super::resident_bytes();
 
         let mut status = Status {
             uptime_seconds: (stage.entered - stage.began) as f64 / 1e9,
@@ -240,7 +241,8 @@ impl Watched for Played {
             title: self.title.clone(),
             host_read_bytes: stage.read_bytes,
             host_written_bytes: stage.written_bytes,
-            resident_bytes: super::resident_bytes(),
+            resident_bytes,
+            resident_file_bytes,
             playing: Some(Playing {
                 speed: stage.speed,
                 ended: stage.ended,

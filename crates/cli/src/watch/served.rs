@@ -298,10 +298,12 @@ impl Arguments<'_> {
 
 impl Watched for Served {
     fn status(&self) -> Status {
+        let (resident_bytes, resident_file_bytes) = super::resident_bytes();
         let mut status = Status {
             uptime_seconds: self.epoch.elapsed().as_secs_f64(),
             title: self.nqn.clone(),
-            resident_bytes: super::resident_bytes(),
+            resident_bytes,
+            resident_file_bytes,
             ..Status::default()
         };
         self.gate.with(|subsystem| count(subsystem, &mut status));

@@ -1,6 +1,7 @@
 //! What an operator asks of a served device and does to it: real server processes, real hosts,
 //! `ctl` as a program.
 
+mod failed_disk;
 #[allow(dead_code)]
 #[path = "../kill/host.rs"]
 mod host;

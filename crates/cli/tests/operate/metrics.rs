@@ -33,6 +33,38 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
+/// An image's mapped pages are no leak, and are told from memory of the process's own.
+#[test]
+fn memory_of_files_is_counted_apart() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("disk");
+    let image = image.to_str().expect("text");
+    run(&["image", "create", image, "--size", "64MiB"]).ok();
+    let served = serve_openly(&["--image", image]);
+    let data = vec![7; 16 << 20];
+    let source = crate::kit::file(dir.path(), "data", &data);
+    served.io(&["write", "--lba", "0", "--file", &source]).ok();
+    served
+        .io(&[
+            "read",
+            "--lba",
+            "0",
+            "--blocks",
+            "4096",
+            "--file",
+            "/dev/null",
+        ])
+        .ok();
+
+    let samples = samples(&scrape(&served.http, "*/*"));
+    let of = |what: &str| samples[&format!("remap_ssd_resident_{what}memory_bytes")];
+    let (all, own, files) = (of(""), of("anonymous_"), of("file_"));
+    assert_eq!(all, own + files);
+    // What was read lies in the mapped file.
+    assert!(files > data.len() as f64 && own > 0.0, "{own} and {files}");
+    served.stop();
+}
+
 #[test]
 fn metrics_are_what_io_stat_says_in_both_formats() {
     let served = serve_openly(&["--memory", "32MiB"]);

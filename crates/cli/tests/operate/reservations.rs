@@ -94,7 +94,7 @@ fn a_reservation_that_persists_outlives_a_server_that_is_killed_until_an_operato
     // Neither does a missing one.
     std::fs::remove_file(&file).expect("it is there");
     run(&start).fails(1, "it is missing");
-    run(&["image", "check", image]).fails(1, "");
+    assert_eq!(run(&["image", "check", image]).code, 1);
     run(&["image", "repair", image, "--accept-loss"]).ok();
     serve(&["--image", image]).stop();
 }

@@ -30,6 +30,7 @@
 //!
 //! Absent: who waits, and when to commit (the service decides).
 
+use super::files::{CONTENTS, JOURNALS, about};
 use super::{Durability, Folder, RecordedEffect, slot};
 use crate::array::{NandArray, PageContents};
 use crate::effect::MediaEffect;
@@ -103,7 +104,8 @@ impl FolderCommit {
     /// # Errors
     /// The system could not write.
     pub fn write_contents(&self) -> io::Result<()> {
-        self.files.contents.sync_data()
+        let synced = self.files.contents.sync_data();
+        synced.map_err(|error| about(CONTENTS, error))
     }
 
     /// Step 4: waits until the journal is durable; everything before the position is then. The
@@ -113,7 +115,9 @@ impl FolderCommit {
     /// The system could not write.
     pub fn write_journal(&self) -> io::Result<HistoryPosition> {
         // Like `msync` of the whole file: stores to a shared mapping are dirty pages of the file.
-        self.files.journals[slot(self.begun.generation)].sync_data()?;
+        let of = slot(self.begun.generation);
+        let synced = self.files.journals[of].sync_data();
+        synced.map_err(|error| about(JOURNALS[of], error))?;
         Ok(self.until)
     }
 }

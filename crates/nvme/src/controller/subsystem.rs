@@ -19,7 +19,7 @@ use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// log2 of a flash page.
 pub(super) const PAGE_SHIFT: u8 = PAGE_BYTES.trailing_zeros() as u8;
@@ -118,6 +118,8 @@ pub struct Subsystem {
     pub(super) durable: Durable,
     /// What is known of the device without waiting for a turn.
     broken: AtomicBool,
+    /// What the system said when the disk failed.
+    disk_failure: OnceLock<String>,
     programs: AtomicU64,
     pub(super) namespaces: Namespaces,
     nqn: String,
@@ -186,6 +188,7 @@ impl Subsystem {
             turnstile: Turnstile::default(),
             durable: Durable::default(),
             broken: AtomicBool::new(false),
+            disk_failure: OnceLock::new(),
             programs: AtomicU64::new(0),
             namespaces,
             nqn: nqn.into(),
@@ -367,9 +370,15 @@ impl Subsystem {
         let media = device.ftl().media();
         self.programs
             .store(media.counts.programs, Ordering::Relaxed);
-        if media.broken().is_some() {
+        if let Some(why) = media.broken() {
+            self.disk_failure.get_or_init(|| why.to_owned());
             self.broken.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// What the system said when the disk under the device failed, if it did.
+    pub fn disk_failure(&self) -> Option<&str> {
+        self.disk_failure.get().map(String::as_str)
     }
 
     /// Whether the firmware has failed, or the disk under it.

@@ -238,6 +238,9 @@ fn what_another_host_has_reserved_is_not_deleted_and_the_next_of_its_number_is_f
     assert_eq!(a.create(8, 0), Ok(2));
     a.attach(2, &[&a], true).expect("it is there");
     assert_eq!(a.write(2, 0, 1, &[1; PAGE]), Ok(()));
+    // Neither the count of changes nor whether they persist.
+    let inherited = subsystem.reservations_of(2);
+    assert_eq!((inherited.generation, inherited.persists), (0, false));
 }
 
 #[test]

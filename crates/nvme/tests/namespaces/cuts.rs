@@ -215,9 +215,11 @@ fn what_failed_halfway_can_be_asked_for_again() {
     faults.0.store(true, Relaxed);
     assert_eq!(host.delete(2), Err(Status::WRITE_FAULT));
     assert_eq!(host.seen(), [1]);
-    // Its number and its pages are not free yet.
-    assert_eq!(host.create(8, 0), Ok(3));
+    // A new one could not be emptied, and leaves nothing.
+    assert_eq!(host.create(8, 0), Err(Status::WRITE_FAULT));
     faults.0.store(false, Relaxed);
+    // The number and the pages of the one that is half deleted are not free yet.
+    assert_eq!(host.create(8, 0), Ok(3));
     assert_eq!(host.delete(2), Ok(()));
     assert_eq!(host.create(8, 0), Ok(2));
 }
@@ -271,4 +273,50 @@ fn deallocations_that_a_power_cut_has_taken_back_are_repeated() {
     assert_eq!(host.create(PAGES, 0), Ok(1));
     host.attach(1, &[&host], true).expect("it is there");
     assert!(is_full_of(&host, 1, 0));
+}
+
+#[test]
+fn a_creation_that_is_cut_is_none_or_whole() {
+    for cut in CUTS {
+        let (started, store) = filled(false);
+        let fail_save = |after: usize| {
+            let mut saved = store.0.lock().expect("nothing fails here");
+            saved.fails_at = Some(saved.count + after);
+        };
+        match cut {
+            Cut::BeforeFirstSave => fail_save(0),
+            Cut::BeforeDeallocation => started.faults.0.store(true, Relaxed),
+            // What was begun cannot be taken back either: the next start does that.
+            Cut::BeforeSecondSave => fail_save(1),
+            Cut::AtTheEnd => {}
+        }
+        let made = started.host.create(PAGES, 0);
+        assert_eq!(made.is_ok(), cut == Cut::AtTheEnd, "{cut:?}: {made:?}");
+
+        store.0.lock().expect("nothing fails here").fails_at = None;
+        let device = end(started, 3);
+        let Started { host, .. } = start(device, &store, false);
+        assert!(
+            is_full_of(&host, 1, 1) && is_full_of(&host, 2, 2),
+            "{cut:?}"
+        );
+        let next = if cut == Cut::AtTheEnd { 4 } else { 3 };
+        assert_eq!(host.create(8, 0), Ok(next), "{cut:?}");
+    }
+}
+
+/// The list is one from before the namespaces were made, as if an operator had put it back and
+/// accepted that: their pages count as free, and hold what they held.
+#[test]
+fn a_new_namespace_reads_nothing_of_what_its_pages_held() {
+    for cache in [false, true] {
+        let (started, _) = filled(cache);
+        let device = end(started, 1);
+        let older = Store::default();
+        let Started { host, .. } = start(device, &older, cache);
+        let pages = (host.free_bytes() / PAGE as u64) as u32;
+        assert_eq!(host.create(pages, 0), Ok(1));
+        host.attach(1, &[&host], true).expect("it is there");
+        assert!(is_full_of(&host, 1, 0));
+    }
 }
