@@ -247,7 +247,8 @@ impl Ftl {
     /// From now on these LPNs share no page with another LPN: a write is programmed though its
     /// content is on flash already, and a remap copies. For hosts that keep data twice on purpose.
     /// What is shared already stays so, and nothing of this is persisted: it is said at each
-    /// power-on.
+    /// power-on. A power cut in a move that was not acknowledged may leave its source and its
+    /// target with one page.
     pub fn keep_apart(&mut self, lpns: Range<Lpn>) {
         self.apart.push(lpns);
     }

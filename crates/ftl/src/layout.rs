@@ -60,7 +60,7 @@ impl NvramLayout {
 
         // The scheme's region starts at a multiple of 64 bytes, as its segments do.
         let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
-        let file_map = file_map_words(2 * config.fs_files, config.fs_blocks);
+        let file_map = file_map_words(config.fs_files.saturating_mul(2), config.fs_blocks);
         let scheme = (files + file_map).next_multiple_of(8);
         Self {
             atomic,

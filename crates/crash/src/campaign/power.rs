@@ -196,7 +196,10 @@ impl Campaign<'_> {
             in_flight,
             faults_left,
             read_only: false,
+            cut_in_move: false,
         };
+        // Later it must not share more.
+        dut.cut_in_move = dut.check_apart().is_err();
 
         dut.check_tables()?;
         dut.observe(&mut self.read)?;

@@ -330,7 +330,10 @@ fn enough(config: &mut Config, profile: &SetupProfile, exact: bool) -> Result<Ge
                     .with_superblock_dies(profile.superblock_dies)
                     .map_err(|error| error.to_string())?;
             }
-            check_size(config, &geometry)?;
+            // What is wrong with a device that is small enough says more.
+            if let Err(too_large) = check_size(config, &geometry) {
+                return Err(if why.is_empty() { too_large } else { why });
+            }
 
             // A device of one data superblock's LPNs leaves nothing to test, nor does one that is
             // mostly log.
