@@ -159,8 +159,10 @@ pub struct Args {
     /// Do what a job file of fio describes.
     ///
     /// One job: rw, rwmixread, bs, random_distribution (random or zipf:THETA), dedupe_percentage,
-    /// iodepth, numjobs, io_size and number_ios. It reads and writes the whole device. --content,
-    /// --queue-depth and --writes come before what the file says.
+    /// zero_buffers, ioengine, iodepth, numjobs, loops, io_size and number_ios. It reads and writes
+    /// the whole device. What is not said is as fio has it: a synchronous engine, one request in
+    /// flight. Options that leave the requests as they are are left out, and named in the results;
+    /// all others are refused. --content, --queue-depth and --writes come before what the file says.
     #[arg(long, value_name = "FILE", value_parser = fio_job, conflicts_with_all = ["workload", "trace"], hide_short_help = true, help_heading = "Workload")]
     pub job: Option<FioJob>,
 
@@ -357,7 +359,8 @@ impl Args {
 
     /// Requests in flight, if that was said.
     pub fn queue_depth(&self) -> Option<u32> {
-        self.queue_depth.or_else(|| self.job.as_ref()?.queue_depth)
+        let of_job = || self.job.as_ref().map(|job| job.queue_depth);
+        self.queue_depth.or_else(of_job)
     }
 
     /// How a device is aged.

@@ -164,11 +164,17 @@ fn config(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Value {
     let first = done.first().map(|done| &done.config);
 
     let feed = match &plan.feed {
-        RequestSource::Synthetic { spec, content, .. } => object!({
-            "workload": spec.to_string(),
-            "content": content.to_string(),
-            "pages": done.first().and_then(|done| done.pages),
-        }),
+        RequestSource::Synthetic { spec, content, .. } => {
+            let mut feed = object!({
+                "workload": spec.to_string(),
+                "content": content.to_string(),
+                "pages": done.first().and_then(|done| done.pages),
+            });
+            if let Some(job) = &args.job {
+                feed["job_left_out"] = job.ignored.clone().into();
+            }
+            feed
+        }
         RequestSource::Trace(facts) => {
             let mut trace = facts.as_json();
             trace["fold"] = args.fold.to_string().into();
@@ -233,6 +239,9 @@ fn heading(args: &Args, plan: &Plan, done: &[FinishedJob]) -> Vec<(&'static str,
                 "workload",
                 format!("{spec} over {addressable}, contents {content}, {length}, {host}"),
             ));
+
+            let job = args.job.as_ref().filter(|job| !job.ignored.is_empty());
+            lines.extend(job.map(|job| ("left out of the job", job.ignored.join(", "))));
         }
         RequestSource::Trace(facts) => {
             // The name alone, so that results do not depend on a folder.

@@ -202,7 +202,11 @@ fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
         ];
         let mut results = run(&args.concat()).ok().json();
         results.as_object_mut().unwrap().remove("command");
-        results
+        let left_out = results["config"]
+            .as_object_mut()
+            .unwrap()
+            .remove("job_left_out");
+        (results, left_out)
     };
     let options = [
         "--workload",
@@ -210,13 +214,21 @@ fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
         "--content",
         "repeat:0.3",
     ];
-    let amounts = ["--queue-depth", "32", "--writes", "16384"];
+    let amounts = ["--queue-depth", "32", "--writes", "32768"];
 
-    let of_job = results(&["--job", OLTP_JOB]);
-    let of_options = results(&[&options[..], &amounts].concat());
+    let (of_job, left_out) = results(&["--job", OLTP_JOB]);
+    let (of_options, none) = results(&[&options[..], &amounts].concat());
     // Not `assert_eq`, which would print megabytes.
     assert!(of_job == of_options);
-    let shorter = results(&["--job", OLTP_JOB, "--writes", "2000"]);
+    // What was left out is in the results, and on the screen.
+    assert_eq!(left_out, Some(serde_json::json!(["direct", "filename"])));
+    assert_eq!(none, None);
+    let short = ["--scale", "1/64", "--scheme", "none", "--writes", "2000"];
+    let screen = run(&[&["compare", "--no-aging", "--job", OLTP_JOB], &short[..]].concat());
+    let screen = screen.ok().out;
+    assert!(screen.contains("direct, filename"), "{screen}");
+
+    let (shorter, _) = results(&["--job", OLTP_JOB, "--writes", "2000"]);
     assert!(
         of_job != shorter,
         "an option comes before what the file says"

@@ -1,0 +1,290 @@
+//! What the options of a job that are simulated do.
+//!
+//! Invariants: later lines replace earlier ones, as in fio; what is not said is as fio has it (a
+//! sequential read by `psync`, which has one request in flight). Absent: which options there are
+//! (`options`).
+
+use super::super::{ContentModel, NamedWorkload, Pattern, WorkloadSpec};
+use super::options::{Meaning, canonical, is_synchronous, meaning};
+use super::{FioJob, JobOption, PAGE_BYTES};
+
+/// The engine that fio takes on Linux.
+const ENGINE: &str = "psync";
+/// An NVMe queue has no more places.
+const DEPTH_MAX: u32 = 65_535;
+
+/// A job as far as it was read.
+#[derive(Default)]
+pub(super) struct Draft<'a> {
+    rw: Option<(bool, Reads)>,
+    mix_read: Option<u8>,
+    theta: Option<f64>,
+    request_pages: Option<u32>,
+    align: Option<JobOption<'a>>,
+    engine: Option<&'a str>,
+    depth: Option<u32>,
+    depth_low: Option<JobOption<'a>>,
+    jobs: Option<JobOption<'a>>,
+    loops: Option<u32>,
+    bytes: Option<u64>,
+    requests: Option<u64>,
+    dedupe: Option<f64>,
+    zeroes: bool,
+    pattern: Option<JobOption<'a>>,
+    compressed_away: bool,
+    scramble: Option<JobOption<'a>>,
+    refill: bool,
+    ignored: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Reads {
+    None,
+    Mixed,
+    All,
+}
+
+impl<'a> Draft<'a> {
+    /// Takes one line of the file.
+    ///
+    /// # Errors
+    /// It is not simulated, or not known.
+    pub(super) fn take(&mut self, option: JobOption<'a>) -> Result<(), String> {
+        let name = canonical(option.key);
+        match meaning(name) {
+            Some(Meaning::Simulated) => self.simulate(name, option),
+            Some(Meaning::Fixed(values)) if values.contains(&option.value) => Ok(()),
+            Some(Meaning::Fixed(values)) => Err(option.wrong(&match values {
+                [] => "it is not simulated".into(),
+                [value, ..] => format!("it is not simulated, except as {value}"),
+            })),
+            Some(Meaning::LeftOut) => {
+                self.leave_out(option.key.into());
+                Ok(())
+            }
+            None => Err(option.wrong("it is no option of fio that is known here")),
+        }
+    }
+
+    /// Named once, however many sections repeat it.
+    fn leave_out(&mut self, name: String) {
+        if !self.ignored.contains(&name) {
+            self.ignored.push(name);
+        }
+    }
+
+    fn simulate(&mut self, name: &str, option: JobOption<'a>) -> Result<(), String> {
+        match name {
+            "rw" => self.rw = Some(direction(option)?),
+            "rwmixread" => self.mix_read = Some(option.percent()?),
+            // The two are complements; the one that comes last counts, as in fio.
+            "rwmixwrite" => self.mix_read = Some(100 - option.percent()?),
+            "bs" => self.request_pages = Some(option.request_pages()?),
+            "bsrange" => self.request_pages = Some(option.range_pages()?),
+            "ba" => self.align = Some(option),
+            "random_distribution" => self.theta = distribution(option)?,
+            "ioengine" => {
+                is_synchronous(option.value).ok_or_else(|| {
+                    option.wrong("engines that read and write a disk are simulated, such as psync, libaio and io_uring")
+                })?;
+                self.engine = Some(option.value);
+            }
+            "iodepth" => self.depth = Some(option.number()?),
+            "iodepth_low" => self.depth_low = Some(option),
+            "numjobs" => {
+                option.number()?;
+                self.jobs = Some(option);
+            }
+            "loops" => self.loops = Some(option.number()?),
+            "io_size" => self.bytes = Some(option.bytes()?),
+            // None, fio's default, is no limit.
+            "number_ios" if option.value == "0" => self.requests = None,
+            "number_ios" => self.requests = Some(option.bytes()?),
+            _ => self.simulate_content(name, option)?,
+        }
+        Ok(())
+    }
+
+    fn simulate_content(&mut self, name: &str, option: JobOption<'a>) -> Result<(), String> {
+        match name {
+            "dedupe_percentage" => self.dedupe = Some(f64::from(option.percent()?) / 100.0),
+            "zero_buffers" => self.zeroes = option.flag()?,
+            "buffer_pattern" => self.pattern = Some(option),
+            "scramble_buffers" => {
+                option.flag()?;
+                self.scramble = Some(option);
+            }
+            "refill_buffers" => self.refill = option.flag()?,
+            // Of a buffer that compresses to nothing no bytes are left that could differ.
+            "buffer_compress_percentage" => {
+                let percent = option.percent()?;
+                self.compressed_away = percent == 100;
+                self.refill |= percent > 0;
+                // Of any other only the bytes differ, not how many pages are equal.
+                if (1..100).contains(&percent) {
+                    self.leave_out(name.into());
+                }
+            }
+            _ => unreachable!("an option that is simulated: {name}"),
+        }
+        Ok(())
+    }
+
+    /// The job, when all lines were taken.
+    ///
+    /// # Errors
+    /// Options that are simulated one by one, and not together.
+    pub(super) fn finish(mut self) -> Result<FioJob, String> {
+        let (random, reads) = self.rw.unwrap_or((false, Reads::All));
+        let request_pages = self.request_pages.unwrap_or(1);
+        self.check_alignment(request_pages)?;
+
+        // A distribution is of random offsets only: fio leaves it out of sequential ones, too.
+        let pattern = match (random, self.theta) {
+            (true, Some(theta)) => Pattern::Zipf { theta },
+            (true, None) => Pattern::Random,
+            (false, _) => Pattern::Sequential,
+        };
+        let read_percent = match reads {
+            Reads::None => 0,
+            Reads::Mixed => self.mix_read.unwrap_or(50),
+            Reads::All => 100,
+        };
+        let content = self.content(request_pages)?;
+
+        let jobs = self.jobs.map_or(Ok(1), |option| option.number())?;
+        if let Some(option) = self.jobs.filter(|_| jobs > 1 && !random) {
+            return Err(option.wrong("several sequential streams are not simulated"));
+        }
+        let depth = self.depth()?;
+
+        // Each process does it all, as often as it loops.
+        let times = u64::from(jobs).saturating_mul(self.loops.unwrap_or(1).into());
+        // Fio counts requests here, the run counts pages.
+        let of_requests = self
+            .requests
+            .map(|requests| requests.saturating_mul(request_pages.into()));
+        let of_bytes = self.bytes.map(|bytes| bytes.div_ceil(PAGE_BYTES));
+        let pages = of_bytes.into_iter().chain(of_requests).min();
+
+        Ok(FioJob {
+            workload: NamedWorkload::Pattern(WorkloadSpec {
+                pattern,
+                read_percent,
+                request_pages,
+            }),
+            content,
+            // A depth each process: what the device sees is their product.
+            queue_depth: depth.saturating_mul(jobs).clamp(1, DEPTH_MAX),
+            pages: pages.map(|pages| pages.saturating_mul(times)),
+            ignored: self.ignored,
+        })
+    }
+
+    /// Requests that one process has in flight.
+    fn depth(&mut self) -> Result<u32, String> {
+        let depth = self.depth.unwrap_or(1);
+        if let Some(low) = self.depth_low.filter(|low| low.value != "0") {
+            if low.number()? != depth {
+                return Err(low.wrong("it is not simulated, except as iodepth"));
+            }
+        }
+
+        let engine = self.engine.unwrap_or(ENGINE);
+        if is_synchronous(engine) == Some(false) || depth == 1 {
+            return Ok(depth);
+        }
+        self.leave_out(format!("iodepth ({engine} has one request in flight)"));
+        Ok(1)
+    }
+
+    /// Offsets are multiples of the request's size, as they are in fio unless told otherwise.
+    fn check_alignment(&self, request_pages: u32) -> Result<(), String> {
+        let Some(align) = self.align.filter(|align| align.value != "0") else {
+            return Ok(());
+        };
+        if align.request_pages() == Ok(request_pages) {
+            return Ok(());
+        }
+        Err(align.wrong("offsets that are multiples of bs are simulated"))
+    }
+
+    fn content(&self, request_pages: u32) -> Result<ContentModel, String> {
+        // Fio asks in this order: duplicates, then a pattern, then zeroes.
+        if let Some(duplicate_share) = self.dedupe.filter(|share| *share > 0.0) {
+            return Ok(ContentModel::Repeat { duplicate_share });
+        }
+
+        if let Some(option) = self.pattern {
+            if !is_same_in_all_pages(option.value, request_pages) {
+                return Err(option.wrong(
+                    "a pattern in hexadecimal that is the same in all pages is simulated, such as 0xdeadbeef",
+                ));
+            }
+        }
+
+        let is_constant = self.pattern.is_some() || self.zeroes || self.compressed_away;
+        if is_constant {
+            // Each write has the content of the one before it.
+            return Ok(ContentModel::Repeat {
+                duplicate_share: 1.0,
+            });
+        }
+
+        match self.scramble {
+            Some(option) if option.value == "0" && !self.refill => Err(option.wrong(
+                "buffers that are written again and again are not simulated; refill_buffers=1 fills them",
+            )),
+            _ => Ok(ContentModel::Unique),
+        }
+    }
+}
+
+/// Whether a pattern that is repeated in a request makes all its pages equal.
+fn is_same_in_all_pages(pattern: &str, request_pages: u32) -> bool {
+    let Some(digits) = pattern.strip_prefix("0x") else {
+        return false;
+    };
+    let is_hexadecimal =
+        !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    // One of a length that divides a page begins anew in each; fio's longest has 512 bytes.
+    is_hexadecimal && (request_pages == 1 || digits.len().div_ceil(2).is_power_of_two())
+}
+
+/// Whether offsets are random, and which requests are reads.
+fn direction(option: JobOption<'_>) -> Result<(bool, Reads), String> {
+    let (value, modifier) = option.value.split_once(':').unwrap_or((option.value, ""));
+    let (random, reads) = match value {
+        "read" => (false, Reads::All),
+        "write" => (false, Reads::None),
+        "rw" | "readwrite" => (false, Reads::Mixed),
+        "randread" => (true, Reads::All),
+        "randwrite" => (true, Reads::None),
+        "randrw" => (true, Reads::Mixed),
+        _ => {
+            return Err(
+                option.wrong("read, write, rw, randread, randwrite and randrw are simulated")
+            );
+        }
+    };
+
+    // After the colon: bytes that sequential offsets skip, or requests for each random offset.
+    match (random, modifier) {
+        (_, "") | (false, "0") | (true, "1") => Ok((random, reads)),
+        _ => Err(option.wrong("what follows the colon changes the offsets, and is not simulated")),
+    }
+}
+
+/// The parameter of a Zipf distribution; `None`: all offsets are equally likely.
+fn distribution(option: JobOption<'_>) -> Result<Option<f64>, String> {
+    match option.value.split_once(':') {
+        None if option.value == "random" => Ok(None),
+        Some(("zipf", theta)) => {
+            let theta = theta
+                .parse()
+                .map_err(|_| option.wrong("random and zipf:THETA are simulated, THETA a number"))?;
+            Ok(Some(theta))
+        }
+        _ => Err(option.wrong("random and zipf:THETA are simulated")),
+    }
+}
