@@ -127,7 +127,7 @@ fn changed(bytes: &[u8], at: usize) -> Vec<u8> {
 }
 
 /// The samples of the formats of other programs, which the readers' own tests have too.
-const SAMPLES: [(&str, &[u8]); 7] = [
+const SAMPLES: [(&str, &[u8]); 13] = [
     (
         "alibaba.csv",
         include_bytes!("../../crates/sim/tests/traces/samples/alibaba.csv"),
@@ -155,6 +155,30 @@ const SAMPLES: [(&str, &[u8]); 7] = [
     (
         "oracle-general.bin",
         include_bytes!("../../crates/sim/tests/traces/samples/oracle-general.bin"),
+    ),
+    (
+        "spc.spc",
+        include_bytes!("../../crates/sim/tests/traces/samples/spc.spc"),
+    ),
+    (
+        "disksim.trace",
+        include_bytes!("../../crates/sim/tests/traces/samples/disksim.trace"),
+    ),
+    (
+        "biosnoop.txt",
+        include_bytes!("../../crates/sim/tests/traces/samples/biosnoop.txt"),
+    ),
+    (
+        "cloudphysics.csv",
+        include_bytes!("../../crates/sim/tests/traces/samples/cloudphysics.csv"),
+    ),
+    (
+        "fast21.txt",
+        include_bytes!("../../crates/sim/tests/traces/samples/fast21.txt"),
+    ),
+    (
+        "blkparse-earlier.txt",
+        include_bytes!("../../crates/sim/tests/traces/samples/blkparse-earlier.txt"),
     ),
 ];
 

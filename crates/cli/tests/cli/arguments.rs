@@ -73,6 +73,7 @@ fn prepare(directory: &Path) {
         (0..50).map(msr).collect::<String>(),
     )
     .unwrap();
+    std::fs::write(directory.join("mine.csv"), "1000,sda,W,4096,8192\n").unwrap();
     std::fs::copy(OLTP_JOB, directory.join("oltp.fio")).unwrap();
     let toml = run(&["presets", "--toml", "fast21-32g"]).ok().out;
     std::fs::write(directory.join("device.toml"), toml).unwrap();

@@ -5,6 +5,7 @@ mod campaign;
 mod comparison;
 mod dedup;
 mod deduplication;
+mod doors;
 mod experiments;
 mod files;
 mod folders;
