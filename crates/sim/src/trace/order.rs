@@ -220,6 +220,8 @@ mod tests {
         assert_eq!((disorder.earlier, disorder.late), (2, 1));
         assert_eq!(disorder.furthest_ns, 50);
 
+        // One that is too late may be later than the first all the same.
+        assert_eq!(ordered(1, &[100, 150, 160, 120]).0, [0, 50, 50, 60]);
         // The earliest of the first window is the beginning.
         assert_eq!(ordered(2, &[100, 97, 110]).0, [0, 3, 13]);
         // Without a window all keep their places.
