@@ -9,6 +9,7 @@
 //! request  one request: parsed, within limits
 //! response one response: status, headers, body
 //! server   sockets, threads, limits of clients and of time
+//! places   who has a place: strangers, those who ask for health or the page, operators
 //! client   the other end, for `remap-ssd ctl`
 //! ```
 //! Invariants: no request makes anything here panic, wait for ever, or hold more than a few
@@ -19,6 +20,7 @@
 pub mod client;
 pub mod metrics;
 pub mod page;
+mod places;
 pub mod request;
 pub mod response;
 pub mod route;

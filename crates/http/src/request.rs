@@ -103,6 +103,18 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         }
     }
 
+    // What talks HTTP/1.1 says which host it means, once and in order (RFC 9112, 3.2).
+    let is_in_order = match &request.host {
+        Some(host) => host.bytes().all(is_of_a_host),
+        None => parsed.version == Some(0),
+    };
+    if !is_in_order {
+        return Err(Response::error(
+            400,
+            "no Host header, or one that is no host",
+        ));
+    }
+
     // `usize::parse` would accept a leading `+`, which is no length (RFC 9110, 8.6).
     let body_bytes = match length {
         None => 0,
@@ -123,6 +135,11 @@ pub fn parse(input: &[u8]) -> Result<Option<Head>, Response> {
         head_bytes,
         body_bytes,
     }))
+}
+
+/// Bytes of a host and its port (RFC 3986, 3.2.2 and 3.2.3).
+fn is_of_a_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=[]:".contains(&byte)
 }
 
 #[cfg(test)]
@@ -168,6 +185,26 @@ mod tests {
             (" folded: x", 400),
         ] {
             assert_eq!(status_of(with(header).as_bytes()), Some(status), "{header}");
+        }
+    }
+
+    #[test]
+    fn a_request_of_http_1_1_names_one_host_and_an_older_one_need_not() {
+        for (head, status) in [
+            ("HTTP/1.1\r\n", Some(400)),
+            ("HTTP/1.1\r\nAccept: */*\r\n", Some(400)),
+            ("HTTP/1.1\r\nHost: a b\r\n", Some(400)),
+            ("HTTP/1.1\r\nHost: a/b\r\n", Some(400)),
+            ("HTTP/1.1\r\nHost: user@a\r\n", Some(400)),
+            ("HTTP/1.1\r\nHost: a\r\nHost: a\r\n", Some(400)),
+            ("HTTP/1.1\r\nHost: [::1]:80\r\n", None),
+            ("HTTP/1.1\r\nHost: b%C3%A4r.example\r\n", None),
+            ("HTTP/1.1\r\nHost:\r\n", None),
+            ("HTTP/1.0\r\n", None),
+            ("HTTP/1.0\r\nHost: a b\r\n", Some(400)),
+        ] {
+            let request = format!("GET / {head}\r\n");
+            assert_eq!(status_of(request.as_bytes()), status, "{request:?}");
         }
     }
 

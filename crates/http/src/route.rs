@@ -15,6 +15,7 @@
 
 use crate::metrics::{self, Format};
 use crate::page;
+use crate::places::Caller;
 use crate::request::Request;
 use crate::response::Response;
 use crate::status::{Refused, Watched};
@@ -22,9 +23,25 @@ use crate::token::Token;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
+/// The page, which has no data in it.
+const OPEN: [&str; 4] = ["/", "/page.css", "/plot.css", "/page.js"];
+/// What supervisors and load balancers ask for.
+const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
 /// Cells of a map, unless said otherwise, and at most.
 const CELLS: usize = 1024;
 const CELLS_MAX: usize = 4096;
+
+/// What the sender of a request has shown.
+pub(crate) fn caller(request: &Request, token: Option<&Token>) -> Caller {
+    let is_public = || OPEN.contains(&&*request.path) || HEALTH.contains(&&*request.path);
+    match token {
+        Some(token) if has(token, request) => Caller::Operator,
+        None if !names_loopback(request.host.as_deref()) => Caller::Stranger,
+        _ if is_public() => Caller::Public,
+        Some(_) => Caller::Stranger,
+        None => Caller::Operator,
+    }
+}
 
 /// Answers a request, if its token and the name of its host are right.
 pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -> Response {
@@ -54,7 +71,7 @@ pub fn answer(request: &Request, watched: &dyn Watched, token: Option<&Token>) -
         };
     }
     // Supervisors and load balancers have no token, and learn nothing here but one word.
-    if matches!(&*request.path, "/healthz" | "/readyz") {
+    if HEALTH.contains(&&*request.path) {
         return if is_get {
             health(&request.path, watched)
         } else {
@@ -180,7 +197,7 @@ fn wrong_method(allow: &'static str) -> Response {
     Response::error(405, "not with this method").with("Allow", allow)
 }
 
-/// Does a `Host` header name the loopback? HTTP/1.0 clients send none; browsers always do.
+/// Does a `Host` header name the loopback? HTTP/1.0 clients send none; all others do (`request`).
 fn names_loopback(host: Option<&str>) -> bool {
     let Some(host) = host else {
         return true;

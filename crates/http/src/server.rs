@@ -2,27 +2,29 @@
 //!
 //! `tiny_http` and its like keep a thread for whoever connects, for as long as it likes; this
 //! server's limits are why it is our own, on `httparse`. Invariants: at most `Limits::clients`
-//! connections; when all are taken the oldest one ends for the next; a request that is not there
+//! connections, and who may take whose place `places` says; a request that is not there
 //! within `Limits::receive_within`, and an answer that is not taken within `Limits::send_within`,
 //! end their connection. Absent: what is answered (`route`).
 
+use crate::places::{Caller, Places};
 use crate::request::{self, HEAD_BYTES_MAX, Head, Request};
 use crate::response::Response;
 use crate::route;
 use crate::status::Watched;
 use crate::token::Token;
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Limits of what clients may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time; the next one takes the place of the oldest.
+    /// Connections at a time. A quarter is for those that have shown no token, and a quarter for
+    /// health and the page: there the next one takes the place of the oldest. The rest is for
+    /// requests with a token, or for all where none is needed.
     pub clients: usize,
     /// Time for a whole request to arrive.
     pub receive_within: Duration,
@@ -58,9 +60,7 @@ struct ServerState {
     token: Option<Token>,
     limits: Limits,
     stop: AtomicBool,
-    /// Connections by their number: the first is the oldest.
-    clients: Mutex<BTreeMap<u64, TcpStream>>,
-    changed: Condvar,
+    places: Places,
 }
 
 /// A server, until it is dropped.
@@ -99,8 +99,7 @@ impl Server {
             token,
             limits,
             stop: AtomicBool::new(false),
-            clients: Mutex::default(),
-            changed: Condvar::new(),
+            places: Places::new(limits.clients),
         });
 
         let thread = std::thread::Builder::new().name("http".into()).spawn({
@@ -122,7 +121,7 @@ impl Server {
 
     /// Number of connections that have a place now, answered or not.
     pub fn clients(&self) -> usize {
-        self.shared.clients().len()
+        self.shared.places.len()
     }
 }
 
@@ -143,27 +142,19 @@ impl Drop for Server {
         let _ = self.thread.take().map(JoinHandle::join);
 
         // What is under way may finish; then all sockets are closed, whoever is behind them.
-        let clients = self.shared.clients();
-        let (clients, _) = self
-            .shared
-            .changed
-            .wait_timeout_while(clients, FINISH_WITHIN, |clients| !clients.is_empty())
-            .unwrap_or_else(PoisonError::into_inner);
-        clients
-            .values()
-            .for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        self.shared.places.end_all(FINISH_WITHIN);
     }
 }
 
 impl ServerState {
-    fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ends(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
     }
 
     fn run(self: Arc<Self>, listener: &TcpListener) {
         for number in 0.. {
             let stream = listener.accept();
-            if self.stop.load(Ordering::SeqCst) {
+            if self.ends() {
                 return;
             }
             match stream {
@@ -174,30 +165,13 @@ impl ServerState {
         }
     }
 
-    /// Gives a connection a place, the oldest one's if there is no other, and a thread.
+    /// Gives a connection a place and a thread.
     fn admit(self: Arc<Self>, number: u64, stream: TcpStream) {
         let Ok(handle) = stream.try_clone() else {
             return;
         };
-        {
-            // The oldest one ends, not the newest: slow clients that hold all places must not lock
-            // an operator out. `shutdown` wakes its thread, which then gives the place back.
-            let mut clients = self.clients();
-            // A place is free once its thread has ended; meanwhile nobody else is let in.
-            while clients.len() >= self.limits.clients {
-                if let Some((_, oldest)) = clients.first_key_value() {
-                    let _ = oldest.shutdown(Shutdown::Both);
-                }
-                clients = self
-                    .changed
-                    .wait_timeout(clients, Duration::from_millis(100))
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
-                if self.stop.load(Ordering::SeqCst) {
-                    return;
-                }
-            }
-            clients.insert(number, handle);
+        if !self.places.admit(number, handle, || self.ends()) {
+            return;
         }
 
         let place = ConnectionSlot {
@@ -209,17 +183,17 @@ impl ServerState {
             .name("http client".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let _ = place.shared.serve(&stream);
+                let _ = place.shared.serve(number, &stream);
                 drop(place);
             });
     }
 
-    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+    fn serve(&self, number: u64, mut stream: &TcpStream) -> io::Result<()> {
         // An answer is one write; waiting for more of it (Nagle) would only delay it.
         stream.set_nodelay(true)?;
         let response = match self.receive(stream)? {
             Ok(request) => {
-                let response = route::answer(&request, &*self.watched, self.token.as_ref());
+                let response = self.answer(number, &request);
                 tracing::debug!(
                     method = request.method,
                     path = request.path,
@@ -251,6 +225,19 @@ impl ServerState {
             }
         }
         Ok(())
+    }
+
+    /// Answers a request, from the place that its sender has shown to be due.
+    fn answer(&self, number: u64, request: &Request) -> Response {
+        let token = self.token.as_ref();
+        let caller = route::caller(request, token);
+        if self.places.promote(number, caller, || self.ends()) {
+            return route::answer(request, &*self.watched, token);
+        }
+        match caller {
+            Caller::Operator => Response::error(503, "as many requests as can be are under way"),
+            _ => Response::error(503, "the service ends"),
+        }
     }
 
     /// A whole request, or what to answer instead.
@@ -343,7 +330,6 @@ struct ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.shared.clients().remove(&self.number);
-        self.shared.changed.notify_all();
+        self.shared.places.remove(self.number);
     }
 }

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 /// A device that knows only how often it was asked to do something.
@@ -90,6 +92,96 @@ fn clients_that_hold_every_place_make_room_for_one_that_asks() {
     }
 }
 
+/// A device whose verb takes until the test lets it end.
+struct Busy {
+    began: Sender<()>,
+    may_end: Mutex<Receiver<()>>,
+}
+
+impl Watched for Busy {
+    fn status(&self) -> Status {
+        Status::default()
+    }
+    fn cells(&self, _: usize) -> Cells {
+        Cells::default()
+    }
+    fn hosts(&self) -> Vec<Host> {
+        Vec::new()
+    }
+    fn namespaces(&self) -> Value {
+        json!([])
+    }
+    fn config(&self) -> Value {
+        json!({})
+    }
+    fn statistics(&self) -> Value {
+        json!({})
+    }
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+    fn act(&self, verb: &str, _: &Value) -> Result<Value, Refused> {
+        self.began.send(()).expect("the test waits for it");
+        let may_end = self.may_end.lock().expect("nothing fails here");
+        may_end.recv().expect("the test says so");
+        Ok(json!({ "done": verb }))
+    }
+}
+
+#[test]
+fn strangers_end_neither_a_running_verb_nor_health() {
+    let (began, has_begun) = mpsc::channel();
+    let (end, may_end) = mpsc::channel();
+    let may_end = Mutex::new(may_end);
+    let token = || Token::new("0123456789abcdef").expect("a token");
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let limits = Limits {
+        receive_within: Duration::from_secs(600),
+        ..Limits::default()
+    };
+    let watched = Arc::new(Busy { began, may_end });
+    let server = Server::start(address, watched, Some(token()), limits).expect("a port");
+    let address = server.address().to_string();
+
+    let verb = std::thread::spawn({
+        let address = address.clone();
+        move || {
+            client::ask(
+                &address,
+                "/api/ctl/snapshot",
+                Some(b"{}"),
+                Some(&token()),
+                PATIENCE,
+            )
+        }
+    });
+    has_begun.recv().expect("it has begun");
+
+    // Silent ones, some with half a request, some with a wrong token, more than there are places.
+    let mut strangers = Vec::new();
+    for number in 0..200 {
+        let mut stranger = TcpStream::connect(&address).expect("it listens");
+        let said: &[u8] = match number % 4 {
+            0 => b"",
+            1 => b"GET /healthz HT",
+            2 => b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+            _ => b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        };
+        // It may be displaced at once.
+        let _ = stranger.write_all(said);
+        strangers.push(stranger);
+        if number % 20 == 0 {
+            assert_eq!(answers(&address), 200, "health, {number} strangers");
+        }
+        assert!(server.clients() <= Limits::default().clients);
+    }
+
+    end.send(()).expect("it runs");
+    let answer = verb.join().expect("no panic").expect("an answer");
+    assert_eq!(answer.status, 200);
+    assert!(String::from_utf8_lossy(&answer.body).contains("snapshot"));
+}
+
 #[test]
 fn a_request_that_never_ends_and_an_answer_that_is_never_read_end_their_connections() {
     let limits = Limits {
@@ -108,8 +200,10 @@ fn a_request_that_never_ends_and_an_answer_that_is_never_read_end_their_connecti
     assert!(Instant::now() < until, "the slow client was not dropped");
 
     let mut deaf = TcpStream::connect(&address).expect("it listens");
-    deaf.write_all(b"GET /api/map HTTP/1.1\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n")
-        .expect("taken");
+    deaf.write_all(
+        b"GET /api/map HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n",
+    )
+    .expect("taken");
     assert!(idle(&server), "the deaf client was not dropped");
     assert_eq!(answers(&address), 200);
 }
@@ -117,7 +211,7 @@ fn a_request_that_never_ends_and_an_answer_that_is_never_read_end_their_connecti
 #[test]
 fn requests_cut_at_every_byte_do_nothing() {
     let (server, watched, address) = start(Limits::default());
-    let whole = b"POST /api/ctl/power-cut HTTP/1.1\r\nAuthorization: Bearer 0123456789abcdef\r\nContent-Length: 2\r\n\r\n{}";
+    let whole = b"POST /api/ctl/power-cut HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0123456789abcdef\r\nContent-Length: 2\r\n\r\n{}";
     for len in 0..whole.len() {
         let mut stream = TcpStream::connect(&address).expect("it listens");
         stream.write_all(&whole[..len]).expect("taken");
@@ -156,7 +250,10 @@ fn noise_of_every_length_is_answered_or_dropped() {
         let len = random() as usize % 20_000;
         let mut noise: Vec<u8> = (0..len).map(|_| random() as u8).collect();
         if round % 3 == 0 {
-            noise.splice(..0, b"POST /api/ctl/x HTTP/1.1\r\n".iter().copied());
+            noise.splice(
+                ..0,
+                b"POST /api/ctl/x HTTP/1.1\r\nHost: a\r\n".iter().copied(),
+            );
         }
         let mut stream = TcpStream::connect(&address).expect("it listens");
         let _ = stream.write_all(&noise);

@@ -199,3 +199,27 @@ fn our_client_copies_any_length_in_either_direction_over_itself_too() {
         rig.stop();
     }
 }
+
+/// It has asked for more than sockets hold, and reads none of it.
+#[test]
+fn a_host_that_does_not_read_its_answers_keeps_no_thread_of_a_service_that_ends() {
+    let limits = Limits {
+        send_within: Duration::from_secs(3600),
+        ..Limits::default()
+    };
+    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let (_admin, cntlid) = Peer::admin(rig.address);
+    let mut deaf = Peer::io(rig.address, cntlid, 1, 0);
+    let mut sqe = entry(io::READ, 1);
+    sqe.cdw12 = 255;
+    for cid in 0..24 {
+        let bytes = deaf.capsule(&with_cid(transport(sqe, 1 << 20), cid), &[]);
+        deaf.send(&bytes);
+    }
+    // The first answer has begun to come, and the rest has no room.
+    deaf.stream.peek(&mut [0]).expect("it is answered");
+
+    let subsystem = Arc::downgrade(&rig.subsystem);
+    rig.stop();
+    assert!(subsystem.upgrade().is_none(), "all threads have ended");
+}

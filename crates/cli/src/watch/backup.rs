@@ -2,7 +2,8 @@
 //!
 //! Contents are copied while hosts go on, superblock by superblock, again where something was programmed or erased meanwhile. When
 //! little is left, the device is held: 1. all is made durable  2. the contents that changed since they were copied  3. the
-//! journal and the state. So 2 and 3 are of one instant, and replaying 3 over 2 is what opening the image does after a cut.
+//! journal and the state  4. the lists of namespaces and reservations. So 2 to 4 are of one instant, and replaying 3 over 2 is
+//! what opening the image does after a cut.
 //! Superblocks whose erase counts and written rows are the same hold the same: nothing else changes contents. Invariants: the
 //! copy is not an image before it is complete (`device.toml` comes last); what fails leaves nothing behind. Absent: a new name
 //! for the copy (`image adopt`).
@@ -112,7 +113,6 @@ pub fn copy(gate: &Gate, image: &Path, to: &Path) -> Result<Copied, String> {
 
 fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
     let began = Instant::now();
-    let namespaces = std::fs::read(image.join(kept::SERVICE))?;
     let from = File::open(image.join(CONTENTS))?;
     let contents = File::create_new(to.join(CONTENTS))?;
 
@@ -145,22 +145,6 @@ fn fill(gate: &Gate, image: &Path, to: &Path) -> io::Result<Copied> {
         }
     }
     copier.hold(image, to)?;
-
-    // What was held has the namespaces of that moment. They are known if they have not changed.
-    if std::fs::read(image.join(kept::SERVICE))? != namespaces {
-        return Err(io::Error::other(
-            "hosts have changed namespaces meanwhile; try again",
-        ));
-    }
-    std::fs::write(to.join(kept::SERVICE), namespaces)?;
-
-    // A device that was never reserved has no such file.
-    for name in [kept::HEALTH, kept::RESERVATIONS] {
-        match std::fs::copy(image.join(name), to.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            other => drop(other?),
-        }
-    }
 
     // Everything is durable before the last file makes it an image.
     for entry in std::fs::read_dir(to)? {
@@ -256,11 +240,32 @@ impl Copier<'_> {
             for name in STATES {
                 std::fs::copy(image.join(name), to.join(name))?;
             }
+            copy_lists(image, to)?;
             self.copied.held_seconds = began.elapsed().as_secs_f64();
             Ok(())
         });
         held.unwrap_or_else(|| Err(ended()))
     }
+}
+
+/// Copies what is kept beside the device, while the device is held.
+///
+/// The lists are those of the same instant as far as a power cut is concerned: a change of namespaces
+/// or reservations 1. replaces the file  2. takes a turn at the device to be in force  3. is
+/// acknowledged. With the device held, a change that has passed 1 waits before 2: the copy has the
+/// file of before or after 1, both of which a cut at this instant may leave, and no second change of
+/// the same list, nor the next step of the same command, can pass 1 meanwhile.
+fn copy_lists(image: &Path, to: &Path) -> io::Result<()> {
+    std::fs::copy(image.join(kept::SERVICE), to.join(kept::SERVICE))?;
+
+    // A device that was never reserved has no such file.
+    for name in [kept::HEALTH, kept::RESERVATIONS] {
+        match std::fs::copy(image.join(name), to.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => drop(other?),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,30 +2,73 @@
 //!
 //! The socket's send time-out expires now and then, and this module decides whether to go on
 //! waiting. A peer must take `STEP_BYTES`, or everything, within the limit: one that takes a byte
-//! now and then is dropped too. Absent: what is written.
+//! now and then is dropped too. Invariant: a time in which this process did not run counts against no
+//! peer. Absent: what is written.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::{Duration, Instant};
 
 /// What a peer must take within the limit.
 const STEP_BYTES: usize = 64 << 10;
+/// The socket's time-out is far shorter: who looks at the clock after this was stopped meanwhile.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// A socket that is written to as long as its peer reads.
 pub(super) struct Patient<'a, W> {
     socket: &'a mut W,
+    wait: Wait,
+    /// Whether the peer is not to be waited for at all.
+    gives_up: &'a mut dyn FnMut() -> bool,
+}
+
+/// How long a peer has been waited for.
+struct Wait {
     within: Duration,
     /// When the wait for the next step began, if there is one.
     since: Option<Instant>,
+    /// When the clock was looked at last.
+    looked: Instant,
     taken: usize,
 }
 
-impl<'a, W: Write> Patient<'a, W> {
-    pub fn new(socket: &'a mut W, within: Duration) -> Self {
+impl Wait {
+    fn new(within: Duration, now: Instant) -> Self {
         Self {
-            socket,
             within,
             since: None,
+            looked: now,
             taken: 0,
+        }
+    }
+
+    /// The peer has taken some bytes; `waits` if that was not all.
+    fn note_taken(&mut self, now: Instant, bytes: usize, waits: bool) {
+        self.taken += bytes;
+        self.looked = now;
+        // The clock runs only while something waits to be written, and starts again after each step.
+        if waits && self.since.is_none_or(|_| self.taken >= STEP_BYTES) {
+            (self.since, self.taken) = (Some(now), 0);
+        }
+    }
+
+    /// Nothing was taken; whether the peer has had its time.
+    fn is_over(&mut self, now: Instant) -> bool {
+        let gap = now.saturating_duration_since(self.looked);
+        self.looked = now;
+        let since = self.since.get_or_insert(now);
+        if gap > PAUSE {
+            *since += gap;
+        }
+        now.saturating_duration_since(*since) >= self.within
+    }
+}
+
+impl<'a, W: Write> Patient<'a, W> {
+    pub fn new(socket: &'a mut W, within: Duration, gives_up: &'a mut dyn FnMut() -> bool) -> Self {
+        Self {
+            socket,
+            wait: Wait::new(within, Instant::now()),
+            gives_up,
         }
     }
 
@@ -37,11 +80,14 @@ impl<'a, W: Write> Patient<'a, W> {
         loop {
             match write(self.socket) {
                 Ok(written) => {
-                    self.taken += written;
-                    // The clock runs only while something waits to be written, and starts again
-                    // after each step.
-                    if written < wanted && self.since.is_none_or(|_| self.taken >= STEP_BYTES) {
-                        (self.since, self.taken) = (Some(Instant::now()), 0);
+                    let waits = written < wanted;
+                    if waits && (self.gives_up)() {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                    if waits {
+                        self.wait.note_taken(Instant::now(), written, waits);
+                    } else {
+                        self.wait.taken += written;
                     }
                     return Ok(written);
                 }
@@ -50,13 +96,14 @@ impl<'a, W: Write> Patient<'a, W> {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
                 {
-                    if self.since.get_or_insert_with(Instant::now).elapsed() >= self.within {
+                    if self.wait.is_over(Instant::now()) || (self.gives_up)() {
                         return Err(io::Error::new(
                             ErrorKind::TimedOut,
                             "its host does not read what it asked for",
                         ));
                     }
                 }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
@@ -99,7 +146,7 @@ mod tests {
     fn a_peer_that_takes_nothing_is_waited_for_once_and_no_longer() {
         let began = Instant::now();
         let (mut trickle, within) = (Trickle(3), Duration::from_millis(50));
-        let error = Patient::new(&mut trickle, within)
+        let error = Patient::new(&mut trickle, within, &mut || false)
             .write_all(&[0; 100])
             .expect_err("it stops");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
@@ -108,5 +155,50 @@ mod tests {
             "{:?}",
             began.elapsed()
         );
+    }
+
+    #[test]
+    fn a_peer_is_not_judged_for_a_time_in_which_the_process_was_stopped() {
+        let (mut now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut wait = Wait::new(10 * second, now);
+        assert!(!wait.is_over(now));
+        for _ in 0..20 {
+            now += second / 4;
+            assert!(!wait.is_over(now), "five seconds");
+        }
+
+        now += 3600 * second;
+        assert!(!wait.is_over(now), "stopped for an hour");
+        for quarter in 1..=20 {
+            now += second / 4;
+            assert_eq!(wait.is_over(now), quarter == 20, "{quarter}");
+        }
+    }
+
+    #[test]
+    fn a_signal_does_not_end_a_write_and_a_peer_that_is_given_up_does() {
+        struct Interrupted(bool);
+        impl Write for Interrupted {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                let first = std::mem::replace(&mut self.0, false);
+                Err(if first {
+                    ErrorKind::Interrupted
+                } else {
+                    ErrorKind::WouldBlock
+                }
+                .into())
+            }
+        }
+
+        let (mut socket, within) = (Interrupted(true), Duration::from_secs(3600));
+        let ended = Patient::new(&mut socket, within, &mut || true).flush();
+        assert_eq!(
+            ended.map_err(|error| error.kind()),
+            Err(ErrorKind::TimedOut)
+        );
+        assert!(!socket.0, "it was tried again");
     }
 }

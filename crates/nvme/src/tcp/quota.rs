@@ -3,7 +3,8 @@
 //! A host is known by its name (NQN) once it has connected a queue. Names can be made up, so
 //! addresses are limited too. A connection is charged for the memory it holds, and refunded when it
 //! shrinks or ends: its input buffer, unsent output, and partly received data. One host may use
-//! half of the memory.
+//! half of the memory, and all hosts of one address three quarters: whatever names a client makes up,
+//! a quarter is left for others.
 //!
 //! Invariants: no charge exceeds a limit; a connection returns its seat and its charge however it
 //! ends. Absent: the device's own memory, thread stacks, socket buffers, and connections without a
@@ -49,7 +50,16 @@ impl Full {
 struct Seats {
     all: usize,
     of_host: HashMap<String, (usize, Arc<AtomicUsize>)>,
-    of_address: HashMap<IpAddr, usize>,
+    of_address: HashMap<IpAddr, AddressAccount>,
+}
+
+/// What the connections of an address hold.
+#[derive(Default)]
+struct AddressAccount {
+    /// Those that count as their hosts', and all.
+    seated: usize,
+    connections: usize,
+    bytes: Arc<AtomicUsize>,
 }
 
 pub(in crate::tcp) struct Quotas {
@@ -83,11 +93,15 @@ impl Quotas {
         self.shares.memory_bytes / 2
     }
 
+    fn memory_of_address(&self) -> usize {
+        self.shares.memory_bytes / 4 * 3
+    }
+
     /// A seat for a connection with a queue, charged with this many bytes.
     pub fn seat(self: &Arc<Self>, host: &str, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         let mut seats = self.seats();
         let taken_by_host = seats.of_host.get(host).map_or(0, |(count, _)| *count);
-        let taken_by_address = seats.of_address.get(&address).copied().unwrap_or(0);
+        let taken_by_address = seats.of_address.get(&address).map_or(0, |one| one.seated);
 
         // The whole server first: a host should read that it is full, not that its own share is.
         if seats.all >= self.shares.connections {
@@ -102,17 +116,12 @@ impl Quotas {
 
         // The account of a host's memory is shared by its connections, so the first one makes it.
         let known = seats.of_host.get(host).map(|(_, bytes)| bytes.clone());
-        let mut seat = Seat {
-            quotas: self.clone(),
-            host: host.to_owned(),
-            of_host: known.unwrap_or_default(),
-            address,
-            bytes: 0,
-            seated: false,
-        };
+        let mut seat = self.empty_seat(&mut seats, host, known.unwrap_or_default(), address);
 
         // Charged before it is seated: a seat that fails here gives back nothing but what it has.
         if !seat.charge(bytes) {
+            // Dropping it takes the lock.
+            drop(seats);
             return Err(Full::Memory);
         }
 
@@ -123,21 +132,35 @@ impl Quotas {
             .entry(seat.host.clone())
             .or_insert_with(|| (0, seat.of_host.clone()))
             .0 += 1;
-        *seats.of_address.entry(address).or_default() += 1;
+        seats.of_address.entry(address).or_default().seated += 1;
         Ok(seat)
+    }
+
+    /// A seat that is charged with nothing and counts for no host.
+    fn empty_seat(
+        self: &Arc<Self>,
+        seats: &mut Seats,
+        host: &str,
+        of_host: Arc<AtomicUsize>,
+        address: IpAddr,
+    ) -> Seat {
+        let account = seats.of_address.entry(address).or_default();
+        account.connections += 1;
+        Seat {
+            quotas: self.clone(),
+            host: host.to_owned(),
+            of_host,
+            of_address: account.bytes.clone(),
+            address,
+            bytes: 0,
+            seated: false,
+        }
     }
 
     /// A seat for a connection whose host has not authenticated: it counts for nobody, and only its
     /// memory for all. Half-open connections have a limit of their own (`server`).
     pub fn unproven_seat(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
-        let mut seat = Seat {
-            quotas: self.clone(),
-            host: String::new(),
-            of_host: Arc::default(),
-            address,
-            bytes: 0,
-            seated: false,
-        };
+        let mut seat = self.empty_seat(&mut self.seats(), "", Arc::default(), address);
         if seat.charge(bytes) {
             Ok(seat)
         } else {
@@ -157,6 +180,7 @@ pub(in crate::tcp) struct Seat {
     quotas: Arc<Quotas>,
     host: String,
     of_host: Arc<AtomicUsize>,
+    of_address: Arc<AtomicUsize>,
     address: IpAddr,
     bytes: usize,
     seated: bool,
@@ -174,9 +198,14 @@ impl Seat {
         if !charge(&self.of_host, bytes, quotas.memory_of_host()) {
             return false;
         }
-        // All or nothing: what the host was charged goes back if the server has no room.
+        // All or nothing: what was charged goes back if the address or the server has no room.
+        if !charge(&self.of_address, bytes, quotas.memory_of_address()) {
+            self.of_host.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
         if !charge(&quotas.bytes, bytes, quotas.shares.memory_bytes) {
             self.of_host.fetch_sub(bytes, Ordering::Relaxed);
+            self.of_address.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
         self.bytes += bytes;
@@ -189,6 +218,7 @@ impl Seat {
             account.load(Ordering::Relaxed).saturating_add(bytes) <= limit
         };
         fits(&self.of_host, self.quotas.memory_of_host())
+            && fits(&self.of_address, self.quotas.memory_of_address())
             && fits(&self.quotas.bytes, self.quotas.shares.memory_bytes)
     }
 
@@ -203,6 +233,7 @@ impl Seat {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.of_host.fetch_sub(bytes, Ordering::Relaxed);
+        self.of_address.fetch_sub(bytes, Ordering::Relaxed);
         self.quotas.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -210,11 +241,18 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.refund(self.bytes);
+
+        let mut seats = self.quotas.seats();
+        if let Some(account) = seats.of_address.get_mut(&self.address) {
+            account.seated -= usize::from(self.seated);
+            account.connections -= 1;
+            if account.connections == 0 {
+                seats.of_address.remove(&self.address);
+            }
+        }
         if !self.seated {
             return;
         }
-
-        let mut seats = self.quotas.seats();
         seats.all -= 1;
 
         // The last connection takes the account with it, so that made-up names leave nothing
@@ -223,12 +261,6 @@ impl Drop for Seat {
             *count -= 1;
             if *count == 0 {
                 seats.of_host.remove(&self.host);
-            }
-        }
-        if let Some(count) = seats.of_address.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                seats.of_address.remove(&self.address);
             }
         }
     }
@@ -276,8 +308,9 @@ mod tests {
             one.charge(200) && !two.charge(101) && two.charge(100),
             "500 for one host"
         );
+        let elsewhere = IpAddr::from([10, 0, 0, 1]);
         let mut other = quotas
-            .seat("b", HERE, 100)
+            .seat("b", elsewhere, 100)
             .expect("another host has its own");
         assert!(other.charge(400) && !other.charge(1));
         assert_eq!(quotas.seat("c", HERE, 1).err(), Some(Full::Memory));
@@ -285,5 +318,25 @@ mod tests {
         assert!(two.charge(200));
         drop((one, two, other));
         assert_eq!(quotas.bytes(), 0);
+    }
+
+    #[test]
+    fn names_that_a_client_makes_up_leave_a_quarter_of_the_memory_to_other_addresses() {
+        let quotas = quotas(1000);
+        let mut made_up = ["a", "b", "c"].map(|name| quotas.seat(name, HERE, 10).expect("room"));
+        let mut unproven = quotas.unproven_seat(HERE, 10).expect("room");
+        let charged = |seat: &mut Seat| (0..1000).filter(|_| seat.charge(1)).count();
+        let taken: usize = made_up.iter_mut().map(charged).sum();
+        assert_eq!(taken + charged(&mut unproven), 750 - 40);
+
+        let elsewhere = IpAddr::from([10, 0, 0, 1]);
+        let mut victim = quotas.seat("v", elsewhere, 10).expect("room");
+        assert!(victim.has_room(240) && victim.charge(240) && !victim.charge(1));
+        assert_eq!(quotas.seat("d", HERE, 1).err(), Some(Full::Memory));
+
+        // What has ended leaves nothing behind, and what was refused neither.
+        drop((made_up, unproven, victim));
+        assert_eq!(quotas.bytes(), 0);
+        assert!(quotas.seats().of_address.is_empty());
     }
 }

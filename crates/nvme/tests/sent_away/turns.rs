@@ -3,7 +3,7 @@
 
 use crate::kit::raw::{Peer, in_capsule, property_set, transport};
 use crate::kit::{NQN, Rig, allowed, device};
-use crate::{GUEST, HOSTS, OWNER, PAGE, read, write};
+use crate::{GUEST, HOSTS, OWNER, PAGE, detach, read, write};
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, Sqe};
 use remap_ssd_nvme::spec::fabrics::property;
@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 const VERBS: [&str; 5] = ["reset", "drop", "admin ends", "unlisted", "power cut"];
+
+/// Pages of the copy, and of the writes that fill its source.
+const PAGES: u32 = 4096;
+const STEP: usize = 32;
 
 /// Waits until so many threads wait for the device, which this one holds.
 fn await_waiting(rig: &Rig, count: usize) {
@@ -54,6 +58,19 @@ fn send_away(rig: &Rig, verb: &str, mut admin: Peer) -> Option<Peer> {
         "power cut" => {
             rig.roster.drop_hosts(None);
             rig.subsystem.power_cut_of_all(1).expect("it recovers");
+        }
+        "read only" => {
+            rig.port
+                .replace_allowed(allowed(&[HOSTS[0], (GUEST, "all:ro")]));
+            rig.port.renew_rights();
+        }
+        "detached" => {
+            let (mut owner, _) = Peer::admin_of(rig.address, OWNER);
+            // The guest's controller is the only one beside the owner's.
+            let cntlid = rig.roster.list().iter().find(|one| one.hostnqn == GUEST);
+            let (sqe, list) = detach(cntlid.expect("it is connected").cntlid);
+            let done = owner.call(in_capsule(sqe, list.len() as u32), &list).cqe;
+            assert_eq!(done.status(), Status::SUCCESS);
         }
         verb => panic!("{verb}"),
     }
@@ -98,52 +115,71 @@ fn a_write_that_waits_for_its_turn_while_its_host_is_sent_away_is_not_executed()
 
 #[test]
 fn a_long_command_ends_at_its_next_pause_when_its_host_is_sent_away() {
-    const PAGES: u32 = 4096;
-    const STEP: usize = 32;
     for verb in VERBS {
-        let rig = rig();
-        let (admin, mut guest) = host(&rig, GUEST);
-        for slba in (0..PAGES).step_by(STEP) {
-            let sqe = in_capsule(write(slba, STEP, false), (STEP * PAGE) as u32);
-            let done = guest.call(sqe, &[1; STEP * PAGE]).cqe;
-            assert_eq!(done.status(), Status::SUCCESS);
-        }
-
-        // A copy of 16 MiB waits for the device, and behind it another one does.
-        let held = rig.subsystem.device();
-        let range = CopyRange::new(0, (PAGES - 1) as u16);
-        let sqe = Sqe {
-            cdw10: PAGES,
-            cdw12: CopyCdw12::new().into_bits(),
-            ..entry(io::COPY, 1)
-        };
-        let range = range.as_bytes();
-        let bytes = guest.capsule(&in_capsule(sqe, range.len() as u32), range);
-        guest.send(&bytes);
-        await_waiting(&rig, 1);
-
-        std::thread::scope(|scope| {
-            let rig = &rig;
-            // It gets the device at the copy's first pause, and keeps it until the verb waits.
-            let other = scope.spawn(move || {
-                let held = rig.subsystem.device();
-                let away = scope.spawn(move || send_away(rig, verb, admin));
-                await_waiting(rig, 2);
-                drop(held);
-                away.join().expect("no panic")
-            });
-            await_waiting(rig, 2);
-            drop(held);
-            other.join().expect("no panic")
-        });
-
+        let (rig, mut guest) = away_in_the_middle_of_a_copy(verb);
         assert!(
             guest.next().is_none(),
             "{verb}: its queue ends without an answer"
         );
-        let (_admin, mut owner) = host(&rig, OWNER);
-        let answer = owner.call(transport(read(2 * PAGES - 1, 1), PAGE as u32), &[]);
-        assert!(answer.data == [0; PAGE], "{verb}: the end of the copy");
-        rig.stop();
+        the_end_was_not_copied(rig, verb);
     }
+}
+
+#[test]
+fn a_long_command_fails_at_its_next_pause_when_its_host_loses_the_namespace_or_the_right() {
+    for (verb, status) in [
+        ("read only", Status::WRITE_PROTECTED),
+        ("detached", Status::INVALID_NAMESPACE),
+    ] {
+        let (rig, mut guest) = away_in_the_middle_of_a_copy(verb);
+        assert_eq!(guest.answer().cqe.status(), status, "{verb}");
+        the_end_was_not_copied(rig, verb);
+    }
+}
+
+fn the_end_was_not_copied(rig: Rig, verb: &str) {
+    let (_admin, mut owner) = host(&rig, OWNER);
+    let answer = owner.call(transport(read(2 * PAGES - 1, 1), PAGE as u32), &[]);
+    assert!(answer.data == [0; PAGE], "{verb}: the end of the copy");
+    rig.stop();
+}
+
+/// A host copies 16 MiB, and is sent away at the copy's first pause.
+fn away_in_the_middle_of_a_copy(verb: &'static str) -> (Rig, Peer) {
+    let rig = rig();
+    let (admin, mut guest) = host(&rig, GUEST);
+    for slba in (0..PAGES).step_by(STEP) {
+        let sqe = in_capsule(write(slba, STEP, false), (STEP * PAGE) as u32);
+        let done = guest.call(sqe, &[1; STEP * PAGE]).cqe;
+        assert_eq!(done.status(), Status::SUCCESS);
+    }
+
+    // A copy of 16 MiB waits for the device, and behind it another one does.
+    let held = rig.subsystem.device();
+    let range = CopyRange::new(0, (PAGES - 1) as u16);
+    let sqe = Sqe {
+        cdw10: PAGES,
+        cdw12: CopyCdw12::new().into_bits(),
+        ..entry(io::COPY, 1)
+    };
+    let range = range.as_bytes();
+    let bytes = guest.capsule(&in_capsule(sqe, range.len() as u32), range);
+    guest.send(&bytes);
+    await_waiting(&rig, 1);
+
+    std::thread::scope(|scope| {
+        let rig = &rig;
+        // It gets the device at the copy's first pause, and keeps it until the verb waits.
+        let other = scope.spawn(move || {
+            let held = rig.subsystem.device();
+            let away = scope.spawn(move || send_away(rig, verb, admin));
+            await_waiting(rig, 2);
+            drop(held);
+            away.join().expect("no panic")
+        });
+        await_waiting(rig, 2);
+        drop(held);
+        other.join().expect("no panic")
+    });
+    (rig, guest)
 }

@@ -1,6 +1,7 @@
 //! What a connection has been waiting for, and for how long.
 //!
-//! Invariant: data that arrived in time count as in time, however late they are read, so expiry is
+//! Invariants: nobody is judged for a time in which this process did not run: after a pause all waits
+//! begin anew; data that arrived in time count as in time, however late they are read, so expiry is
 //! judged only after everything that has arrived was processed. Absent: the clock; keep-alive,
 //! which is the association's.
 
@@ -12,6 +13,20 @@ use std::time::Duration;
 pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Ticks in a row for which judgement is put off because something has just arrived.
 const TICKS_SKIPPED_MAX: u32 = 40;
+
+/// A tick that comes this late: the process was stopped, or its thread had no processor.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What to do at a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tick {
+    /// Deadlines are looked at.
+    Judge,
+    /// Not now: input is waiting.
+    PutOff,
+    /// The process was paused: all waits begin anew.
+    AfterPause,
+}
 
 /// Times of one connection, in nanoseconds since the server's epoch.
 pub(super) struct Deadlines {
@@ -45,17 +60,28 @@ impl Deadlines {
         now >= self.next_tick
     }
 
-    /// Begins a tick; `false` if judgement is to be put off because input is waiting.
-    pub fn begin_tick(&mut self, now: u64, input_waits: bool) -> bool {
+    /// The thread was busy until now, for its host: that is no pause.
+    pub fn note_busy(&mut self, now: u64) {
+        self.next_tick = self.next_tick.max(now);
+    }
+
+    /// Begins a tick.
+    pub fn begin_tick(&mut self, now: u64, input_waits: bool) -> Tick {
+        let late_ns = now.saturating_sub(self.next_tick);
         self.next_tick = now + TICK.as_nanos() as u64;
+        if u128::from(late_ns) > PAUSE.as_nanos() {
+            self.began = now;
+            self.partial_since = self.partial_since.map(|_| now);
+            return Tick::AfterPause;
+        }
         // What is waiting may be just what a deadline is about. Not for ever: a host that always
         // sends must not be exempt.
         if input_waits && self.skipped < TICKS_SKIPPED_MAX {
             self.skipped += 1;
-            return false;
+            return Tick::PutOff;
         }
         self.skipped = 0;
-        true
+        Tick::Judge
     }
 
     /// The deadline that has passed, as the reason for the log.
@@ -85,5 +111,31 @@ impl Deadlines {
             return Some("data that its host was asked for did not come in time");
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn after_a_pause_of_the_process_all_waits_begin_anew() {
+        let mut deadlines = Deadlines::new(0);
+        assert_eq!(deadlines.begin_tick(0, false), Tick::Judge);
+        deadlines.note_partial(SECOND / 4, true);
+        assert_eq!(deadlines.begin_tick(SECOND / 4, false), Tick::Judge);
+
+        // Stopped for an hour.
+        let now = 3600 * SECOND;
+        assert_eq!(deadlines.begin_tick(now, false), Tick::AfterPause);
+        assert_eq!((deadlines.began, deadlines.partial_since), (now, Some(now)));
+        assert_eq!(deadlines.begin_tick(now + SECOND / 4, false), Tick::Judge);
+
+        // A host that was written to for a minute has not paused anything.
+        deadlines.note_busy(now + 60 * SECOND);
+        assert_eq!(deadlines.begin_tick(now + 60 * SECOND, false), Tick::Judge);
+        assert_eq!(deadlines.partial_since, Some(now));
     }
 }

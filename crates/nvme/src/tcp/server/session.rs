@@ -6,7 +6,7 @@
 //! host that does not read, or does not finish what it began to send, is dropped. Absent: what PDUs
 //! mean (`target`).
 
-use super::deadlines::{Deadlines, TICK};
+use super::deadlines::{Deadlines, TICK, Tick};
 use super::log::ConnectionLabel;
 use super::{FINISH_WITHIN, ServerState, socket};
 use crate::Escaped;
@@ -30,6 +30,8 @@ const SPIN_NS: u64 = if cfg!(target_os = "linux") {
 } else {
     60_000
 };
+/// How long a host may take to read its answers once the service ends.
+const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 /// Buffer of a connection without a queue: ICReq and Connect.
 const SMALL_BUFFER: usize = 4096;
 
@@ -279,11 +281,24 @@ impl<'a> Session<'a> {
         if self.out.is_empty() {
             return Ok(false);
         }
-        let within = self.shared.limits.send_within;
-        let mut patient = Patient::new(&mut self.stream, within);
+        // A host that is gone, or does not read while the service ends, is waited for no longer.
+        let (connection, shared) = (&*self.connection, self.shared);
+        let stop_at = &mut self.stop_at;
+        let mut gives_up = || {
+            let stops = shared.stop.load(Ordering::Relaxed);
+            let until =
+                stops.then(|| *stop_at.get_or_insert_with(|| Instant::now() + FINISH_WITHIN));
+            let drained =
+                until.is_some_and(|until| Instant::now() + FINISH_WITHIN > until + DRAIN_WITHIN);
+            drained || connection.must_go_on().is_err()
+        };
+
+        let within = shared.limits.send_within;
+        let mut patient = Patient::new(&mut self.stream, within, &mut gives_up);
         self.out.write_to(&mut patient)?;
         // With TLS, what was written may still be on its way into the socket.
         patient.flush()?;
+        self.deadlines.note_busy(shared.now());
         Ok(true)
     }
 
@@ -349,8 +364,13 @@ impl<'a> Session<'a> {
 
         let now = self.shared.now();
         // Judged only if nothing waits to be read, since what has arrived counts as heard.
-        if !self.deadlines.begin_tick(now, self.has_arrived()) {
-            return Ok(None);
+        match self.deadlines.begin_tick(now, self.has_arrived()) {
+            Tick::Judge => {}
+            Tick::PutOff => return Ok(None),
+            Tick::AfterPause => {
+                self.connection.begin_anew(now);
+                return Ok(None);
+            }
         }
 
         if let Err(end) = self.connection.tick(now, &mut self.out) {
@@ -431,6 +451,8 @@ impl<'a> Session<'a> {
                 self.connection.release_spare(true, &mut self.out);
                 Ok(true)
             }
+            // A signal, or the end of a stop: nothing has happened to the connection.
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),
         }
     }

@@ -414,6 +414,14 @@ impl Connection {
         Ok(())
     }
 
+    /// The process was paused until now: no wait before counts against the host.
+    pub fn begin_anew(&mut self, now: u64) {
+        self.transfers.begin_anew(now);
+        if let Some(queue) = &self.queue {
+            queue.association.heard(now);
+        }
+    }
+
     /// When the oldest outstanding data were requested.
     pub fn waits_for_data_since(&self) -> Option<u64> {
         self.transfers.oldest_grant()

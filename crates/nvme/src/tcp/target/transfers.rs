@@ -161,6 +161,14 @@ impl Transfers {
         })
     }
 
+    /// All hosts that were asked for data have as long as if they were asked now.
+    pub fn begin_anew(&mut self, now: u64) {
+        let granted = self.incoming.values_mut();
+        for since in granted.filter_map(|incoming| incoming.granted.as_mut()) {
+            *since = now;
+        }
+    }
+
     /// When the oldest incomplete transfer was granted.
     pub fn oldest_grant(&self) -> Option<u64> {
         self.incoming
