@@ -85,6 +85,23 @@ pub enum FileMapError<E> {
     Disk(E),
 }
 
+/// Why a disk is not held.
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError<E> {
+    /// Another holder has it, or this one has lost it; the sentence says which.
+    #[error("{0}")]
+    Held(String),
+    /// The disk cannot keep others out; the sentence says why.
+    #[error("{0}")]
+    Unsupported(String),
+    /// An error of the disk itself.
+    #[error(transparent)]
+    Disk(E),
+}
+
+/// The identifier of a holder: random, and used once.
+pub type HolderId = [u8; 16];
+
 /// Pages of 4,096 bytes that can be read, written, trimmed and remapped.
 pub trait Disk {
     /// Why something was not done.
@@ -97,6 +114,48 @@ pub trait Disk {
     /// (NGUID, NVMe 2.0 §4.5.1.2); `None` if only this process can have it.
     fn identity(&self) -> Option<[u8; 16]> {
         None
+    }
+
+    /// Keeps every other holder from the disk, until `let_go`: none of them reads or writes. The
+    /// disk enforces it, over connections that break and starts of the server. Of holders in `ended`
+    /// the caller knows that none of their processes lives; the answer is the one of them that had
+    /// the disk until now, after which nobody else can have changed it. A disk that only this
+    /// process can have has nobody to keep out.
+    ///
+    /// # Errors
+    /// Another holder has the disk and is connected, or the disk cannot keep others out.
+    fn hold(
+        &mut self,
+        _holder: HolderId,
+        ended: &[HolderId],
+    ) -> Result<Option<HolderId>, HoldError<Self::Error>> {
+        Ok(ended.last().copied())
+    }
+
+    /// Uses the disk as one of several connections of the holder that has it. It is never acquired
+    /// anew: a holder that has lost the disk has lost it for good.
+    ///
+    /// # Errors
+    /// This holder does not have the disk.
+    fn join_hold(&mut self, _holder: HolderId) -> Result<(), HoldError<Self::Error>> {
+        Ok(())
+    }
+
+    /// Lets others have the disk. All connections of the holder lose it.
+    ///
+    /// # Errors
+    /// The way to the disk; it is still held then.
+    fn let_go(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// Whether this holder may have lost the disk unnoticed, because the way to it broke; if it may,
+    /// the disk is asked. To be called before what was read earlier is relied on.
+    ///
+    /// # Errors
+    /// The disk is another holder's now, or cannot be reached.
+    fn still_held(&mut self) -> Result<(), Self::Error> {
+        Ok(())
     }
 
     /// Reads whole pages from `page` on into a buffer. Pages never written, or trimmed, are zeroes.

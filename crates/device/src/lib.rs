@@ -52,8 +52,8 @@ pub use completion::{Completion, CopiedPages, FileCompletion, RemapCompletion};
 pub use config::{DeviceConfig, DeviceConfigError, Setting};
 pub use device::{Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR};
 pub use disk::{
-    Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, LocalDisk, LocalDiskError,
-    RemapAllError,
+    Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, HoldError, HolderId, LocalDisk,
+    LocalDiskError, RemapAllError,
 };
 pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
 pub use halves::{CommandRecord, FirmwareHalf, TimingHalf};

@@ -117,6 +117,9 @@ impl Association {
                 if let Some(result) = self.reservation_feature(sqe, out) {
                     return result.map(Some);
                 }
+                if let Some(result) = self.holding_feature(sqe) {
+                    return result.map(Some);
+                }
                 let state = self.state();
                 state
                     .features
@@ -152,6 +155,9 @@ impl Association {
 
     fn set_feature(&self, sqe: &Sqe, data: &[u8]) -> Result<u64, Status> {
         if let Some(result) = self.set_reservation_feature(sqe) {
+            return result;
+        }
+        if let Some(result) = self.set_holding_feature(sqe) {
             return result;
         }
         let AssociationState {

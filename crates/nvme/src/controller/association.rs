@@ -24,6 +24,7 @@ use crate::spec::log::ErrorEntry;
 use crate::spec::status::Status;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Errors kept for the error log.
@@ -104,6 +105,8 @@ pub struct Association {
     pub(super) hostnqn: String,
     pub(super) hostid: [u8; 16],
     pub(super) rights: HostRights,
+    /// The namespace whose blocks the host uses only while it holds the reservation; 0: none.
+    pub(super) holds_or_stops: AtomicU32,
     pub(super) state: Mutex<AssociationState>,
     /// Whether its queues may go on. A reset changes it while `state` is locked. Every command of
     /// every queue looks at it, and a lock would go back and forth between their processors.
@@ -203,6 +206,7 @@ impl Association {
             rights: HostRights::none(&hostnqn, &subsystem.counters.denied),
             hostnqn,
             hostid: data.hostid,
+            holds_or_stops: AtomicU32::new(0),
             state: Mutex::new(state),
             epoch: Arc::default(),
             commands: CommandsUnderWay::default(),
@@ -436,6 +440,7 @@ impl Association {
             // A reset: outstanding requests, settings and I/O queues are gone.
             (state.queues, state.queues_made) = (0, false);
             self.epoch.advance();
+            self.holds_or_stops.store(0, Ordering::Release);
             state.event_requests.clear();
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
             (state.reported, state.unread) = (0, false);

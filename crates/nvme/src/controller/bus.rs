@@ -12,6 +12,7 @@ use super::subsystem::Subsystem;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{Cc, Csts};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 /// How a host reaches its controller.
@@ -38,6 +39,7 @@ impl Association {
             portal: Arc::new(Portal::new(address)),
             hostnqn: String::new(),
             hostid: [0; 16],
+            holds_or_stops: AtomicU32::new(0),
             // A function of the bus has no name.
             rights: HostRights::all(""),
             state: Mutex::new(state),

@@ -5,7 +5,7 @@
 
 use super::association::Association;
 use super::bus::Transport;
-use super::reservations::fid as reservations;
+use super::reservations::{fid as reservations, holding_fid};
 use super::{COPY_FORMAT_NAMESPACES, IO_QUEUES_MAX};
 use crate::spec::NSID_ALL;
 use crate::spec::command::{FeatureCdw10, Sqe, TemperatureCdw11};
@@ -165,6 +165,7 @@ impl Features {
                 reservations::HOST_ID,
                 reservations::NOTIFICATION_MASK,
                 reservations::PERSISTENCE,
+                holding_fid::HOLDS_OR_STOPS,
             ];
             known.extend(of_reservations);
         }
@@ -173,7 +174,8 @@ impl Features {
             let scope = match fid {
                 fid::ERROR_RECOVERY
                 | reservations::NOTIFICATION_MASK
-                | reservations::PERSISTENCE => features::NAMESPACE,
+                | reservations::PERSISTENCE
+                | holding_fid::HOLDS_OR_STOPS => features::NAMESPACE,
                 _ => features::CONTROLLER,
             };
             let at = usize::from(fid) * 4;

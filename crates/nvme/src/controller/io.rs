@@ -186,7 +186,8 @@ impl ActiveCommand<'_, '_> {
     /// Whether reservations let it go on: asked when it begins, and after each pause.
     #[inline]
     pub fn check_reservations(&self) -> Result<(), Status> {
-        if self.device.reservations().is_any() {
+        let stops = matches!(self.job.actor, Actor::Host(host) if host.holds_or_stops != 0);
+        if stops || self.device.reservations().is_any() {
             self.ask_reservations()
         } else {
             Ok(())

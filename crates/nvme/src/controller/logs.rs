@@ -64,6 +64,9 @@ impl Association {
             (lid::RESERVATION, false) => {
                 self.reservation_page(cdw10.rae() || offset > size_of::<Notification>() as u64)
             }
+            (lid::REGISTRANTS, false) if self.transport == Transport::Fabrics => {
+                self.registrants_page(sqe.nsid)?
+            }
             (lid::EFFECTS, false) => command_effects(self.transport),
             (lid::STATISTICS, false) => statistics::page(&self.subsystem.device()),
             _ => return Err(Status::INVALID_LOG_PAGE),
@@ -157,6 +160,7 @@ fn lids(discovery: bool) -> &'static [u8] {
             lid::MANAGEMENT,
             lid::RESERVATION,
             lid::STATISTICS,
+            lid::REGISTRANTS,
         ]
     }
 }

@@ -259,6 +259,7 @@ impl Need {
             // What the host itself has registered.
             | lid::ANA
             | lid::RESERVATION
+            | lid::REGISTRANTS
             | lid::DISCOVERY => Self::Nothing,
             // STATISTICS among them: whether a write was found to be a duplicate says what others
             // have written.

@@ -21,6 +21,8 @@ pub mod lid {
     pub const RESERVATION: u8 = 0x80;
     /// Vendor: statistics of the translation layer.
     pub const STATISTICS: u8 = 0xc0;
+    /// Vendor: registrants of a namespace, and whether they are connected.
+    pub const REGISTRANTS: u8 = 0xc1;
 }
 
 /// The page SMART / Health Information.

@@ -123,6 +123,48 @@ pub struct Notification {
 
 const _: () = assert!(size_of::<Notification>() == 64);
 
+/// Head of the vendor log page of registrants (C1h): what Reservation Report says of a namespace,
+/// and which registrants are connected.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, packed)]
+pub struct RegistrantsHead {
+    /// `RMPHOSTS`.
+    pub magic: [u8; 8],
+    /// 1; later versions append.
+    pub version: u32,
+    /// How many registrants follow.
+    pub count: u32,
+    /// Reservation type; 0 is none.
+    pub rtype: u8,
+    /// Persist through power loss state.
+    pub ptpls: u8,
+    reserved: [u8; 14],
+}
+
+const _: () = assert!(size_of::<RegistrantsHead>() == 32);
+
+impl RegistrantsHead {
+    /// What the page begins with.
+    pub const MAGIC: [u8; 8] = *b"RMPHOSTS";
+}
+
+/// A registrant in that page.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, packed)]
+pub struct RegistrantEntry {
+    /// The host's identifier.
+    pub hostid: [u8; 16],
+    /// Its key.
+    pub rkey: u64,
+    /// Controllers that it has at present; 0: it is not connected.
+    pub controllers: u32,
+    /// Bit 0: it holds the reservation.
+    pub rcsts: u8,
+    reserved: [u8; 3],
+}
+
+const _: () = assert!(size_of::<RegistrantEntry>() == 32);
+
 /// What can be said of reservations (RESCAP).
 pub mod rescap {
     /// Persist through power loss, all six types, and IEKEY as since NVMe 1.3.

@@ -20,6 +20,7 @@ use crate::spec::reservation::{
     release,
 };
 use crate::spec::status::Status;
+use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
 /// Controllers of networks are made when their hosts connect: none has a number of its own.
@@ -53,6 +54,7 @@ impl Association {
         HostIdentity {
             id: self.hostid,
             nqn: &self.hostnqn,
+            holds_or_stops: self.holds_or_stops.load(Ordering::Acquire),
         }
     }
 
@@ -224,11 +226,7 @@ fn put_report(all: &NamespaceReservations, bytes: usize, out: &mut Vec<u8>) {
 
     let mut report = head.as_bytes().to_vec();
     for one in &all.registrants {
-        let host = HostIdentity {
-            id: one.host.id,
-            nqn: &one.host.nqn,
-        };
-
+        let host = one.host.identity();
         let mut entry: ReportEntry = blank();
         entry.cntlid = CNTLID_DYNAMIC;
         entry.rcsts = all.holds(host).into();

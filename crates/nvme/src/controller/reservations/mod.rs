@@ -4,6 +4,7 @@
 //! rules     one namespace: registrants, the reservation, who may do what
 //! commands  Register, Acquire, Release and Report, and an operator's clearing
 //! notices   what hosts are told: events, the log page, masks, features
+//! holding   vendor: who is registered and connected; commands that end with their reservation
 //! ```
 //! Invariants: what is allowed changes only in a turn at the device, and each command asks at the
 //! beginning of its turn and after each pause, so that once a change has been acknowledged nobody
@@ -13,9 +14,11 @@
 //! (`ReservationStore`), connections.
 
 mod commands;
+mod holding;
 mod notices;
 mod rules;
 
+pub(super) use holding::fid as holding_fid;
 pub(super) use notices::{NotificationQueue, fid};
 pub use rules::{
     CommandClass, Host, HostIdentity, NamespaceReservations, NotificationType, REGISTRANTS_MAX,
@@ -169,6 +172,14 @@ impl Reservations {
     /// Reservation Conflict.
     pub fn check(&self, claim: &Claim<'_>) -> Result<(), Status> {
         let state = self.state();
+        // A host that said so stops with its reservation, whether or not another host has one.
+        let only = claim.host.holds_or_stops;
+        let is_concerned = only != 0 && claim.nsid.is_none_or(|nsid| nsid == only);
+        let holds = |all: &AllReservations| all.get(&only).is_some_and(|one| one.holds(claim.host));
+        if is_concerned && !holds(&state.all) {
+            return Err(Status::RESERVATION_CONFLICT);
+        }
+
         // A command for all namespaces needs every one of them.
         let mut concerned = state
             .all

@@ -19,6 +19,8 @@ pub struct HostIdentity<'a> {
     pub id: [u8; 16],
     /// Its name (NQN), for logs and operators.
     pub nqn: &'a str,
+    /// The namespace whose blocks it uses only while it holds the reservation; 0: there is none.
+    pub holds_or_stops: u32,
 }
 
 impl HostIdentity<'_> {
@@ -26,6 +28,7 @@ impl HostIdentity<'_> {
     pub const LOCAL: Self = Self {
         id: [0; 16],
         nqn: "",
+        holds_or_stops: 0,
     };
 }
 
@@ -40,6 +43,14 @@ pub struct Host {
 }
 
 impl Host {
+    pub(super) fn identity(&self) -> HostIdentity<'_> {
+        HostIdentity {
+            id: self.id,
+            nqn: &self.nqn,
+            holds_or_stops: 0,
+        }
+    }
+
     pub(super) fn is(&self, host: HostIdentity<'_>) -> bool {
         self.id == host.id && self.nqn == host.nqn
     }

@@ -5,7 +5,8 @@
 
 use super::{Client, ClientError};
 use remap_ssd_device::{
-    Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage, FileStatus, RemapAllError,
+    Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage, FileStatus, HoldError,
+    HolderId, RemapAllError,
 };
 use remap_ssd_media::geometry::PAGE_BYTES;
 
@@ -35,6 +36,26 @@ impl Disk for Client {
     fn identity(&self) -> Option<[u8; 16]> {
         // Zeroes mean that the device has no identifier.
         Some(self.namespace().nguid).filter(|nguid| *nguid != [0; 16])
+    }
+
+    fn hold(
+        &mut self,
+        holder: HolderId,
+        ended: &[HolderId],
+    ) -> Result<Option<HolderId>, HoldError<ClientError>> {
+        self.hold_namespace(holder, ended)
+    }
+
+    fn join_hold(&mut self, holder: HolderId) -> Result<(), HoldError<ClientError>> {
+        self.join_holder(holder)
+    }
+
+    fn let_go(&mut self) -> Result<(), ClientError> {
+        self.let_go_namespace()
+    }
+
+    fn still_held(&mut self) -> Result<(), ClientError> {
+        self.hold_again()
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), ClientError> {

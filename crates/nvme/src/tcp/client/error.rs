@@ -40,6 +40,11 @@ pub enum ClientError {
     /// A connection that broke was made again, and another namespace is there.
     #[error("{0} serves another device now")]
     AnotherDevice(SocketAddr),
+    /// The namespace was held, and is not any more.
+    #[error(
+        "the device is held by another group of processes now, or was set free: close what is open on it here, and open it again"
+    )]
+    HoldLost,
     /// A buffer that is not whole pages.
     #[error("{0} bytes are not whole pages of 4096")]
     NotWholePages(usize),

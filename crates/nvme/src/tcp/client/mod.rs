@@ -8,6 +8,7 @@ mod authenticate;
 mod copies;
 mod disk;
 mod error;
+mod exclusive;
 mod file_map;
 mod namespaces;
 mod queue;
@@ -27,6 +28,7 @@ use crate::spec::identify::{Controller, Namespace, cns};
 use crate::spec::log::{Smart, lid};
 use crate::spec::opcode::{admin, io as opcode};
 use error::broken;
+use exclusive::Exclusive;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -40,6 +42,10 @@ pub struct Options {
     pub subnqn: Option<String>,
     /// The name (NQN) that this host connects under.
     pub hostnqn: String,
+    /// The host identifier, by which reservations tell hosts apart.
+    pub hostid: [u8; 16],
+    /// The controller ends if nothing is heard of this host for so long; 0: never.
+    pub keep_alive_ms: u32,
     /// Digests of headers and data.
     pub digests: bool,
     /// Entries of the I/O queue.
@@ -63,6 +69,8 @@ impl Default for Options {
         Self {
             subnqn: None,
             hostnqn: "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-72656d617073".into(),
+            hostid: [0x72; 16],
+            keep_alive_ms: 60_000,
             digests: false,
             entries: 128,
             pdu_bytes_max: usize::MAX,
@@ -93,6 +101,9 @@ pub struct Client {
     queues: Option<(Queue, Queue)>,
     controller: Controller,
     namespace: Namespace,
+    exclusive: Exclusive,
+    /// Whether the namespace is given back when this is dropped.
+    lets_go: bool,
 }
 
 impl Client {
@@ -123,6 +134,8 @@ impl Client {
             queues: Some(queues),
             controller,
             namespace,
+            exclusive: Exclusive::No,
+            lets_go: false,
         })
     }
 
@@ -150,6 +163,10 @@ impl Client {
         again: bool,
         mut work: impl FnMut(&mut Queue, &mut Queue) -> Result<R, ClientError>,
     ) -> Result<R, ClientError> {
+        if self.exclusive == Exclusive::Lost {
+            return Err(ClientError::HoldLost);
+        }
+
         // Twice at most: a target that breaks a new connection too is not one to wait for.
         for attempt in 0..2 {
             let (admin, io) = match &mut self.queues {
@@ -157,11 +174,16 @@ impl Client {
                 None => {
                     // Another device by the same name would take our writes and answer our reads
                     // with foreign data.
-                    let new = connect(self.address, &self.options, &self.subnqn)?;
+                    let mut new = connect(self.address, &self.options, &self.subnqn)?;
                     if (new.namespace.nguid, new.namespace.nsze)
                         != (self.namespace.nguid, self.namespace.nsze)
                     {
                         return Err(ClientError::AnotherDevice(self.address));
+                    }
+                    // Before the first command: others may have had the namespace meanwhile.
+                    if self.exclusive == Exclusive::Held {
+                        let held = exclusive::must_hold(&mut new.queues.0, self.options.nsid);
+                        held.map_err(|error| self.exclusive.note(error))?;
                     }
                     (self.cntlid, self.controller, self.namespace) =
                         (new.cntlid, new.controller, new.namespace);
@@ -179,7 +201,7 @@ impl Client {
                     self.queues = None;
                     return Err(error);
                 }
-                result => return result,
+                result => return result.map_err(|error| self.exclusive.note(error)),
             }
         }
 

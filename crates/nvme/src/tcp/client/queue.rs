@@ -19,6 +19,7 @@ use crate::spec::status::Status;
 use crate::tcp::buffer::Buffer;
 use crate::tcp::socket::Socket;
 use crate::tcp::wire::{self, Agreement};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -384,6 +385,16 @@ impl Queue {
         }
     }
 
+    /// Whether the target has ended the connection, as far as is known here. No command may be
+    /// under way.
+    pub(super) fn has_ended(&self) -> bool {
+        let events = PollFlags::IN | PollFlags::RDHUP;
+        let mut polled = [PollFd::new(&self.stream, events)];
+        let found = poll(&mut polled, Some(&Timespec::default()));
+        let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        matches!(found, Ok(count) if count > 0) && polled[0].revents().intersects(ends)
+    }
+
     /// Breaks the connection, as a network would.
     ///
     /// # Errors
@@ -401,14 +412,14 @@ impl Queue {
         subnqn: &str,
     ) -> Result<u16, ClientError> {
         // All queues name one host identifier, as those of one host must.
-        let data = ConnectData::new([0x72; 16], cntlid, subnqn, &options.hostnqn);
+        let data = ConnectData::new(options.hostid, cntlid, subnqn, &options.hostnqn);
         let mut sqe = entry(admin::FABRICS, u32::from(fabrics::CONNECT));
         sqe.cdw10 = u32::from(qid) << 16;
         // Bit 18: no flow control of the submission queue.
         sqe.cdw11 = u32::from(entries - 1) | 1 << 18;
 
         // Keep-alive time in milliseconds, for the admin queue alone.
-        sqe.cdw12 = if qid == 0 { 60_000 } else { 0 };
+        sqe.cdw12 = if qid == 0 { options.keep_alive_ms } else { 0 };
 
         let answer = self.call(
             "connect",
