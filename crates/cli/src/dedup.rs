@@ -12,10 +12,11 @@ use remap_ssd_dedup::{
     Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme,
     Statistics, scheme_on,
 };
-use remap_ssd_device::Disk;
+use remap_ssd_device::{Disk, HoldError};
 use remap_ssd_fuse::{Mounted, Pages};
+use remap_ssd_nvme::tcp::client::{Client, ClientError};
 use remap_ssd_sim::report::format::{bytes, exact};
-use remap_ssd_store::{ImageDisk, ImageError};
+use remap_ssd_store::{ImageDisk, ImageError, new_holder};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -61,7 +62,8 @@ Examples:
   mkdir folder && remap-ssd dedup --scheme ccaw --connect 127.0.0.1:4420 --fuse folder &
   mkfs.ext4 folder/n1
 
-A blank namespace becomes a new disk; an existing disk is opened. Nothing else may use the namespace meanwhile.
+A blank namespace becomes a new disk; an existing disk is opened. The device keeps all others from the
+namespace meanwhile, a second `dedup` among them.
 SIGTERM or SIGINT shuts it down cleanly.";
 
 fn yes_or_no(text: &str) -> Result<bool, String> {
@@ -113,7 +115,15 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let disk = ImageDisk::open(dir, args.place.nsid).map_err(about)?;
         return serve_on(disk, args)?.close().map_err(about);
     }
-    serve_on(args.place.connect()?, args).map(drop)
+    let mut disk = args.place.connect()?;
+    hold(&mut disk).map_err(|why| Failure::about(args.place.name(), why))?;
+    serve_on(disk.letting_go_at_end(), args).map(drop)
+}
+
+/// Keeps all others from the namespace for as long as this program serves: two fronts would each
+/// have tables of their own of what is where.
+fn hold(disk: &mut Client) -> Result<(), HoldError<ClientError>> {
+    disk.hold(new_holder(), &[]).map(drop)
 }
 
 /// Opens the disk, or makes it, serves it, and gives back what is below.

@@ -27,7 +27,7 @@ pub(crate) fn failed(error: &StoreError, otherwise: c_int) -> c_int {
             ffi::SQLITE_FULL
         }
         StoreError::Damaged(_) => ffi::SQLITE_IOERR_CORRUPTFS,
-        StoreError::InUse => ffi::SQLITE_BUSY,
+        StoreError::InUse | StoreError::Held(_) | StoreError::FileInUse(_) => ffi::SQLITE_BUSY,
         StoreError::NotFound(_) | StoreError::NoVolume(_) | StoreError::BadName { .. } => {
             ffi::SQLITE_CANTOPEN
         }

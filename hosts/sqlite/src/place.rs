@@ -27,11 +27,14 @@ use crate::twins::Twins;
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::auth::HostKeys;
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume, uuid_text};
+use remap_ssd_store::{
+    ImageDisk, OsStore, Processes, Store, StoreError, Volume, local_name, uuid_text,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -119,7 +122,37 @@ pub struct StorePlace {
     /// Which of several copies of a volume it is: they have one UUID.
     copy: Option<String>,
     /// Where small files for locks are; `None` if they are beside the databases.
-    locks: Option<PathBuf>,
+    locks: Option<LockFolder>,
+}
+
+/// The folder of a volume's locks.
+enum LockFolder {
+    /// That of all processes that use the volume together.
+    Common(PathBuf),
+    /// This process is the only one.
+    Own(OwnFolder),
+}
+
+impl LockFolder {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Common(path) => path,
+            Self::Own(own) => &own.path,
+        }
+    }
+}
+
+/// A folder that ends with its place.
+struct OwnFolder {
+    path: PathBuf,
+    /// Locked, so that it is not cleaned up.
+    _open: fs::File,
+}
+
+impl Drop for OwnFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
 }
 
 impl StorePlace {
@@ -138,8 +171,7 @@ impl StorePlace {
     /// The file that carries the locks of a database.
     pub fn lock_path(&self, name: &str) -> PathBuf {
         match &self.locks {
-            // A name in a volume may have slashes, which mean nothing there.
-            Some(folder) => folder.join(name.replace('%', "%25").replace('/', "%2F")),
+            Some(folder) => folder.path().join(local_name(name)),
             None => PathBuf::from(format!("{}{name}-lock", self.prefix)),
         }
     }
@@ -417,24 +449,10 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlac
     let no_volume =
         || PlaceError::Parameter("files of the operating system are opened by their paths".into());
     let uuid = uuid_text(&store.identity().ok_or_else(no_volume)?);
-    let Processes::Several(folder) = Processes::local() else {
-        unreachable!("processes of this user are several")
+    let locks = match store.folder() {
+        Some(folder) => LockFolder::Common(folder),
+        None => LockFolder::Own(own_folder()?),
     };
-    let name = copy.as_ref().map_or_else(
-        || format!("{uuid}.locks"),
-        |copy| format!("{uuid}.{copy}.locks"),
-    );
-    let locks = folder.join(name);
-
-    let made = fs::DirBuilder::new()
-        .recursive(true)
-        // Other users must not be able to hold locks here.
-        .mode(0o700)
-        .create(&locks);
-    made.map_err(|error| PlaceError::System {
-        place: locks.display().to_string(),
-        error,
-    })?;
 
     Ok(Arc::new(StorePlace {
         store,
@@ -444,3 +462,56 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlac
         locks: Some(locks),
     }))
 }
+
+/// A new folder for the locks of a volume that no other process has open.
+fn own_folder() -> Result<OwnFolder, PlaceError> {
+    let Processes::Several(domain) = Processes::local() else {
+        unreachable!("processes of this user are several")
+    };
+    let failed = |error: std::io::Error| PlaceError::System {
+        place: domain.display().to_string(),
+        error,
+    };
+    // Other users must not be able to hold locks here.
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(&domain).map_err(failed)?;
+    remove_left_folders(&domain);
+
+    builder.recursive(false);
+    loop {
+        let random = RandomState::new().build_hasher().finish();
+        let path = domain.join(format!("{OWN}{random:016x}"));
+        builder.create(&path).map_err(failed)?;
+        // Where folders cannot be locked, it is only not kept from being cleaned up.
+        let open = fs::File::open(&path).map_err(failed)?;
+        let _ = open.lock_shared();
+        if path.is_dir() {
+            return Ok(OwnFolder { path, _open: open });
+        }
+    }
+}
+
+/// Removes the folders of processes that were killed: those that are not locked.
+fn remove_left_folders(domain: &Path) {
+    let Ok(entries) = fs::read_dir(domain) else {
+        return;
+    };
+    let is_own = |entry: &fs::DirEntry| {
+        entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(OWN.as_bytes())
+    };
+    for entry in entries.flatten().filter(is_own) {
+        let Ok(open) = fs::File::open(entry.path()) else {
+            continue;
+        };
+        if open.try_lock().is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// How the name of such a folder begins.
+const OWN: &str = "alone-";

@@ -31,6 +31,20 @@ pub enum StoreError {
     /// Another process has the volume open.
     #[error("the volume is in use by another process")]
     InUse,
+    /// The device keeps the volume for others.
+    #[error("the volume is in use: {0}")]
+    Held(String),
+    /// The device cannot keep the volume for the processes that use it.
+    #[error("{0}")]
+    NotExclusive(String),
+    /// Another process has a file of the volume open.
+    #[error("{0} is open in another process: close it there first")]
+    FileInUse(String),
+    /// Files by which processes find each other are gone.
+    #[error(
+        "{0} was removed while the volume was open: those who have it open may go on, and nothing more can be opened until they have closed it"
+    )]
+    Removed(String),
     /// A page of the volume is not what was written.
     #[error("{0}")]
     Damaged(String),
@@ -83,6 +97,11 @@ impl StoreError {
     /// An error of a disk, whatever its type.
     pub(crate) fn disk(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Disk(Box::new(error))
+    }
+
+    /// A path of the local files by which processes use a volume together is not what it was.
+    pub(crate) fn removed(path: &std::path::Path) -> Self {
+        Self::Removed(path.display().to_string())
     }
 
     /// What the system said, and of what.

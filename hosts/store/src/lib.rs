@@ -21,6 +21,11 @@ mod window;
 pub use error::StoreError;
 pub use image::{ImageDisk, ImageError, ImageNamespace, image_namespaces};
 pub use os::OsStore;
-pub use store::{Create, FileId, FileInfo, FileWrite, OpenOptions, Share, Statistics, Store};
-pub use volume::{DefragPlan, Extent, NewVolume, Processes, Volume, VolumeInfo, uuid_text};
+pub use store::{
+    Create, FileId, FileInfo, FileWrite, LockFiles, OpenOptions, Share, Statistics, Store,
+};
+pub use volume::{
+    DefragPlan, Extent, FileHold, NewVolume, Processes, Volume, VolumeInfo, local_name, new_holder,
+    uuid_text,
+};
 pub use window::{Window, WindowError};

@@ -12,7 +12,8 @@
 //!
 //! Absent: a position in a file, directories, permissions.
 
-use crate::StoreError;
+use crate::{FileHold, StoreError};
+use std::path::PathBuf;
 
 /// A file that has been opened. It stays valid until it is closed or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -127,6 +128,34 @@ impl Statistics {
     }
 }
 
+/// Files of the system by which host software locks a file of a volume, by their inodes; 0: none is
+/// meant; `u64::MAX`: it is not there any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockFiles {
+    /// The file that carries the locks.
+    pub locks: u64,
+    /// The file of the memory that is shared.
+    pub memory: u64,
+}
+
+impl LockFiles {
+    /// These and others; `None` if one of them is another file.
+    pub(crate) fn with(self, other: Self) -> Option<Self> {
+        // Nobody has it: it can only be noted by mistake.
+        if [self.locks, self.memory, other.locks, other.memory].contains(&u64::MAX) {
+            return None;
+        }
+        let one = |here: u64, there: u64| match (here, there) {
+            (0, file) | (file, 0) => Some(file),
+            (here, there) => (here == there).then_some(here),
+        };
+        Some(Self {
+            locks: one(self.locks, other.locks)?,
+            memory: one(self.memory, other.memory)?,
+        })
+    }
+}
+
 /// A set of files by name.
 pub trait Store: Send + Sync {
     /// What tells this store from others: the UUID of a volume. `None` where files may be read by
@@ -238,6 +267,38 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// It could not be made durable.
     fn sync_names(&self) -> Result<(), StoreError>;
+
+    /// Where the processes that use the store together have files of their own, locks for instance;
+    /// `None` if this process is the only one, or files are beside those of the store.
+    fn folder(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Says that a file is open here, or, `alone`, that it must be open nowhere and nobody may open
+    /// it, until the answer is dropped. Only what is asked for by this counts.
+    ///
+    /// # Errors
+    /// Another process has it open, or wants it alone.
+    fn hold_file(&self, _name: &str, _alone: bool) -> Result<FileHold, StoreError> {
+        Ok(FileHold::NONE)
+    }
+
+    /// Compares the files by which this process locks a file with those of the others.
+    ///
+    /// # Errors
+    /// They are not the same: somebody has removed files of others.
+    fn note_lock_files(&self, _file: FileId, _locks: LockFiles) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Asks whether the store may have been lost to others unnoticed. To be called before what was
+    /// read earlier is relied on; it costs a system call.
+    ///
+    /// # Errors
+    /// It is lost, or cannot be reached.
+    fn still_held(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// What this process has done so far.
     fn statistics(&self) -> Statistics;

@@ -30,6 +30,19 @@ fn make(disk: &MemDisk, dir: &Path) -> Processes {
     processes
 }
 
+/// The words of the tenancy that has a volume open.
+fn words(dir: &Path, uuid: &str) -> std::path::PathBuf {
+    let entries = std::fs::read_dir(dir).expect("it is there");
+    let folders = entries
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.is_dir());
+    let mut of_volume = folders.filter(|path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with(uuid))
+    });
+    of_volume.next().expect("a tenancy").join("words")
+}
+
 #[test]
 fn four_writers_that_allocate_at_once_never_get_the_same_page() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -183,7 +196,7 @@ fn what_a_process_that_died_left_half_done_is_made_durable_first() {
     let coordination = std::fs::File::options()
         .read(true)
         .write(true)
-        .open(dir.path().join(uuid))
+        .open(words(dir.path(), &uuid))
         .expect("it is there");
     let mut word = [0; 8];
     coordination.read_exact_at(&mut word, 0).expect("readable");

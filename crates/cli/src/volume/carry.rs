@@ -144,6 +144,8 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
         Err(error) => return Err(about(error)),
     };
     note_about_log(&args.file);
+    // Until the new one is in its place nobody has the old one open, nor opens it.
+    let _alone = volume.hold_file(name, true).map_err(about)?;
 
     // What an interrupted import has left is in the way.
     let part = format!("{name}{PART}");

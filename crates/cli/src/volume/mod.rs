@@ -36,7 +36,8 @@ Examples:
   remap-ssd volume export orders.db copy.db --connect 127.0.0.1:4420
   remap-ssd volume delete orders.db --connect 127.0.0.1:4420
 
-Several processes of one user on one machine may use a volume at the same time; other users and machines may not.";
+Several processes of one user on one machine may use a volume at the same time; the device refuses other users and
+machines meanwhile. A file that a program has open is neither deleted nor replaced.";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
@@ -50,7 +51,7 @@ enum Command {
     Export(carry::Export),
     /// Copies a local file into the volume.
     Import(carry::Import),
-    /// Deletes a file of the volume. Close it everywhere first.
+    /// Deletes a file of the volume. Refused while a program has it open.
     Delete(Delete),
 }
 
@@ -149,9 +150,15 @@ fn perform<D: Disk + Send>(
         Command::Stat(args) => stat(&volume, args)?,
         Command::Export(args) => carry::export(&volume, args)?,
         Command::Import(args) => carry::import(&volume, args)?,
-        Command::Delete(args) => volume
-            .delete(&args.name)
-            .map_err(|error| about(place, error))?,
+        Command::Delete(args) => {
+            // Nobody has it open, and nobody opens it before it is gone.
+            let _alone = volume
+                .hold_file(&args.name, true)
+                .map_err(|error| about(place, error))?;
+            volume
+                .delete(&args.name)
+                .map_err(|error| about(place, error))?;
+        }
     }
 
     Ok(volume.into_disk())

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Role};
 use crate::log;
 use crate::place::StorePlace;
 use libsqlite3_sys as ffi;
-use remap_ssd_store::StoreError;
+use remap_ssd_store::{FileHold, StoreError};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,8 +39,10 @@ pub(super) struct Handle {
     pub known: Option<Known>,
     /// A database in an ordinary file has a name that may lead elsewhere one day.
     pub ordinary: Option<Opened>,
+    /// A database that is open is not deleted by other processes.
+    pub _hold: FileHold,
     /// Open for as long as the file is.
-    pub _place: Arc<StorePlace>,
+    pub place: Arc<StorePlace>,
 }
 
 impl File {
@@ -222,6 +224,11 @@ unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int
         if File::handle(file).read_only && level > ffi::SQLITE_LOCK_SHARED {
             return ffi::SQLITE_IOERR_LOCK;
         }
+        if level == ffi::SQLITE_LOCK_SHARED
+            && let Err(error) = File::handle(file).place.store.still_held()
+        {
+            return log::failed(&error, ffi::SQLITE_IOERR_LOCK);
+        }
         on_lock(file, ffi::SQLITE_OK, |lock| lock.lock(level))
     }
 }
@@ -283,6 +290,13 @@ unsafe extern "C" fn x_file_control(
                     .as_ref()
                     .is_some_and(Opened::has_moved);
                 argument.cast::<c_int>().write(moved.into());
+                ffi::SQLITE_OK
+            }
+
+            // A file in a volume has no other name to go to. Its lock file may have been removed,
+            // which those who have it open need not notice.
+            ffi::SQLITE_FCNTL_HAS_MOVED if is_database => {
+                argument.cast::<c_int>().write(0);
                 ffi::SQLITE_OK
             }
 
@@ -384,6 +398,12 @@ unsafe extern "C" fn x_shm_lock(
 
     // SAFETY: SQLite calls with an open database.
     unsafe {
+        // A transaction begins: what is in memory counts only while the volume is ours.
+        if flags == ffi::SQLITE_SHM_LOCK | ffi::SQLITE_SHM_SHARED
+            && let Err(error) = File::handle(file).place.store.still_held()
+        {
+            return log::failed(&error, ffi::SQLITE_IOERR_SHMLOCK);
+        }
         if gives_up(WRITE_LOCK) {
             // Frames of a transaction that was rolled back: they must not come over those of the
             // next one.
@@ -426,7 +446,12 @@ unsafe fn flush_wal_unheard(file: *mut ffi::sqlite3_file) {
 
 unsafe extern "C" fn x_shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
     // SAFETY: SQLite calls with an open database.
-    unsafe { on_lock(file, ffi::SQLITE_OK, |lock| lock.shm_unmap(delete)) }
+    unsafe {
+        // In a volume's folder the memory's file stays: others go by its inode.
+        let is_ordinary = File::handle(file).ordinary.is_some();
+        let delete = if is_ordinary { delete } else { 0 };
+        on_lock(file, ffi::SQLITE_OK, |lock| lock.shm_unmap(delete))
+    }
 }
 
 unsafe extern "C" fn x_fetch(

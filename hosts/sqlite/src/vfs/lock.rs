@@ -4,10 +4,15 @@
 //! Invariant: it is never the file that has the database: a process that closes any handle of a
 //! file loses all locks it has on it (POSIX), and stores open and close files as they like.
 
+use crate::log;
 use libsqlite3_sys as ffi;
+use remap_ssd_store::{FileId, LockFiles, OpenOptions, Store, StoreError};
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The lock file, as opened by the system's VFS.
@@ -20,6 +25,9 @@ pub(super) struct LockFile {
     index: *mut c_void,
     /// How many frames of the log were in the database when the last checkpoint began.
     backfill: u32,
+    /// The path, and the file in the volume that it locks.
+    path: PathBuf,
+    noted: Option<(Arc<dyn Store>, FileId)>,
 }
 
 /// Where the first region says how many frames of the log are in the database: "WAL-mode File
@@ -30,6 +38,7 @@ impl LockFile {
     /// Opens the file, and makes it if there is none.
     pub fn open(path: &Path) -> Result<Self, c_int> {
         let system = super::system();
+        let kept = path.to_path_buf();
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| ffi::SQLITE_CANTOPEN)?;
         let empty = c"".as_ptr();
         // SAFETY: C strings, and no parameters.
@@ -51,6 +60,8 @@ impl LockFile {
             name,
             index: std::ptr::null_mut(),
             backfill: 0,
+            path: kept,
+            noted: None,
         };
 
         let flags = ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
@@ -71,6 +82,38 @@ impl LockFile {
         } else {
             Err(result)
         }
+    }
+
+    /// Compares it with what other processes lock a file of a volume by, and notes it for them.
+    pub fn note_in(&mut self, store: &Arc<dyn Store>, name: &str) -> Result<(), StoreError> {
+        let file = store.open(name, OpenOptions::default())?;
+        let before = inode(&self.path)?;
+        // Asked in between: the inode is that of the file that is open, and not of a newer one.
+        let mut moved: c_int = 1;
+        // SAFETY: the operation takes a place for a number.
+        let asked = unsafe { self.control(ffi::SQLITE_FCNTL_HAS_MOVED, (&raw mut moved).cast()) };
+        let locks = LockFiles {
+            locks: if asked == ffi::SQLITE_OK && moved == 0 {
+                before
+            } else {
+                REMOVED
+            },
+            memory: 0,
+        };
+        store.note_lock_files(file, locks)?;
+        self.noted = Some((Arc::clone(store), file));
+        Ok(())
+    }
+
+    /// The same for the memory's file.
+    fn note_memory(&self) -> Result<(), StoreError> {
+        let Some((store, file)) = &self.noted else {
+            return Ok(());
+        };
+        let mut path = self.path.clone().into_os_string();
+        path.push("-shm");
+        let memory = inode(Path::new(&path))?;
+        store.note_lock_files(*file, LockFiles { locks: 0, memory })
     }
 
     fn pointer(&mut self) -> *mut ffi::sqlite3_file {
@@ -151,9 +194,13 @@ impl LockFile {
                 |table| table.xShmMap,
                 |map, file| map(file, region, bytes, extend, out),
             );
-            if result == ffi::SQLITE_OK && region == 0 {
-                self.index = *out;
+            if result != ffi::SQLITE_OK || region != 0 {
+                return result;
             }
+            if let Err(error) = self.note_memory() {
+                return log::failed(&error, otherwise);
+            }
+            self.index = *out;
             result
         }
     }
@@ -214,6 +261,20 @@ impl LockFile {
             |table| table.xShmUnmap,
             |unmap, file| unsafe { unmap(file, delete) },
         )
+    }
+}
+
+/// No file has this inode.
+const REMOVED: u64 = u64::MAX;
+
+fn inode(path: &Path) -> Result<u64, StoreError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.ino()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(REMOVED),
+        Err(error) => Err(StoreError::System {
+            what: path.display().to_string(),
+            error,
+        }),
     }
 }
 

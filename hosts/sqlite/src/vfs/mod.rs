@@ -311,7 +311,7 @@ unsafe extern "C" fn x_full_pathname(
 fn refused(error: &PlaceError) -> c_int {
     match error {
         PlaceError::Store {
-            error: error @ StoreError::InUse,
+            error: error @ (StoreError::InUse | StoreError::Held(_)),
             ..
         } => log::failed(error, ffi::SQLITE_CANTOPEN),
         error => {

@@ -12,7 +12,7 @@ use crate::connection::{Connection, Role};
 use crate::log;
 use crate::place::{self, StorePlace};
 use libsqlite3_sys as ffi;
-use remap_ssd_store::{Create, OpenOptions, StoreError};
+use remap_ssd_store::{Create, FileHold, OpenOptions, StoreError};
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
@@ -120,6 +120,13 @@ fn open(
         (true, false) => Create::IfAbsent,
         (false, _) => Create::Never,
     };
+    // Said before it is opened: who deletes it asks first.
+    let hold = if kind == Kind::Database {
+        place.store.hold_file(&name, false)
+    } else {
+        Ok(FileHold::NONE)
+    };
+    let hold = hold.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
     let opened = attach(&place, &name, kind, create, owner);
     let (connection, role) = opened.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
     // SQLite is told if it may only read what it was going to write: a database, or its log.
@@ -128,7 +135,7 @@ fn open(
         Kind::Database | Kind::Wal => place.ordinary(&name).is_some_and(|path| !may_write(&path)),
         Kind::Journal | Kind::SuperJournal | Kind::Temporary => false,
     };
-    let _place = Arc::clone(&place);
+    let kept = Arc::clone(&place);
     let mut handle = Handle {
         connection,
         role,
@@ -136,12 +143,18 @@ fn open(
         lock: None,
         known: None,
         ordinary: None,
-        _place,
+        _hold: hold,
+        place: kept,
     };
 
     if kind == Kind::Database {
         // A database that is not there leaves no lock behind.
-        handle.lock = Some(LockFile::open(&place.lock_path(&name))?);
+        let mut lock = LockFile::open(&place.lock_path(&name))?;
+        if place.ordinary(&name).is_none() {
+            let noted = lock.note_in(&place.store, &name);
+            noted.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
+        }
+        handle.lock = Some(lock);
         handle.ordinary = place.ordinary(&name).map(Opened::at);
     }
     Ok(Box::new(handle))

@@ -48,10 +48,9 @@ fn seeds(few: u64) -> std::ops::Range<u64> {
     first..first + number("SQLITE_CUTS").unwrap_or(few)
 }
 
-/// A volume without files, and the folder of its locks, which goes with it.
+/// A volume without files.
 struct Blank {
     disk: MemDisk,
-    locks: std::path::PathBuf,
 }
 
 impl Blank {
@@ -63,25 +62,12 @@ impl Blank {
         };
         let volume =
             Volume::create(disk.clone(), processes, &new, &mut |_, _| {}).expect("possible");
-        let uuid = volume.info().expect("it is new").uuid;
-        let Processes::Several(folder) = Processes::local() else {
-            unreachable!("several processes of this user")
-        };
-        Self {
-            disk,
-            locks: folder.join(format!("{uuid}.locks")),
-        }
+        drop(volume);
+        Self { disk }
     }
 
     fn pages(&self) -> Pages {
         self.disk.medium().contents()
-    }
-}
-
-impl Drop for Blank {
-    fn drop(&mut self) {
-        // Nobody else knows this volume.
-        let _ = std::fs::remove_dir_all(&self.locks);
     }
 }
 

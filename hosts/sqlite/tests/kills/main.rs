@@ -21,8 +21,9 @@ use processes::{Server, Writer};
 use programs::{Job, check};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_store::{NewVolume, Processes, Volume};
+use remap_ssd_store::{NewVolume, Processes, Volume, uuid_text};
 use std::time::{Duration, Instant};
 
 type Random = Xoshiro256PlusPlus;
@@ -47,7 +48,7 @@ fn seed() -> u64 {
 struct Rig {
     _dir: tempfile::TempDir,
     server: Option<Server>,
-    uuid: String,
+    disk: String,
     job: Job,
     writers: Vec<Option<Writer>>,
     acknowledged: Vec<u64>,
@@ -70,13 +71,14 @@ impl Rig {
         Server::create(&folder);
         let server = Server::start(&folder, None);
         let disk = Client::connect(server.address, Options::default()).expect("it serves");
+        let identity = uuid_text(&disk.identity().expect("served namespaces have one"));
         let volume = Volume::create(
             disk,
             &Processes::local(),
             &NewVolume::default(),
             &mut |_, _| {},
         );
-        let uuid = volume.expect("it is blank").info().expect("it is new").uuid;
+        drop(volume.expect("it is blank"));
 
         let job = Job {
             address: server.address,
@@ -87,7 +89,7 @@ impl Rig {
         let mut rig = Self {
             _dir: dir,
             server: Some(server),
-            uuid,
+            disk: identity,
             job,
             writers: Vec::new(),
             acknowledged: vec![0; writers],
@@ -195,12 +197,12 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Nobody else knows this volume: its locks are a folder, the rest are files.
+        // Nobody else knows this disk: what is left are locks, and folders of writers that died.
         let Processes::Several(folder) = Processes::local() else {
             unreachable!("several processes of this user")
         };
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&self.uuid) {
+            if entry.file_name().to_string_lossy().starts_with(&self.disk) {
                 let _ = std::fs::remove_dir_all(entry.path())
                     .or_else(|_| std::fs::remove_file(entry.path()));
             }

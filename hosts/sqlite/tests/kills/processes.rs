@@ -3,7 +3,7 @@
 use crate::programs::{Job, write};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::controller::{AllReservations, Health, Latency, ReservationStore, Subsystem};
 use remap_ssd_nvme::tcp::server::{ConnectionLabel, Log, Server as TcpServer};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use std::io::{BufRead, BufReader, Write};
@@ -73,11 +73,34 @@ impl Log for Quiet {
     fn server(&self, _: &str) {}
 }
 
+/// Reservations that persist, in a file beside the device, as `serve` keeps them.
+struct Kept(PathBuf);
+
+impl Kept {
+    fn load(&self) -> AllReservations {
+        let text = std::fs::read(&self.0);
+        text.map_or_else(
+            |_| AllReservations::new(),
+            |text| serde_json::from_slice(&text).expect("whole"),
+        )
+    }
+}
+
+impl ReservationStore for Kept {
+    fn save(&self, all: &AllReservations) -> std::io::Result<()> {
+        let new = self.0.with_extension("new");
+        std::fs::write(&new, serde_json::to_vec(all)?)?;
+        std::fs::rename(&new, &self.0)
+    }
+}
+
 fn serve(folder: &Path, address: SocketAddr) {
     let (device, _) = Device::open_in_folder(folder).expect("recoverable");
     let nqn = "nqn.2026-11.test:remap-ssd-sqlite";
     let subsystem =
         Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
+    let kept = Kept(folder.with_extension("reservations"));
+    let subsystem = subsystem.with_reservations(kept.load(), Box::new(kept));
     let port = Port::new(
         Arc::new(subsystem),
         Allowed {

@@ -79,7 +79,6 @@ impl<D: Disk> VolumeState<D> {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize, StoreError> {
-        self.look()?;
         loop {
             let size = self.size(file)?;
             // Behind the end there is nothing to read, whatever the pages hold there.
@@ -95,14 +94,8 @@ impl<D: Disk> VolumeState<D> {
             let Some(places) = space::pieces(&self.inode(file)?.extents, first, pages) else {
                 continue; // Cut off in this moment.
             };
-            let read_before = self.statistics.pages_read;
             self.read_places(&places, offset, &mut into[..bytes], epoch)?;
 
-            // What was in memory takes no time. What came from the disk may have come while
-            // everything changed.
-            if self.statistics.pages_read > read_before {
-                self.look()?;
-            }
             let unchanged = self.generation() == generation;
             if unchanged || self.has(file, first, &places)? {
                 return Ok(bytes);

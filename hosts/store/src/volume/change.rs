@@ -56,9 +56,7 @@ impl<D: Disk> VolumeState<D> {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        if !self.coordination.lock()? {
-            self.table.forget();
-        }
+        self.coordination.lock()?;
         let result = self.settle().and_then(|()| work(self));
         self.coordination.unlock();
         result

@@ -10,8 +10,8 @@
 //!
 //! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: files.
 
-use super::coordination::{self, Coordination, Processes};
 use super::format::{Page, SLOTS_DEFAULT, SLOTS_MAX, SUPERBLOCKS, Superblock};
+use super::tenancy::{Membership, Processes};
 use super::{Volume, change};
 use crate::StoreError;
 use remap_ssd_device::Disk;
@@ -62,39 +62,46 @@ impl<D: Disk> Volume<D> {
         // Refused before anything on the disk is touched.
         check(&superblock, disk.pages())?;
 
-        // A volume that somebody uses is not overwritten, whatever was asked for.
-        let mut reserved = None;
-        match find(&mut disk) {
-            Ok((old, _)) if new.force => {
-                reserved =
-                    Coordination::reserve(processes, &coordination::name(&old.uuid_text(), &disk))?;
-            }
-            Ok((old, _)) => {
-                return Err(StoreError::NotBlank(format!(
-                    "volume {} is on it",
-                    old.uuid_text()
-                )));
-            }
-            Err(StoreError::NoVolume(_)) if new.force => {}
-            Err(StoreError::NoVolume(_)) => {
-                if let Some(page) = first_written(&mut disk, pages, progress)? {
-                    return Err(StoreError::NotBlank(format!("something is in page {page}")));
-                }
-            }
-            Err(error) => return Err(error),
-        }
-
-        // From here on the steps of "make" above.
-        disk.trim(0, pages).map_err(StoreError::disk)?;
-        disk.flush().map_err(StoreError::disk)?;
-        disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat())
-            .map_err(StoreError::disk)?;
-        disk.flush().map_err(StoreError::disk)?;
-
-        // Nobody could open it while it was made.
-        drop(reserved);
+        // Who uses what is there is not disturbed, whatever was asked for; and nobody can open it
+        // while it is made.
+        let mut membership = Membership::join(processes, &mut disk, true)?;
+        let made = make(&mut disk, &superblock, new.force, progress);
+        membership.leave(&mut disk, |_| Ok(()), |disk| disk);
+        made?;
         Self::open(disk, processes)
     }
+}
+
+/// Makes a volume on a disk that nobody else uses.
+fn make<D: Disk>(
+    disk: &mut D,
+    superblock: &Superblock,
+    force: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), StoreError> {
+    let pages = superblock.pages;
+    match find(disk) {
+        Ok(_) | Err(StoreError::NoVolume(_)) if force => {}
+        Ok((old, _)) => {
+            return Err(StoreError::NotBlank(format!(
+                "volume {} is on it",
+                old.uuid_text()
+            )));
+        }
+        Err(StoreError::NoVolume(_)) => {
+            if let Some(page) = first_written(disk, pages, progress)? {
+                return Err(StoreError::NotBlank(format!("something is in page {page}")));
+            }
+        }
+        Err(error) => return Err(error),
+    }
+
+    // From here on the steps of "make" above.
+    disk.trim(0, pages).map_err(StoreError::disk)?;
+    disk.flush().map_err(StoreError::disk)?;
+    disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat())
+        .map_err(StoreError::disk)?;
+    disk.flush().map_err(StoreError::disk)
 }
 
 fn check(superblock: &Superblock, disk_pages: u64) -> Result<(), StoreError> {

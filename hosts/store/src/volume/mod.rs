@@ -9,7 +9,8 @@
 //! Invariants: a page of a file is claimed by that file only; every change of which files there are
 //! and what they claim is one page written, and durable before anybody relies on it (`change.rs`
 //! has the arguments, FORMAT.md the bytes). Calls of several threads take turns (one mutex around
-//! the disk); processes use a volume together by `coordination.rs`.
+//! the disk); processes use a volume together by `coordination.rs`, and the device keeps all others
+//! out (`tenancy.rs`).
 //!
 //! Considered and left: *a bitmap of free pages*, a second statement of what the records say, which
 //! a cut could make differ: free pages are found by reading the table, which is one command for 256
@@ -18,7 +19,7 @@
 //! transaction; they are written at a sync, and not even then for files with an open end.
 //!
 //! Absent: directories; holes (a file has all its pages, which cost the device nothing until they
-//! are written); protection from other machines that use the disk at the same time.
+//! are written); who may use the disk, where it has no way to keep others out.
 
 mod bytes;
 mod cache;
@@ -32,29 +33,34 @@ mod share;
 mod space;
 mod state;
 mod table;
+mod tenancy;
 mod words;
 
 pub use cache::CACHE_BYTES_DEFAULT;
-pub use coordination::Processes;
 pub use defrag::DefragPlan;
 pub use format::{SLOTS_DEFAULT, SLOTS_MAX, uuid_text};
 pub use make::NewVolume;
 pub use space::Extent;
+pub use tenancy::{FileHold, Processes, local_name, new_holder};
 
 use crate::guard::Guard;
 use crate::{
-    Create, FileId, FileInfo, FileWrite, OpenOptions, Share, Statistics, Store, StoreError,
+    Create, FileId, FileInfo, FileWrite, LockFiles, OpenOptions, Share, Statistics, Store,
+    StoreError,
 };
 use cache::Cache;
 use coordination::Coordination;
 use format::check_name;
 use remap_ssd_device::Disk;
 use state::VolumeState;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tenancy::Membership;
 
 /// A volume that is open.
-pub struct Volume<D> {
-    state: Mutex<VolumeState<D>>,
+pub struct Volume<D: Disk> {
+    /// Until it is left.
+    state: Option<Mutex<VolumeState<D>>>,
     notes: Vec<String>,
 }
 
@@ -97,30 +103,39 @@ impl<D: Disk> Volume<D> {
     }
 
     fn open_as(mut disk: D, processes: &Processes, alone: bool) -> Result<Self, StoreError> {
-        let (superblock, notes) = make::find(&mut disk)?;
-        // Processes find each other by the volume's identity, whatever way they reach the disk.
-        let name = coordination::name(&superblock.uuid_text(), &disk);
-        let coordination = Coordination::join(processes, &name, superblock.slots, alone)?;
-        let table = table::Table::new(&superblock);
-        let statistics = Statistics::default();
-        let cache = Cache::new(CACHE_BYTES_DEFAULT);
-        let mut state = VolumeState {
-            disk,
-            superblock,
-            coordination,
-            table,
-            cache,
-            changing: Vec::new(),
-            statistics,
-            without: None,
+        // The disk answers nobody who is not a member.
+        let mut membership = Membership::join(processes, &mut disk, alone)?;
+        let found = make::find(&mut disk).and_then(|(superblock, notes)| {
+            let coordination = Coordination::of(&membership, superblock.slots)?;
+            Ok((superblock, notes, coordination))
+        });
+        let (superblock, notes, coordination) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                membership.leave(&mut disk, |_| Ok(()), |disk| disk);
+                return Err(error);
+            }
         };
 
-        // Under the lock, so that whatever was left unfinished is durable before it is relied on.
-        state.locked(|state| make::repair(&mut state.disk, &superblock, &notes))?;
-        Ok(Self {
-            state: Mutex::new(state),
+        let volume = Self {
+            state: Some(Mutex::new(VolumeState {
+                disk,
+                superblock,
+                membership,
+                coordination,
+                table: table::Table::new(&superblock),
+                cache: Cache::new(CACHE_BYTES_DEFAULT),
+                changing: Vec::new(),
+                statistics: Statistics::default(),
+                without: None,
+            })),
             notes,
-        })
+        };
+        // Under the lock, so that whatever was left unfinished is durable before it is relied on.
+        let repair =
+            |state: &mut VolumeState<D>| make::repair(&mut state.disk, &superblock, &volume.notes);
+        volume.state().locked(repair)?;
+        Ok(volume)
     }
 
     /// Keeps at most so many bytes of pages in memory, instead of 64 MiB; 0 for none.
@@ -188,11 +203,12 @@ impl<D: Disk> Volume<D> {
     }
 
     /// Gives the disk back, also after a panic.
-    pub fn into_disk(self) -> D {
-        self.state
+    pub fn into_disk(mut self) -> D {
+        let state = self.state.take().expect("it is left once");
+        state
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
-            .disk
+            .leave()
     }
 
     /// Switches a guard off, for tests that must notice.
@@ -205,7 +221,19 @@ impl<D: Disk> Volume<D> {
     fn state(&self) -> MutexGuard<'_, VolumeState<D>> {
         // A panic in another thread leaves nothing half done that is not on the disk, and that is
         // kept in order.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.state.as_ref().expect("until it is left");
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Disk> Drop for Volume<D> {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            state
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner)
+                .leave();
+        }
     }
 }
 
@@ -262,9 +290,7 @@ impl<D: Disk + Send> Store for Volume<D> {
     }
 
     fn size(&self, file: FileId) -> Result<u64, StoreError> {
-        let mut state = self.state();
-        state.look()?;
-        state.size(file)
+        self.state().size(file)
     }
 
     fn set_size(&self, file: FileId, size: u64) -> Result<(), StoreError> {
@@ -293,7 +319,6 @@ impl<D: Disk + Send> Store for Volume<D> {
 
     fn sync(&self, file: FileId) -> Result<(), StoreError> {
         let mut state = self.state();
-        state.look()?;
         // Before the flush, which makes the data and the size durable together.
         state.record_size(file)?;
         state.flush()
@@ -301,29 +326,40 @@ impl<D: Disk + Send> Store for Volume<D> {
 
     fn sync_all(&self) -> Result<(), StoreError> {
         let mut state = self.state();
-        state.load()?;
-        let files: Vec<FileId> = state
-            .table
-            .files()
-            .map(|(slot, inode)| FileId {
-                slot,
-                birth: inode.birth,
-            })
-            .collect();
-
-        // A file that is deleted meanwhile needs no size.
-        for file in files {
-            match state.record_size(file) {
-                Ok(()) | Err(StoreError::Gone) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        state.record_sizes()?;
         state.flush()
     }
 
     fn sync_names(&self) -> Result<(), StoreError> {
         // Every change of names is durable when it returns.
         Ok(())
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        self.state().membership.folder()
+    }
+
+    fn hold_file(&self, name: &str, alone: bool) -> Result<FileHold, StoreError> {
+        self.state().membership.hold_file(name, alone)
+    }
+
+    fn note_lock_files(&self, file: FileId, locks: LockFiles) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.coordination.lock()?;
+        let same = state
+            .coordination
+            .same_lock_files(file.slot, file.birth, locks);
+        state.coordination.unlock();
+        let folder = state.membership.folder().unwrap_or_default();
+        if same {
+            Ok(())
+        } else {
+            Err(StoreError::removed(&folder))
+        }
+    }
+
+    fn still_held(&self) -> Result<(), StoreError> {
+        self.state().disk.still_held().map_err(StoreError::disk)
     }
 
     fn statistics(&self) -> Statistics {

@@ -8,6 +8,7 @@ use super::change::LAST_COMMANDS;
 use super::coordination::Coordination;
 use super::format::{Inode, Superblock};
 use super::table::{SlotContent, Table};
+use super::tenancy::Membership;
 use crate::guard::Guard;
 use crate::{FileId, FileInfo, Statistics, StoreError};
 use remap_ssd_device::Disk;
@@ -17,6 +18,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 pub struct VolumeState<D> {
     pub disk: D,
     pub superblock: Superblock,
+    pub membership: Membership,
     pub coordination: Coordination,
     pub table: Table,
     pub cache: Cache,
@@ -28,16 +30,6 @@ pub struct VolumeState<D> {
 }
 
 impl<D: Disk> VolumeState<D> {
-    /// Forgets what is remembered if the coordination file is a new one. Every call from outside
-    /// begins with this.
-    pub fn look(&mut self) -> Result<(), StoreError> {
-        while !self.coordination.is_the_same()? {
-            self.table.forget();
-            self.cache.clear();
-        }
-        Ok(())
-    }
-
     /// The generation of the layout.
     pub fn generation(&self) -> u64 {
         self.coordination.generation()
@@ -45,7 +37,6 @@ impl<D: Disk> VolumeState<D> {
 
     /// Reads what is not known of the table.
     pub fn load(&mut self) -> Result<(), StoreError> {
-        self.look()?;
         let generation = self.generation();
         self.table
             .load(&mut self.disk, &self.superblock, generation)
@@ -93,7 +84,6 @@ impl<D: Disk> VolumeState<D> {
         files: impl IntoIterator<Item = FileId>,
         work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.look()?;
         let before = self.changing.len();
 
         // Odd words first: nobody believes what is read from here on.
@@ -134,6 +124,42 @@ impl<D: Disk> VolumeState<D> {
         self.coordination.set_word(file.slot, word);
         self.cache.move_on(file, word & !1);
         self.changing.push(file);
+    }
+
+    /// Writes sizes that only the processes know into the records. The flush is the caller's.
+    pub fn record_sizes(&mut self) -> Result<(), StoreError> {
+        self.load()?;
+        let files: Vec<FileId> = self
+            .table
+            .files()
+            .map(|(slot, inode)| FileId {
+                slot,
+                birth: inode.birth,
+            })
+            .collect();
+
+        // A file that is deleted meanwhile needs no size.
+        for file in files {
+            match self.record_size(file) {
+                Ok(()) | Err(StoreError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the volume to others.
+    pub fn leave(mut self) -> D {
+        // Taken out, so that the rest can be used meanwhile.
+        let process = std::process::id();
+        let alone = Membership::Alone { process };
+        let mut membership = std::mem::replace(&mut self.membership, alone);
+        membership.leave(
+            &mut self,
+            |state| state.record_sizes(),
+            |state| &mut state.disk,
+        );
+        self.disk
     }
 
     /// Deallocates pages on the disk.

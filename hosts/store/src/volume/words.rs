@@ -5,6 +5,7 @@
 //! bytes 8-43           the kernel's boot_id: what is of an earlier start of the machine does not count
 //! 4096 + 16 x slot     birth and size of the slot's file, as they are now
 //! 1052672 + 8 x slot   the word of the slot's file, which changes whenever its bytes do (`cache.rs`)
+//! 1576960 + 24 x slot  birth of the slot's file; inodes of the files by which it is locked, 0 if nobody has noted any
 //! ```
 //!
 //! They are looked at dozens of times in a transaction of SQLite's; a system call each took longer
@@ -17,6 +18,7 @@
 //! Absent: locks, and what the words mean (`coordination.rs`).
 
 use super::format::SLOTS_MAX;
+use crate::LockFiles;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -33,6 +35,16 @@ const SIZES_AT: u64 = 4096;
 const SIZE_BYTES: u64 = 16;
 const WORDS_AT: u64 = SIZES_AT + SIZE_BYTES * SLOTS_MAX as u64;
 const WORD_BYTES: u64 = 8;
+const LOCKS_AT: u64 = WORDS_AT + WORD_BYTES * SLOTS_MAX as u64;
+const LOCK_BYTES: u64 = 24;
+
+/// What is noted of the files by which a file of the volume is locked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LockWords {
+    /// Birth of the file that they are about.
+    pub birth: u64,
+    pub files: LockFiles,
+}
 
 /// The words of a volume.
 pub struct Words {
@@ -43,8 +55,8 @@ impl Words {
     /// Maps the file of a volume of so many slots. Its lock must be held.
     pub fn of(file: &File, slots: u32) -> io::Result<Self> {
         allocate(file, slots)?;
-        let [_, words] = ranges(slots);
-        let map = MmapOptions::new().len(words.end as usize).map_raw(file)?;
+        let [.., last] = ranges(slots);
+        let map = MmapOptions::new().len(last.end as usize).map_raw(file)?;
         Ok(Self { map })
     }
 
@@ -79,6 +91,29 @@ impl Words {
         self.store(WORDS_AT + WORD_BYTES * u64::from(slot), to);
     }
 
+    /// The files by which a slot's file is locked. The volume's lock must be held.
+    pub fn locks(&self, slot: u32) -> LockWords {
+        let at = LOCKS_AT + LOCK_BYTES * u64::from(slot);
+        LockWords {
+            birth: self.load(at),
+            files: LockFiles {
+                locks: self.load(at + 8),
+                memory: self.load(at + 16),
+            },
+        }
+    }
+
+    pub fn set_locks(&self, slot: u32, to: LockWords) {
+        // What is noted counts with its birth: that of another file is taken away first.
+        let at = LOCKS_AT + LOCK_BYTES * u64::from(slot);
+        if self.load(at) != to.birth {
+            self.store(at, 0);
+        }
+        self.store(at + 8, to.files.locks);
+        self.store(at + 16, to.files.memory);
+        self.store(at, to.birth);
+    }
+
     fn load(&self, at: u64) -> u64 {
         self.word(at).load(Ordering::SeqCst)
     }
@@ -96,12 +131,13 @@ impl Words {
     }
 }
 
-/// The bytes of the file that are used: generation and sizes, and words.
-fn ranges(slots: u32) -> [Range<u64>; 2] {
+/// The bytes of the file that are used: generation and sizes, words, and lock files.
+fn ranges(slots: u32) -> [Range<u64>; 3] {
     let slots = u64::from(slots);
     [
         0..SIZES_AT + SIZE_BYTES * slots,
         WORDS_AT..WORDS_AT + WORD_BYTES * slots,
+        LOCKS_AT..LOCKS_AT + LOCK_BYTES * slots,
     ]
 }
 
@@ -121,4 +157,25 @@ fn allocate(file: &File, slots: u32) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A hole in the file would be a signal, where a write could have said that the file system is
+    // full.
+    #[test]
+    fn words_have_their_blocks_before_they_are_used() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut options = File::options();
+        options.read(true).write(true).create(true);
+        let file = options.open(dir.path().join("words")).expect("possible");
+        let slots = 4096;
+        Words::of(&file, slots).expect("possible");
+        let used = 4096 + (16 + 8 + 24) * u64::from(slots);
+        let blocks = file.metadata().expect("it is open").blocks();
+        assert!(blocks * 512 >= used, "{blocks} blocks");
+    }
 }

@@ -55,36 +55,6 @@ fn a_range_whose_tail_alone_overlaps_its_target_is_read_before_it_is_written() {
     );
 }
 
-// A program that cleans `/tmp` takes the file away by which processes know of each other's changes.
-#[test]
-fn a_process_whose_coordination_file_was_deleted_believes_nothing_that_it_remembers() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let processes = Processes::Several(folder.path().into());
-    let disk = MemDisk::new(BYTES / PAGE as u64);
-    let new = NewVolume::default();
-    let first = Volume::create(disk.clone(), &processes, &new, &mut |_, _| {}).expect("possible");
-    let options = OpenOptions {
-        create: Create::New,
-        ..OpenOptions::default()
-    };
-    let file = first.open("database", options).expect("possible");
-    first.write(file, 0, &[1; PAGE]).expect("possible");
-    first.sync(file).expect("possible");
-
-    for entry in std::fs::read_dir(folder.path()).expect("it is there") {
-        std::fs::remove_file(entry.expect("it is there").path()).expect("possible");
-    }
-    let second = Volume::open(disk, &processes).expect("possible");
-    let same = second
-        .open("database", OpenOptions::default())
-        .expect("it is there");
-    second.write(same, 0, &[2; PAGE]).expect("possible");
-
-    let mut found = [0; PAGE];
-    first.read(file, 0, &mut found).expect("possible");
-    assert!(found == [2; PAGE], "the page of before is in memory");
-}
-
 // The page that is remembered of the source is older than the one that the disk shares.
 #[test]
 fn a_page_that_another_process_wrote_is_shared_as_it_is_now() {

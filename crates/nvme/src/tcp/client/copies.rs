@@ -140,10 +140,10 @@ impl Client {
             let calls: Vec<Call<'_>> = wave.iter().map(CopyCommand::call).collect();
             let answers = self.with(true, |_, io| io.calls(&calls))?;
             if let Some(refused) = answers.iter().find(|answer| !answer.status.is_success()) {
-                return Err(ClientError::Status {
+                return Err(self.exclusive.note(ClientError::Status {
                     what: "copy",
                     status: refused.status,
-                });
+                }));
             }
         }
     }

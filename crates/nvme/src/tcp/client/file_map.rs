@@ -44,10 +44,10 @@ impl Client {
             (Status::NOT_LISTED, 1) => Ok(FileStatus::FilesFull),
             (Status::NOT_LISTED, 2) => Ok(FileStatus::BlocksFull),
             (Status::NOT_LISTED, 3) => Ok(FileStatus::MapDamaged),
-            (status, _) => Err(file_map(ClientError::Status {
+            (status, _) => Err(file_map(self.exclusive.note(ClientError::Status {
                 what: "write of the file map",
                 status,
-            })),
+            }))),
         }
     }
 

@@ -268,10 +268,10 @@ impl Client {
                 } else {
                     "copy"
                 };
-                let error = ClientError::Status {
+                let error = self.exclusive.note(ClientError::Status {
                     what,
                     status: answer.status,
-                };
+                });
                 return Err(RemapAllError {
                     index: command.index,
                     error,

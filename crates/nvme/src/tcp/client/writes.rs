@@ -70,10 +70,10 @@ impl Client {
         let answers = self.with(true, |_, io| io.calls(&calls))?;
         let refused = answers.iter().find(|answer| !answer.status.is_success());
         refused.map_or(Ok(()), |answer| {
-            Err(ClientError::Status {
+            Err(self.exclusive.note(ClientError::Status {
                 what: "write",
                 status: answer.status,
-            })
+            }))
         })
     }
 }
