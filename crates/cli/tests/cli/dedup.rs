@@ -59,10 +59,13 @@ fn what_cannot_be_served_is_said_in_a_line() {
 
 /// Serves, unless the kernel or the user's rights do not allow it.
 fn serve(scheme: &str, image: &str, folder: &str) -> Option<Child> {
+    serve_at(scheme, ["--image", image], folder)
+}
+
+fn serve_at(scheme: &str, place: [&str; 2], folder: &str) -> Option<Child> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
-        .args([
-            "dedup", "--scheme", scheme, "--image", image, "--fuse", folder,
-        ])
+        .args(["dedup", "--scheme", scheme, "--fuse", folder])
+        .args(place)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -148,5 +151,54 @@ fn a_file_is_there_again_after_a_restart_and_its_duplicates_are_counted() {
         assert_eq!(&found, b"\0a few bytes\0");
         drop(file);
         stop(child);
+    }
+}
+
+#[test]
+fn a_second_front_is_refused_until_the_first_one_has_ended_or_was_killed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folders = ["one", "two"].map(|name| dir.path().join(name));
+    folders
+        .each_ref()
+        .map(|folder| std::fs::create_dir(folder).expect("a new folder"));
+    let [one, two] = folders
+        .each_ref()
+        .map(|folder| folder.to_str().expect("text"));
+
+    for scheme in ["ccaw", "ordermerge"] {
+        let served = crate::service::serve(&["--memory", "64MiB"]);
+        let place = ["--connect", served.nvme.as_str()];
+        let Some(first) = serve_at(scheme, place, one) else {
+            return;
+        };
+        let again = |more: &[&str]| {
+            let args = ["dedup", "--scheme", scheme, "--fuse", two];
+            run(&[&args[..], &place, more].concat())
+        };
+        again(&[]).fails_in_one_line(1, &["in use by other processes"]);
+        again(&["--force"]).fails_in_one_line(1, &["in use by other processes"]);
+        run(&["volume", "create", "--force", place[0], place[1]])
+            .fails_in_one_line(1, &["in use by other processes"]);
+        stop(first);
+
+        // Killed, it gives nothing back; the server sees that it is gone.
+        let mut first = serve_at(scheme, place, one).expect("it was let go");
+        first.kill().expect("it runs");
+        first.wait().expect("it ends");
+        let _ = Command::new("umount").args(["-l", one]).status();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let missing = dir.path().join("missing");
+        loop {
+            // Refused for another reason: there is no such folder.
+            let args = ["dedup", "--scheme", scheme, "--fuse"];
+            let ran = run(&[&args[..], &[missing.to_str().expect("text")], &place].concat());
+            assert_eq!(ran.code, 1, "{}", ran.err);
+            if !ran.err.contains("in use by other processes") {
+                break;
+            }
+            assert!(std::time::Instant::now() < until, "{}", ran.err);
+        }
+        stop(serve_at(scheme, place, two).expect("a front that failed gives it back"));
+        served.stop();
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::kit::{Ran, run};
 use crate::service::{Served, serve};
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_store::{Processes, Store, Volume};
 use std::path::Path;
 
 fn volume(args: &[&str], place: &[&str]) -> Ran {
@@ -119,6 +121,39 @@ fn a_file_goes_into_a_device_in_a_folder_and_is_there_when_it_is_served() {
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
     volume(&["export", "local", &back], &place).ok();
     assert!(std::fs::read(&back).expect("written") == bytes(5, 70_001));
+    served.stop();
+}
+
+#[test]
+fn a_file_that_a_program_has_open_is_neither_deleted_nor_replaced() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (served, place) = served(&["--memory", "64MiB"]);
+    let place: Vec<&str> = place.iter().map(String::as_str).collect();
+    volume(&["create"], &place).ok();
+    let local = path(dir.path(), "app.db");
+    std::fs::write(&local, bytes(1, 70_001)).expect("room for it");
+    volume(&["import", &local], &place).ok();
+
+    let disk = Client::connect(place[1], Options::default()).expect("it serves");
+    let program = Volume::open(disk, &Processes::local()).expect("the same user");
+    let open = program.hold_file("app.db", false).expect("nobody has it");
+    let refusal = ["app.db", "open in another process"];
+    volume(&["delete", "app.db"], &place).fails_in_one_line(1, &refusal);
+    volume(&["import", &local, "--force"], &place).fails_in_one_line(1, &refusal);
+    drop(open);
+    volume(&["import", &local, "--force"], &place).ok();
+    volume(&["delete", "app.db"], &place).ok();
+
+    // Another domain has the volume: nothing is done at all.
+    drop(program);
+    let disk = Client::connect(place[1], Options::default()).expect("it serves");
+    let other = Processes::Several(dir.path().join("domain"));
+    let other = Volume::open(disk, &other).expect("nobody has it");
+    for args in [&["list"][..], &["import", &local], &["create", "--force"]] {
+        volume(args, &place).fails_in_one_line(1, &["in use by other processes"]);
+    }
+    drop(other);
+    volume(&["import", &local], &place).ok();
     served.stop();
 }
 
