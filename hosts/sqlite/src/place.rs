@@ -37,7 +37,7 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
 
 /// What a URI or the environment says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -476,7 +476,8 @@ fn own_folder() -> Result<OwnFolder, PlaceError> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder.create(&domain).map_err(failed)?;
-    remove_left_folders(&domain);
+    static LOOKED: Once = Once::new();
+    LOOKED.call_once(|| remove_left_folders(&domain));
 
     builder.recursive(false);
     loop {

@@ -20,6 +20,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,12 @@ struct Quiet;
 impl Log for Quiet {
     fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
     fn server(&self, _: &str) {}
+}
+
+/// Bytes that tell this device from those of other tests, which have its name too.
+fn incarnation() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A device that is served, with a volume and a database.
@@ -57,7 +64,10 @@ impl Rig {
             anybody: true,
             ..Allowed::default()
         };
-        let port = Port::new(Arc::new(subsystem.expect("possible")), allowed);
+        let port = Port::new(
+            Arc::new(subsystem.expect("possible").of_incarnation(incarnation())),
+            allowed,
+        );
         let any = "127.0.0.1:0".parse().expect("an address");
         let server = Server::bind(any, port, Box::new(Quiet)).expect("a free port");
         let (address, stopper) = (server.address(), server.stopper());
@@ -296,7 +306,7 @@ fn two_processes_of_one_user_write_one_database() {
             for one in &mut pair {
                 assert_eq!(one.heard(), format!("acknowledged {COMMITS}"));
             }
-            pair.map(Process::end);
+            pair.into_iter().for_each(Process::end);
             rig.must_have("A", COMMITS);
             rig.must_have("B", COMMITS);
         }
@@ -356,6 +366,7 @@ fn who_has_the_database_open_goes_on_when_tmp_is_emptied_and_nobody_else_gets_it
             let mut first = Process::start(&rig, "A", &Place::OtherTmp).must_be_open();
             let mut second = Process::start(&rig, "B", &Place::With(&first)).must_be_open();
             first.writes();
+            assert_eq!(second.tell("read"), format!("Integer({COMMITS})"));
             assert_eq!(first.tell("sweep"), "swept");
 
             // Those who were there share locks that have no names any more.

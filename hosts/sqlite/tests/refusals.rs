@@ -17,6 +17,7 @@ use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 struct Quiet;
@@ -24,6 +25,12 @@ struct Quiet;
 impl Log for Quiet {
     fn connection(&self, _: &ConnectionLabel<'_>, _: &str) {}
     fn server(&self, _: &str) {}
+}
+
+/// Bytes that tell this device from those of other tests, which have its name too.
+fn incarnation() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A device that is served, until it is not.
@@ -41,7 +48,7 @@ impl Served {
         let nqn = "nqn.2026-11.test:remap-ssd-refusals";
         let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default());
         let mut served = Self {
-            subsystem: Arc::new(subsystem.expect("possible")),
+            subsystem: Arc::new(subsystem.expect("possible").of_incarnation(incarnation())),
             address: "127.0.0.1:0".parse().expect("an address"),
             server: None,
         };

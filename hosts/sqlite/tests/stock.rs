@@ -187,3 +187,77 @@ fn a_database_that_may_not_be_written_is_opened_to_be_read() {
         }
     }
 }
+
+/// Runs statements by SQLite's own shell, a program that knows nothing of this VFS; what it said.
+fn shell(path: &Path, sql: &str) -> Option<(bool, String)> {
+    let ran = std::process::Command::new("sqlite3")
+        .arg(path)
+        .arg(sql)
+        .output();
+    match ran {
+        Ok(output) => {
+            let said = [output.stdout, output.stderr].concat();
+            Some((
+                output.status.success(),
+                String::from_utf8_lossy(&said).into_owned(),
+            ))
+        }
+        Err(_) => {
+            println!("left out: there is no sqlite3");
+            None
+        }
+    }
+}
+
+// Its locks are on the database's file and ours are not; its log is another one than ours.
+#[test]
+fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
+    start_with_vfs();
+    for mode in ["WAL", "DELETE"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("app.db");
+        let ours = open("remap", &path, "");
+        ours.run(&format!("PRAGMA journal_mode={mode}"))
+            .expect("possible");
+        ours.run("CREATE TABLE t(a)").expect("possible");
+        let second = open("remap", &path, "");
+        for number in 0..150 {
+            let db = if number % 2 == 0 { &ours } else { &second };
+            db.run(&format!("INSERT INTO t VALUES({number})"))
+                .expect("possible");
+            if number % 50 == 7 {
+                for sql in ["SELECT count(*) FROM t", "INSERT INTO t VALUES(-1)"] {
+                    let Some((done, said)) = shell(&path, sql) else {
+                        return;
+                    };
+                    assert!(!done && said.contains("locked"), "{mode}: {said}");
+                }
+            }
+        }
+        drop((ours, second));
+
+        // Closed, it is an ordinary database with all that was acknowledged.
+        let (done, said) = shell(&path, "SELECT count(*) FROM t; PRAGMA integrity_check")
+            .expect("there is a shell");
+        assert!(done && said.trim() == "150\nok", "{mode}: {said}");
+
+        // The other way round: it is in use by SQLite's own VFS, of this process here.
+        let stock = open("unix", &path, "");
+        stock
+            .run(&format!("PRAGMA journal_mode={mode}"))
+            .expect("possible");
+        stock.run("BEGIN").expect("possible");
+        stock.run("SELECT * FROM t").expect("readable");
+        let ours = open("remap", &path, "");
+        let refused = ours
+            .run("INSERT INTO t VALUES(-2)")
+            .expect_err("it is in use");
+        assert!(refused.is_busy(), "{mode}: {refused}");
+        stock.run("COMMIT").expect("possible");
+        drop(stock);
+        ours.run("INSERT INTO t VALUES(150)")
+            .expect("nobody else has it");
+        let count = ours.value("SELECT count(*) FROM t").expect("readable");
+        assert_eq!(count.integer(), 151);
+    }
+}

@@ -294,6 +294,14 @@ fn process_that_dies() {
     let disk = Client::connect(address, Options::default()).expect("it serves");
     let volume = Volume::open(disk, &Processes::Several(folder.into())).expect("the domain has it");
     append(&volume, 5000);
+    let file = volume.open("a", NEW).expect("it is there");
+    let locks = LockFiles {
+        locks: std::process::id().into(),
+        memory: 0,
+    };
+    volume
+        .note_lock_files(file, locks)
+        .expect("nobody alive has noted any");
     std::process::abort();
 }
 

@@ -167,7 +167,7 @@ fn a_second_front_is_refused_until_the_first_one_has_ended_or_was_killed() {
 
     for scheme in ["ccaw", "ordermerge"] {
         let served = crate::service::serve(&["--memory", "64MiB"]);
-        let place = ["--connect", served.nvme.as_str()];
+        let place = ["--connect", served.address()];
         let Some(first) = serve_at(scheme, place, one) else {
             return;
         };

@@ -8,6 +8,7 @@
 //!
 //! Absent: opening.
 
+use super::beside::BesideLock;
 use super::lock::LockFile;
 use super::ordinary::Opened;
 use super::owners::Known;
@@ -39,6 +40,8 @@ pub(super) struct Handle {
     pub known: Option<Known>,
     /// A database in an ordinary file has a name that may lead elsewhere one day.
     pub ordinary: Option<Opened>,
+    /// An ordinary database that has been used is SQLite's own VFS's again when it is closed.
+    pub beside: Option<Arc<BesideLock>>,
     /// A database that is open is not deleted by other processes.
     pub _hold: FileHold,
     /// Open for as long as the file is.
@@ -229,7 +232,32 @@ unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int
         {
             return log::failed(&error, ffi::SQLITE_IOERR_LOCK);
         }
-        on_lock(file, ffi::SQLITE_OK, |lock| lock.lock(level))
+        match keep_others_out(File::handle(file)) {
+            ffi::SQLITE_OK => on_lock(file, ffi::SQLITE_OK, |lock| lock.lock(level)),
+            refused => refused,
+        }
+    }
+}
+
+/// Before an ordinary database is used: SQLite's own VFS must not have it, nor get it.
+fn keep_others_out(handle: &mut Handle) -> c_int {
+    let Some(ordinary) = handle.ordinary.as_ref().filter(|_| handle.beside.is_none()) else {
+        return ffi::SQLITE_OK;
+    };
+    match BesideLock::take(ordinary.path()) {
+        Ok(Some(lock)) => {
+            handle.beside = Some(lock);
+            ffi::SQLITE_OK
+        }
+        Ok(None) => {
+            log::note(
+                ffi::SQLITE_BUSY,
+                &"a program without this VFS has the database open: close it there first",
+            );
+            ffi::SQLITE_BUSY
+        }
+        // The file is gone, or its file system has no such locks: SQLite's own VFS has none either.
+        Err(_) => ffi::SQLITE_OK,
     }
 }
 

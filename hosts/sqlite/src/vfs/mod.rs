@@ -14,6 +14,7 @@
 //!
 //! Absent: what is in the files.
 
+mod beside;
 mod file;
 mod lock;
 mod open;

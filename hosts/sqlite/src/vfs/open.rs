@@ -143,6 +143,7 @@ fn open(
         lock: None,
         known: None,
         ordinary: None,
+        beside: None,
         _hold: hold,
         place: kept,
     };

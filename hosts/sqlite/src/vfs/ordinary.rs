@@ -56,6 +56,11 @@ impl Opened {
         Self { path, identity }
     }
 
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether the name leads to another file now, or to none.
     pub fn has_moved(&self) -> bool {
         identity(&self.path) != self.identity

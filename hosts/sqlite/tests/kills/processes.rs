@@ -96,9 +96,11 @@ impl ReservationStore for Kept {
 
 fn serve(folder: &Path, address: SocketAddr) {
     let (device, _) = Device::open_in_folder(folder).expect("recoverable");
-    let nqn = "nqn.2026-11.test:remap-ssd-sqlite";
-    let subsystem =
-        Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
+    // Devices of several tests have names of their own, which stay when they start again.
+    let folder_name = folder.display().to_string().replace('/', "-");
+    let nqn = format!("nqn.2026-11.test:remap-ssd-sqlite:{folder_name}");
+    let subsystem = Subsystem::new(device, &nqn, &[], Latency::None, true, Health::default())
+        .expect("possible");
     let kept = Kept(folder.with_extension("reservations"));
     let subsystem = subsystem.with_reservations(kept.load(), Box::new(kept));
     let port = Port::new(

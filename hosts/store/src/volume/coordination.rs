@@ -177,6 +177,10 @@ fn open_present(tenancy: &Tenancy, slots: u32) -> Result<CoordinationFile, Store
             file.write_all_at(boot, BOOT_AT)?;
         }
         let words = Words::of(&file, slots)?;
+        // Of a tenancy that is continued: its lock files were in another folder.
+        if tenancy.is_first() {
+            (0..slots).for_each(|slot| words.set_locks(slot, LockWords::default()));
+        }
         file.unlock()?;
         Ok(words)
     };

@@ -30,7 +30,8 @@ impl Association {
     pub(in crate::controller) fn registrants_page(&self, nsid: u32) -> Result<Vec<u8>, Status> {
         self.namespace(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         // Controllers first: one that connects in between counts as absent here, and finds out by
-        // the feature what was decided meanwhile.
+        // the feature what was decided meanwhile. One that was closed counts until its connections
+        // have ended, which its host can notice.
         let controllers = self.subsystem.controllers();
         let all = self.subsystem.reservations_of(nsid);
 
@@ -44,7 +45,7 @@ impl Association {
         for one in &all.registrants {
             let connected = controllers
                 .iter()
-                .filter(|controller| one.host.is(controller.host()) && !controller.is_closed());
+                .filter(|controller| one.host.is(controller.host()));
             let mut entry: RegistrantEntry = blank();
             (entry.hostid, entry.rkey) = (one.host.id, one.key);
             entry.controllers = connected.count() as u32;

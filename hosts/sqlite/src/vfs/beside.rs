@@ -1,0 +1,86 @@
+//! Keeps SQLite's own VFS from an ordinary database that is open here: our log and journal have
+//! layouts of their own, and our locks are on another file.
+//!
+//! SQLite's own VFS locks bytes of the database's file: whoever reads it has a read lock on all 510
+//! bytes of the shared range (SQLite: "File Locking And Concurrency In SQLite Version 3";
+//! `os_unix.c`). Each process here has a write lock on *one* of these bytes, from its first
+//! transaction until it closes the database. So processes of ours do not exclude each other, each of
+//! them excludes all of SQLite's own, and they exclude us: either side is `SQLITE_BUSY`.
+//!
+//! Invariant: locks are those of an open file (F_OFD_SETLK). A process loses its ordinary ones when
+//! it closes any handle of the file, as stores do. Absent: locks among processes of ours (`lock`).
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The first of the bytes that readers lock, and how many there are: `SHARED_FIRST`, `SHARED_SIZE`.
+const SHARED_FIRST: i64 = 0x4000_0002;
+const SHARED_SIZE: i64 = 510;
+
+/// One of the bytes, until this is dropped.
+#[derive(Debug)]
+pub(super) struct BesideLock {
+    _file: File,
+}
+
+/// Device and inode of a file.
+type FileNumber = (u64, u64);
+
+/// The locks that this process has.
+static LOCKS: Mutex<Option<HashMap<FileNumber, Weak<BesideLock>>>> = Mutex::new(None);
+
+impl BesideLock {
+    /// Takes one of the bytes; `None` if SQLite's own VFS has the file open.
+    pub fn take(path: &Path) -> io::Result<Option<Arc<Self>>> {
+        let mut all = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.get_or_insert_default();
+        all.retain(|_, lock| lock.strong_count() > 0);
+
+        // Who may only read can only keep others from writing the file.
+        let (file, kind) = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => (file, libc::F_WRLCK),
+            Err(_) => (File::open(path)?, libc::F_RDLCK),
+        };
+        let metadata = file.metadata()?;
+        let number = (metadata.dev(), metadata.ino());
+        if let Some(lock) = all.get(&number).and_then(Weak::upgrade) {
+            return Ok(Some(lock));
+        }
+
+        // Others of ours begin elsewhere, most likely.
+        let first = i64::from(std::process::id()) % SHARED_SIZE;
+        for step in 0..SHARED_SIZE {
+            let at = SHARED_FIRST + (first + step) % SHARED_SIZE;
+            match lock_byte(&file, kind, at) {
+                Ok(()) => {
+                    let lock = Arc::new(Self { _file: file });
+                    all.insert(number, Arc::downgrade(&lock));
+                    return Ok(Some(lock));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Locks a byte of an open file, without waiting.
+fn lock_byte(file: &File, kind: libc::c_int, at: i64) -> io::Result<()> {
+    // SAFETY: the structure is plain numbers, for which zeroes are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    (lock.l_start, lock.l_len) = (at, 1);
+    // SAFETY: the descriptor is open, and the command takes a pointer to such a structure.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
