@@ -8,7 +8,8 @@
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 const FULL: u8 = 15;
 
@@ -16,6 +17,26 @@ const FULL: u8 = 15;
 pub struct Counts {
     nibbles: Slab<u8>,
     overflow: BTreeMap<u32, u32>,
+    /// Of pages that are watched: nothing until one is.
+    watch: RefCell<Option<Box<CountWatch>>>,
+}
+
+/// Pages of which the next change is to be noted, and those that have changed.
+#[derive(Default)]
+struct CountWatch {
+    watched: Vec<u64>,
+    changed: Vec<Ppn>,
+}
+
+impl CountWatch {
+    #[inline(never)]
+    fn note(&mut self, ppn: Ppn) {
+        let (word, bit) = (ppn.0 as usize / 64, 1 << (ppn.0 % 64));
+        if let Some(watched) = self.watched.get_mut(word).filter(|word| **word & bit != 0) {
+            *watched &= !bit;
+            self.changed.push(ppn);
+        }
+    }
 }
 
 impl Counts {
@@ -24,6 +45,32 @@ impl Counts {
         Self {
             nibbles: Slab::zeroed((pages as usize).div_ceil(2)),
             overflow: BTreeMap::new(),
+            watch: RefCell::new(None),
+        }
+    }
+
+    /// Asks for the next change of a page's count to be noted.
+    pub fn watch(&self, ppn: Ppn) {
+        let mut watch = self.watch.borrow_mut();
+        let watched = &mut watch.get_or_insert_default().watched;
+        let word = ppn.0 as usize / 64;
+        if watched.len() <= word {
+            watched.resize(word + 1, 0);
+        }
+        watched[word] |= 1 << (ppn.0 % 64);
+    }
+
+    /// Adds the watched pages whose counts have changed. They are not watched any more.
+    pub fn take_changed(&self, to: &mut BTreeSet<Ppn>) {
+        if let Some(watch) = &mut *self.watch.borrow_mut() {
+            to.extend(watch.changed.drain(..));
+        }
+    }
+
+    #[inline(always)]
+    fn note_change(&mut self, ppn: Ppn) {
+        if let Some(watch) = self.watch.get_mut() {
+            watch.note(ppn);
         }
     }
 
@@ -66,6 +113,7 @@ impl Counts {
     /// Sets the number of owners.
     #[inline]
     pub fn set(&mut self, ppn: Ppn, count: u32) {
+        self.note_change(ppn);
         self.set_nibble(ppn, count.min(u32::from(FULL)) as u8);
         if count > u32::from(FULL) {
             self.overflow.insert(ppn.0, count - u32::from(FULL));
@@ -77,6 +125,7 @@ impl Counts {
     /// One owner more; the new count.
     #[inline]
     pub fn add(&mut self, ppn: Ppn) -> u32 {
+        self.note_change(ppn);
         let shift = (ppn.0 % 2) * 4;
         let cell = &mut self.nibbles[(ppn.0 / 2) as usize];
         let nibble = *cell >> shift & 15;
@@ -99,6 +148,7 @@ impl Counts {
     /// One owner less; the new count.
     #[inline]
     pub fn sub(&mut self, ppn: Ppn) -> u32 {
+        self.note_change(ppn);
         let shift = (ppn.0 % 2) * 4;
         let cell = &mut self.nibbles[(ppn.0 / 2) as usize];
         let nibble = *cell >> shift & 15;
@@ -120,6 +170,8 @@ impl Counts {
     /// All owners of a page go to another page that has none.
     #[inline]
     pub fn hand_over(&mut self, from: Ppn, to: Ppn) {
+        self.note_change(from);
+        self.note_change(to);
         let shift = (from.0 % 2) * 4;
         let cell = &mut self.nibbles[(from.0 / 2) as usize];
         let nibble = *cell >> shift & 15;
@@ -174,6 +226,9 @@ impl Counts {
     pub fn set_all(&mut self, first: Ppn, len: u32, owned: bool) {
         let value = u8::from(owned);
         let (mut at, mut end) = (first.0, first.0 + len);
+        if self.watch.get_mut().is_some() {
+            (at..end).for_each(|page| self.note_change(Ppn(page)));
+        }
         if at < end && at % 2 == 1 {
             self.set_nibble(Ppn(at), value);
             at += 1;

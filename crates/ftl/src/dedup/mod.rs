@@ -25,8 +25,13 @@
 //! it comes back.
 
 mod fingerprint;
+mod long_chains;
+#[cfg(test)]
+mod long_tests;
 mod relearn;
 mod spilled;
+mod spilled_cell;
+mod spilling;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +40,8 @@ pub use fingerprint::{Fingerprint, FingerprintKind};
 pub use relearn::UnknownPage;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{ContentMode, Media, Ppn};
-use spilled::{SpilledPage, SpilledTable};
+use spilled::SpilledTable;
+use spilled_cell::SpilledPage;
 
 const WAYS: usize = 8;
 /// The digest of a page of which nothing is known.
@@ -144,10 +150,10 @@ impl FingerprintLine {
         self.tags[slot] |= bit;
     }
 
-    /// Notes the tags of these pages, and forgets all others.
-    fn note_all_spilled(&mut self, spilled: impl Iterator<Item = SpilledPage>) {
+    /// Notes these tags, and forgets all others.
+    fn note_all_spilled(&mut self, spilled: impl Iterator<Item = u32>) {
         self.tags.iter_mut().for_each(|tag| *tag &= TAG);
-        spilled.for_each(|page| self.note_spilled(page.tag));
+        spilled.for_each(|tag| self.note_spilled(tag));
     }
 }
 
@@ -332,35 +338,6 @@ impl Dedup {
         }
     }
 
-    fn find_spilled(
-        &mut self,
-        (at, tag): (usize, u32),
-        fingerprint: &Fingerprint,
-        pages: PageLookup<'_>,
-    ) -> Option<Ppn> {
-        let spilled = self.spilled.pages(at).filter(|page| page.tag == tag);
-        let owned = spilled
-            .map(|page| (pages.counts.get(page.ppn), page.ppn))
-            .filter(|(count, _)| *count > 0);
-        let holders = owned.filter(|(_, ppn)| self.same(fingerprint, pages.media, *ppn));
-        let Some((count, found)) = holders.min_by_key(|(count, _)| *count) else {
-            // Pages with this tag are dead by now, or hold something else: the spill bit must not
-            // send others here. One may be live, and hold another content with the same tag.
-            self.drop_stale(pages, at, |line, page| (line, page.tag) == (at, tag));
-            self.lines[at].note_all_spilled(self.spilled.pages(at));
-            return None;
-        };
-
-        if self.exact {
-            return Some(found);
-        }
-
-        // Counted only if the page could have taken the reference: what a full store would have
-        // found.
-        self.missed += u64::from(count < self.count_max);
-        None
-    }
-
     /// Remembers where a content was written. A slot with the same tag is taken first (its page is
     /// stale, or full of references), then an empty one or one of a dead page, then the oldest.
     #[inline(always)]
@@ -431,45 +408,8 @@ impl Dedup {
             self.digests[at] = *digest;
             self.recalled[at / 64] &= !(1 << (at % 64));
             self.recalled[at / 64] |= u64::from(is_recalled) << (at % 64);
+            self.spilled.long.note_content(ppn);
         }
-    }
-
-    /// A page has no slot in its line any more.
-    #[cold]
-    fn spill(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: PageLookup<'_>) {
-        if self.spilled.is_full(at) {
-            // Each page looked at is a cache miss: let them come together.
-            for ppn in self.spilled.pages_of_chain(at) {
-                self.prefetch_content(ppn, pages);
-            }
-            self.drop_stale(pages, at, |_, _| true);
-            self.lines[at].note_all_spilled(self.spilled.pages(at));
-            self.spilled.make_room(at);
-        }
-        self.add_spilled(at, SpilledPage { tag, ppn });
-    }
-
-    /// Drops spilled pages that are dead or hold another content by now: of the chosen ones in the
-    /// bucket of a line.
-    fn drop_stale(
-        &mut self,
-        pages: PageLookup<'_>,
-        at: usize,
-        is_chosen: impl Fn(usize, SpilledPage) -> bool,
-    ) {
-        // Taken out, since the predicate asks `self` whether a page still belongs.
-        let mut spilled = std::mem::replace(&mut self.spilled, SpilledTable::new(0));
-        spilled.retain_all(at, |line, page| {
-            !is_chosen(line, page)
-                || !pages.counts.is_zero(page.ppn)
-                    && self.belongs((line, page.tag), pages, page.ppn)
-        });
-        self.spilled = spilled;
-    }
-
-    fn add_spilled(&mut self, at: usize, page: SpilledPage) {
-        self.spilled.add(at, page);
-        self.lines[at].note_spilled(page.tag);
     }
 
     /// These pages have been erased: what they will hold is not known by its digest.
@@ -541,8 +481,8 @@ impl Dedup {
             }
         }
         // All tags: the page may have spilled under what it held earlier, too.
-        self.spilled.retain(at, |page| page.ppn != ppn);
-        self.lines[at].note_all_spilled(self.spilled.pages(at));
+        self.spilled.drop_page(at, ppn);
+        self.lines[at].note_all_spilled(self.spilled.tags(at));
 
         if let Some(digest) = self.digests.get_mut(ppn.0 as usize) {
             *digest = UNKNOWN;

@@ -13,59 +13,16 @@
 //! a chain of buckets have no gaps. Absent: what a page holds, and whether it is live (the store
 //! checks); which lines to skip (the line's own spill bits).
 
+use super::long_chains::LongChains;
+use super::spilled_cell::{
+    CELLS, EMPTY, FREE_CELLS_MIN, SHARED, SpilledCell, SpilledPage, TAG_BITS,
+};
+use crate::counts::Counts;
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
 
-/// Lines that share a chain of buckets.
-const SHARED: usize = 4;
-/// Pages that a bucket has room for.
-const CELLS: usize = 7;
-/// A chain in which fewer cells are free, after stale pages were dropped, gets another bucket: or
-/// else it would be searched for stale pages again very soon.
-const FREE_CELLS_MIN: usize = 3;
-const TAG_BITS: u32 = super::TAG_BITS;
-
-/// A page and the tag of what it held when it spilled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SpilledPage {
-    pub tag: u32,
-    pub ppn: Ppn,
-}
-
-/// A page of some line of a bucket.
-#[derive(
-    Clone, Copy, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
-)]
-#[repr(C)]
-struct SpilledCell {
-    /// The tag, and above it the line's number in the bucket.
-    key: u32,
-    /// Page number plus one; 0 is an empty cell.
-    page: u32,
-}
-
-const EMPTY: SpilledCell = SpilledCell { key: 0, page: 0 };
-
-impl SpilledCell {
-    fn new(line: usize, page: SpilledPage) -> Self {
-        Self {
-            key: page.tag | ((line % SHARED) as u32) << TAG_BITS,
-            page: page.ppn.0 + 1,
-        }
-    }
-
-    fn line(self) -> usize {
-        (self.key >> TAG_BITS) as usize
-    }
-
-    /// Of a cell that is not empty.
-    fn spilled(self) -> SpilledPage {
-        SpilledPage {
-            tag: self.key & super::TAG,
-            ppn: Ppn(self.page - 1),
-        }
-    }
-}
+/// A chain with so many buckets is not gone through any more: it gets indices.
+const LONG: usize = 32;
 
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
@@ -107,6 +64,13 @@ pub(super) struct SpilledTable {
     unused: Vec<usize>,
     /// What is left of a chain while stale pages are dropped.
     kept: Vec<SpilledCell>,
+    /// Chains of so many buckets are in `long`, and have empty ones here.
+    long_from: usize,
+    pub long: LongChains,
+}
+
+fn chain_of(line: usize) -> u32 {
+    (line / SHARED) as u32
 }
 
 impl SpilledTable {
@@ -116,6 +80,17 @@ impl SpilledTable {
             more: Vec::new(),
             unused: Vec::new(),
             kept: Vec::new(),
+            long_from: LONG,
+            long: LongChains::default(),
+        }
+    }
+
+    /// The same with indices for chains of so many buckets.
+    #[cfg(test)]
+    pub fn with_long_from(lines: usize, buckets: usize) -> Self {
+        Self {
+            long_from: buckets,
+            ..Self::new(lines)
         }
     }
 
@@ -138,7 +113,37 @@ impl SpilledTable {
         }
     }
 
-    /// The pages that a line has spilled.
+    /// The tags of what a line has spilled, each once or more often.
+    pub fn tags(&self, line: usize) -> impl Iterator<Item = u32> {
+        let keys = self.long.keys(chain_of(line));
+        let keys = keys.map(|key| SpilledCell::of_key(key, Ppn(0)));
+        let of_long = keys.filter(move |cell| cell.line() == line % SHARED);
+        let here = self.pages(line).map(|page| page.tag);
+        here.chain(of_long.map(|cell| cell.spilled().tag))
+    }
+
+    /// Is a line's chain a long one?
+    #[inline]
+    pub fn is_long(&self, line: usize) -> bool {
+        self.long.has(chain_of(line))
+    }
+
+    /// Of the pages with a tag that a line of a long chain has spilled, the one with the fewest
+    /// owners that holds what is looked for, and how many these are. `is_live` as for the long
+    /// chains.
+    pub fn find_in_long(
+        &mut self,
+        (line, tag): (usize, u32),
+        counts: &Counts,
+        is_same: impl Fn(Ppn) -> bool,
+        is_live: impl Fn(Ppn) -> bool,
+    ) -> Option<(u32, Ppn)> {
+        let key = SpilledCell::new(line, SpilledPage { tag, ppn: Ppn(0) }).key();
+        self.long
+            .find((chain_of(line), key), counts, is_same, is_live)
+    }
+
+    /// The pages that a line has spilled, unless its chain is a long one.
     pub fn pages(&self, line: usize) -> impl Iterator<Item = SpilledPage> {
         let cells = self.cells(line);
         let is_of_line = move |cell: &SpilledCell| cell.line() == line % SHARED;
@@ -154,12 +159,18 @@ impl SpilledTable {
         // A stale page of this line may have the same page number, but another tag. Either may be
         // the live one.
         let cell = SpilledCell::new(line, page);
+        if self.is_long(line) {
+            return self.long.add(chain_of(line), cell);
+        }
         if self.cells(line).any(|other| other == cell) {
             return;
         }
 
         if self.is_full(line) {
             self.lengthen(line);
+        }
+        if self.is_long(line) {
+            return self.long.add(chain_of(line), cell);
         }
         let cells = &mut self.last(line).cells;
         if let Some(empty) = cells.iter_mut().find(|cell| **cell == EMPTY) {
@@ -169,6 +180,9 @@ impl SpilledTable {
 
     /// Is there no free cell in a line's chain? Then stale pages should be dropped.
     pub fn is_full(&self, line: usize) -> bool {
+        if self.is_long(line) {
+            return self.long.is_full(chain_of(line));
+        }
         self.chain(line)
             .last()
             .is_some_and(|bucket| bucket.free_cells() == 0)
@@ -176,6 +190,9 @@ impl SpilledTable {
 
     /// Adds a bucket to a line's chain where few cells are free.
     pub fn make_room(&mut self, line: usize) {
+        if self.is_long(line) {
+            return self.long.make_room(chain_of(line));
+        }
         if self.last(line).free_cells() < FREE_CELLS_MIN {
             self.lengthen(line);
         }
@@ -187,15 +204,47 @@ impl SpilledTable {
             self.more.len() - 1
         });
         self.last(line).next = at as u32 + 1;
+
+        if self.chain(line).count() >= self.long_from {
+            let cells: Vec<SpilledCell> = self.cells(line).collect();
+            let last_used = CELLS - self.last(line).free_cells();
+            self.refill(line, &[]);
+            self.long.adopt(chain_of(line), &cells, last_used);
+        }
     }
 
-    /// Drops the pages of a line that are not to be kept.
-    pub fn retain(&mut self, line: usize, mut keep: impl FnMut(SpilledPage) -> bool) {
-        self.retain_all(line, |other, page| other != line || keep(page));
+    /// Drops a page of a line, whatever its tag.
+    pub fn drop_page(&mut self, line: usize, ppn: Ppn) {
+        if self.is_long(line) {
+            let first = ((line % SHARED) as u32) << TAG_BITS;
+            let keys = first..first + (1 << TAG_BITS);
+            return self.long.drop_page(chain_of(line), keys, ppn);
+        }
+        self.retain_all(line, |other, page| other != line || page.ppn != ppn);
+    }
+
+    /// Drops the pages that are not live: those of a line with a tag, or all in the line's chain.
+    pub fn drop_stale(
+        &mut self,
+        line: usize,
+        tag: Option<u32>,
+        counts: &Counts,
+        is_live: impl Fn(usize, SpilledPage) -> bool,
+    ) {
+        if self.is_long(line) {
+            let first_line = line / SHARED * SHARED;
+            let key = tag.map(|tag| SpilledCell::new(line, SpilledPage { tag, ppn: Ppn(0) }).key());
+            return self.long.drop_stale(chain_of(line), key, counts, |cell| {
+                is_live(first_line + cell.line(), cell.spilled())
+            });
+        }
+        self.retain_all(line, |of, page| {
+            tag.is_some_and(|tag| (of, page.tag) != (line, tag)) || is_live(of, page)
+        });
     }
 
     /// Drops the pages that are not to be kept of all lines that share this line's chain.
-    pub fn retain_all(&mut self, line: usize, mut keep: impl FnMut(usize, SpilledPage) -> bool) {
+    fn retain_all(&mut self, line: usize, mut keep: impl FnMut(usize, SpilledPage) -> bool) {
         let first_line = line / SHARED * SHARED;
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
@@ -234,6 +283,9 @@ impl SpilledTable {
     /// page number.
     pub fn moved(&mut self, line: usize, tag: u32, from: Ppn, to: Ppn) {
         let [from, to] = [from, to].map(|ppn| SpilledCell::new(line, SpilledPage { tag, ppn }));
+        if self.is_long(line) {
+            return self.long.moved(chain_of(line), from, to);
+        }
         let mut bucket = &mut self.first[line / SHARED];
         loop {
             if let Some(cell) = bucket.cells.iter_mut().find(|cell| **cell == from) {

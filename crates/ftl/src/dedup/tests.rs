@@ -10,10 +10,10 @@ const PAGES: u32 = 9 * LINES as u32;
 
 /// A content of a line with a tag; contents with different numbers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Content {
-    line: usize,
-    tag: u32,
-    number: u32,
+pub(super) struct Content {
+    pub line: usize,
+    pub tag: u32,
+    pub number: u32,
 }
 
 impl Content {
@@ -37,34 +37,43 @@ fn content(tag: u32) -> Content {
 }
 
 /// A store, and what its pages hold.
-struct Store {
-    dedup: Dedup,
-    media: Media,
-    counts: Counts,
-    held: BTreeMap<Ppn, Content>,
+pub(super) struct Store {
+    pub dedup: Dedup,
+    pub media: Media,
+    pub counts: Counts,
+    pub held: BTreeMap<Ppn, Content>,
+    pub pages: u32,
 }
 
 impl Store {
     fn new(exact: bool, count_max: u32) -> Self {
+        let store = Self::sized(PAGES, exact, count_max, usize::MAX);
+        assert_eq!(store.dedup.lines.len(), LINES);
+        store
+    }
+
+    /// A store for so many pages, in which chains of so many buckets are long.
+    pub fn sized(pages: u32, exact: bool, count_max: u32, long_from: usize) -> Self {
         let shape = Shape {
             channels: 2,
             dies: 4,
-            superblocks: 24,
+            superblocks: pages.div_ceil(64).max(24),
             pages_per_block: 16,
         };
         let media = Media::blank(Geometry::new(shape).expect("valid"), ContentMode::Bytes, 64);
-        let dedup = Dedup::new(PAGES, ContentMode::Bytes, exact, count_max)
+        let mut dedup = Dedup::new(pages, ContentMode::Bytes, exact, count_max)
             .expect("bytes have fingerprints");
-        assert_eq!(dedup.lines.len(), LINES);
+        dedup.spilled = SpilledTable::with_long_from(dedup.lines.len(), long_from);
         Self {
             dedup,
             media,
-            counts: Counts::new(PAGES),
+            counts: Counts::new(pages),
             held: BTreeMap::new(),
+            pages,
         }
     }
 
-    fn find(&mut self, content: Content) -> Option<Ppn> {
+    pub fn find(&mut self, content: Content) -> Option<Ppn> {
         self.dedup.find(
             &content.fingerprint(),
             PageLookup {
@@ -74,7 +83,7 @@ impl Store {
         )
     }
 
-    fn program(&mut self, content: Content, ppn: Ppn) {
+    pub fn program(&mut self, content: Content, ppn: Ppn) {
         assert!(self.counts.is_zero(ppn));
         self.dedup.erased(ppn.0 as usize..ppn.0 as usize + 1);
         self.counts.set(ppn, 1);
@@ -89,12 +98,12 @@ impl Store {
         );
     }
 
-    fn kill(&mut self, ppn: Ppn) {
+    pub fn kill(&mut self, ppn: Ppn) {
         self.counts.set(ppn, 0);
         self.held.remove(&ppn);
     }
 
-    fn move_to(&mut self, from: Ppn, to: Ppn) {
+    pub fn move_to(&mut self, from: Ppn, to: Ppn) {
         self.dedup.erased(to.0 as usize..to.0 as usize + 1);
         self.dedup.moved(&self.media, from, to);
         self.counts.hand_over(from, to);
@@ -235,10 +244,10 @@ fn empty_slots_hide_no_content_with_their_tag() {
     );
 }
 
-struct Random(u64);
+pub(super) struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)

@@ -1,0 +1,286 @@
+//! Chains of spilled pages that are too long to be gone through: one content on many pages.
+//!
+//! An exact store lists all pages of a content, each full of references but one or two. What
+//! `SpilledTable` finds by going through a chain is found here in indices, with the same results:
+//! the order of the cells is kept, and how full the last bucket would be, which decides when stale
+//! pages are dropped.
+//!
+//! Invariants: a cell is in `holders` under its page's count, unless that is 0, the page was found
+//! to hold something else, or it is in `changed` (or noted by `Counts`); a cell that is not in
+//! `suspects` was live when last looked at, and its page's count has not changed since. A page
+//! changes its content only while nothing owns it. Absent: what a page holds.
+
+use super::spilled_cell::{CELLS, FREE_CELLS_MIN, SpilledCell};
+use crate::counts::Counts;
+use remap_ssd_media::Ppn;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of a cell: the number of its chain, and its place among all cells.
+type CellId = (u32, u64);
+
+/// All long chains of a store.
+#[derive(Default)]
+pub(super) struct LongChains {
+    chains: BTreeMap<u32, LongChain>,
+    cells: BTreeMap<CellId, LongCell>,
+    next: u64,
+    /// Page, chain, key, order.
+    by_page: BTreeSet<(Ppn, u32, u32, u64)>,
+    /// Chain, key, order.
+    by_key: BTreeSet<(u32, u32, u64)>,
+    /// Chain, key, count, order.
+    holders: BTreeSet<(u32, u32, u32, u64)>,
+    suspects: BTreeSet<CellId>,
+    /// Pages to be looked at again.
+    changed: BTreeSet<Ppn>,
+    /// Cells that were looked at so far: what all of this costs.
+    looks: u64,
+}
+
+#[derive(Default)]
+struct LongChain {
+    len: usize,
+    /// Cells in the last of the buckets that the chain would have.
+    last_used: usize,
+}
+
+struct LongCell {
+    key: u32,
+    ppn: Ppn,
+    /// The count under which it is in `holders`; 0 if it is not.
+    held: u32,
+}
+
+impl LongChains {
+    #[inline]
+    pub fn has(&self, chain: u32) -> bool {
+        !self.chains.is_empty() && self.chains.contains_key(&chain)
+    }
+
+    /// Cells that were looked at so far.
+    #[cfg(test)]
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// A chain has become long: its cells in order, and how many are in its last bucket.
+    pub fn adopt(&mut self, chain: u32, cells: &[SpilledCell], last_used: usize) {
+        self.chains.insert(chain, LongChain { len: 0, last_used });
+        cells.iter().for_each(|cell| self.insert(chain, *cell));
+    }
+
+    /// Adds a cell, unless it is there.
+    pub fn add(&mut self, chain: u32, cell: SpilledCell) {
+        if self.first(chain, cell).is_some() {
+            return;
+        }
+        if let Some(of) = self.chains.get_mut(&chain) {
+            of.last_used = of.last_used % CELLS + 1;
+        }
+        self.insert(chain, cell);
+    }
+
+    fn insert(&mut self, chain: u32, cell: SpilledCell) {
+        let (key, ppn, order) = (cell.key(), cell.ppn(), self.next);
+        self.next += 1;
+        self.cells
+            .insert((chain, order), LongCell { key, ppn, held: 0 });
+        self.by_page.insert((ppn, chain, key, order));
+        self.by_key.insert((chain, key, order));
+        self.changed.insert(ppn);
+        if let Some(of) = self.chains.get_mut(&chain) {
+            of.len += 1;
+        }
+    }
+
+    /// The first cell that is the same.
+    fn first(&mut self, chain: u32, cell: SpilledCell) -> Option<u64> {
+        self.looks += 1;
+        let (ppn, key) = (cell.ppn(), cell.key());
+        let mut same = self
+            .by_page
+            .range((ppn, chain, key, 0)..=(ppn, chain, key, u64::MAX));
+        same.next().map(|(.., order)| *order)
+    }
+
+    /// Would the last bucket have no free cell?
+    pub fn is_full(&self, chain: u32) -> bool {
+        self.chains
+            .get(&chain)
+            .is_some_and(|of| of.last_used == CELLS)
+    }
+
+    /// Adds a bucket where few cells are free.
+    pub fn make_room(&mut self, chain: u32) {
+        if let Some(of) = self.chains.get_mut(&chain)
+            && CELLS - of.last_used < FREE_CELLS_MIN
+        {
+            of.last_used = 0;
+        }
+    }
+
+    /// Each key of a chain.
+    pub fn keys(&self, chain: u32) -> impl Iterator<Item = u32> {
+        let first_from = move |key: u32| {
+            let mut rest = self.by_key.range((chain, key, 0)..(chain + 1, 0, 0));
+            rest.next().map(|(_, key, _)| *key)
+        };
+        std::iter::successors(first_from(0), move |key| first_from(key + 1))
+    }
+
+    /// A cell's page has moved.
+    pub fn moved(&mut self, chain: u32, from: SpilledCell, to: SpilledCell) {
+        let Some(order) = self.first(chain, from) else {
+            return;
+        };
+        self.let_go((chain, order));
+        self.by_page.remove(&(from.ppn(), chain, from.key(), order));
+        self.by_page.insert((to.ppn(), chain, to.key(), order));
+        if let Some(cell) = self.cells.get_mut(&(chain, order)) {
+            cell.ppn = to.ppn();
+        }
+        self.changed.insert(to.ppn());
+    }
+
+    /// What a page holds is known now, or is something else.
+    pub fn note_content(&mut self, ppn: Ppn) {
+        if !self.chains.is_empty() && self.cells_of(ppn).next().is_some() {
+            self.changed.insert(ppn);
+        }
+    }
+
+    /// The page with the fewest owners that holds what is looked for, and how many these are; the
+    /// first in the chain of several. `is_live`: it holds that, or another content with the tag.
+    pub fn find(
+        &mut self,
+        (chain, key): (u32, u32),
+        counts: &Counts,
+        is_same: impl Fn(Ppn) -> bool,
+        is_live: impl Fn(Ppn) -> bool,
+    ) -> Option<(u32, Ppn)> {
+        self.refresh(counts);
+        let mut from = (chain, key, 1, 0);
+        loop {
+            self.looks += 1;
+            let mut held = self.holders.range(from..(chain, key + 1, 0, 0));
+            let &(.., count, order) = held.next()?;
+            let ppn = self.cells.get(&(chain, order))?.ppn;
+            if is_same(ppn) {
+                return Some((count, ppn));
+            }
+            // Two contents with one tag are rare. What is not live is not looked at again before
+            // its count changes: until then it holds what it holds.
+            from = (chain, key, count, order + 1);
+            if !is_live(ppn) {
+                self.let_go((chain, order));
+            }
+        }
+    }
+
+    /// Drops the cells that are not live: of one key, or all that may not be.
+    pub fn drop_stale(
+        &mut self,
+        chain: u32,
+        key: Option<u32>,
+        counts: &Counts,
+        is_live: impl Fn(SpilledCell) -> bool,
+    ) {
+        self.refresh(counts);
+        let orders: Vec<u64> = match key {
+            Some(key) => {
+                let cells = self.by_key.range((chain, key, 0)..=(chain, key, u64::MAX));
+                cells.map(|(.., order)| *order).collect()
+            }
+            None => {
+                let cells = self.suspects.range((chain, 0)..=(chain, u64::MAX));
+                cells.map(|(_, order)| *order).collect()
+            }
+        };
+
+        for order in orders {
+            self.looks += 1;
+            let Some(cell) = self.cells.get(&(chain, order)) else {
+                continue;
+            };
+            if is_live(SpilledCell::of_key(cell.key, cell.ppn)) {
+                self.suspects.remove(&(chain, order));
+            } else {
+                self.remove((chain, order));
+            }
+        }
+        self.compact(chain);
+    }
+
+    /// Drops the cells of a page whose keys are in a range.
+    pub fn drop_page(&mut self, chain: u32, keys: std::ops::Range<u32>, ppn: Ppn) {
+        let cells = self
+            .by_page
+            .range((ppn, chain, keys.start, 0)..(ppn, chain, keys.end, 0));
+        let orders: Vec<u64> = cells.map(|(.., order)| *order).collect();
+        orders
+            .into_iter()
+            .for_each(|order| self.remove((chain, order)));
+        self.compact(chain);
+    }
+
+    /// As after its cells were written to as few buckets as they need.
+    fn compact(&mut self, chain: u32) {
+        if let Some(of) = self.chains.get_mut(&chain) {
+            let buckets = of.len.div_ceil(CELLS).max(1);
+            of.last_used = of.len - (buckets - 1) * CELLS;
+        }
+    }
+
+    fn remove(&mut self, id: CellId) {
+        self.let_go(id);
+        self.suspects.remove(&id);
+        let (chain, order) = id;
+        if let Some(LongCell { key, ppn, .. }) = self.cells.remove(&id) {
+            self.by_page.remove(&(ppn, chain, key, order));
+            self.by_key.remove(&(chain, key, order));
+            if let Some(of) = self.chains.get_mut(&chain) {
+                of.len -= 1;
+            }
+        }
+    }
+
+    fn let_go(&mut self, (chain, order): CellId) {
+        if let Some(cell) = self.cells.get_mut(&(chain, order)) {
+            self.holders.remove(&(chain, cell.key, cell.held, order));
+            cell.held = 0;
+        }
+    }
+
+    /// Looks at the pages whose counts have changed, and asks to be told of the next change.
+    fn refresh(&mut self, counts: &Counts) {
+        let mut changed = std::mem::take(&mut self.changed);
+        counts.take_changed(&mut changed);
+
+        for ppn in changed {
+            let found: Vec<CellId> = self.cells_of(ppn).collect();
+            if found.is_empty() {
+                continue;
+            }
+
+            counts.watch(ppn);
+            let count = counts.get(ppn);
+            for id in found {
+                self.looks += 1;
+                self.let_go(id);
+                self.suspects.insert(id);
+                if let Some(cell) = self.cells.get_mut(&id).filter(|_| count > 0) {
+                    cell.held = count;
+                    self.holders.insert((id.0, cell.key, count, id.1));
+                }
+            }
+        }
+    }
+
+    /// The cells of a page in all chains.
+    fn cells_of(&self, ppn: Ppn) -> impl Iterator<Item = CellId> {
+        let cells = self
+            .by_page
+            .range((ppn, 0, 0, 0)..=(ppn, u32::MAX, u32::MAX, u64::MAX));
+        cells.map(|(_, chain, _, order)| (*chain, *order))
+    }
+}
