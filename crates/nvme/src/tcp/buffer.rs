@@ -40,10 +40,12 @@ impl Buffer {
     pub fn grow(&mut self, size: usize) {
         self.bytes.resize(size, 0);
     }
-    /// Reads what is there; 0 at the end.
+    /// Reads what is there; 0 at the end. A signal ends the wait early, as the socket's time-out
+    /// does: a caller that waits longer looks at its clock and reads again.
     ///
     /// # Errors
-    /// The system's reason, a connection that was reset not among them.
+    /// The system's reason, `WouldBlock` in place of `Interrupted`, and a connection that was reset
+    /// not among them.
     pub fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
         // At the end of the buffer the rest of a PDU moves to the front: a PDU is in one piece.
         if self.end == self.bytes.len() {
@@ -57,7 +59,58 @@ impl Buffer {
             }
             // A host that is gone has reset its connection, which is an end as good as any.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
+            // The system does not go on by itself where a socket has a time-out (signal(7)).
+            // Waiting again here would wait without end if signals come faster than the time-out.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that come one by one, with a signal before each.
+    struct Interrupted {
+        left: Vec<u8>,
+        is_interrupted: bool,
+    }
+
+    impl Read for Interrupted {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.is_interrupted ^= true;
+            if self.is_interrupted {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let Some(byte) = self.left.pop() else {
+                return Ok(0);
+            };
+            into[0] = byte;
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn a_signal_is_an_occasion_to_look_at_the_clock_and_loses_nothing() {
+        let mut stream = Interrupted {
+            left: vec![3, 2, 1],
+            is_interrupted: false,
+        };
+        let mut buffer = Buffer::new(16);
+        let mut waits = 0;
+        loop {
+            match buffer.read(&mut stream) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    waits += 1;
+                }
+            }
+        }
+        assert_eq!((buffer.filled(), waits), (&[1, 2, 3][..], 4));
     }
 }

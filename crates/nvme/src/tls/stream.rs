@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - one `read` waits for the socket once, at most as long as the socket's time-out, whatever a
-//!   peer sends byte by byte; with a part of a record it returns `WouldBlock`, as after that time;
+//!   peer sends byte by byte; with a part of a record, and after a signal, it returns `WouldBlock`,
+//!   as after that time;
 //! - after a `read` that filled its buffer there may be more, and `has_buffered` says so; after any
 //!   other there is nothing left but an incomplete record, whose rest must come by the socket. So
 //!   who polls asks `has_buffered` first;
@@ -24,6 +25,7 @@ use rustix::net::{RecvFlags, recv};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Plaintext that one `write` takes at most.
 const OUT_BYTES: usize = 64 << 10;
@@ -317,16 +319,15 @@ impl Transport {
             RecvFlags::DONTWAIT
         };
 
-        let received = loop {
-            match recv(&self.socket, &mut self.input[..], flags) {
-                Ok((_, received)) => break received,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => {
-                    let error = io::Error::from(error);
-                    // As a socket without TLS is treated: who resets a connection has ended it.
-                    self.ended |= error.kind() == ErrorKind::ConnectionReset;
-                    return Err(error);
-                }
+        let received = match recv(&self.socket, &mut self.input[..], flags) {
+            Ok((_, received)) => received,
+            // The caller looks at its clock: signals may come faster than the time-out.
+            Err(rustix::io::Errno::INTR) => return Err(ErrorKind::WouldBlock.into()),
+            Err(error) => {
+                let error = io::Error::from(error);
+                // As a socket without TLS is treated: who resets a connection has ended it.
+                self.ended |= error.kind() == ErrorKind::ConnectionReset;
+                return Err(error);
             }
         };
 
@@ -337,11 +338,25 @@ impl Transport {
 
     /// Sends all ciphertext that is waiting.
     fn push(&mut self) -> io::Result<()> {
+        // When a signal first interrupted a wait: the socket's time-out begins again after each.
+        let mut interrupted: Option<Instant> = None;
         while self.sent < self.output.len() {
             match self.socket.write(&self.output[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => self.sent += sent,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(sent) => {
+                    self.sent += sent;
+                    interrupted = None;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {
+                    let waited = interrupted.get_or_insert_with(Instant::now).elapsed();
+                    if self
+                        .socket
+                        .write_timeout()?
+                        .is_some_and(|most| waited >= most)
+                    {
+                        return Err(ErrorKind::WouldBlock.into());
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }

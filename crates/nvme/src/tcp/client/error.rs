@@ -37,6 +37,11 @@ pub enum ClientError {
     /// There is no TLS, and we have a key for it.
     #[error("{0}")]
     Tls(#[from] TlsError),
+    /// The connection is a parent's, whose process was copied by `fork`.
+    #[error(
+        "this connection was made before fork(), by the parent process: a child has to connect by itself"
+    )]
+    Forked,
     /// A connection that broke was made again, and another namespace is there.
     #[error("{0} serves another device now")]
     AnotherDevice(SocketAddr),

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a command is sent again only if its connection broke before it was answered, and all
 //! of ours may be: a write, a copy or a trim done twice is as if done once. A relocation is not,
-//! and is reported instead. Absent: caching.
+//! and is reported instead. A child of `fork` neither reads nor writes its parent's connections: to
+//! it they are an error. Absent: caching.
 
 mod authenticate;
 mod copies;
@@ -15,6 +16,7 @@ mod queue;
 mod remaps;
 mod secure;
 mod spin;
+mod waits;
 mod writes;
 
 pub use error::ClientError;
@@ -23,6 +25,7 @@ pub use queue::{Answer, Arrivals, Call, Queue, entry};
 
 use crate::auth::{Credentials, HostKeys, TlsKey};
 use crate::controller::{COPY_FORMAT_NAMESPACES, statistics};
+use crate::process::Process;
 use crate::spec::command::{DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RemapResult, RwCdw12, Sqe};
 use crate::spec::identify::{Controller, Namespace, cns};
 use crate::spec::log::{Smart, lid};
@@ -104,6 +107,8 @@ pub struct Client {
     exclusive: Exclusive,
     /// Whether the namespace is given back when this is dropped.
     lets_go: bool,
+    /// The process that has connected.
+    process: Process,
 }
 
 impl Client {
@@ -136,6 +141,7 @@ impl Client {
             namespace,
             exclusive: Exclusive::No,
             lets_go: false,
+            process: Process::current(),
         })
     }
 
@@ -163,6 +169,11 @@ impl Client {
         again: bool,
         mut work: impl FnMut(&mut Queue, &mut Queue) -> Result<R, ClientError>,
     ) -> Result<R, ClientError> {
+        if !self.process.is_current() {
+            // Our descriptors are closed and nothing is sent: the parent's connections go on.
+            self.queues = None;
+            return Err(ClientError::Forked);
+        }
         if self.exclusive == Exclusive::Lost {
             return Err(ClientError::HoldLost);
         }
@@ -448,6 +459,9 @@ impl Client {
     /// # Errors
     /// The connection, or the device has no such queue.
     pub fn another_queue(&self, qid: u16) -> Result<Queue, ClientError> {
+        if !self.process.is_current() {
+            return Err(ClientError::Forked);
+        }
         let mut queue = Queue::open_for(self.address, &self.options, &self.subnqn)?;
         queue.connect(
             qid,

@@ -8,8 +8,10 @@ use super::Options;
 use super::error::{ClientError, broken};
 use super::secure::secured;
 use super::spin::Spin;
+use super::waits::{arrives_within, no_answer, would_block, write_all};
 use crate::controller::COPY_FORMAT_NAMESPACES;
 use crate::controller::features::{COPY_FORMATS_AT, HOST_BEHAVIOR_BYTES, fid::HOST_BEHAVIOR};
+use crate::process::Process;
 use crate::spec::auth::ConnectResult;
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::{Cc, ConnectData, DISCOVERY_NQN, kind as fabrics, property};
@@ -20,7 +22,7 @@ use crate::tcp::buffer::Buffer;
 use crate::tcp::socket::Socket;
 use crate::tcp::wire::{self, Agreement};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -42,6 +44,8 @@ pub struct Queue {
     spin: Spin,
     /// How long an answer may take.
     timeout: Duration,
+    /// The process that has connected: no other one may use the socket.
+    process: Process,
 }
 
 /// A command and its data.
@@ -159,6 +163,7 @@ impl Queue {
             input: Buffer::new(BUFFER_BYTES),
             spin: Spin::new(),
             timeout: options.timeout,
+            process: Process::current(),
         };
 
         // Nothing has been agreed on yet: the first PDU has no digests.
@@ -195,31 +200,43 @@ impl Queue {
     /// Sends what has been put.
     ///
     /// # Errors
-    /// The connection.
+    /// The connection, or it is a parent process's.
     pub fn send(&mut self) -> Result<(), ClientError> {
-        self.stream.write_all(&self.out)?;
-        self.stream.flush()?;
+        self.check_process()?;
+        write_all(&mut self.stream, &self.out, self.timeout)?;
         self.out.clear();
         Ok(())
     }
 
     fn read(&mut self, wait: Wait) -> Result<(), ClientError> {
+        self.check_process()?;
         // Plaintext that was decrypted already does not show in the socket.
         if wait == Wait::Looking && !self.stream.has_buffered() {
             self.spin.look(self.stream.tcp());
         }
-        let is_tls = matches!(self.stream, Socket::Tls(_));
         let began = Instant::now();
         loop {
-            return match self.input.read(&mut self.stream) {
-                Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Ok(_) => Ok(()),
-                // With TLS, a part of a record is nothing yet.
-                Err(error) if is_tls && would_block(&error) && began.elapsed() < self.timeout => {
-                    continue;
+            match self.input.read(&mut self.stream) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(_) => return Ok(()),
+                // A part of a TLS record is nothing yet, and a signal ends a wait early. What is
+                // left of the time is waited for without a read.
+                Err(error) if would_block(&error) => {
+                    if !arrives_within(self.stream.tcp(), began, self.timeout)? {
+                        return Err(no_answer("no answer", self.timeout).into());
+                    }
                 }
-                Err(error) => Err(error.into()),
-            };
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A child of `fork` has its parent's socket, and must leave it alone.
+    fn check_process(&self) -> Result<(), ClientError> {
+        if self.process.is_current() {
+            Ok(())
+        } else {
+            Err(ClientError::Forked)
         }
     }
 
@@ -400,6 +417,7 @@ impl Queue {
     /// # Errors
     /// The system's reason.
     pub fn abandon(&mut self) -> Result<(), ClientError> {
+        self.check_process()?;
         Ok(self.stream.tcp().shutdown(std::net::Shutdown::Both)?)
     }
 
@@ -510,13 +528,6 @@ impl Queue {
             )?
             .data)
     }
-}
-
-fn would_block(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
 }
 
 /// Puts the data that an R2T asks for, in as many PDUs as it takes.

@@ -11,6 +11,7 @@
 //! look for on a machine with one processor, which the server needs.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::thread::sched_yield;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -69,8 +70,11 @@ fn arrives(stream: &TcpStream) -> bool {
     let begin = Instant::now();
     let mut fds = [PollFd::new(stream, PollFlags::IN)];
     loop {
-        // An error is the reader's to find.
-        if !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0)) {
+        // An error is the reader's to find; a signal is none.
+        if !matches!(
+            poll(&mut fds, Some(&Timespec::default())),
+            Ok(0) | Err(Errno::INTR)
+        ) {
             return true;
         }
         if begin.elapsed() >= SPIN {
