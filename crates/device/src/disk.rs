@@ -158,6 +158,10 @@ pub trait Disk {
         Ok(())
     }
 
+    /// Called in a child of `fork`, which must not use a disk of its parent's: closes the
+    /// descriptors that the child has of it. Changes nothing that the parent sees.
+    fn close_inherited(&mut self) {}
+
     /// Reads whole pages from `page` on into a buffer. Pages never written, or trimmed, are zeroes.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ mod connection;
 mod database;
 #[cfg(feature = "loadable_extension")]
 mod extension;
+mod forked;
 pub mod journal;
 mod log;
 pub mod mark;

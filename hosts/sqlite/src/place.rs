@@ -22,10 +22,12 @@
 //!
 //! Absent: SQLite.
 
+use crate::forked::{PerProcess, take_inherited};
 use crate::memory;
 use crate::twins::Twins;
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::auth::HostKeys;
+use remap_ssd_nvme::process::Process;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_store::{
     ImageDisk, OsStore, Processes, Store, StoreError, Volume, local_name, uuid_text,
@@ -37,7 +39,7 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 /// What a URI or the environment says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -123,6 +125,18 @@ pub struct StorePlace {
     copy: Option<String>,
     /// Where small files for locks are; `None` if they are beside the databases.
     locks: Option<LockFolder>,
+    /// The process that has opened it.
+    process: Process,
+}
+
+impl Drop for StorePlace {
+    fn drop(&mut self) {
+        // To close a store is to work on its device, which is the parent's.
+        if !self.process.is_current() {
+            std::mem::forget(Arc::clone(&self.store));
+            std::mem::forget(self.locks.take());
+        }
+    }
 }
 
 /// The folder of a volume's locks.
@@ -211,12 +225,21 @@ impl Places {
     }
 }
 
+/// A child of `fork` has none of its parent's.
+static PLACES: PerProcess<Mutex<Places>> = PerProcess::new();
+
 fn places() -> MutexGuard<'static, Places> {
-    static PLACES: OnceLock<Mutex<Places>> = OnceLock::new();
-    PLACES
-        .get_or_init(Mutex::default)
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    PLACES.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes what this process has from its parent, and leaves the parent's as it is.
+pub fn close_inherited() {
+    for mutex in PLACES.inherited() {
+        let places = take_inherited(mutex);
+        for place in places.by_prefix.values().filter_map(Weak::upgrade) {
+            place.store.close_inherited();
+        }
+    }
 }
 
 /// Opens the place of a specification, or finds it open, and keeps it open until `release`.
@@ -329,6 +352,7 @@ pub fn of_full_name(full: &str) -> Result<(Arc<StorePlace>, String), PlaceError>
         prefix: prefix.clone(),
         copy: None,
         locks: None,
+        process: Process::current(),
     });
     places.by_prefix.insert(prefix, Arc::downgrade(&place));
     Ok((place, name.into()))
@@ -460,6 +484,7 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<StorePlac
         prefix: format!("/{uuid}/"),
         copy,
         locks: Some(locks),
+        process: Process::current(),
     }))
 }
 

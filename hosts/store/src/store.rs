@@ -171,6 +171,11 @@ pub trait Store: Send + Sync {
     /// Ends the use of a handle. Nothing is synced.
     fn close(&self, file: FileId);
 
+    /// Called in a child of `fork`, which must not use a store of its parent's: closes the
+    /// descriptors that the child has of it, so that what they hold ends with the parent. Changes
+    /// nothing that the parent sees, and waits for nothing.
+    fn close_inherited(&self) {}
+
     /// Deletes a file. Nobody may use handles of it any more; a volume refuses them, in every
     /// process.
     ///

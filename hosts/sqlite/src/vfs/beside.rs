@@ -10,6 +10,7 @@
 //! Invariant: locks are those of an open file (F_OFD_SETLK). A process loses its ordinary ones when
 //! it closes any handle of the file, as stores do. Absent: locks among processes of ours (`lock`).
 
+use crate::forked::PerProcess;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -32,13 +33,12 @@ pub(super) struct BesideLock {
 type FileNumber = (u64, u64);
 
 /// The locks that this process has.
-static LOCKS: Mutex<Option<HashMap<FileNumber, Weak<BesideLock>>>> = Mutex::new(None);
+static LOCKS: PerProcess<Mutex<HashMap<FileNumber, Weak<BesideLock>>>> = PerProcess::new();
 
 impl BesideLock {
     /// Takes one of the bytes; `None` if SQLite's own VFS has the file open.
     pub fn take(path: &Path) -> io::Result<Option<Arc<Self>>> {
-        let mut all = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = all.get_or_insert_default();
+        let mut all = LOCKS.get().lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, lock| lock.strong_count() > 0);
 
         // Who may only read can only keep others from writing the file.

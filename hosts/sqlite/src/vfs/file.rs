@@ -14,9 +14,11 @@ use super::ordinary::Opened;
 use super::owners::Known;
 use super::{guarded, text};
 use crate::connection::{Connection, Role};
+use crate::forked::settle;
 use crate::log;
 use crate::place::StorePlace;
 use libsqlite3_sys as ffi;
+use remap_ssd_nvme::process::Process;
 use remap_ssd_store::{FileHold, StoreError};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,6 +48,17 @@ pub(super) struct Handle {
     pub _hold: FileHold,
     /// Open for as long as the file is.
     pub place: Arc<StorePlace>,
+    /// The process that has opened it.
+    pub process: Process,
+}
+
+/// What a file that was opened before `fork`, by the parent, answers in the child.
+fn inherited(code: c_int) -> c_int {
+    log::note(
+        code,
+        &"this database was opened before fork(), by the parent process: a child has to open it by itself",
+    );
+    code
 }
 
 impl File {
@@ -105,22 +118,30 @@ unsafe fn on_connection(
     guarded(otherwise, || {
         // SAFETY: as promised by the caller.
         let handle = unsafe { File::handle(file) };
+        if !handle.process.is_current() {
+            return inherited(otherwise);
+        }
         let result = call(&mut locked(&handle.connection), handle.role);
         result.unwrap_or_else(|error| log::failed(&error, otherwise))
     })
 }
 
-/// Runs a call of a database's lock file; other files have no locks.
+/// Runs a call of a database's lock file; other files have no locks. A child of `fork` has none of
+/// its parent's: it gets `otherwise`.
 ///
 /// # Safety
 /// As `File::handle`.
 unsafe fn on_lock(
     file: *mut ffi::sqlite3_file,
     none: c_int,
+    otherwise: c_int,
     call: impl FnOnce(&mut LockFile) -> c_int,
 ) -> c_int {
     // SAFETY: as promised by the caller.
     let handle = unsafe { File::handle(file) };
+    if !handle.process.is_current() {
+        return inherited(otherwise);
+    }
     handle.lock.as_mut().map_or(none, call)
 }
 
@@ -128,6 +149,12 @@ unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
     guarded(ffi::SQLITE_IOERR_CLOSE, || {
         // SAFETY: SQLite closes a file once, and uses it no more.
         let handle = unsafe { Box::from_raw((*file.cast::<File>()).handle) };
+        if !handle.process.is_current() {
+            // Dropping it would work on the parent's store. Its descriptors are closed by now.
+            settle();
+            std::mem::forget(handle);
+            return ffi::SQLITE_OK;
+        }
         let closed = locked(&handle.connection).close(handle.role);
 
         // What is not in the store when the locks go was never committed, or is an error here.
@@ -227,13 +254,18 @@ unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int
         if File::handle(file).read_only && level > ffi::SQLITE_LOCK_SHARED {
             return ffi::SQLITE_IOERR_LOCK;
         }
+        if !File::handle(file).process.is_current() {
+            return inherited(ffi::SQLITE_IOERR_LOCK);
+        }
         if level == ffi::SQLITE_LOCK_SHARED
             && let Err(error) = File::handle(file).place.store.still_held()
         {
             return log::failed(&error, ffi::SQLITE_IOERR_LOCK);
         }
         match keep_others_out(File::handle(file)) {
-            ffi::SQLITE_OK => on_lock(file, ffi::SQLITE_OK, |lock| lock.lock(level)),
+            ffi::SQLITE_OK => on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_IOERR_LOCK, |lock| {
+                lock.lock(level)
+            }),
             refused => refused,
         }
     }
@@ -269,7 +301,9 @@ unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_i
         });
         // Given back even if the flush failed, or others would be locked out; SQLite gets the
         // flush's error.
-        let unlocked = on_lock(file, ffi::SQLITE_OK, |lock| lock.unlock(level));
+        let unlocked = on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_IOERR_UNLOCK, |lock| {
+            lock.unlock(level)
+        });
         if flushed == ffi::SQLITE_OK {
             unlocked
         } else {
@@ -282,7 +316,12 @@ unsafe extern "C" fn x_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *m
     // SAFETY: SQLite calls with an open file, and a place for the answer.
     unsafe {
         out.write(0);
-        on_lock(file, ffi::SQLITE_OK, |lock| lock.check_reserved(out))
+        on_lock(
+            file,
+            ffi::SQLITE_OK,
+            ffi::SQLITE_IOERR_CHECKRESERVEDLOCK,
+            |lock| lock.check_reserved(out),
+        )
     }
 }
 
@@ -331,7 +370,7 @@ unsafe extern "C" fn x_file_control(
             ffi::SQLITE_FCNTL_VFSNAME => answer(argument.cast(), "remap"),
             ffi::SQLITE_FCNTL_PRAGMA => pragma(file, argument.cast()),
             // The VFS below has the locks, and knows the operations that are about them.
-            _ => on_lock(file, ffi::SQLITE_NOTFOUND, |lock| {
+            _ => on_lock(file, ffi::SQLITE_NOTFOUND, ffi::SQLITE_NOTFOUND, |lock| {
                 lock.control(operation, argument)
             }),
         }
@@ -341,8 +380,11 @@ unsafe extern "C" fn x_file_control(
 unsafe fn checkpoint(file: *mut ffi::sqlite3_file, begins: bool) -> c_int {
     // SAFETY: as promised by the caller.
     unsafe {
-        if begins && let Some(lock) = &mut File::handle(file).lock {
-            lock.note_backfill();
+        if begins {
+            on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_IOERR_WRITE, |lock| {
+                lock.note_backfill();
+                ffi::SQLITE_OK
+            });
         }
         on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
             connection.checkpoint(begins).map(|()| ffi::SQLITE_OK)
@@ -359,7 +401,7 @@ unsafe fn pragma(file: *mut ffi::sqlite3_file, arguments: *mut *mut c_char) -> c
     // SAFETY: as promised by the caller.
     unsafe {
         if !text(*arguments.add(1)).eq_ignore_ascii_case("remap_ssd_statistics") {
-            return on_lock(file, ffi::SQLITE_NOTFOUND, |lock| {
+            return on_lock(file, ffi::SQLITE_NOTFOUND, ffi::SQLITE_NOTFOUND, |lock| {
                 lock.control(ffi::SQLITE_FCNTL_PRAGMA, arguments.cast())
             });
         }
@@ -407,7 +449,8 @@ unsafe extern "C" fn x_shm_map(
 ) -> c_int {
     // SAFETY: SQLite calls with an open database, and a place for the answer.
     unsafe {
-        on_lock(file, ffi::SQLITE_IOERR_SHMMAP, |lock| {
+        let otherwise = ffi::SQLITE_IOERR_SHMMAP;
+        on_lock(file, otherwise, otherwise, |lock| {
             lock.shm_map(region, bytes, extend, out)
         })
     }
@@ -426,6 +469,9 @@ unsafe extern "C" fn x_shm_lock(
 
     // SAFETY: SQLite calls with an open database.
     unsafe {
+        if !File::handle(file).process.is_current() {
+            return inherited(ffi::SQLITE_IOERR_SHMLOCK);
+        }
         // A transaction begins: what is in memory counts only while the volume is ours.
         if flags == ffi::SQLITE_SHM_LOCK | ffi::SQLITE_SHM_SHARED
             && let Err(error) = File::handle(file).place.store.still_held()
@@ -439,9 +485,15 @@ unsafe extern "C" fn x_shm_lock(
         }
         // A checkpoint ends with this. It may have noted frames as copied whose shares failed.
         if gives_up(READ_LOCK_0) && locked(&File::handle(file).connection).take_undone() {
-            on_lock(file, ffi::SQLITE_OK, LockFile::restore_backfill);
+            on_lock(
+                file,
+                ffi::SQLITE_OK,
+                ffi::SQLITE_IOERR_SHMLOCK,
+                LockFile::restore_backfill,
+            );
         }
-        on_lock(file, ffi::SQLITE_IOERR_SHMLOCK, |lock| {
+        let otherwise = ffi::SQLITE_IOERR_SHMLOCK;
+        on_lock(file, otherwise, otherwise, |lock| {
             lock.shm_lock(offset, count, flags)
         })
     }
@@ -451,7 +503,7 @@ unsafe extern "C" fn x_shm_barrier(file: *mut ffi::sqlite3_file) {
     // SAFETY: SQLite calls with an open database.
     unsafe {
         flush_wal_unheard(file);
-        on_lock(file, ffi::SQLITE_OK, |lock| {
+        on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_OK, |lock| {
             lock.shm_barrier();
             ffi::SQLITE_OK
         });
@@ -478,7 +530,9 @@ unsafe extern "C" fn x_shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) ->
         // In a volume's folder the memory's file stays: others go by its inode.
         let is_ordinary = File::handle(file).ordinary.is_some();
         let delete = if is_ordinary { delete } else { 0 };
-        on_lock(file, ffi::SQLITE_OK, |lock| lock.shm_unmap(delete))
+        on_lock(file, ffi::SQLITE_OK, ffi::SQLITE_OK, |lock| {
+            lock.shm_unmap(delete)
+        })
     }
 }
 

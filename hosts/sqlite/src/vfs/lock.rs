@@ -1,9 +1,13 @@
 //! A small file of the system's own VFS: a database's locks, and the memory that its connections
 //! share.
 //!
-//! Invariant: it is never the file that has the database: a process that closes any handle of a
-//! file loses all locks it has on it (POSIX), and stores open and close files as they like.
+//! Invariants: it is never the file that has the database: a process that closes any handle of a
+//! file loses all locks it has on it (POSIX), and stores open and close files as they like. In a
+//! child of `fork` the system's VFS still believes that it has the parent's locks; the lock files
+//! that were inherited are closed there before one is opened, so that it asks the kernel anew
+//! (`inherited.rs`).
 
+use super::inherited::{self, KnownLock};
 use crate::log;
 use libsqlite3_sys as ffi;
 use remap_ssd_store::{FileId, LockFiles, OpenOptions, Store, StoreError};
@@ -19,6 +23,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(super) struct LockFile {
     /// Where the system's VFS has its part of the file: its `szOsFile` bytes.
     memory: Box<[u64]>,
+    /// Keeps it known, so that a child of `fork` closes it.
+    known: Option<KnownLock>,
     /// The name that it was opened by, as SQLite makes names.
     name: *mut c_char,
     /// The first region of the shared memory, once it is mapped.
@@ -57,6 +63,7 @@ impl LockFile {
             vec![0; (system.szOsFile as usize).div_ceil(size_of::<u64>())].into_boxed_slice();
         let mut file = Self {
             memory,
+            known: None,
             name,
             index: std::ptr::null_mut(),
             backfill: 0,
@@ -66,6 +73,7 @@ impl LockFile {
 
         let flags = ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
         let open = system.xOpen.ok_or(ffi::SQLITE_CANTOPEN)?;
+        let gate = inherited::gate();
         // SAFETY: the memory is as large as that VFS asks, and zeroed; the name lives as long as
         // the file.
         let result = unsafe {
@@ -78,8 +86,11 @@ impl LockFile {
             )
         };
         if result == ffi::SQLITE_OK {
+            file.known = Some(KnownLock::new(file.pointer(), &gate));
             Ok(file)
         } else {
+            // Dropping the file passes the gate again.
+            drop(gate);
             Err(result)
         }
     }
@@ -128,6 +139,7 @@ impl LockFile {
         call: impl FnOnce(F, *mut ffi::sqlite3_file) -> c_int,
     ) -> c_int {
         let pointer = self.pointer();
+        let _gate = inherited::gate();
         // SAFETY: the file is open, so it has a table of functions that is valid as long as the
         // process.
         let function = unsafe { (*pointer).pMethods.as_ref() }.and_then(function);
@@ -194,6 +206,11 @@ impl LockFile {
                 |table| table.xShmMap,
                 |map, file| map(file, region, bytes, extend, out),
             );
+            if result == ffi::SQLITE_OK
+                && let Some(known) = &self.known
+            {
+                known.note_region(*out, bytes as usize);
+            }
             if result != ffi::SQLITE_OK || region != 0 {
                 return result;
             }
@@ -287,6 +304,8 @@ impl Drop for LockFile {
             |table| table.xClose,
             |close, file| unsafe { close(file) },
         );
+        // A child of `fork` that comes into being before this finds a file without functions.
+        self.known = None;
         // SAFETY: it was made by `sqlite3_create_filename`, and the file that used it is closed.
         unsafe { ffi::sqlite3_free_filename(self.name) };
     }

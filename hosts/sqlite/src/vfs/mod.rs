@@ -16,6 +16,7 @@
 
 mod beside;
 mod file;
+mod inherited;
 mod lock;
 mod open;
 mod ordinary;
@@ -23,7 +24,9 @@ mod owners;
 
 #[cfg(feature = "loadable_extension")]
 pub(crate) use file::answer;
+pub(crate) use inherited::close as close_inherited_locks;
 
+use crate::forked::settle;
 use crate::journal::Journal;
 use crate::log;
 use crate::mark::{Mark, STAMP_BYTES};
@@ -69,6 +72,7 @@ pub fn register(default: bool) -> Result<(), c_int> {
         ours: Box::into_raw(Box::new(table(system))),
         system,
     });
+    inherited::watch_forks();
 
     // SAFETY: the table is never freed; the function has the type that SQLite calls such a function
     // with.
@@ -268,6 +272,7 @@ unsafe extern "C" fn x_full_pathname(
     out: *mut c_char,
 ) -> c_int {
     guarded(ffi::SQLITE_CANTOPEN, || {
+        settle();
         // SAFETY: SQLite asks for the full name of a name that it made itself.
         let (given, spec) = unsafe { (text(name), spec(name)) };
         let place = match spec {

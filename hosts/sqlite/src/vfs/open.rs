@@ -9,9 +9,11 @@ use super::ordinary::{Opened, make_like, may_write};
 use super::owners::{self, Known};
 use super::{JOURNAL, guarded, refused, system, system_pointer, text};
 use crate::connection::{Connection, Role};
+use crate::forked::settle;
 use crate::log;
 use crate::place::{self, StorePlace};
 use libsqlite3_sys as ffi;
+use remap_ssd_nvme::process::Process;
 use remap_ssd_store::{Create, FileHold, OpenOptions, StoreError};
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
@@ -57,6 +59,7 @@ pub(super) unsafe extern "C" fn x_open(
     out_flags: *mut c_int,
 ) -> c_int {
     guarded(ffi::SQLITE_CANTOPEN, || {
+        settle();
         // SAFETY: SQLite gives a C string or null.
         let full = unsafe { text(name) };
         let kind = Kind::of(flags, full);
@@ -146,6 +149,7 @@ fn open(
         beside: None,
         _hold: hold,
         place: kept,
+        process: Process::current(),
     };
 
     if kind == Kind::Database {

@@ -13,6 +13,7 @@
 //! memory. Nothing is read but names of known databases.
 
 use crate::connection::Connection;
+use crate::forked::PerProcess;
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -25,11 +26,14 @@ pub(super) struct Known {
     connection: Weak<Mutex<Connection>>,
 }
 
-/// The names' addresses and the connections of all databases that are open.
-static DATABASES: Mutex<Vec<(usize, Weak<Mutex<Connection>>)>> = Mutex::new(Vec::new());
+/// The names' addresses and the connections of all databases that are open in this process.
+static DATABASES: PerProcess<Mutex<Vec<NamedConnection>>> = PerProcess::new();
 
-fn databases() -> MutexGuard<'static, Vec<(usize, Weak<Mutex<Connection>>)>> {
-    DATABASES.lock().unwrap_or_else(PoisonError::into_inner)
+type NamedConnection = (usize, Weak<Mutex<Connection>>);
+
+fn databases() -> MutexGuard<'static, Vec<NamedConnection>> {
+    let databases = DATABASES.get().lock();
+    databases.unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Known {

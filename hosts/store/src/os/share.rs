@@ -10,7 +10,7 @@
 
 use super::{Opened, PAGE, State};
 use crate::{FileId, Share, StoreError};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -136,7 +136,7 @@ impl State {
         if share.bytes == 0 {
             return Ok(());
         }
-        let refused = match clone_range(&from.file, &to.file, share) {
+        let refused = match retry_on_intr(|| clone_range(&from.file, &to.file, share)) {
             Ok(()) => {
                 self.statistics.pages_shared += share.bytes / PAGE;
                 return Ok(());

@@ -137,10 +137,7 @@ impl Coordination {
         let Self::Shared(shared) = self else {
             return Ok(());
         };
-        shared
-            .file
-            .lock()
-            .map_err(|error| StoreError::system(shared.path.display(), error))
+        unsignalled(|| shared.file.lock()).map_err(|error| StoreError::system(shared.path.display(), error))
     }
 
     /// Gives the lock back, if the volume is shared.
@@ -158,6 +155,16 @@ impl Coordination {
     }
 }
 
+/// Waits for a lock, whatever signals come.
+pub fn unsignalled(mut lock: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
+    loop {
+        match lock() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 /// Opens the file of a tenancy; its first process makes it. One that an earlier start of the machine
 /// has left is emptied: its sizes may be of data that the machine's crash took away.
 fn open_present(tenancy: &Tenancy, slots: u32) -> Result<CoordinationFile, StoreError> {
@@ -166,7 +173,7 @@ fn open_present(tenancy: &Tenancy, slots: u32) -> Result<CoordinationFile, Store
     let boot = boot.trim_ascii();
 
     let prepare = || -> std::io::Result<Words> {
-        file.lock()?;
+        unsignalled(|| file.lock())?;
         let mut known = vec![0; boot.len()];
 
         // The machine's boot says whether what is in the file can be relied on. Nobody else has it

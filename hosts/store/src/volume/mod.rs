@@ -273,6 +273,14 @@ impl<D: Disk + Send> Store for Volume<D> {
     // Handles hold nothing here: slot and birth are looked up at each use.
     fn close(&self, _: FileId) {}
 
+    fn close_inherited(&self) {
+        // A thread of the parent that had it locked does not exist here. What is locked stays open.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.membership.close_inherited();
+            state.disk.close_inherited();
+        }
+    }
+
     fn delete(&self, name: &str) -> Result<(), StoreError> {
         self.state().delete(name)
     }

@@ -43,6 +43,7 @@
 //! (`coordination.rs`), how a disk keeps others out.
 
 use super::change::random;
+use super::coordination::unsignalled;
 use super::format::uuid_text;
 use super::make;
 use crate::StoreError;
@@ -164,6 +165,15 @@ impl Membership {
         }
     }
 
+    /// In a child of `fork`: closes the descriptors that it has of its parent's. The parent's locks
+    /// stay as they are (flock(2)), and end with the parent.
+    pub fn close_inherited(&mut self) {
+        let (Self::Alone { process } | Self::Tenant(Tenancy { process, .. })) = *self;
+        if process != std::process::id() {
+            *self = Self::Alone { process };
+        }
+    }
+
     /// The folder in which the processes of the tenancy have files of their own.
     pub fn folder(&self) -> Option<PathBuf> {
         match self {
@@ -210,7 +220,7 @@ impl Tenancy {
             let domain = Folder::domain(dir)?;
             let failed = |error: io::Error| StoreError::system(dir.display(), error);
             let join = domain.open(&join_name, true)?;
-            join.lock().map_err(failed)?;
+            unsignalled(|| join.lock()).map_err(failed)?;
             let in_use = domain.open(&use_name, true)?;
 
             let is_first = match in_use.try_lock() {
@@ -235,7 +245,7 @@ impl Tenancy {
             };
             if is_first && !alone {
                 // Not one step, but nobody else asks for it without the other lock.
-                in_use.lock_shared().map_err(failed)?;
+                unsignalled(|| in_use.lock_shared()).map_err(failed)?;
             }
             join.unlock().map_err(failed)?;
             return Ok(Self {
@@ -251,7 +261,7 @@ impl Tenancy {
 
     fn leave(&mut self, last: impl FnOnce() -> bool) {
         // What cannot be locked is left as by a process that dies.
-        if self.join.lock().is_err() {
+        if unsignalled(|| self.join.lock()).is_err() {
             return;
         }
         if self.in_use.try_lock().is_ok() && last() {

@@ -21,7 +21,7 @@ use super::format::SLOTS_MAX;
 use crate::LockFiles;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -145,7 +145,11 @@ fn ranges(slots: u32) -> [Range<u64>; 3] {
 fn allocate(file: &File, slots: u32) -> io::Result<()> {
     for range in ranges(slots) {
         let bytes = range.end - range.start;
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, bytes) {
+        // A signal ends it early, on some file systems.
+        let allocated = retry_on_intr(|| {
+            rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, bytes)
+        });
+        match allocated {
             Ok(()) => {}
             // A file system without it. Behind the end there is nothing yet; nobody else is there.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {

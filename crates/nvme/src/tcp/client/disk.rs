@@ -58,6 +58,13 @@ impl Disk for Client {
         self.hold_again()
     }
 
+    fn close_inherited(&mut self) {
+        // Sockets of the parent's: nothing is sent, and the connections go on.
+        if !self.process.is_current() {
+            self.queues = None;
+        }
+    }
+
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), ClientError> {
         let pages = Self::whole_pages(into.len())?;
         let data = Client::read(self, self.blocks(page), self.blocks(pages))?;

@@ -117,7 +117,12 @@ impl Client {
     /// # Errors
     /// Nobody listens there, it is no such target, or it does not want us.
     pub fn connect(address: impl ToSocketAddrs, options: Options) -> Result<Self, ClientError> {
-        let address = address.to_socket_addrs()?.next();
+        let address = loop {
+            match address.to_socket_addrs() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                addresses => break addresses?.next(),
+            }
+        };
         let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
         let subnqn = match &options.subnqn {
             Some(subnqn) => subnqn.clone(),

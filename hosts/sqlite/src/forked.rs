@@ -1,0 +1,107 @@
+//! What a child of `fork` does with the files, places and locks that it has from its parent:
+//! nothing, and it begins with none of its own.
+//!
+//! ```text
+//! an inherited file         an I/O error; closing it ends nothing of the parent's
+//! statics of this crate     one value for each process (`PerProcess`): no mutex stays locked by a thread
+//!                           that the child does not have
+//! inherited lock files      closed in the child before it opens one: SQLite's VFS would take the parent's
+//!                           locks, which a child does not have (fcntl(2)), for its own (`vfs/lock.rs`)
+//! a volume's descriptors    closed in the child: what they lock ends with the parent
+//! ```
+//!
+//! SQLite's own rule stays ("How To Corrupt An SQLite Database File" §2.6): a connection is used by
+//! the process that opened it. A child opens its own.
+//!
+//! Invariant: nothing that is inherited is dropped, since dropping may write to the parent's
+//! device.
+
+use crate::{place, vfs};
+use remap_ssd_nvme::process::Process;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, Once, TryLockError};
+
+/// A static that begins anew in a child of `fork`.
+///
+/// Values are never freed: there is one for each process and static.
+pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Entry<T>>);
+
+struct Entry<T: 'static> {
+    process: Process,
+    value: T,
+    /// What the process that this one was copied from had.
+    inherited: Option<&'static Entry<T>>,
+}
+
+impl<T: Default> PerProcess<T> {
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// This process's value.
+    pub fn get(&self) -> &'static T {
+        &self.entry().value
+    }
+
+    /// The values of the processes that this one was copied from, as they were then.
+    pub fn inherited(&self) -> impl Iterator<Item = &'static T> {
+        let first = self.entry().inherited;
+        std::iter::successors(first, |entry| entry.inherited).map(|entry| &entry.value)
+    }
+
+    fn entry(&self) -> &'static Entry<T> {
+        let process = Process::current();
+        loop {
+            let known = self.0.load(Ordering::Acquire);
+            // SAFETY: null, or a box that was leaked below: it is valid for as long as the process,
+            // and only shared references to it are made.
+            let entry = unsafe { known.as_ref() };
+            if let Some(entry) = entry.filter(|entry| entry.process == process) {
+                return entry;
+            }
+
+            let new = Box::into_raw(Box::new(Entry {
+                process,
+                value: T::default(),
+                inherited: entry,
+            }));
+            let exchanged =
+                self.0
+                    .compare_exchange(known, new, Ordering::AcqRel, Ordering::Acquire);
+            if exchanged.is_err() {
+                // Another thread was faster.
+                // SAFETY: it was made above, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+            }
+        }
+    }
+}
+
+/// Takes what an inherited mutex holds, unless a thread had it locked when the process was copied:
+/// then it may be half changed, and stays as it is.
+pub(crate) fn take_inherited<T: Default>(mutex: &Mutex<T>) -> T {
+    match mutex.try_lock() {
+        Ok(mut value) => std::mem::take(&mut value),
+        Err(TryLockError::Poisoned(poisoned)) => std::mem::take(&mut poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => T::default(),
+    }
+}
+
+/// To be called before anything is opened or closed: the first time in a child, the child takes
+/// leave of what it has inherited.
+pub(crate) fn settle() {
+    static SETTLED: PerProcess<Settled> = PerProcess::new();
+    SETTLED.get().0.call_once(|| {
+        vfs::close_inherited_locks();
+        place::close_inherited();
+    });
+}
+
+struct Settled(Once);
+
+impl Default for Settled {
+    fn default() -> Self {
+        Self(Once::new())
+    }
+}
