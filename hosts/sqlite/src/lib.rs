@@ -28,6 +28,7 @@ pub mod journal;
 mod log;
 pub mod mark;
 mod memory;
+mod parameters;
 mod pending;
 mod place;
 mod statistics;

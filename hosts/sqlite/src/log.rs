@@ -1,14 +1,50 @@
 //! One sentence for SQLite's own log (`sqlite3_config(SQLITE_CONFIG_LOG, ...)`): the result code
-//! says what, this says why.
+//! says what, this says why. Few programs take that log, so the environment may name another place:
+//! `REMAP_SSD_LOG=stderr`, or a file that lines are added to.
 
 use libsqlite3_sys as ffi;
 use remap_ssd_store::StoreError;
+use std::cell::RefCell;
 use std::ffi::{CString, c_int};
 use std::fmt::Display;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 
-/// Writes a sentence to SQLite's log.
+thread_local! {
+    /// What this thread has noted last.
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What this thread has noted since this was called last.
+pub(crate) fn take_last() -> Option<String> {
+    Some(LAST.take()).filter(|last| !last.is_empty())
+}
+
+/// Writes a line where `REMAP_SSD_LOG` says. A place that cannot be written takes nothing: the
+/// program has its result code.
+fn write_line(code: c_int, sentence: &str) {
+    let Some(place) = std::env::var_os("REMAP_SSD_LOG").filter(|place| !place.is_empty()) else {
+        return;
+    };
+    // In one write, so that lines of several processes stay whole. A sentence has no line breaks.
+    let sentence = sentence.replace(['\n', '\r'], " ");
+    let line = format!(
+        "remap-ssd: process {}: {sentence} (SQLite result {code})\n",
+        std::process::id()
+    );
+    let _ = if place == "stderr" {
+        std::io::stderr().write_all(line.as_bytes())
+    } else {
+        let file = File::options().append(true).create(true).open(place);
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+    };
+}
+
+/// Writes a sentence to the logs.
 pub(crate) fn note(code: c_int, sentence: &dyn Display) {
+    let sentence = sentence.to_string();
+    write_line(code, &sentence);
+    LAST.set(format!("remap: {sentence}"));
     let Ok(text) = CString::new(format!("remap: {sentence}").replace('\0', " ")) else {
         return;
     };

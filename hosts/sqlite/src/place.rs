@@ -175,6 +175,22 @@ impl StorePlace {
         format!("{}{name}", self.prefix)
     }
 
+    /// The name here of what a program calls so: a name, or a full name of a file here, as
+    /// `sqlite3_db_filename` answers it.
+    ///
+    /// # Errors
+    /// The full name is of a file in another volume.
+    pub fn name_here<'a>(&self, given: &'a str) -> Result<&'a str, PlaceError> {
+        match volume_prefix(given) {
+            Some((prefix, name)) if prefix == self.prefix => Ok(name),
+            Some(_) => Err(PlaceError::Parameter(format!(
+                "{given} is in another volume than the one that is named beside it"
+            ))),
+            // A volume has no directories: `./a`, `/a` and `a` are one file.
+            None => Ok(given.trim_start_matches("./").trim_start_matches('/')),
+        }
+    }
+
     /// Where a file is, if it is an ordinary one.
     pub fn ordinary(&self, name: &str) -> Option<PathBuf> {
         self.locks
@@ -378,9 +394,16 @@ pub fn is_in_volume(full: &str) -> bool {
     volume_prefix(full).is_some()
 }
 
-/// Whether a name says by itself where it is: in a volume, or in a folder of the system.
+/// Whether a name says by itself where it is: in a volume that is open, or in a folder of the
+/// system.
 pub fn is_full(name: &str) -> bool {
-    name.starts_with('/')
+    match volume_prefix(name) {
+        Some((prefix, _)) => places()
+            .by_prefix
+            .get(prefix)
+            .is_some_and(|place| place.strong_count() > 0),
+        None => name.starts_with('/'),
+    }
 }
 
 fn open(spec: &Spec) -> Result<Arc<StorePlace>, PlaceError> {

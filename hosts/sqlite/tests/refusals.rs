@@ -308,3 +308,105 @@ fn a_connection_that_is_lost_in_mid_transaction_is_an_io_error_and_a_rollback() 
         assert_eq!(count(&served.open().expect("possible")), 2, "{mode}");
     }
 }
+
+/// A name's URI, with parameters behind those of the device.
+fn refusal_of(uri: &str) -> Failure {
+    refused(Db::open(uri))
+}
+
+// Python's module, and most drivers, see nothing else.
+#[test]
+fn the_message_of_a_failed_opening_says_why() {
+    start_with_vfs();
+    let mut served = Served::with_volume();
+    let absent = refusal_of(&format!("{}&mode=rw", served.uri()));
+    assert!(absent.cannot_open(), "{absent}");
+    let begins = "automatic extension loading failed: remap: ";
+    assert!(absent.message.starts_with(begins), "{absent}");
+    assert!(absent.message.contains("app.db"), "{absent}");
+
+    let db = Db::open(":memory:").expect("possible");
+    let address = served.address;
+    served.end();
+    let gone = refusal_of(&served.uri());
+    assert!(gone.message.starts_with(begins), "{gone}");
+    assert!(gone.message.contains(&address.to_string()), "{gone}");
+    assert!(gone.message.contains("refused"), "{gone}");
+
+    // An attachment has no such message, and fails all the same.
+    let attach = format!("ATTACH '{}' AS other", served.uri());
+    let failure = db.run(&attach).expect_err("nobody serves it");
+    assert!(failure.cannot_open(), "{failure}");
+    for lockless in ["nolock=1", "immutable=1"] {
+        let attach = format!("ATTACH '{}&{lockless}' AS other", served.uri());
+        let failure = db.run(&attach).expect_err("nobody serves it");
+        assert!(failure.cannot_open(), "{failure}");
+    }
+}
+
+#[test]
+fn a_misspelt_parameter_makes_no_local_database() {
+    start_with_vfs();
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db");
+    let wrong = refusal_of(&format!(
+        "file:{}?vfs=remap&devise=127.0.0.1:1",
+        path.display()
+    ));
+    assert!(wrong.cannot_open(), "{wrong}");
+    assert!(
+        wrong.message.contains("devise=") && wrong.message.contains("nearest is device="),
+        "{wrong}"
+    );
+    assert!(!path.exists(), "nothing was made");
+}
+
+#[test]
+fn the_name_that_sqlite_gives_for_a_database_opens_it_again() {
+    start_with_vfs();
+    let served = Served::with_volume();
+    let db = served.open().expect("possible");
+    db.run("CREATE TABLE t(a)").expect("possible");
+    let list = db.rows("PRAGMA database_list", &[]).expect("readable");
+    let name = list[0][2].text().to_owned();
+
+    // By itself as long as the volume is open in this process, and with its device at any time.
+    let again = Db::open(&format!("file:{name}?vfs=remap")).expect("the volume is open");
+    assert_eq!(count(&again), 0);
+    drop((again, db));
+    let device = format!("file:{name}?vfs=remap&device={}", served.address);
+    assert_eq!(count(&Db::open(&device).expect("it is served")), 0);
+
+    let closed = refusal_of(&format!("file:{name}?vfs=remap"));
+    assert!(closed.message.contains("not opened"), "{closed}");
+    let other = name.replacen(|digit: char| digit.is_ascii_hexdigit(), "", 1);
+    let other = format!(
+        "/{}{}",
+        if name.starts_with("/0") { '1' } else { '0' },
+        &other[1..]
+    );
+    let device = format!("file:{other}?vfs=remap&device={}", served.address);
+    let wrong = refusal_of(&device);
+    assert!(wrong.message.contains("another volume"), "{wrong}");
+}
+
+#[test]
+fn without_locks_a_database_is_read_where_no_lock_file_can_be_made() {
+    start_with_vfs();
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db");
+    let uri = |parameter: &str| format!("file:{}?vfs=remap{parameter}", path.display());
+    Db::open(&uri(""))
+        .and_then(|db| db.run("CREATE TABLE t AS SELECT 5 AS a"))
+        .expect("possible");
+
+    // A folder in the place of the lock file stops root as well as others.
+    let lock = dir.path().join("app.db-lock");
+    std::fs::remove_file(&lock).expect("it was made");
+    std::fs::create_dir(&lock).expect("possible");
+    assert!(refusal_of(&uri("")).cannot_open());
+    for parameter in ["&immutable=1", "&nolock=1&mode=ro"] {
+        let db = Db::open(&uri(parameter)).expect("it is only read");
+        assert_eq!(count(&db), 1, "{parameter}");
+    }
+}

@@ -332,7 +332,7 @@ unsafe extern "C" fn x_file_control(
 ) -> c_int {
     // SAFETY: SQLite calls with an open file, and an argument as the operation wants it.
     unsafe {
-        let is_database = File::handle(file).lock.is_some();
+        let is_database = File::handle(file).role == Role::Database;
 
         match operation {
             // Where a checkpoint copies, pages are shared.

@@ -21,6 +21,7 @@ mod lock;
 mod open;
 mod ordinary;
 mod owners;
+mod refused;
 
 #[cfg(feature = "loadable_extension")]
 pub(crate) use file::answer;
@@ -30,6 +31,7 @@ use crate::forked::settle;
 use crate::journal::Journal;
 use crate::log;
 use crate::mark::{Mark, STAMP_BYTES};
+use crate::parameters;
 use crate::place::{self, PlaceError, Spec, StorePlace};
 use libsqlite3_sys as ffi;
 use remap_ssd_store::{OpenOptions, StoreError};
@@ -94,10 +96,11 @@ pub fn register(default: bool) -> Result<(), c_int> {
     }
 }
 
-/// Runs at each opening: a new database leaves room for a frame's header at the end of each page.
+/// Runs at each opening: a new database leaves room for a frame's header at the end of each page,
+/// and one that could not be opened fails with a sentence.
 unsafe extern "C" fn reserve(
     db: *mut ffi::sqlite3,
-    _: *mut *mut c_char,
+    message: *mut *mut c_char,
     _: *const c_void,
 ) -> c_int {
     let mut vfs: *mut ffi::sqlite3_vfs = std::ptr::null_mut();
@@ -117,6 +120,10 @@ unsafe extern "C" fn reserve(
                 .is_some_and(|registered| registered.ours == vfs);
 
         if is_ours {
+            let opened = refused::fail_opening(db, message);
+            if opened != ffi::SQLITE_OK {
+                return opened;
+            }
             ffi::sqlite3_file_control(
                 db,
                 c"main".as_ptr(),
@@ -208,6 +215,34 @@ unsafe fn parameter(name: *const c_char, key: &CStr) -> Option<String> {
     (!value.is_empty()).then(|| value.to_string())
 }
 
+/// Whether SQLite locks nothing, since the name's parameters say that nobody writes or that the
+/// program sees to it.
+///
+/// # Safety
+/// `name` is a file name that SQLite made.
+unsafe fn is_without_locks(name: *const c_char) -> bool {
+    // SAFETY: as promised by the caller.
+    [c"nolock", c"immutable"]
+        .iter()
+        .any(|key| unsafe { ffi::sqlite3_uri_boolean(name, key.as_ptr(), 0) != 0 })
+}
+
+/// Why one of a name's parameters cannot be.
+///
+/// # Safety
+/// `name` is a file name that SQLite made.
+unsafe fn unknown_parameter(name: *const c_char) -> Option<String> {
+    // SAFETY: as promised by the caller; keys live as long as the name. After the last one there is
+    // a null.
+    let keys = (0..)
+        .map(|at| unsafe { ffi::sqlite3_uri_key(name, at) })
+        .take_while(|key| !key.is_null())
+        .map(|key| unsafe { text(key) });
+    // SAFETY: as above.
+    let names_us = unsafe { parameter(name, c"vfs") }.as_deref() == NAME.to_str().ok();
+    parameters::unknown(keys, names_us)
+}
+
 /// What a name's parameters, or the environment, say of where it is.
 ///
 /// # Safety
@@ -222,6 +257,10 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
         }),
     };
     let environment = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
+    // SAFETY: passed on from the caller.
+    if let Some(why) = unsafe { unknown_parameter(name) } {
+        return Err(PlaceError::Parameter(why));
+    }
 
     let (device, image, store) = (
         parameter(c"device"),
@@ -273,32 +312,34 @@ unsafe extern "C" fn x_full_pathname(
 ) -> c_int {
     guarded(ffi::SQLITE_CANTOPEN, || {
         settle();
+        refused::keep(None);
         // SAFETY: SQLite asks for the full name of a name that it made itself.
-        let (given, spec) = unsafe { (text(name), spec(name)) };
-        let place = match spec {
-            Ok(Some(Spec::Files)) => None,
-            Ok(Some(spec)) => match place::hold(&spec) {
-                Ok(place) => Some(place),
-                Err(error) => return refused(&error),
-            },
-            Ok(None) if place::is_full(given) => None,
-            Ok(None) => place::last(),
-            Err(error) => return refused(&error),
-        };
-        let Some(place) = place else {
-            // SAFETY: the arguments are those that SQLite gave us.
-            return unsafe {
-                system().xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |call| {
-                    call(system_pointer(), name, bytes, out)
-                })
-            };
+        let (given, found) = unsafe { (text(name), full_name(name)) };
+        let full = match found {
+            Ok(Some(full)) => full,
+            Ok(None) => {
+                // SAFETY: the arguments are those that SQLite gave us.
+                return unsafe {
+                    system().xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |call| {
+                        call(system_pointer(), name, bytes, out)
+                    })
+                };
+            }
+            Err(error) => {
+                let code = refused(&error);
+                // SAFETY: as above.
+                if unsafe { is_without_locks(name) } {
+                    return code;
+                }
+                // The opening that follows is the one that fails.
+                let sentence = format!("remap: {error}");
+                let refusal = refused::Refusal { code, sentence };
+                refused::keep(Some((given.to_owned(), refusal)));
+                given.to_owned()
+            }
         };
 
-        // A volume has no directories: `./a`, `/a` and `a` are one file.
-        let full = place.full_name(given.trim_start_matches("./").trim_start_matches('/'));
-        let Ok(room) = usize::try_from(bytes) else {
-            return ffi::SQLITE_CANTOPEN;
-        };
+        let room = usize::try_from(bytes).unwrap_or(0);
         if full.len() >= room {
             return refused(&PlaceError::Parameter(format!(
                 "{given}: the name is too long"
@@ -311,6 +352,23 @@ unsafe extern "C" fn x_full_pathname(
         }
         ffi::SQLITE_OK
     })
+}
+
+/// The full name of a file in a volume; `None` if the system knows where it is.
+///
+/// # Safety
+/// `name` is a file name that SQLite made.
+unsafe fn full_name(name: *const c_char) -> Result<Option<String>, PlaceError> {
+    // SAFETY: passed on from the caller.
+    let (given, spec) = unsafe { (text(name), spec(name)?) };
+    let place = match spec {
+        Some(Spec::Files) => None,
+        Some(spec) => Some(place::hold(&spec)?),
+        None if place::is_full(given) || place::is_in_volume(given) => None,
+        None => place::last(),
+    };
+    let Some(place) = place else { return Ok(None) };
+    Ok(Some(place.full_name(place.name_here(given)?)))
 }
 
 /// Logs why there is no such place.

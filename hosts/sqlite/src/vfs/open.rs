@@ -7,7 +7,10 @@ use super::file::{File, Handle};
 use super::lock::LockFile;
 use super::ordinary::{Opened, make_like, may_write};
 use super::owners::{self, Known};
-use super::{JOURNAL, guarded, refused, system, system_pointer, text};
+use super::refused::{self, Refusal, RefusedFile};
+use super::{
+    JOURNAL, guarded, is_without_locks, refused as no_place, system, system_pointer, text,
+};
 use crate::connection::{Connection, Role};
 use crate::forked::settle;
 use crate::log;
@@ -77,14 +80,42 @@ pub(super) unsafe extern "C" fn x_open(
         // SAFETY: SQLite gives memory for a file of ours.
         unsafe { (*file).pMethods = std::ptr::null() };
         let has_owner = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
+        let mut result = ffi::SQLITE_CANTOPEN;
         let owner = if has_owner { owners::owner(name) } else { None };
-        let opened = open(full, kind, flags, owner);
+        // SAFETY: SQLite has made the names that it opens databases by.
+        let locks = kind == Kind::Database && !unsafe { is_without_locks(name) };
+        let refusal = if kind == Kind::Database {
+            refused::take(full)
+        } else {
+            None
+        };
+        log::take_last();
+        let opened = match refusal {
+            Some(refusal) => Err(Some(refusal)),
+            None => open(full, kind, flags, owner, locks).map_err(|code| {
+                // Failures of ordinary files are as stock SQLite has them.
+                let is_ours = locks && place::is_in_volume(full);
+                let sentence = log::take_last().filter(|_| is_ours);
+                result = code;
+                sentence.map(|sentence| Refusal { code, sentence })
+            }),
+        };
         if kind == Kind::Database {
             place::release();
         }
         let mut handle = match opened {
             Ok(handle) => handle,
-            Err(code) => return code,
+            Err(None) => return result,
+            Err(Some(refusal)) => {
+                // SAFETY: the memory is as large as `szOsFile` says.
+                unsafe {
+                    file.cast::<RefusedFile>().write(RefusedFile::new(refusal));
+                    if !out_flags.is_null() {
+                        out_flags.write(flags);
+                    }
+                }
+                return ffi::SQLITE_OK;
+            }
         };
         let writing = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
         let flags = if handle.read_only {
@@ -113,8 +144,9 @@ fn open(
     kind: Kind,
     flags: c_int,
     owner: Option<Arc<Mutex<Connection>>>,
+    locks: bool,
 ) -> Result<Box<Handle>, c_int> {
-    let (place, name) = place::of_full_name(full).map_err(|error| refused(&error))?;
+    let (place, name) = place::of_full_name(full).map_err(|error| no_place(&error))?;
     let create = match (
         flags & ffi::SQLITE_OPEN_CREATE != 0,
         flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0,
@@ -153,13 +185,23 @@ fn open(
     };
 
     if kind == Kind::Database {
-        // A database that is not there leaves no lock behind.
-        let mut lock = LockFile::open(&place.lock_path(&name))?;
-        if place.ordinary(&name).is_none() {
-            let noted = lock.note_in(&place.store, &name);
-            noted.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
+        // A database that is not there leaves no lock behind. Where SQLite locks nothing, the folder
+        // need not be one that can be written.
+        if locks {
+            let path = place.lock_path(&name);
+            let mut lock = LockFile::open(&path).inspect_err(|code| {
+                let path = path.display();
+                log::note(
+                    *code,
+                    &format_args!("{path}, the lock file of {name}, cannot be opened"),
+                );
+            })?;
+            if place.ordinary(&name).is_none() {
+                let noted = lock.note_in(&place.store, &name);
+                noted.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
+            }
+            handle.lock = Some(lock);
         }
-        handle.lock = Some(lock);
         handle.ordinary = place.ordinary(&name).map(Opened::at);
     }
     Ok(Box::new(handle))
