@@ -38,5 +38,5 @@ mod vfs;
 pub mod wal;
 
 pub use place::{Mounted, PlaceError, mount};
-pub use stock::StockFile;
+pub use stock::{StockFile, unfinished};
 pub use vfs::{NAME, register};

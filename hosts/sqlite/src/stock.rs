@@ -3,13 +3,44 @@
 //! Invariants: no stamps; as long as SQLite says it is, whatever a crash of the machine has left
 //! behind it. A file that is no database is given out as it is.
 //!
-//! Absent: what is in the log and not in the database yet.
+//! Absent: what is in the log and not in the database yet, and taking back what a journal has:
+//! SQLite does both when it opens the database. `unfinished` says whether there is any of it.
 
+use crate::journal::is_journal;
 use crate::mark::Mark;
-use remap_ssd_store::{FileId, Store, StoreError};
+use remap_ssd_store::{FileId, OpenOptions, Store, StoreError};
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
+
+/// The log or the journal of a database without which its file is not to be believed: the file has
+/// a part of a transaction, or not yet all that were committed.
+///
+/// # Errors
+/// The store, also if it does not know whether there is such a file.
+pub fn unfinished(store: &dyn Store, database: &str) -> Result<Option<String>, StoreError> {
+    let journal = format!("{database}-journal");
+    if let Some(file) = there(store, &journal)?
+        && is_journal(store, file)?
+    {
+        return Ok(Some(journal));
+    }
+    let log = format!("{database}-wal");
+    if let Some(file) = there(store, &log)?
+        && store.size(file)? > 0
+    {
+        return Ok(Some(log));
+    }
+    Ok(None)
+}
+
+fn there(store: &dyn Store, name: &str) -> Result<Option<FileId>, StoreError> {
+    match store.open(name, OpenOptions::default()) {
+        Ok(file) => Ok(Some(file)),
+        Err(StoreError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 /// A file of a store, as stock SQLite would have it.
 pub struct StockFile<'a> {

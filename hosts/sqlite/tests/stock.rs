@@ -5,10 +5,13 @@ mod kit;
 
 use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
+use remap_ssd_sqlite::unfinished;
+use remap_ssd_store::{NewVolume, Processes, Store, Volume};
 use std::ffi::c_int;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
 /// The VFS that SQLite brings, and ours.
@@ -259,5 +262,46 @@ fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
             .expect("nobody else has it");
         let count = ours.value("SELECT count(*) FROM t").expect("readable");
         assert_eq!(count.integer(), 151);
+    }
+}
+
+// What is exported while it is there is half of a transaction, or not all of them.
+#[test]
+fn a_hot_journal_and_a_log_are_known_as_long_as_they_count() {
+    start_with_vfs();
+    let volume = Volume::create(
+        kit::disk::MemDisk::new(4000),
+        &Processes::One,
+        &NewVolume::default(),
+        &mut |_, _| {},
+    );
+    let store: Arc<dyn Store> = Arc::new(volume.expect("possible"));
+    let _mounted = remap_ssd_sqlite::mount("unfinished", Arc::clone(&store)).expect("free");
+    let found = || unfinished(store.as_ref(), "app.db").expect("readable");
+
+    for mode in ["delete", "truncate", "persist", "wal"] {
+        let db = Db::open("file:app.db?vfs=remap&store=unfinished").expect("possible");
+        for sql in [
+            &format!("PRAGMA journal_mode={mode}"),
+            "PRAGMA cache_size=2",
+            "CREATE TABLE IF NOT EXISTS t(v)",
+            "INSERT INTO t VALUES(randomblob(90000))",
+        ] {
+            db.run(sql).expect("possible");
+        }
+        let log = (mode == "wal").then(|| "app.db-wal".to_owned());
+        assert_eq!(found(), log, "{mode}: committed");
+
+        // The cache has no room for it: pages of the database are overwritten before the commit.
+        db.run("BEGIN").expect("possible");
+        db.run("UPDATE t SET v = randomblob(90001)")
+            .expect("possible");
+        let hot = log.clone().unwrap_or_else(|| "app.db-journal".into());
+        assert_eq!(found(), Some(hot), "{mode}: in a transaction");
+        db.run("COMMIT").expect("possible");
+        assert_eq!(found(), log, "{mode}: committed again");
+
+        drop(db);
+        assert_eq!(found(), None, "{mode}: closed");
     }
 }

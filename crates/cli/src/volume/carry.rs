@@ -1,8 +1,9 @@
 //! Imports files into a volume and exports them, byte for byte.
 //!
 //! Invariant: a name stands for a whole file; an import has another name until it is complete and
-//! durable. An SQLite database is exported as stock SQLite would have written it. Absent: any other
-//! look into files. A database in use may change while it is copied.
+//! durable. An SQLite database is exported as stock SQLite would have written it, and only if its
+//! file is all of it: not beside a log, or a journal that has to be taken back. Absent: any other
+//! look into files, and SQLite, which does both. A database in use may change while it is copied.
 
 use super::about;
 use crate::failure::Failure;
@@ -11,7 +12,7 @@ use crate::place::NamespacePlace;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
 use remap_ssd_sim::report::format::exact;
-use remap_ssd_sqlite::StockFile;
+use remap_ssd_sqlite::{StockFile, unfinished};
 use remap_ssd_store::{Create, FileId, OpenOptions, Store, StoreError, Volume};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -55,12 +56,16 @@ pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Resul
     let file = volume
         .open(&args.name, OpenOptions::default())
         .map_err(about)?;
-    let log = format!("{}-wal", args.name);
 
-    // A log of SQLite's may have transactions that are not in the file.
-    if volume.open(&log, OpenOptions::default()).is_ok() {
-        output::note(format_args!(
-            "note: transactions in {log} are not in what is written; `PRAGMA wal_checkpoint` moves them"
+    // Without it the file is another database: integrity checks of SQLite's would find nothing.
+    if let Some(beside) = unfinished(volume, &args.name).map_err(about)? {
+        return Err(Failure::about(
+            args.place.name(),
+            format_args!(
+                "{} is not complete without {beside}: open it with SQLite and the extension, run \
+                 `PRAGMA wal_checkpoint(TRUNCATE)`, close it, and export it again",
+                args.name
+            ),
         ));
     }
     let local = |error: io::Error| Failure::about(args.file.display(), error);

@@ -223,5 +223,19 @@ fn mistakes_with_volumes_are_sentences() {
     std::fs::write(path(dir.path(), "file-wal"), b"frames").expect("room for it");
     let ran = volume(&["import", &file], &place).ok();
     assert!(ran.err.contains("file-wal"), "{}", ran.err);
+
+    // In a volume too: what is exported is all of a database, or nothing is.
+    let journal = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    std::fs::write(path(dir.path(), "beside"), journal).expect("room for it");
+    let back = path(dir.path(), "back");
+    for beside in ["file-wal", "file-journal"] {
+        let local = path(dir.path(), "beside");
+        volume(&["import", &local, "--name", beside], &place).ok();
+        volume(&["export", "file", &back], &place)
+            .fails_in_one_line(1, &["file is not complete", beside, "wal_checkpoint"]);
+        assert!(!Path::new(&back).exists(), "nothing is written");
+        volume(&["delete", beside], &place).ok();
+    }
+    volume(&["export", "file", &back], &place).ok();
     served.stop();
 }

@@ -123,6 +123,18 @@ pub struct Journal {
     counters: JournalCounters,
 }
 
+/// The first bytes of a journal as stock SQLite writes it (file format, §3).
+const STOCK_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+
+/// Whether a file has a journal, ours or one of stock SQLite's that was brought in.
+pub(crate) fn is_journal(store: &dyn Store, file: FileId) -> Result<bool, StoreError> {
+    let mut page: Box<Page> = Box::new([0; PAGE]);
+    let read = store.read(file, 0, &mut page[..])?;
+    page[read..].fill(0);
+    let is_ours = layout::Head::get(&page).is_some_and(|head| head.segment == 0);
+    Ok(is_ours || page.starts_with(&STOCK_MAGIC))
+}
+
 impl Journal {
     /// The journal in a file of a store. Nothing is read yet. Without the database nothing can be
     /// shared, but a journal can be read.

@@ -275,7 +275,7 @@ impl<D: Disk + Send> Store for Volume<D> {
 
     fn close_inherited(&self) {
         // A thread of the parent that had it locked does not exist here. What is locked stays open.
-        if let Ok(mut state) = self.state.try_lock() {
+        if let Some(Ok(mut state)) = self.state.as_ref().map(Mutex::try_lock) {
             state.membership.close_inherited();
             state.disk.close_inherited();
         }
