@@ -3,6 +3,7 @@
 
 mod kit;
 
+use kit::raw::{Peer, transport, with_cid};
 use kit::{Rig, device};
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, Sqe};
@@ -10,6 +11,9 @@ use remap_ssd_nvme::spec::identify::{NvmController, cns};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, ClientError, entry};
+use remap_ssd_nvme::tcp::server::Limits;
+use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
 const PAGE: usize = 4096;
@@ -207,7 +211,7 @@ fn a_host_that_does_not_read_its_answers_keeps_no_thread_of_a_service_that_ends(
         send_within: Duration::from_secs(3600),
         ..Limits::default()
     };
-    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let rig = Rig::limited(device(32 << 20, false), &[], Latency::None, limits);
     let (_admin, cntlid) = Peer::admin(rig.address);
     let mut deaf = Peer::io(rig.address, cntlid, 1, 0);
     let mut sqe = entry(io::READ, 1);

@@ -1,7 +1,10 @@
 //! A copy of an image that is served and written to meanwhile: what one instant was.
 
 use crate::kit::{run, serve};
-use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_nvme::spec::command::Sqe;
+use remap_ssd_nvme::spec::management::sel;
+use remap_ssd_nvme::spec::opcode::admin;
+use remap_ssd_nvme::tcp::client::{Answer, Call, Client, Options, entry};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -105,4 +108,89 @@ fn a_snapshot_under_load_is_the_device_at_one_instant() {
         .ctl(&["snapshot", &text(&copy)])
         .fails(1, "in memory");
     memory.stop();
+}
+
+// Each change of the list replaces its file before it is in force, and the copy takes the file and the
+// device of one instant: no snapshot is refused, and each is an image.
+#[test]
+fn snapshots_are_taken_while_namespaces_are_changed() {
+    const ROUNDS: usize = 10;
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("disk");
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    run(&[
+        "image",
+        "create",
+        &text(&image),
+        "--size",
+        "64MiB",
+        "--namespaces",
+        "2",
+    ])
+    .ok();
+    let served = serve(&["--image", &text(&image)]);
+
+    let (changes, stop) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let changer = std::thread::spawn({
+        let (address, changes, stop) = (served.nvme.clone(), changes.clone(), stop.clone());
+        move || {
+            let mut host =
+                Client::connect(address.as_str(), Options::default()).expect("it connects");
+            let mut nsid = 2;
+            while !stop.load(SeqCst) {
+                delete_namespace(&mut host, nsid);
+                nsid = create_namespace(&mut host);
+                changes.fetch_add(1, SeqCst);
+            }
+        }
+    });
+
+    for round in 0..ROUNDS {
+        let before = changes.load(SeqCst);
+        while changes.load(SeqCst) == before {
+            assert!(!changer.is_finished(), "the changes have failed");
+            std::thread::yield_now();
+        }
+        let copy = dir.path().join(format!("copy-{round}"));
+        served.ctl(&["snapshot", &text(&copy)]).ok();
+        let checked = run(&["image", "check", &text(&copy)]);
+        assert_eq!(checked.code, 0, "round {round}");
+        let copied = serve(&["--image", &text(&copy)]);
+        copied.host().read(0, 1).expect("readable");
+        copied.stop();
+    }
+
+    stop.store(true, SeqCst);
+    changer.join().expect("the changes have ended well");
+    served.stop();
+}
+
+/// A namespace of 2,048 blocks; its number.
+fn create_namespace(host: &mut Client) -> u32 {
+    // NSZE and NCAP (NVM 1.0 §4.1.6); all else is zero.
+    let mut new = [2048u64, 2048].map(u64::to_le_bytes).concat();
+    new.resize(4096, 0);
+    let sqe = Sqe {
+        cdw10: sel::CREATE.into(),
+        ..entry(admin::NAMESPACE_MANAGEMENT, 0)
+    };
+    called(host, sqe, &new).result as u32
+}
+
+fn delete_namespace(host: &mut Client, nsid: u32) {
+    let sqe = Sqe {
+        cdw10: sel::DELETE.into(),
+        ..entry(admin::NAMESPACE_MANAGEMENT, nsid)
+    };
+    called(host, sqe, &[]);
+}
+
+fn called(host: &mut Client, sqe: Sqe, send: &[u8]) -> Answer {
+    let receive = 0;
+    let call = Call { sqe, send, receive };
+    host.admin(|queue| queue.call("namespaces", &call))
+        .expect("served")
 }

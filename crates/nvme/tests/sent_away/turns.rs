@@ -66,9 +66,9 @@ fn send_away(rig: &Rig, verb: &str, mut admin: Peer) -> Option<Peer> {
         }
         "detached" => {
             let (mut owner, _) = Peer::admin_of(rig.address, OWNER);
-            // The guest's controller is the only one beside the owner's.
-            let cntlid = rig.roster.list().iter().find(|one| one.hostnqn == GUEST);
-            let (sqe, list) = detach(cntlid.expect("it is connected").cntlid);
+            let listed = rig.roster.list();
+            let guest = listed.iter().find(|one| one.hostnqn == GUEST);
+            let (sqe, list) = detach(guest.expect("it is connected").cntlid);
             let done = owner.call(in_capsule(sqe, list.len() as u32), &list).cqe;
             assert_eq!(done.status(), Status::SUCCESS);
         }

@@ -377,3 +377,17 @@ fn mistakes_in_service_are_sentences() {
     run(&["serve", "--memory", "32MiB", "--listen", &address])
         .fails_in_one_line(1, &["in use", "--listen"]);
 }
+
+/// Connections wait in system calls that a stop interrupts.
+#[test]
+fn a_service_that_is_stopped_and_goes_on_keeps_its_connections() {
+    let served = serve(&["--memory", "32MiB"]);
+    let mut host = served.host();
+    for round in 0..20 {
+        served.signal("STOP");
+        served.signal("CONT");
+        host.read(round, 1).expect("the connection is there");
+        host.keep_alive().expect("the connection is there");
+    }
+    served.stop();
+}

@@ -32,6 +32,7 @@ pub(super) enum Tick {
 pub(super) struct Deadlines {
     began: u64,
     next_tick: u64,
+    busy_until: u64,
     /// Ticks in a row at which something had just arrived.
     skipped: u32,
     /// Since when the buffer has held an incomplete PDU.
@@ -44,6 +45,7 @@ impl Deadlines {
         Self {
             began: now,
             next_tick: now,
+            busy_until: now,
             skipped: 0,
             partial_since: None,
         }
@@ -62,12 +64,12 @@ impl Deadlines {
 
     /// The thread was busy until now, for its host: that is no pause.
     pub fn note_busy(&mut self, now: u64) {
-        self.next_tick = self.next_tick.max(now);
+        self.busy_until = now;
     }
 
     /// Begins a tick.
     pub fn begin_tick(&mut self, now: u64, input_waits: bool) -> Tick {
-        let late_ns = now.saturating_sub(self.next_tick);
+        let late_ns = now.saturating_sub(self.next_tick.max(self.busy_until));
         self.next_tick = now + TICK.as_nanos() as u64;
         if u128::from(late_ns) > PAUSE.as_nanos() {
             self.began = now;
