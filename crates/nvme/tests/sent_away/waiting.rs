@@ -133,7 +133,7 @@ impl Case {
             }
             Verb::Drop => {
                 let association = self.io.connection.association().expect("connected");
-                Association::end_all(&[association.clone()]);
+                Association::end_all(std::slice::from_ref(association));
             }
             Verb::AdminEnds => {
                 let mut admin = self.admin.take().expect("it is connected");

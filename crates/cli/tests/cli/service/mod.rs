@@ -382,7 +382,9 @@ fn mistakes_in_service_are_sentences() {
 #[test]
 fn a_service_that_is_stopped_and_goes_on_keeps_its_connections() {
     let served = serve(&["--memory", "32MiB"]);
-    let mut host = served.host();
+    let options = remap_ssd_nvme::tcp::client::Options::default();
+    let mut host = remap_ssd_nvme::tcp::client::Client::connect(served.address.as_str(), options)
+        .expect("it listens");
     for round in 0..20 {
         served.signal("STOP");
         served.signal("CONT");
