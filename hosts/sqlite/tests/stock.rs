@@ -9,8 +9,10 @@ use remap_ssd_sqlite::unfinished;
 use remap_ssd_store::{NewVolume, Processes, Store, Volume};
 use std::ffi::c_int;
 use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::thread;
 
@@ -244,20 +246,26 @@ fn sqlites_own_shell_and_this_vfs_never_have_one_database_at_the_same_time() {
             .expect("there is a shell");
         assert!(done && said.trim() == "150\nok", "{mode}: {said}");
 
-        // The other way round: it is in use by SQLite's own VFS, of this process here.
-        let stock = open("unix", &path, "");
-        stock
-            .run(&format!("PRAGMA journal_mode={mode}"))
-            .expect("possible");
-        stock.run("BEGIN").expect("possible");
-        stock.run("SELECT * FROM t").expect("readable");
+        // The other way round: the shell has a transaction open.
+        let mut stock = std::process::Command::new("sqlite3")
+            .arg(&path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let mut input = stock.stdin.take().expect("piped");
+        writeln!(input, "BEGIN IMMEDIATE; SELECT 'begun';").expect("it listens");
+        let mut said = String::new();
+        let mut output = BufReader::new(stock.stdout.take().expect("piped"));
+        output.read_line(&mut said).expect("it speaks");
+        assert_eq!(said.trim(), "begun");
         let ours = open("remap", &path, "");
         let refused = ours
             .run("INSERT INTO t VALUES(-2)")
             .expect_err("it is in use");
         assert!(refused.is_busy(), "{mode}: {refused}");
-        stock.run("COMMIT").expect("possible");
-        drop(stock);
+        drop(input);
+        stock.wait().expect("it ends");
         ours.run("INSERT INTO t VALUES(150)")
             .expect("nobody else has it");
         let count = ours.value("SELECT count(*) FROM t").expect("readable");
