@@ -127,6 +127,15 @@ fn a_damaged_record_among_the_first_makes_vscsi_no_trace_of_objects() {
 }
 
 #[test]
+fn a_few_records_are_a_trace_of_objects_only_if_they_are_whole() {
+    let objects = include_bytes!("samples/oracle-general.bin");
+    assert_eq!(Format::guess(objects), Some(Format::OracleGeneral));
+    for len in (25..objects.len()).filter(|len| len % 24 != 0) {
+        assert_eq!(Format::guess(&objects[..len]), None, "{len} bytes");
+    }
+}
+
+#[test]
 fn an_event_before_the_first_is_put_before_it_and_said() {
     let text = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
