@@ -46,7 +46,7 @@ class FileSystem:
 
     def attach(self, device):
         backing = os.path.join(device.files, "n1")
-        self.loop = command("losetup", "--find", "--show", "--direct-io=on", backing).strip()
+        self.loop = command("losetup", "--find", "--show", "--direct-io=on", "--sector-size", "4096", backing).strip()
 
     def create(self, *more):
         command(*self.make, *more, self.loop)

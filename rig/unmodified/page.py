@@ -53,7 +53,7 @@ pages of 16 KiB and PostgreSQL's of 8 KiB: leave `full_page_writes` on.
 ```sh
 remap-ssd image create disk --size 8GiB --dedup on
 mkdir folder mounted && remap-ssd serve --image disk --fuse folder &
-loop=$(losetup --find --show --direct-io=on folder/n1)
+loop=$(losetup --find --show --direct-io=on --sector-size 4096 folder/n1)
 mkfs.ext4 "$loop" && mount "$loop" mounted               # then: datadir = .../mounted/mysql
 ```
 {kills}

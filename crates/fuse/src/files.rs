@@ -162,15 +162,19 @@ impl<B: Bytes> Filesystem for Files<B> {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // Owner, mode and size are fixed: setting what is there already succeeds, as shells expect.
+        // Like a block device: opened with O_TRUNC (`cp`, `>`) it stays as it is, and no other size
+        // can be set. The kernel asks for the size 0 in the first case.
+        let keeps_size = |now: &FileAttr| size.is_none_or(|size| size == 0 || size == now.size);
+
+        // Owner and mode are fixed: setting what is there already succeeds, as shells expect.
         let changes_nothing = |now: &FileAttr| {
-            size.is_none_or(|size| size == now.size)
-                && mode.is_none_or(|mode| mode & 0o7777 == u32::from(now.perm))
+            mode.is_none_or(|mode| mode & 0o7777 == u32::from(now.perm))
                 && uid.is_none_or(|uid| uid == now.uid)
                 && gid.is_none_or(|gid| gid == now.gid)
         };
 
         match self.attributes(ino) {
+            Ok(now) if !keeps_size(&now) => reply.error(Errno::EINVAL),
             Ok(now) if changes_nothing(&now) => reply.attr(&FOREVER, &now),
             Ok(_) => reply.error(Errno::EPERM),
             Err(error) => reply.error(error),

@@ -4,7 +4,8 @@ use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_fuse::{Mounted, file_name};
 use remap_ssd_nvme::controller::{Gate, Health, Latency, Subsystem};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -65,4 +66,48 @@ fn files_that_stay_open_are_taken_away_and_it_is_said() {
         0
     );
     drop(file);
+}
+
+// Shells and `cp` open what they write with O_TRUNC, which a block device ignores.
+#[test]
+fn a_file_is_written_like_a_block_device_and_keeps_its_size() {
+    let Some((folder, mounted)) = mounted() else {
+        return;
+    };
+    let name = folder.path().join(file_name(1));
+    let size = std::fs::metadata(&name).expect("it is there").len();
+    let truncating = || OpenOptions::new().write(true).truncate(true).open(&name);
+
+    let file = truncating().expect("O_TRUNC is ignored");
+    file.write_all_at(&[7; 8192], 4096).expect("written");
+    drop(file);
+    drop(truncating().expect("O_TRUNC is ignored"));
+    let bytes = std::fs::read(&name).expect("read");
+    assert_eq!(bytes.len() as u64, size);
+    assert!(bytes[4096..12288] == [7; 8192], "what was written is there");
+
+    // A backup as large as the file, and one that is shorter.
+    let backup = folder.path().with_extension("backup");
+    for (fill, length) in [(1, size), (2, 4096)] {
+        std::fs::write(&backup, vec![fill; length as usize]).expect("a backup");
+        // As `cp` does it; `std::fs::copy` would change the mode as well.
+        let mut target = truncating().expect("O_TRUNC is ignored");
+        let mut source = File::open(&backup).expect("opened");
+        std::io::copy(&mut source, &mut target).expect("copied");
+        drop(target);
+        let bytes = std::fs::read(&name).expect("read");
+        assert_eq!((bytes.len() as u64, bytes[0]), (size, fill));
+        assert_eq!(bytes[size as usize - 1], 1);
+    }
+    std::fs::remove_file(&backup).expect("removed");
+
+    let file = OpenOptions::new().write(true).open(&name).expect("opened");
+    file.set_len(size).expect("it has that size");
+    for other in [4096, size + 4096] {
+        let error = file.set_len(other).expect_err("the size is fixed");
+        assert_eq!(error.raw_os_error(), Some(22), "{error}");
+    }
+    assert_eq!(file.metadata().expect("there").len(), size);
+    drop(file);
+    assert!(mounted.unmount().expect("the service works"));
 }

@@ -151,16 +151,26 @@ pub fn relocate<N: Namespaces + ?Sized>(
     progress: Progress<'_>,
 ) -> Result<ShareReport, ShareError> {
     check(device, from, to, pages)?;
-    // Empty sources need not be moved, unless the targets must become empty too.
-    let runs = match empty {
-        Empty::Take => vec![Piece { first: 0, pages }],
-        _ => runs_to_move(device, from, to, pages, empty)?,
-    };
-    // Empty sources are not counted as moved: nothing of theirs is shared.
-    let moved = runs.iter().map(|run| run.pages).sum();
+    let MovePlan {
+        emptied,
+        moved: runs,
+    } = plan_move(device, from, to, pages, empty)?;
+    let full = runs.iter().map(|run| run.pages).sum();
+    // Empty sources are not counted as moved, unless that was asked for: nothing of theirs is shared.
+    let moved = if empty == Empty::Take { pages } else { full };
 
     counted(device, moved, |device| {
-        let mut done = 0;
+        // 1. targets of empty sources become empty  2. flush  3. the first copy. Cut before 3: no
+        //    target holds what its source does, so that resuming begins with 1. Later: 1 is done.
+        for run in &emptied {
+            let (source, target) = (after(from, run.first), after(to, run.first));
+            share(device, source, target, run.pages, &mut |_| {})?;
+        }
+        if !emptied.is_empty() {
+            device.flush()?;
+        }
+
+        let mut done = moved - full;
         for run in runs {
             // One stretch is durable before its sources go, so an interruption costs at most a
             // stretch.
@@ -196,15 +206,65 @@ fn move_stretch<N: Namespaces + ?Sized>(
     device.trim(source, count)
 }
 
-/// The runs of a range whose sources hold something.
-fn runs_to_move<N: Namespaces + ?Sized>(
+/// Pages from this one on were not moved before a move was interrupted: their sources are as they
+/// were, and an empty one was empty from the beginning.
+///
+/// A move goes from front to back. It deallocates the sources of a stretch after the copies of the
+/// whole stretch are durable, and those of the next stretch after these deallocations are. So a
+/// source that holds something proves two things. If its target differs, its stretch was not copied,
+/// and nothing from it on was moved. Otherwise its own stretch may be deallocated in part, but no
+/// later one.
+struct Unmoved(u64);
+
+impl Unmoved {
+    /// Does it matter whether this source was copied? Pages come in ascending order.
+    fn may_begin_at(&self, page: u64) -> bool {
+        page < self.0
+    }
+
+    /// This source holds something, and is or is not what its target holds.
+    fn note(&mut self, page: u64, is_copied: bool) {
+        let first = if is_copied {
+            page.saturating_add(MOVE_PAGES)
+        } else {
+            page
+        };
+        self.0 = self.0.min(first);
+    }
+}
+
+fn add(runs: &mut Vec<Piece>, page: u64) {
+    match runs.last_mut() {
+        Some(run) if run.first + run.pages == page => run.pages += 1,
+        _ => runs.push(Piece {
+            first: page,
+            pages: 1,
+        }),
+    }
+}
+
+/// What a move has to do, in runs of pages.
+#[derive(Default)]
+struct MovePlan {
+    /// Empty sources whose targets hold something, and become empty.
+    emptied: Vec<Piece>,
+    /// Sources that hold something.
+    moved: Vec<Piece>,
+}
+
+/// Looks at a range before it is moved.
+fn plan_move<N: Namespaces + ?Sized>(
     device: &mut N,
     from: NamespacePage,
     to: NamespacePage,
     pages: u64,
     empty: Empty,
-) -> Result<Vec<Piece>, ShareError> {
-    let mut runs: Vec<Piece> = Vec::new();
+) -> Result<MovePlan, ShareError> {
+    let mut plan = MovePlan::default();
+    let mut unmoved = match empty {
+        Empty::Take => Unmoved(0),
+        Empty::Leave | Empty::Refuse => Unmoved(pages),
+    };
     let mut sources = vec![0; LOOK_PAGES as usize * PAGE_BYTES];
     let mut target = [0; PAGE_BYTES];
     for first in (0..pages).step_by(LOOK_PAGES as usize) {
@@ -216,31 +276,37 @@ fn runs_to_move<N: Namespaces + ?Sized>(
             // Zeroes that were written count as empty as well: the target reads the same either
             // way.
             if *source != [0; PAGE_BYTES] {
-                match runs.last_mut() {
-                    Some(run) if run.first + run.pages == page => run.pages += 1,
-                    _ => runs.push(Piece {
-                        first: page,
-                        pages: 1,
-                    }),
+                add(&mut plan.moved, page);
+                if empty == Empty::Leave && unmoved.may_begin_at(page) {
+                    device.read(after(to, page), &mut target)?;
+                    unmoved.note(page, target == *source);
                 }
                 continue;
             }
 
-            // Only the user knows whether it was moved before or was always empty.
-            if empty == Empty::Refuse {
-                device.read(after(to, page), &mut target)?;
-                if target != [0; PAGE_BYTES] {
-                    return Err(ShareError::Refused(format!(
-                        "page {} is empty and its target, page {}, is not: if an interrupted move has been here, --resume \
-                         leaves such targets as they are; --force makes them empty",
-                        from.page + page,
-                        to.page + page
-                    )));
-                }
+            // One that was moved has left its content at its target.
+            let was_moved = unmoved.may_begin_at(page);
+            if was_moved && empty == Empty::Leave {
+                continue;
             }
+            device.read(after(to, page), &mut target)?;
+            if target == [0; PAGE_BYTES] {
+                continue;
+            }
+
+            // Only the user knows whether it was moved before or was always empty.
+            if was_moved {
+                return Err(ShareError::Refused(format!(
+                    "page {} is empty and its target, page {}, is not: if an interrupted move has been here, --resume \
+                     leaves such targets as they are; --force makes them empty",
+                    from.page + page,
+                    to.page + page
+                )));
+            }
+            add(&mut plan.emptied, page);
         }
     }
-    Ok(runs)
+    Ok(plan)
 }
 
 /// Whether pages read as zeroes; the first that does not, if one does not.

@@ -105,6 +105,67 @@ fn a_move_that_was_interrupted_is_not_run_again_by_mistake() {
     assert_eq!(device.numbers(2, 0..20), vec![0; 20]);
 }
 
+// Sources 10 to 19 are empty, and all targets hold something: `--force`, and `--resume` after any
+// cut of it, leave what the sources held.
+#[test]
+fn a_cut_in_a_move_of_empty_pages_is_finished_with_resume_and_leaves_nothing_old_at_their_targets()
+{
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(2);
+    let prepared = || {
+        let (mut device, mut base) = device();
+        device.trim(at(1, 10), 10).expect("it works");
+        (0..20).for_each(|page| device.put(2, page, 900 + page));
+        device.flush().expect("it works");
+        let log = std::mem::take(&mut device.disk.medium().log);
+        base = kept(&base, &log, |_| true);
+        (device, base)
+    };
+    let wanted: Vec<u64> = (100..110).chain([0; 10]).collect();
+
+    let (mut device, base) = prepared();
+    copy::relocate(&mut device, at(1, 0), at(2, 0), 20, Empty::Take, &mut quiet).expect("possible");
+    assert_eq!(device.numbers(2, 0..20), wanted);
+
+    let log = std::mem::take(&mut device.disk.medium().log);
+    for operations in 0..=log.len() {
+        for subset in subsets(&log[..operations], random) {
+            let pages = kept(&base, &log[..operations], |index| subset[index]);
+            let mut device =
+                MemNamespaces::over(MemDisk::holding(SIZES.iter().sum(), pages), &SIZES);
+            copy::relocate(
+                &mut device,
+                at(1, 0),
+                at(2, 0),
+                20,
+                Empty::Leave,
+                &mut quiet,
+            )
+            .expect("possible");
+            let left = device.numbers(2, 0..20);
+            assert_eq!(left, wanted, "after {operations}, {subset:?}");
+            assert_eq!(device.numbers(1, 0..20), vec![0; 20]);
+        }
+    }
+}
+
+// Nothing was moved yet: the interruption came before the first copy.
+#[test]
+fn resume_makes_targets_empty_whose_empty_sources_were_not_reached() {
+    let (mut device, _) = device();
+    (0..40).for_each(|page| device.put(2, page, 900 + page));
+    copy::relocate(
+        &mut device,
+        at(1, 0),
+        at(2, 0),
+        40,
+        Empty::Leave,
+        &mut quiet,
+    )
+    .expect("possible");
+    assert_eq!(device.numbers(2, 0..20), wanted());
+    assert_eq!(device.numbers(2, 20..40), vec![0; 20]);
+}
+
 #[test]
 fn a_connection_that_breaks_in_a_move_says_how_far_it_came() {
     let (mut device, _) = device();

@@ -252,7 +252,7 @@ On a Linux host:
 
 As a file, without NVMe modules:
   mkdir folder && remap-ssd serve --image disk --fuse folder
-  losetup --find --show --direct-io=on folder/n1     # then mkfs, mount, fstrim
+  losetup --find --show --direct-io=on --sector-size 4096 folder/n1     # then mkfs, mount, fstrim
 
 What hosts lose when the power fails:
   remap-ssd serve --image disk --volatile-cache 64MiB --cut-seed 7 & ...; kill -USR2 %1

@@ -137,6 +137,17 @@ fn outcome(verdict: &Verdict) -> String {
     }
 }
 
+/// An outcome in the table. A check that passes may write what it likes, also what reads as an
+/// error.
+fn outcome_line(passed: bool, name: &str) -> String {
+    match (passed, name) {
+        // A failure begins with what was found.
+        (false, _) => name.into(),
+        (true, "") => "passed".into(),
+        (true, _) => format!("passed: {name}"),
+    }
+}
+
 fn last_lines(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text
         .lines()
@@ -217,11 +228,7 @@ pub fn text(recording: &Recording, results: &Results) -> String {
         if results.outcomes.len() > 1 || !passed {
             rows.push((
                 "",
-                format!(
-                    "{:>6}  {}",
-                    exact(*count),
-                    if name.is_empty() { "passed" } else { name }
-                ),
+                format!("{:>6}  {}", exact(*count), outcome_line(*passed, name)),
             ));
         }
     }
@@ -327,24 +334,44 @@ fn described(recording: &Recording, state: &DiskState, lost: &Lost) -> String {
     let newest = versions.last().map_or(kept, |version| version.content);
     let offset = lost.block * u64::from(recording.shape.block_bytes);
 
+    match [kept, newest].map(|id| content(recording, id)) {
+        [Ok(kept), Ok(newest)] => difference(offset, &kept, &newest),
+        [Err(error), _] | [_, Err(error)] => format!("byte {offset}: {error}"),
+    }
+}
+
+/// The bytes of a block.
+fn content(recording: &Recording, id: ContentId) -> std::io::Result<Vec<u8>> {
+    let mut block = vec![0; recording.shape.block_bytes as usize];
+    if id != ZEROES {
+        recording.contents.get(id, &mut block)?;
+    }
+    Ok(block)
+}
+
+/// What a block at `offset` has, and what it would have had, from the first byte on that differs.
+fn difference(offset: u64, kept: &[u8], newest: &[u8]) -> String {
+    let mut bytes = kept.iter().zip(newest);
+    let Some(at) = bytes.position(|(kept, newest)| kept != newest) else {
+        return format!("byte {offset}: an older write of the same bytes");
+    };
     format!(
-        "byte {offset}: {} instead of {}",
-        glimpse(recording, kept),
-        glimpse(recording, newest)
+        "byte {}: {} instead of {}",
+        offset + at as u64,
+        glimpse(&kept[at..]),
+        glimpse(&newest[at..])
     )
 }
 
-/// The beginning of a content.
-fn glimpse(recording: &Recording, id: ContentId) -> String {
+/// The beginning of some bytes.
+fn glimpse(bytes: &[u8]) -> String {
     const SHOWN: usize = 16;
-    if id == ZEROES {
+    if bytes.iter().all(|byte| *byte == 0) {
         return "zeroes".into();
     }
-    let mut block = vec![0; recording.shape.block_bytes as usize];
-    match recording.contents.get(id, &mut block) {
-        Ok(()) => format!("\"{}\"..", block[..SHOWN].escape_ascii()),
-        Err(error) => error.to_string(),
-    }
+    let shown = &bytes[..SHOWN.min(bytes.len())];
+    let more = if shown.len() < bytes.len() { ".." } else { "" };
+    format!("\"{}\"{more}", shown.escape_ascii())
 }
 
 /// The results as one object of JSON.
@@ -418,4 +445,41 @@ fn failed_json(recording: &Recording, results: &Results, failed: &Failed) -> Val
             "output": last_lines(&smallest.verdict.output).join("\n"),
         })),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_of_a_lost_block_begin_where_they_differ() {
+        let [mut kept, mut newest] = [[b'a'; 4096]; 2];
+        (kept[100], newest[100]) = (b'1', b'2');
+        let line = difference(8192, &kept, &newest);
+        assert_eq!(
+            line,
+            r#"byte 8292: "1aaaaaaaaaaaaaaa".. instead of "2aaaaaaaaaaaaaaa".."#
+        );
+
+        // At the end of the block, and before zeroes.
+        let [mut kept, newest] = [[b'a'; 4096]; 2];
+        kept[4095] = 0;
+        let line = difference(0, &kept, &newest);
+        assert_eq!(line, r#"byte 4095: zeroes instead of "a""#);
+        assert_eq!(
+            difference(0, &newest, &newest),
+            "byte 0: an older write of the same bytes"
+        );
+    }
+
+    #[test]
+    fn an_outcome_that_passed_is_listed_as_passed_whatever_its_check_wrote() {
+        assert_eq!(outcome_line(true, ""), "passed");
+        assert_eq!(
+            outcome_line(true, "error: N rows missing"),
+            "passed: error: N rows missing"
+        );
+        let failed = "the check failed: N rows missing";
+        assert_eq!(outcome_line(false, failed), failed);
+    }
 }
