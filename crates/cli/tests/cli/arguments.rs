@@ -203,7 +203,7 @@ fn a_job_file_is_measured_as_the_options_that_it_stands_for() {
         ];
         let mut results = run(&args.concat()).ok().json();
         results.as_object_mut().unwrap().remove("command");
-        let left_out = results["config"]
+        let left_out = results["config"]["feed"]
             .as_object_mut()
             .unwrap()
             .remove("job_left_out");
