@@ -163,8 +163,7 @@ fn survives(options: &CampaignOptions) -> Marks {
     report.marks
 }
 
-/// The two schemes with a log of pages that superblocks own: their log may be the last to find
-/// room. Among the scripts are some that run out of it in the midst of a group.
+/// The schemes with a log on flash, which may be the last to find room.
 #[test]
 fn a_device_that_wears_out_under_remaps_ends_read_only_and_keeps_what_it_acknowledged() {
     let wears_out = |index: &u32| {
@@ -180,7 +179,7 @@ fn a_device_that_wears_out_under_remaps_ends_read_only_and_keeps_what_it_acknowl
         for setup in Setup::COMBINED.filter(wears_out) {
             worn_out += survives(&CampaignOptions {
                 setup: Some(setup),
-                cuts: Some(8_000),
+                cuts: Some(2_000),
                 ..CampaignOptions::new(scheme, 1)
             })
             .worn_out;
@@ -195,7 +194,7 @@ fn setups_that_are_tight_in_two_places_survive_every_cut_under_every_scheme() {
         for setup in Setup::COMBINED {
             survives(&CampaignOptions {
                 setup: Some(setup),
-                cuts: Some(500),
+                cuts: Some(300),
                 ..CampaignOptions::new(scheme, 4)
             });
         }
