@@ -14,6 +14,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{Media, Ppn};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What checking a folder found.
@@ -25,6 +26,8 @@ pub struct FolderCheck {
     pub beyond: Option<String>,
     /// LPNs that have a flash page.
     pub mapped: u64,
+    /// The same as ranges of LPNs, in order.
+    pub mapped_lpns: Vec<Range<u32>>,
     /// Mapped LPNs whose data was given up earlier: they read as media errors, although nothing is
     /// damaged.
     pub given_up: u64,
@@ -180,6 +183,10 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
         let Some(ppn) = ftl.place(lpn) else { continue };
 
         check.mapped += 1;
+        match check.mapped_lpns.last_mut() {
+            Some(last) if last.end == lpn.0 => last.end += 1,
+            _ => check.mapped_lpns.push(lpn.0..lpn.0 + 1),
+        }
 
         if ftl.find(lpn).is_ok() {
             continue;

@@ -11,7 +11,9 @@ use crate::output::{self, pairs};
 use remap_ssd_device::{Device, DeviceConfig, FolderCheck};
 use remap_ssd_media::Media;
 use remap_ssd_media::folder::FileDamage;
+use remap_ssd_nvme::controller::KeptNamespace;
 use remap_ssd_sim::report::format::{bytes, exact};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Creates, checks and repairs the images that `serve` serves, and renames copies of them.
@@ -264,6 +266,29 @@ fn adopt(args: &Adopt) -> Result<(), Failure> {
     ]))
 }
 
+/// Mapped pages that no namespace has. An older list of namespaces leaves them, once it was
+/// accepted.
+fn mapped_outside(dir: &Path, found: &FolderCheck) -> u64 {
+    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
+    let namespaces = Service::read(dir, pages)
+        .ok()
+        .and_then(|service| service.kept_namespaces().ok());
+    let Some(namespaces) = namespaces else {
+        return 0;
+    };
+
+    // Namespaces do not overlap, so what is in one of them is in no other.
+    let inside = |range: &Range<u32>| {
+        let of_one = |one: &KeptNamespace| {
+            let end = range.end.min(one.first_lpn.0.saturating_add(one.pages));
+            u64::from(end.saturating_sub(range.start.max(one.first_lpn.0)))
+        };
+        namespaces.list.iter().map(of_one).sum::<u64>()
+    };
+    let inside: u64 = found.mapped_lpns.iter().map(inside).sum();
+    found.mapped - inside
+}
+
 /// Findings shown as text, at most.
 const SHOWN: usize = 20;
 
@@ -285,7 +310,7 @@ fn report(
             "image": dir, "clean": found.is_clean(), "damage": found.damage.iter().map(entry).collect::<Vec<_>>(),
             "beyond_repair": found.beyond, "mapped_pages": found.mapped, "given_up_pages": found.given_up,
             "pages_without_checksum": found.without_checksum, "repaired": repaired.is_some(),
-            "kept": repaired.flatten(),
+            "kept": repaired.flatten(), "mapped_outside_namespaces": mapped_outside(dir, found),
         }));
     }
 
@@ -320,6 +345,14 @@ fn report(
         text += &format!(
             ", {} pages have no checksum yet",
             exact(found.without_checksum)
+        );
+    }
+
+    let outside = mapped_outside(dir, found);
+    if outside > 0 {
+        text += &format!(
+            ", {} of which are in no namespace (creating one over them empties them)",
+            exact(outside)
         );
     }
 

@@ -153,6 +153,32 @@ fn an_older_copy_of_the_list_of_namespaces_is_refused_until_that_is_accepted() {
 }
 
 #[test]
+fn a_check_counts_mapped_pages_that_no_namespace_has() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &[]);
+    let served = serve(&["--image", &text]);
+    for lba in ["5", "500", "501"] {
+        served
+            .io(&["write", "--lba", lba, "--file", &data(dir.path(), 7)])
+            .ok();
+    }
+    served.stop();
+    let outside = |json: serde_json::Value| json["mapped_outside_namespaces"].clone();
+    let check = ["image", "check", &text, "--json"];
+    assert_eq!(outside(run(&check).ok().json()), 0);
+
+    // A list with a smaller namespace, which the operator accepts.
+    let small = serde_json::json!({
+        "nqn": "nqn.2026-11.test:small", "namespaces": [{"pages": 100, "block_bytes": 4096}],
+    });
+    std::fs::write(image.join("service.json"), small.to_string()).expect("room for it");
+    run(&["image", "repair", &text, "--accept-loss"]).ok();
+    assert_eq!(outside(run(&check).ok().json()), 2);
+    let said = run(&["image", "check", &text]).ok().out;
+    assert!(said.contains("2 of which are in no namespace"), "{said}");
+}
+
+#[test]
 fn options_that_an_image_was_not_made_with_are_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_, text) = create(dir.path(), &["--block", "512", "--dedup", "on"]);
