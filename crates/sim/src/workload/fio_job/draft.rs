@@ -184,10 +184,10 @@ impl<'a> Draft<'a> {
     /// Requests that one process has in flight.
     fn depth(&mut self) -> Result<u32, String> {
         let depth = self.depth.unwrap_or(1);
-        if let Some(low) = self.depth_low.filter(|low| low.value != "0") {
-            if low.number()? != depth {
-                return Err(low.wrong("it is not simulated, except as iodepth"));
-            }
+        if let Some(low) = self.depth_low.filter(|low| low.value != "0")
+            && low.number()? != depth
+        {
+            return Err(low.wrong("it is not simulated, except as iodepth"));
         }
 
         let engine = self.engine.unwrap_or(ENGINE);
@@ -215,12 +215,12 @@ impl<'a> Draft<'a> {
             return Ok(ContentModel::Repeat { duplicate_share });
         }
 
-        if let Some(option) = self.pattern {
-            if !is_same_in_all_pages(option.value, request_pages) {
-                return Err(option.wrong(
-                    "a pattern in hexadecimal that is the same in all pages is simulated, such as 0xdeadbeef",
-                ));
-            }
+        if let Some(option) = self.pattern
+            && !is_same_in_all_pages(option.value, request_pages)
+        {
+            return Err(option.wrong(
+                "a pattern in hexadecimal that is the same in all pages is simulated, such as 0xdeadbeef",
+            ));
         }
 
         let is_constant = self.pattern.is_some() || self.zeroes || self.compressed_away;
