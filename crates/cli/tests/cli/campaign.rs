@@ -152,7 +152,10 @@ fn a_value_that_is_set_counts_on_every_device_and_is_needed_to_replay() {
 fn what_a_campaign_cannot_be_set_to_is_said_before_it_runs() {
     for (set, words) in [
         ("link.mib_s=3", "a campaign knows no time"),
-        ("geometry.dies=3", "devices of many shapes"),
+        ("geometry.channels=2", "channels take part in nothing else"),
+        ("geometry.dies=0", "geometry.dies = 0 must be 1 to 64"),
+        ("firmware.log_bytes=17592186044416", "bytes of NVRAM"),
+        ("firmware.dealloc_slots=4294967295", "bytes of NVRAM"),
         ("firmware.gc_policy=cagc", "use --gc instead"),
         ("firmware.gc_fre=0.1", "did you mean"),
         ("firmware.gc_free=0.9", "must be 0 to below 0.9"),
