@@ -137,7 +137,8 @@ impl Coordination {
         let Self::Shared(shared) = self else {
             return Ok(());
         };
-        unsignalled(|| shared.file.lock()).map_err(|error| StoreError::system(shared.path.display(), error))
+        unsignalled(|| shared.file.lock())
+            .map_err(|error| StoreError::system(shared.path.display(), error))
     }
 
     /// Gives the lock back, if the volume is shared.
