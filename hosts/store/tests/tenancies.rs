@@ -268,7 +268,7 @@ fn a_volume_whose_reservation_an_operator_took_away_is_lost_for_good() {
     let file = volume
         .open("a", OpenOptions::default())
         .expect("it is remembered");
-    let mut lost = || {
+    let lost = || {
         volume
             .write(file, 0, &[1])
             .expect_err("it is lost")

@@ -158,9 +158,9 @@ fn a_file_is_there_again_after_a_restart_and_its_duplicates_are_counted() {
 fn a_second_front_is_refused_until_the_first_one_has_ended_or_was_killed() {
     let dir = tempfile::tempdir().expect("a folder");
     let folders = ["one", "two"].map(|name| dir.path().join(name));
-    folders
-        .each_ref()
-        .map(|folder| std::fs::create_dir(folder).expect("a new folder"));
+    for folder in &folders {
+        std::fs::create_dir(folder).expect("a new folder");
+    }
     let [one, two] = folders
         .each_ref()
         .map(|folder| folder.to_str().expect("text"));

@@ -15,13 +15,18 @@
 //! the device, whatever they do.
 //!
 //! *Join*, with NAME.join locked: nobody has NAME.use locked, so the process is the first:
-//! 1. ID is added to NAME.use  2. the device is held by ID  3. the folder is made  4. NAME.use has
-//! ID alone  5. folders of earlier tenancies are removed. Killed in 1 to 3: all identifiers in
-//! NAME.use are of processes that are dead, since the lock was free; the next process may replace
-//! whichever of them the device names, without asking whether it is connected still. Killed in 4
-//! or 5: an ended tenancy, and folders that the next one removes. If others have NAME.use locked,
-//! the process reads ID, and the device says whether that is the holder; nothing is acquired and no
-//! file made, so nothing that a process remembers is ever believed again after it was sent away.
+//! 1. ID is added to NAME.use
+//! 2. the device is held by ID
+//! 3. the folder is made
+//! 4. NAME.use has ID alone
+//! 5. folders of earlier tenancies are removed
+//!
+//! Killed in 1 to 3: all identifiers in NAME.use are of processes that are dead, since the lock was
+//! free; the next process may replace whichever of them the device names, without asking whether it
+//! is connected still. Killed in 4 or 5: an ended tenancy, and folders that the next one removes. If
+//! others have NAME.use locked, the process reads ID, and the device says whether that is the holder;
+//! nothing is acquired and no file made, so nothing that a process remembers is ever believed again
+//! after it was sent away.
 //!
 //! *Leave*, with NAME.join locked: a process that can lock NAME.use alone is the last: 1. sizes that
 //! only the words have go to the records  2. the device is let go  3. NAME.use is empty  4. the
