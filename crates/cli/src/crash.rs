@@ -79,7 +79,7 @@ pub struct Args {
     /// be lost, but an older version must never be read.
     #[arg(long, conflicts_with = "mutant", help_heading = "Device")]
     pub media_faults: bool,
-    /// Any value of the firmware or the flash, on all devices: --set firmware.watermark=0.5.
+    /// Any value of the devices, on all of them: --set firmware.watermark=0.5.
     ///
     /// May be repeated, or several with commas. Devices that cannot work with it are left out. The
     /// configuration reference (docs/configuration.md) lists the keys.

@@ -46,7 +46,11 @@ pub fn serve(address: &str) {
     let config =
         DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::in_memory(config).expect("room for it");
-    let nqn = "nqn.2026-11.test:remap-ssd-processes";
+    // Devices of one name would be one to the processes that use their volumes.
+    let nqn = &format!(
+        "nqn.2026-11.test:remap-ssd-processes:{}",
+        std::process::id()
+    );
     let subsystem =
         Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
     let allowed = Allowed {

@@ -65,6 +65,7 @@ impl<D: Disk> Volume<D> {
         // Who uses what is there is not disturbed, whatever was asked for; and nobody can open it
         // while it is made.
         let mut membership = Membership::join(processes, &mut disk, true)?;
+        membership.let_join()?;
         let made = make(&mut disk, &superblock, new.force, progress);
         membership.leave(&mut disk, |_| Ok(()), |disk| disk);
         made?;

@@ -107,6 +107,7 @@ impl<D: Disk> Volume<D> {
         let mut membership = Membership::join(processes, &mut disk, alone)?;
         let found = make::find(&mut disk).and_then(|(superblock, notes)| {
             let coordination = Coordination::of(&membership, superblock.slots)?;
+            membership.let_join()?;
             Ok((superblock, notes, coordination))
         });
         let (superblock, notes, coordination) = match found {

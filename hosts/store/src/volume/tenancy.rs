@@ -14,7 +14,8 @@
 //! see the same files (another /tmp, user, container, machine, or /tmp was emptied) are kept out by
 //! the device, whatever they do.
 //!
-//! *Join*, with NAME.join locked: nobody has NAME.use locked, so the process is the first:
+//! *Join*, with NAME.join locked until the words are there: nobody has NAME.use locked, so the
+//! process is the first:
 //! 1. ID is added to NAME.use
 //! 2. the device is held by ID
 //! 3. the folder is made
@@ -127,7 +128,7 @@ impl FileHold {
 
 impl Membership {
     /// Joins those who use the volume on a disk, which then answers; if `alone`, there must be
-    /// nobody, and nobody can join meanwhile.
+    /// nobody, and nobody can join meanwhile. Others wait until `let_join` or `leave`.
     pub fn join<D: Disk>(
         processes: &Processes,
         disk: &mut D,
@@ -143,6 +144,15 @@ impl Membership {
             return Ok(Self::Alone { process });
         };
         Tenancy::join(dir, &name, alone, disk).map(Self::Tenant)
+    }
+
+    /// Lets others join, now that they find what the tenancy shares.
+    pub fn let_join(&self) -> Result<(), StoreError> {
+        let Self::Tenant(tenancy) = self else {
+            return Ok(());
+        };
+        let unlocked = tenancy.join.unlock();
+        unlocked.map_err(|error| StoreError::system(tenancy.own.path.display(), error))
     }
 
     /// Leaves. The last process runs `before` while the volume is still its own; if that fails, the
@@ -252,7 +262,6 @@ impl Tenancy {
                 // Not one step, but nobody else asks for it without the other lock.
                 unsignalled(|| in_use.lock_shared()).map_err(failed)?;
             }
-            join.unlock().map_err(failed)?;
             return Ok(Self {
                 _domain: domain,
                 own,
