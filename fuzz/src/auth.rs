@@ -9,7 +9,7 @@
 //! secret. Absent: commands and connections (`nvme::session`).
 
 use remap_ssd_nvme::auth::{
-    Credentials, Exchange, HostExchange, Keyring, Keys, MESSAGE_BYTES_MAX, Secret, Step, parse,
+    Asker, Credentials, Exchange, HostExchange, Keyring, Keys, MESSAGE_BYTES_MAX, Secret, Step, parse,
 };
 use std::sync::Arc;
 
@@ -61,13 +61,17 @@ pub fn auth(bytes: &[u8]) {
     };
     answers(frames);
     let mut exchange = Exchange::new(keyring(*which), HOST, crate::nvme::NQN);
+    let asker = Asker {
+        address: [127, 0, 0, 1].into(),
+        has_ended: &|| false,
+    };
     while let Some(([low, high], rest)) = frames.split_first_chunk::<2>() {
         let len = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
         let (payload, rest) = rest.split_at(len);
         frames = rest;
 
         let _ = parse(payload);
-        exchange.receive(payload);
+        exchange.receive(payload, &asker);
         let answer = exchange.send(4096);
         assert!(answer.is_none_or(|answer| answer.len() <= MESSAGE_BYTES_MAX));
         assert!(exchange.proof().is_none(), "nobody here knows the secret");

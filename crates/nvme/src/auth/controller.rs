@@ -18,6 +18,7 @@ use super::keys::{HostEntry, Keyring, Proof};
 use super::message::{self, FromHost};
 use super::response::{Response, Side};
 use super::secret::Secret;
+use super::turns::Asker;
 use crate::spec::auth::explanation;
 use std::sync::Arc;
 
@@ -68,6 +69,10 @@ impl Failed {
     const NO_KEY: Self = failed(explanation::FAILED, "it has no key any more");
     const NOT_ACCEPTED: Self = failed(explanation::FAILED, "it did not accept our proof");
     const GAVE_UP: Self = failed(explanation::FAILED, "it gave up");
+    const ENDED: Self = failed(
+        explanation::FAILED,
+        "it ended while it waited for a calculation",
+    );
 }
 
 /// A challenge that was made and not answered.
@@ -109,6 +114,7 @@ pub struct Exchange {
     hostnqn: String,
     subnqn: String,
     state: State,
+    calculations: u32,
     proof: Option<Proof>,
     failed: Option<Failed>,
 }
@@ -121,6 +127,7 @@ impl Exchange {
             hostnqn: hostnqn.into(),
             subnqn: subnqn.into(),
             state: State::Negotiate,
+            calculations: 0,
             proof: None,
             failed: None,
         }
@@ -136,13 +143,18 @@ impl Exchange {
         self.failed
     }
 
+    /// Calculations that it has waited for.
+    pub fn calculations(&self) -> u32 {
+        self.calculations
+    }
+
     /// Whether the queue must end: it failed, and the host was told or does not want to know.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// A payload that the host has sent.
-    pub fn receive(&mut self, payload: &[u8]) {
+    /// A payload that the host has sent. It may wait for its turn to calculate.
+    pub fn receive(&mut self, payload: &[u8], asker: &Asker<'_>) {
         let parsed = message::parse(payload);
         let t_id = parsed.as_ref().map_or(0, FromHost::t_id);
 
@@ -158,9 +170,14 @@ impl Exchange {
                 explanation::MESSAGE => Failed::ORDER,
                 _ => Failed::PAYLOAD,
             })
-            .and_then(|said| self.next(before, said));
+            .and_then(|said| self.next(before, said, asker));
         self.state = match next {
             Ok(state) => state,
+            // There is no host any more to explain it to.
+            Err(Failed::ENDED) => {
+                self.failed = Some(Failed::ENDED);
+                State::Over
+            }
             Err(failed) => {
                 self.failed = Some(failed);
                 State::Failure1(t_id)
@@ -168,7 +185,12 @@ impl Exchange {
         };
     }
 
-    fn next(&mut self, before: State, said: FromHost<'_>) -> Result<State, Failed> {
+    fn next(
+        &mut self,
+        before: State,
+        said: FromHost<'_>,
+        asker: &Asker<'_>,
+    ) -> Result<State, Failed> {
         match (before, said) {
             (State::Negotiate, FromHost::Negotiate { t_id, plain, offer }) => {
                 // A secure channel out of an exchange is what TLS is for here.
@@ -187,7 +209,7 @@ impl Exchange {
                 // proves nothing.
                 let mut challenge = vec![0; hash.bytes()];
                 super::fill_random(&mut challenge);
-                let pair = self.keyring.in_turn(|| KeyPair::new(group));
+                let pair = self.in_turn(group, asker, || KeyPair::new(group))?;
                 Ok(State::Challenge(Box::new(Open {
                     t_id,
                     secret,
@@ -200,7 +222,7 @@ impl Exchange {
                 })))
             }
 
-            (State::Reply(open), reply @ FromHost::Reply { .. }) => self.judge(*open, reply),
+            (State::Reply(open), reply @ FromHost::Reply { .. }) => self.judge(*open, reply, asker),
 
             (State::Success2 { t_id, proof }, FromHost::Success2 { t_id: theirs }) => {
                 // The host has accepted our response to its challenge, in this transaction and no
@@ -226,8 +248,24 @@ impl Exchange {
         }
     }
 
+    fn in_turn<R>(
+        &mut self,
+        group: Group,
+        asker: &Asker<'_>,
+        work: impl FnOnce() -> R,
+    ) -> Result<R, Failed> {
+        self.calculations += u32::from(group != Group::Null);
+        let result = self.keyring.in_turn(group, asker, work);
+        result.ok_or(Failed::ENDED)
+    }
+
     /// Compares a reply with the one that only the secret gives.
-    fn judge(&self, open: Open, reply: FromHost<'_>) -> Result<State, Failed> {
+    fn judge(
+        &mut self,
+        open: Open,
+        reply: FromHost<'_>,
+        asker: &Asker<'_>,
+    ) -> Result<State, Failed> {
         let FromHost::Reply {
             t_id,
             response,
@@ -246,7 +284,7 @@ impl Exchange {
             return Err(Failed::PAYLOAD);
         }
 
-        let shared = self.keyring.in_turn(|| open.pair.shared(value));
+        let shared = self.in_turn(open.group, asker, || open.pair.shared(value))?;
         let shared = shared.ok_or(Failed::VALUE)?;
         let expected = Response {
             side: Side::Host,

@@ -17,6 +17,7 @@ use super::hash::Hash;
 use super::host::Credentials;
 use super::psk::{Claim, Derivation, Psk, TlsKey};
 use super::secret::{Secret, SecretError};
+use super::turns::{Asker, Turns};
 use crate::controller::Rights;
 use crate::tls::{ABSENT, IS_BUILT};
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 use time::Date;
 use time::format_description::well_known::Iso8601;
@@ -376,7 +377,7 @@ pub struct Keyring {
     keys: RwLock<Arc<Keys>>,
     clock: fn() -> SystemTime,
     sequence: AtomicU32,
-    turn: Mutex<()>,
+    turns: Turns,
 }
 
 impl Keyring {
@@ -394,7 +395,7 @@ impl Keyring {
             keys: RwLock::new(Arc::new(keys)),
             clock,
             sequence: AtomicU32::new(u32::from_le_bytes(first)),
-            turn: Mutex::new(()),
+            turns: Turns::default(),
         }
     }
 
@@ -465,10 +466,20 @@ impl Keyring {
         }
     }
 
-    /// Calculates while nobody else does: strangers can ask for this, and get one processor at
-    /// most.
-    pub(super) fn in_turn<R>(&self, work: impl FnOnce() -> R) -> R {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        work()
+    /// Calculates in a group while no other connection does: strangers can ask for this, and get
+    /// one processor at most. `None` if the asker ended before it had its turn.
+    pub(super) fn in_turn<R>(
+        &self,
+        group: Group,
+        asker: &Asker<'_>,
+        work: impl FnOnce() -> R,
+    ) -> Option<R> {
+        // Without a group nothing is calculated that others could be made to wait for.
+        if group == Group::Null {
+            return Some(work());
+        }
+
+        let _turn = self.turns.take(asker)?;
+        Some(work())
     }
 }

@@ -9,6 +9,7 @@
 //! group      Diffie-Hellman, RFC 7919
 //! response   what is hashed into a response
 //! message    payloads to messages and back
+//! turns      whose Diffie-Hellman value is calculated next
 //! controller one queue's exchange, on the target's side: payloads in, payloads out
 //! host       the same on the host's side
 //!
@@ -31,6 +32,7 @@ mod primes;
 mod psk;
 mod response;
 mod secret;
+mod turns;
 
 pub use controller::{Exchange, Failed, MESSAGE_BYTES_MAX};
 pub use group::Group;
@@ -40,6 +42,7 @@ pub use keys::{HostEntry, HostKeys, Keyring, Keys, KeysError, Named, NoPsk, Proo
 pub use message::{FromHost, Offer, parse};
 pub use psk::{Claim, Derivation, IDENTITY_BYTES_MAX, Psk, TlsKey, TlsKeyError};
 pub use secret::{Secret, SecretError};
+pub use turns::Asker;
 
 /// Fills a buffer from the system's generator.
 fn fill_random(bytes: &mut [u8]) {

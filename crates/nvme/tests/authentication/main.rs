@@ -8,7 +8,7 @@ mod strangers;
 use kit::raw::{Peer, connect, connect_data, enabled, in_capsule, property_set, transport};
 use kit::{NQN, Rig, keyring, secret};
 use remap_ssd_nvme::auth::{
-    Credentials, Group, Hash, HostExchange, Keyring, Keys, KeysError, Secret, Step,
+    Asker, Credentials, Exchange, Group, Hash, HostExchange, Keyring, Keys, KeysError, Secret, Step,
 };
 use remap_ssd_nvme::spec::auth::{SecurityCdw10, explanation};
 use remap_ssd_nvme::spec::command::Sqe;

@@ -105,3 +105,66 @@ fn a_host_that_only_negotiates_is_dropped_in_time_and_takes_no_place() {
     drop(crowd);
     rig.stop();
 }
+
+/// The target's side of an exchange with a host that offers one group, after its first message.
+fn negotiated(group: Group, has_ended: bool) -> Exchange {
+    let known = credentials(1, None);
+    let keyring = keyring(&line("group=null"));
+    let mut exchange = Exchange::new(keyring, HOST, NQN);
+
+    let groups = [group];
+    let host = HostExchange::offering(&known, HOST, NQN, &Hash::ALL, &groups);
+    let asker = Asker {
+        address: [127, 0, 0, 1].into(),
+        has_ended: &|| has_ended,
+    };
+    exchange.receive(&host.negotiate(), &asker);
+    exchange
+}
+
+#[test]
+fn a_host_without_a_group_waits_for_no_calculation() {
+    // With a turn to wait for, the first of them would be turned away as one that has ended.
+    for has_ended in [true, false] {
+        let mut exchange = negotiated(Group::Null, has_ended);
+        assert_eq!((exchange.failed(), exchange.calculations()), (None, 0));
+        assert!(exchange.send(4096).is_some(), "a challenge");
+    }
+    assert_eq!(negotiated(Group::Ffdhe2048, false).calculations(), 1);
+}
+
+#[test]
+fn nothing_is_calculated_for_a_connection_that_has_ended() {
+    let exchange = negotiated(Group::Ffdhe2048, true);
+    let failed = exchange.failed().expect("it has ended");
+    assert_eq!(failed.why, "it ended while it waited for a calculation");
+    assert!(exchange.is_over(), "nothing is left to say to it");
+}
+
+/// Strangers that ask for the longest calculation and go: others are there before them, so that
+/// they wait. Those that have gone make nobody wait.
+#[test]
+fn strangers_that_go_while_they_wait_leave_the_line_and_the_host_gets_in() {
+    let rig = guarded("");
+    let known = credentials(1, None);
+    let largest = [Group::Ffdhe8192];
+    let negotiate = HostExchange::offering(&known, HOST, NQN, &Hash::ALL, &largest).negotiate();
+    let sqe = in_capsule(
+        command(fabrics::AUTH_SEND, negotiate.len() as u32),
+        negotiate.len() as u32,
+    );
+
+    // Again until one has left: which of them waits at the time is not this test's to say.
+    let until = Instant::now() + Duration::from_secs(120);
+    let left = "it ended while it waited for a calculation";
+    while !rig.has_logged(&[HOST, left]) {
+        assert!(Instant::now() < until, "none has left the line");
+        for _ in 0..8 {
+            let mut stranger = unproven(&rig);
+            let bytes = stranger.capsule(&sqe, &negotiate);
+            stranger.send(&bytes);
+        }
+    }
+    works(&mut connected(&rig, Some(known)).expect("it knows the secret"));
+    rig.stop();
+}

@@ -232,6 +232,13 @@ impl Rig {
     }
 
     /// Ends the service; it must not have failed.
+    /// Whether a line of the log has all of these in it.
+    pub fn has_logged(&self, parts: &[&str]) -> bool {
+        let lines = self.lines.0.lock().expect("nothing fails here");
+        let has = |line: &String| parts.iter().all(|part| line.contains(part));
+        lines.iter().any(has)
+    }
+
     /// Waits for a line of the log that has all of these in it.
     pub fn logged(&self, parts: &[&str]) {
         let until = Instant::now() + Duration::from_secs(30);

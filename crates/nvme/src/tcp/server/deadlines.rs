@@ -67,6 +67,13 @@ impl Deadlines {
         self.busy_until = now;
     }
 
+    /// The host was made to wait: that is no time which it took. Two calculations at most are
+    /// excused before it is authenticated (`auth`), so that no host puts its deadlines off for long.
+    pub fn excuse(&mut self, now: u64, waited_ns: u64) {
+        self.began += waited_ns;
+        self.note_busy(now);
+    }
+
     /// Begins a tick.
     pub fn begin_tick(&mut self, now: u64, input_waits: bool) -> Tick {
         let late_ns = now.saturating_sub(self.next_tick.max(self.busy_until));
@@ -134,6 +141,12 @@ mod tests {
         assert_eq!(deadlines.begin_tick(now, false), Tick::AfterPause);
         assert_eq!((deadlines.began, deadlines.partial_since), (now, Some(now)));
         assert_eq!(deadlines.begin_tick(now + SECOND / 4, false), Tick::Judge);
+
+        // Nor is a wait for the server's own calculation one.
+        deadlines.excuse(now + 30 * SECOND, 29 * SECOND);
+        assert_eq!(deadlines.began, now + 29 * SECOND);
+        assert_eq!(deadlines.begin_tick(now + 30 * SECOND, false), Tick::Judge);
+        assert_eq!(deadlines.began, now + 29 * SECOND, "no wait begins anew");
 
         // A host that was written to for a minute has not paused anything.
         deadlines.note_busy(now + 60 * SECOND);

@@ -3,6 +3,7 @@
 //! Invariants: there are at most `max` of them, and three quarters of that of one address; the
 //! oldest of the address with the most makes room for a new one. Absent: deadlines (`deadlines`).
 
+use super::socket;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,6 +66,13 @@ impl HalfOpenConnections {
         if let Some(one) = connections.iter_mut().find(|one| one.number == number) {
             one.host = Some(host.into());
         }
+    }
+
+    /// Whether it made room for another one, or its host has closed it.
+    pub fn has_ended(&self, number: u64) -> bool {
+        let connections = self.connections();
+        let found = connections.iter().find(|one| one.number == number);
+        found.is_none_or(|one| socket::is_closed_by_peer(&one.stream))
     }
 
     /// The connection has ended, or may use its queue.

@@ -20,6 +20,7 @@ use crate::tcp::target::{Connection, End, Output, PDU_BYTES_MAX, canonical};
 use crate::tcp::wording;
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -61,10 +62,15 @@ struct ReceiveRound {
 
 impl ServerState {
     /// Serves a connection until it ends, and logs how.
-    pub(super) fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64) {
+    pub(super) fn serve(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, number: u64) {
         let began = Instant::now();
         let local = stream.local_addr().map_or(peer, canonical);
-        let mut connection = Connection::new(self.port.clone(), peer, local).numbered(number);
+        let mut connection = Connection::new(self.port.clone(), peer, local)
+            .numbered(number)
+            .ending_when({
+                let shared = self.clone();
+                move || shared.stop.load(Ordering::Relaxed) || shared.half_open.has_ended(number)
+            });
 
         let result = match self.begin(stream) {
             Ok(Beginning::Open(socket, proven)) => {
@@ -254,9 +260,14 @@ impl<'a> Session<'a> {
     fn receive(&mut self, now: u64) -> io::Result<Result<ReceiveRound, End>> {
         // What is due goes first: it is older than what will be executed now.
         self.connection.due(now, &mut self.out);
+        let calculations = self.connection.calculations();
         let received = self
             .connection
             .receive(now, self.buffer.filled(), &mut self.out);
+        if self.connection.calculations() != calculations {
+            let after = self.shared.now();
+            self.deadlines.excuse(after, after.saturating_sub(now));
+        }
         let mut sent = self.send()?;
 
         // Responses that need not wait for the disk have been sent.

@@ -34,6 +34,18 @@ pub(super) fn has_arrived(stream: &TcpStream) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
+/// Whether the peer has closed the connection, even if there are bytes left to read.
+pub(super) fn is_closed_by_peer(stream: &TcpStream) -> bool {
+    // Elsewhere only a connection that was reset shows: poll has no such event.
+    #[cfg(target_os = "linux")]
+    let events = PollFlags::RDHUP;
+    #[cfg(not(target_os = "linux"))]
+    let events = PollFlags::empty();
+
+    let mut fds = [PollFd::new(stream, events)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 /// Waits up to `wait_ns` for input, or for the time alone if `for_input` is false; `true` if there
 /// is input.
 pub(super) fn wait(stream: &TcpStream, for_input: bool, wait_ns: u64) -> bool {

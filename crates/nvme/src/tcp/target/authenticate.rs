@@ -4,7 +4,7 @@
 //! deadlines (`server`).
 
 use super::{Connection, End, Queue, ReceiveContext};
-use crate::auth::{MESSAGE_BYTES_MAX, Proof};
+use crate::auth::{Asker, Exchange, MESSAGE_BYTES_MAX, Proof};
 use crate::controller::{Transfer, fabrics_kind};
 use crate::spec::auth::SecurityCdw10;
 use crate::spec::command::Sqe;
@@ -32,6 +32,12 @@ impl Connection {
     /// What its host has proven, if hosts must authenticate.
     pub fn proof(&self) -> Option<Proof> {
         self.queue.as_ref()?.exchange.as_ref()?.proof()
+    }
+
+    /// Calculations of its exchange that it has waited for.
+    pub fn calculations(&self) -> u32 {
+        let exchange = self.queue.as_ref().and_then(|one| one.exchange.as_ref());
+        exchange.map_or(0, Exchange::calculations)
     }
 
     /// Why the host could not be authenticated, if that is why it ended.
@@ -89,6 +95,8 @@ impl Connection {
         payload: &[u8],
         context: &mut ReceiveContext<'_>,
     ) -> Result<(), End> {
+        // A host that is admitted is one of few, and its connection has other ends.
+        let is_admitted = self.is_admitted();
         let exchange = self
             .queue
             .as_mut()
@@ -99,7 +107,12 @@ impl Connection {
 
         // Success means that the payload has arrived. What it is worth the next payload of ours
         // says.
-        exchange.receive(payload);
+        let has_ended = self.has_ended.as_deref().filter(|_| !is_admitted);
+        let asker = Asker {
+            address: self.peer.ip(),
+            has_ended: &|| has_ended.is_some_and(|has_ended| has_ended()),
+        };
+        exchange.receive(payload, &asker);
         self.respond(sqe.head().cid(), Status::SUCCESS, 0, context.out.open());
         self.judge()
     }

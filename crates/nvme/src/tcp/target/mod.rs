@@ -171,6 +171,8 @@ pub struct Connection {
     refused: Option<Refused>,
     /// Why it was not authenticated.
     authentication_failure: Option<&'static str>,
+    /// Whether its socket has ended before it was admitted.
+    has_ended: Option<Box<dyn Fn() -> bool + Send>>,
     /// Executed, and not acknowledged before they are durable.
     awaiting_sync: Vec<AwaitingSync>,
     /// What the witness was told and is not completed, by the commands' identifiers.
@@ -197,6 +199,7 @@ impl Connection {
             held: DelayedCompletions::default(),
             refused: None,
             authentication_failure: None,
+            has_ended: None,
             awaiting_sync: Vec::new(),
             told: Vec::new(),
             output_bytes: 0,
@@ -208,6 +211,12 @@ impl Connection {
     /// With the number that logs have.
     pub fn numbered(mut self, number: u64) -> Self {
         self.number = number;
+        self
+    }
+
+    /// With a question that is asked while it waits to be authenticated: whether it has ended.
+    pub fn ending_when(mut self, has_ended: impl Fn() -> bool + Send + 'static) -> Self {
+        self.has_ended = Some(Box::new(has_ended));
         self
     }
 
