@@ -9,7 +9,9 @@ use remap_ssd_nvme::controller::AnaState;
 use remap_ssd_nvme::spec::ana::{AnaGroup, AnaHead};
 use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::fabrics::{ConnectData, DISCOVERY_NQN, DiscoveryEntry, property};
+use remap_ssd_nvme::spec::identify::Namespace;
 use remap_ssd_nvme::spec::log::lid;
+use remap_ssd_nvme::spec::management::sel;
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, Options, entry};
@@ -115,6 +117,97 @@ fn an_inaccessible_portal_executes_nothing_and_its_hosts_hear_of_it() {
     let nowhere = "127.0.0.1:1".parse().expect("an address");
     assert_eq!(set(nowhere, AnaState::Inaccessible), 0);
     drop((admin, queue, other_admin, other));
+    rig.stop();
+}
+
+/// An admin command with dword 10, by one portal.
+fn status(peer: &mut Peer, opcode: u8, nsid: u32, cdw10: u32, data: &[u8]) -> Status {
+    let sqe = Sqe {
+        cdw10,
+        ..entry(opcode, nsid)
+    };
+    let sqe = match data.len() as u32 {
+        0 => transport(sqe, 0),
+        bytes => in_capsule(sqe, bytes),
+    };
+    peer.call(sqe, data).cqe.status()
+}
+
+/// NUSE and NVMCAP of the namespace, and its size.
+fn capacity(peer: &mut Peer) -> (u64, u64, u64) {
+    let answer = peer.call(transport(entry(admin::IDENTIFY, 1), PAGE), &[]);
+    assert_eq!(answer.cqe.status(), Status::SUCCESS);
+    let id = Namespace::read_from_bytes(&answer.data).expect("whole");
+    let bytes = u128::from_le_bytes(id.nvmcap) as u64;
+    (id.nuse, bytes, id.nsze)
+}
+
+/// Base 2.2 §8.1.1.6, §8.1.1.10.
+#[test]
+fn an_inaccessible_portal_executes_no_admin_command_that_names_a_namespace_and_all_others() {
+    let rig = Rig::with_portals(2);
+    let portals = rig.addresses.clone();
+    let (mut admin, mut queue) = host(portals[0]);
+    let (mut other_admin, other) = host(portals[1]);
+    assert_eq!(write(&mut queue), Status::SUCCESS);
+    let before = capacity(&mut admin);
+    rig.subsystem
+        .set_ana_state(Some(portals[0]), AnaState::Inaccessible);
+
+    // A controller list of one, and the features Error Recovery, those of reservations, and Events,
+    // which is the controller's.
+    let mut list = [0; PAGE as usize];
+    list[..4].copy_from_slice(&[1, 0, 1, 0]);
+    let create = [0; PAGE as usize];
+    let (all, events) = (u32::MAX, 0x0b);
+    let concerned: [(u8, u32, u32, &[u8]); 12] = [
+        (admin::FORMAT, 1, 0, &[]),
+        (admin::NAMESPACE_MANAGEMENT, 1, sel::DELETE.into(), &[]),
+        (admin::NAMESPACE_MANAGEMENT, all, sel::DELETE.into(), &[]),
+        (admin::NAMESPACE_ATTACHMENT, 1, sel::DETACH.into(), &list),
+        (admin::NAMESPACE_ATTACHMENT, 1, sel::ATTACH.into(), &list),
+        (admin::GET_FEATURES, 1, 0x05, &[]),
+        (admin::GET_FEATURES, 1, 0x82, &[]),
+        (admin::GET_FEATURES, 1, 0x83, &[]),
+        (admin::SET_FEATURES, 1, 0x05, &[]),
+        (admin::SET_FEATURES, 1, 0x82, &[]),
+        (admin::SET_FEATURES, 1, 0x83, &[]),
+        (admin::SET_FEATURES, all, events, &[]),
+    ];
+    for (opcode, nsid, cdw10, data) in concerned {
+        let status = status(&mut admin, opcode, nsid, cdw10, data);
+        assert_eq!(
+            status,
+            Status::ACCESS_INACCESSIBLE,
+            "{opcode:#x} {cdw10:#x}"
+        );
+    }
+
+    // Nothing of it has happened; what names no namespace is executed as by the other portal.
+    let mut client = Client::connect(portals[1], Options::default()).expect("it listens");
+    assert_eq!(client.read(0, 1).expect("served"), [7; PAGE as usize]);
+    for (opcode, cdw10, data) in [
+        (admin::GET_FEATURES, events, &[][..]),
+        (admin::SET_FEATURES, events, &[]),
+        (admin::KEEP_ALIVE, 0, &[]),
+        (admin::NAMESPACE_MANAGEMENT, sel::CREATE.into(), &create),
+    ] {
+        let here = status(&mut admin, opcode, 0, cdw10, data);
+        let there = status(&mut other_admin, opcode, 0, cdw10, data);
+        assert_eq!(here, there, "{opcode:#x}");
+        assert_ne!(here, Status::ACCESS_INACCESSIBLE, "{opcode:#x}");
+    }
+    assert_eq!(capacity(&mut admin), (0, 0, before.2));
+    assert_eq!(capacity(&mut other_admin), before);
+
+    rig.subsystem.set_ana_state(None, AnaState::Optimized);
+    assert_eq!(capacity(&mut admin), before);
+    assert_eq!(
+        status(&mut admin, admin::FORMAT, 1, 0, &[]),
+        Status::SUCCESS
+    );
+    assert_eq!(client.read(0, 1).expect("served"), [0; PAGE as usize]);
+    drop((admin, queue, other_admin, other, client));
     rig.stop();
 }
 

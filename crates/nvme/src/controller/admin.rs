@@ -107,6 +107,7 @@ impl Association {
         if !self.is_enabled() {
             return Err(Status::SEQUENCE);
         }
+        self.must_be_accessible_for(sqe)?;
 
         match sqe.head().opcode() {
             admin::IDENTIFY => self.identify(sqe, out).map(|()| Some(0)),

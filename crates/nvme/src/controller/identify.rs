@@ -123,6 +123,12 @@ impl Association {
     fn about(&self, namespace: &Namespace, rescap: u8, group: u32) -> IdentifyNamespace {
         let mut id = identify_namespace(&self.subsystem, namespace);
         id.nsattr = self.attributes(namespace.nsid);
+
+        // What is in use and allocated is asked by another portal (Base 2.2 §8.1.1.6). The size
+        // stays: hosts would take the disk for one that has shrunk.
+        if self.must_be_accessible().is_err() {
+            (id.nuse, id.nvmcap) = (0, [0; 16]);
+        }
         (id.rescap, id.anagrpid) = (rescap, group);
         id
     }

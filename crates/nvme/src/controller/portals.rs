@@ -8,10 +8,16 @@
 //! what was checked before is finished. Absent: sockets (`tcp::server`).
 
 use super::association::Association;
+use super::features::fid;
+use super::reservations::fid as reservation_fid;
 use super::subsystem::Subsystem;
+use crate::spec::NSID_ALL;
 use crate::spec::ana::{AnaGroup, AnaHead, RETURN_GROUPS_ONLY};
+use crate::spec::command::{FeatureCdw10, Sqe};
 use crate::spec::identify::blank;
 use crate::spec::log::{event, lid};
+use crate::spec::management::sel;
+use crate::spec::opcode::admin;
 use crate::spec::status::Status;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -168,6 +174,15 @@ impl Subsystem {
     }
 }
 
+/// Whether a feature is not available where namespaces are inaccessible (Base 2.2 figure 589, NVM
+/// Command Set 1.2 figure 133).
+fn is_of_namespace(sqe: &Sqe) -> bool {
+    matches!(
+        FeatureCdw10::from_bits(sqe.cdw10).fid(),
+        fid::ERROR_RECOVERY | reservation_fid::NOTIFICATION_MASK | reservation_fid::PERSISTENCE
+    )
+}
+
 impl Association {
     /// Whether its host's commands are executed by this portal now.
     ///
@@ -177,6 +192,33 @@ impl Association {
     pub(super) fn must_be_accessible(&self) -> Result<(), Status> {
         if self.portal.state.load(Relaxed) == AnaState::Inaccessible as u8 {
             Err(Status::ACCESS_INACCESSIBLE)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether an admin command is executed by this portal now. While it is inaccessible those that
+    /// name a namespace are not (Base 2.2 §8.1.1.6), except for what §8.1.1.10 lists: Identify, log
+    /// pages, and features that are not a namespace's.
+    ///
+    /// # Errors
+    /// Asymmetric Access Inaccessible: the host may try another portal.
+    pub(super) fn must_be_accessible_for(&self, sqe: &Sqe) -> Result<(), Status> {
+        // Discovery has no namespaces, and is reached by every portal.
+        if self.discovery {
+            return Ok(());
+        }
+
+        let is_concerned = match sqe.head().opcode() {
+            admin::FORMAT | admin::NAMESPACE_ATTACHMENT => true,
+            // One that is created has no number yet.
+            admin::NAMESPACE_MANAGEMENT => sqe.cdw10 as u8 & 0xf != sel::CREATE,
+            admin::GET_FEATURES => is_of_namespace(sqe),
+            admin::SET_FEATURES => is_of_namespace(sqe) || sqe.nsid == NSID_ALL,
+            _ => false,
+        };
+        if is_concerned {
+            self.must_be_accessible()
         } else {
             Ok(())
         }
